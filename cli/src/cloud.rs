@@ -1,7 +1,7 @@
-//! An installation of Slipway in AWS, and a cluster that stands there: its folders in the installation's buckets.
+//! An installation of Slipway in AWS, and a cluster in it: its folders in the installation's buckets.
 //!
-//! `clusters/<name>/…` of the asset bucket is what a directory of `slipway render` is: `local` and this differ in who
-//! implements the ports, and the verbs know no more of either.
+//! `clusters/<name>/…` in the asset bucket has the layout of a directory that `slipway render` writes. `local` and this module implement
+//! the same ports, so the verbs need not distinguish them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,49 +21,48 @@ use slipway_rollout::{Active, Rollout};
 
 use crate::failure::Failure;
 
-/// The heading of these options in a page of help.
+/// The heading of these options in help texts.
 pub(crate) const AWS: &str = "A cluster in AWS";
 
-/// Which cluster, and whose.
+/// Which cluster of which installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct CloudArgs {
-    /// A cluster that stands in AWS, in the place of a directory. Region and credentials come from where every AWS tool
-    /// takes them: AWS_PROFILE, AWS_REGION, …
+    /// The cluster in AWS to work on. Region and credentials are configured as for other AWS tools: AWS_PROFILE, AWS_REGION, …
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     cluster: Option<String>,
-    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     asset_bucket: Option<String>,
-    /// The spec bucket of the Slipway installation, or SLIPWAY_SPEC_BUCKET; else the installation's stack is asked.
+    /// The spec bucket of the Slipway installation. Default: SLIPWAY_SPEC_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     spec_bucket: Option<String>,
-    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
     #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
     stack: Option<String>,
 }
 
-/// Where requests to an installation go.
+/// The bus of an installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct BusArgs {
-    /// The event bus of the Slipway installation, or SLIPWAY_BUS_NAME; else the installation's stack is asked.
+    /// The event bus of the Slipway installation. Default: SLIPWAY_BUS_NAME, else the output of the installation's stack.
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     bus: Option<String>,
 }
 
 impl BusArgs {
-    /// Puts `event` on the bus of the cluster's installation; an order is given now.
+    /// Puts `event` on the bus of the cluster's installation. An order gets the present time.
     pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
         let event = event.given(Timestamp::now());
-        flow(self.of(cloud).await?.publish(&[event]).await)
+        flow(self.open(cloud).await?.publish(&[event]).await)
     }
 
     /// The bus of the cluster's installation.
-    pub(crate) async fn of(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
+    pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
         let Installation { aws, stack, .. } = &cloud.installation;
         self.find(aws, stack).await
     }
 
-    /// Puts `event`, which is about no cluster, on the bus of the installation.
+    /// Puts `event`, which concerns no particular cluster, on the installation's bus.
     pub(crate) async fn publish_to_all(&self, event: Event) -> Result<(), Failure> {
         let bus = self.find(&signed_in().await?, STACK).await?;
         flow(bus.publish(&[event]).await)
@@ -79,7 +78,7 @@ impl BusArgs {
 }
 
 impl CloudArgs {
-    /// The cluster, if one in AWS was named.
+    /// The cluster in AWS, if one was named.
     pub(crate) async fn cluster(&self) -> Result<Option<Cloud>, Failure> {
         match &self.cluster {
             Some(_) => self.named().await.map(Some),
@@ -87,18 +86,18 @@ impl CloudArgs {
         }
     }
 
-    /// The cluster, by a verb that knows no directory.
+    /// The cluster, for a verb that works in AWS only.
     pub(crate) async fn named(&self) -> Result<Cloud, Failure> {
         let cloud = self.of_installation().await?;
         cloud.must_exist().await.map_err(Failure::in_cloud)?;
         Ok(cloud)
     }
 
-    /// The same, also of a cluster that nothing is known of yet.
+    /// The cluster, which may not exist yet.
     pub(crate) async fn of_installation(&self) -> Result<Cloud, Failure> {
         let missing = || Failure::refused("no cluster is named", "name it with --cluster");
         let cluster = self.cluster.as_deref().ok_or_else(missing)?;
-        Cloud::of(cluster, self).await.map_err(Failure::in_cloud)
+        Cloud::open(cluster, self).await.map_err(Failure::in_cloud)
     }
 }
 
@@ -112,7 +111,7 @@ pub(crate) struct Installation {
     aws: Aws,
 }
 
-/// How an installation was named. What is not given is what the environment says, and then what its stack says.
+/// How an installation was named. Options that are missing are taken from the environment, and then from the outputs of its stack.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Named<'a> {
     pub(crate) asset_bucket: Option<&'a str>,
@@ -156,13 +155,13 @@ pub(crate) struct Cloud {
     installation: Installation,
 }
 
-/// No certificate, key or bundle is larger.
+/// The largest file that is read as a certificate, key or bundle.
 const MOST_BYTES: u64 = 1 << 20;
-/// Far more than a cluster keeps.
+/// The maximum number of files of a cluster.
 const MOST_FILES: usize = 20_000;
 
 impl Cloud {
-    async fn of(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
+    async fn open(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if cluster.is_empty() || !cluster.bytes().all(plain) {
             let problem = format!("{cluster:?} is no cluster's name");
@@ -176,22 +175,22 @@ impl Cloud {
         Ok(Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? })
     }
 
-    /// Whoever errs in the name is told those that there are.
+    /// Fails if nothing of the cluster exists, and lists the existing clusters in case the name was mistyped.
     async fn must_exist(&self) -> Result<(), Failure> {
         if !list(self.assets(), &self.key(""), 1).await?.is_empty() {
             return Ok(());
         }
         let bucket = self.assets().name();
         let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
-        let cure = match flow(self.assets().folders("clusters/").await)?.as_slice() {
+        let help = match flow(self.assets().folders("clusters/").await)?.as_slice() {
             [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
                 .to_owned(),
             clusters => format!("the clusters there are {}", clusters.join(", ")),
         };
-        Err(Failure::refused(problem, cure))
+        Err(Failure::refused(problem, help))
     }
 
-    /// Where `name` of the cluster's folder lies.
+    /// The key of `name` in the cluster's folder.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("clusters/{}/{name}", self.cluster)
     }
@@ -201,7 +200,7 @@ impl Cloud {
         &self.installation.assets
     }
 
-    /// The spec bucket, if it is known without asking anybody.
+    /// The spec bucket, if it is known without a call.
     pub(crate) fn known_specs(&self) -> Option<&S3Bucket> {
         self.installation.specs.as_ref()
     }
@@ -216,7 +215,7 @@ impl Cloud {
         self.installation.aws.region()
     }
 
-    /// KMS, with `own` where the cluster names no key of its own.
+    /// KMS, with `own` for a cluster that names no key.
     pub(crate) fn keys(&self, own: &str) -> KmsKeys {
         self.installation.aws.keys(own)
     }
@@ -231,12 +230,12 @@ impl Cloud {
         self.installation.aws.commands()
     }
 
-    /// What lies below `part` of the cluster's folder, `most` at most.
+    /// The objects in `part` of the cluster's folder, at most `most`.
     pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, Failure> {
         list(self.assets(), &self.key(part), most).await
     }
 
-    /// The cluster's credentials, as files of a directory that `slipway render` wrote.
+    /// The cluster's credentials, as if they were files of a directory that `slipway render` wrote.
     pub(crate) async fn files(&self) -> Result<Vec<File>, Failure> {
         let mut listed = Vec::new();
         for part in ["bundles/", "pki/"] {
@@ -249,7 +248,7 @@ impl Cloud {
         let folder = self.key("");
         let reads = listed.into_iter().filter_map(|object| {
             let path = object.key.strip_prefix(&folder)?.to_owned();
-            // A role's configuration is no secret, and none of a directory's credentials.
+            // A role's configuration contains no credentials.
             let config = path.starts_with("bundles/") && path.contains("/config-");
             (!config).then(|| self.read(path, object))
         });
@@ -265,11 +264,11 @@ impl Cloud {
                 None => Found::Not("it was removed a moment ago".to_owned()),
             }
         };
-        // Who may read an object, IAM says: that is nothing that a mode could tell.
+        // IAM controls access to objects, so a file mode says nothing.
         Ok(File { path, found, mode: 0o600, link: false })
     }
 
-    /// What is being rolled out, or was; refused where nothing ever was planned.
+    /// The state of the rollout; an error if nothing was ever planned.
     pub(crate) async fn rollout(&self) -> Result<Rollout, Failure> {
         let name = self.cluster.as_str();
         let (rollout, desired) = (keys::rollout(name), keys::desired(name));
@@ -285,9 +284,9 @@ impl Cloud {
         Ok(rollout.value.unwrap_or_else(|| Rollout::new(name)))
     }
 
-    /// What is being rolled out, or was, also of a cluster that nothing is known of yet.
+    /// The state of the rollout. `None`: nothing is known of the cluster.
     pub(crate) async fn known_rollout(&self) -> Result<Option<Rollout>, Failure> {
-        // Whoever may not list the bucket is refused what is not there as if it were.
+        // Without permission to list the bucket, a missing object would look like a denied one.
         if list(self.assets(), &self.key(""), 1).await?.is_empty() {
             return Ok(None);
         }
@@ -295,7 +294,7 @@ impl Cloud {
         Ok(stored.map_err(|error| Failure::from(error).in_cloud())?.value)
     }
 
-    /// The rollout that is open; refused where none is.
+    /// The open rollout; an error if there is none.
     pub(crate) async fn open_rollout(&self) -> Result<Active, Failure> {
         self.rollout().await?.active().cloned().ok_or_else(|| {
             let problem = format!("no rollout of {} is open", self.cluster);
@@ -303,23 +302,23 @@ impl Cloud {
         })
     }
 
-    /// How a person names it.
+    /// Its name in messages.
     pub(crate) fn place(&self) -> String {
         format!("s3://{}/clusters/{}", self.assets().name(), self.cluster)
     }
 }
 
-/// Refused of a cluster that was taken away, and nothing was made since.
+/// Fails for a cluster that was destroyed and not created again.
 pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), Failure> {
     let anew = || format!("slipway apply cluster.yaml --cluster {} makes it anew", rollout.cluster);
     rollout.gone_in_words().map_or(Ok(()), |gone| Err(Failure::refused(gone, anew())))
 }
 
-/// The outputs of the installation's stack that name where things are.
+/// The outputs of the installation's stack with the names of its resources.
 const ASSETS: &str = "AssetBucketName";
 const SPECS: &str = "SpecBucketName";
 const BUS: &str = "BusName";
-/// What the installation's stack is called unless somebody says otherwise.
+/// The default name of the installation's stack.
 const STACK: &str = "slipway";
 
 async fn signed_in() -> Result<Aws, Failure> {
@@ -327,16 +326,16 @@ async fn signed_in() -> Result<Aws, Failure> {
     aws.map_err(|error| Failure::refused(error.to_string(), "the region is that of the Slipway installation"))
 }
 
-/// What was given, or what the environment says.
+/// The given value, or that of the environment variable.
 fn known(given: Option<&str>, variable: &str) -> Option<String> {
     given.map(str::to_owned).or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
 }
 
-/// What the stack of the installation says of itself.
+/// The outputs of the installation's stack.
 async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, Failure> {
     flow(aws.outputs(stack).await)?.ok_or_else(|| {
         let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
-        Failure::refused(problem, cure(option))
+        Failure::refused(problem, help(option))
     })
 }
 
@@ -348,11 +347,11 @@ fn output(
 ) -> Result<String, Failure> {
     outputs.remove(name).ok_or_else(|| {
         let problem = format!("the stack {stack} is no installation of Slipway: it lacks the output {name}");
-        Failure::refused(problem, cure(option))
+        Failure::refused(problem, help(option))
     })
 }
 
-fn cure(option: &str) -> String {
+fn help(option: &str) -> String {
     let what = if option == "--bus" { "bus" } else { "bucket" };
     format!("name the installation's stack with --stack, or its {what} with {option}")
 }

@@ -1,4 +1,4 @@
-//! One file a verb.
+//! One file for each verb.
 
 pub(crate) mod abort;
 pub(crate) mod apply;

@@ -1,4 +1,4 @@
-//! Why a command could not do what it was asked.
+//! The failures of commands.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use slipway_flows::error::FlowError;
 use slipway_ports::{ErrorKind, PortError};
 
-/// Why a command ended early. Findings about a spec are a result, not a failure.
+/// Why a command failed. Findings about a spec are a result, not a failure.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file could not be read or written.
@@ -16,60 +16,60 @@ pub(crate) enum Failure {
         verb: &'static str,
         /// The path.
         what: String,
-        /// The system's words.
+        /// The system's error message.
         why: String,
-        /// What to do, where that is plain.
-        cure: Option<&'static str>,
+        /// What to do, if it is obvious.
+        help: Option<&'static str>,
     },
-    /// It cannot be done as things are.
+    /// It cannot be done in the present state.
     #[error("{problem}")]
     Refused {
         /// Why.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
-    /// A flow could not go on.
+    /// A flow failed.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// A flow over AWS could not go on.
+    /// A flow in AWS failed.
     #[error("{why}")]
     Cloud {
         /// Why.
         why: FlowError,
-        /// What to do, where there is more to say.
-        cure: Option<String>,
+        /// What to do, in addition to what the flow says.
+        help: Option<String>,
     },
 }
 
 impl Failure {
     pub(crate) fn file(verb: &'static str, path: &Path, why: &io::Error) -> Self {
-        Self::File { verb, what: path.display().to_string(), why: why.to_string(), cure: None }
+        Self::File { verb, what: path.display().to_string(), why: why.to_string(), help: None }
     }
 
-    /// A file of ours that is not what was written.
+    /// A file of Slipway's that was damaged.
     pub(crate) fn damaged(path: &Path, why: &serde_json::Error) -> Self {
-        let cure = Some("bring the file back, or render into another directory");
-        Self::File { verb: "read", what: path.display().to_string(), why: why.to_string(), cure }
+        let help = Some("bring the file back, or render into another directory");
+        Self::File { verb: "read", what: path.display().to_string(), why: why.to_string(), help }
     }
 
-    pub(crate) fn refused(problem: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self::Refused { problem: problem.into(), cure: cure.into() }
+    pub(crate) fn refused(problem: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Refused { problem: problem.into(), help: help.into() }
     }
 
-    /// The same, met in AWS, where other things cure it than in a directory.
+    /// The same failure in AWS, where the help differs from that for a directory.
     pub(crate) fn in_cloud(self) -> Self {
         match self {
             Self::Flow(FlowError::Port(error)) => {
-                let cure = cure_in_cloud(&error);
-                Self::Cloud { why: FlowError::Port(error), cure }
+                let help = help_in_cloud(&error);
+                Self::Cloud { why: FlowError::Port(error), help }
             }
-            Self::Flow(why) => Self::Cloud { why, cure: None },
+            Self::Flow(why) => Self::Cloud { why, help: None },
             other @ (Self::File { .. } | Self::Refused { .. } | Self::Cloud { .. }) => other,
         }
     }
 
-    /// Whether the same may work a moment later.
+    /// Whether a retry may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Flow(why) | Self::Cloud { why, .. } => why.is_transient(),
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// The exit code: 1 for a refusal, 3 for what could not be read or written.
+    /// The exit code: 1 for a refusal, 3 for failed reads and writes.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Refused { .. } => 1,
@@ -89,13 +89,13 @@ impl Failure {
         }
     }
 
-    /// What to do, where there is more to say than what is wrong.
-    pub(crate) fn cure(&self) -> Option<&str> {
+    /// What to do, if there is more to say than what is wrong.
+    pub(crate) fn help(&self) -> Option<&str> {
         match self {
-            Self::Refused { cure, .. } => Some(cure),
-            Self::File { cure, .. } => *cure,
-            Self::Cloud { cure, .. } => cure.as_deref(),
-            // The flow names an object of the bucket; see `local`.
+            Self::Refused { help, .. } => Some(help),
+            Self::File { help, .. } => *help,
+            Self::Cloud { help, .. } => help.as_deref(),
+            // The flow names the object by its key in the bucket; see `local`.
             Self::Flow(FlowError::Corrupt { .. }) => Some(
                 "in a directory, clusters/NAME/ is the directory itself, and its pki/ and bundles/ lie in credentials/",
             ),
@@ -104,10 +104,10 @@ impl Failure {
     }
 }
 
-/// What a person does about a call that AWS refused. Its message begins with the service's own code.
-fn cure_in_cloud(error: &PortError) -> Option<String> {
+/// What to do about a failed AWS call. Its message begins with the service's error code.
+fn help_in_cloud(error: &PortError) -> Option<String> {
     let code = error.message.split(':').next().unwrap_or_default();
-    let cure = match code {
+    let help = match code {
         "ExpiredToken" | "ExpiredTokenException" | "RequestExpired" => {
             "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
         }
@@ -149,5 +149,5 @@ fn cure_in_cloud(error: &PortError) -> Option<String> {
             ErrorKind::Missing | ErrorKind::Invalid => return None,
         },
     };
-    Some(cure)
+    Some(help)
 }

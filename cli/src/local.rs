@@ -1,4 +1,4 @@
-//! The ports over a directory: rendering with no AWS at all.
+//! The ports implemented over a directory: rendering without AWS.
 //!
 //! ```text
 //! DIR/slipway.json        whose directory this is, and which bucket and key the templates name
@@ -29,7 +29,7 @@ pub(crate) use workspace::{SiteArgs, Workspace, is_stand_in};
 
 pub(crate) use folder::{Folder, write_atomic};
 
-/// Whether a write under `condition` may go on, where an object with the etag `stored` lies, or none.
+/// Whether `condition` allows a write over an object with the etag `stored`, or over none.
 fn holds(condition: &Condition, stored: Option<&str>) -> bool {
     match condition {
         Condition::Absent => stored.is_none(),

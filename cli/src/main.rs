@@ -1,8 +1,7 @@
 //! `slipway`: Kubernetes clusters on EC2 from a terminal.
 //!
-//! Each verb is a file in `commands`; what it says goes through [`printer::Printer`] alone; `local` implements the
-//! ports over a directory, so that rendering and planning need no AWS, and `cloud` finds an installation and a
-//! cluster in AWS. [`Exit`] is the table of exit codes.
+//! Each verb is a file in `commands`. All output goes through [`printer::Printer`]. `local` implements the ports over a directory, so
+//! that rendering and planning need no AWS, and `cloud` finds an installation and a cluster in AWS. [`Exit`] defines the exit codes.
 
 mod cloud;
 mod commands;
@@ -22,12 +21,12 @@ use commands::{
 };
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, see what a change would do, upload it, see it rolled out. What takes
-/// --cluster speaks to AWS, and so does publish-agent.
+/// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. Only commands with
+/// --cluster and publish-agent call AWS.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
 struct Cli {
-    /// How results are written.
+    /// The format of results.
     #[arg(long, value_enum, global = true, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(subcommand)]
@@ -37,7 +36,7 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  the spec was refused, or what was asked cannot be done as things are
+  1  the spec was refused, or the request cannot be carried out in the present state
   2  wrong usage
   3  something could not be read or written
 
@@ -81,12 +80,12 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// How a command ended, apart from [`Failure`]s.
+/// How a command ended, besides [`Failure`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     /// Done.
     Done,
-    /// The spec was refused, or the answer is "no".
+    /// The spec was refused, or the answer is no.
     Findings,
 }
 

@@ -1,5 +1,4 @@
-//! How a cluster in AWS stands: what its folder of the asset bucket says, held together and judged. No node is asked, and
-//! nothing is written.
+//! The state of a cluster in AWS, from its folder in the asset bucket, with an assessment. No node is queried, and nothing is written.
 
 mod certificates;
 mod findings;
@@ -22,7 +21,7 @@ use slipway_core::status::{Desired, SpecStatus, Status};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
-use slipway_credentials::rotation::{self, Told};
+use slipway_credentials::rotation::{self, RotationStatus};
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
 use slipway_plan::Plan;
@@ -34,40 +33,40 @@ use crate::failure::Failure;
 pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
-use nodes::Standing;
+use nodes::NodeState;
 pub(crate) use progress::Progress;
-pub(crate) use reports::{Reports, has_told};
+pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
 
-/// How a cluster stands.
+/// The state of a cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Overview {
-    /// The verb did what it was asked.
+    /// Whether the command succeeded.
     ok: bool,
-    /// Nothing is wrong.
+    /// Whether nothing is wrong.
     pub(crate) well: bool,
     pub(crate) cluster: String,
     asset_bucket: String,
     pub(crate) at: Timestamp,
     pub(crate) spec: Option<SpecStatus>,
-    /// It made what was destroyed since, or was refused meanwhile: nothing is to be mended in it.
+    /// Whether the newest spec belongs to a destroyed cluster, or was refused during its destruction, so that it needs no correction.
     pub(crate) spec_is_past: bool,
     pub(crate) rollout: RolloutView,
     pub(crate) nodes: Vec<Node>,
-    /// Reports of nodes that were not read, because there are too many: the oldest.
+    /// How many reports of nodes were not read because there are too many; the oldest are skipped.
     nodes_unread: usize,
     pub(crate) certificates: Vec<Expiry>,
-    /// What is being exchanged, by asset.
-    pub(crate) rotations: BTreeMap<String, Told>,
-    /// What the last scan kept; `None`: there was none.
+    /// The rotations in progress, by asset.
+    pub(crate) rotations: BTreeMap<String, RotationStatus>,
+    /// The state that the last scan stored. `None`: there was no scan.
     pub(crate) scan: Option<ScanView>,
     pub(crate) findings: Vec<Finding>,
 }
 
-/// What the rollout does, or did last.
+/// The current or last rollout.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RolloutView {
@@ -80,18 +79,18 @@ pub(crate) struct RolloutView {
     pub(crate) left: Vec<String>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
-    /// The plan that waits for a person's approval, in one line.
+    /// The summary of a plan that waits for approval.
     pub(crate) waits: Option<String>,
-    /// A rollout is at work.
+    /// Whether a rollout is in progress.
     pub(crate) running: bool,
-    /// The newest plan was asked for, and begins with the next wake.
+    /// Whether the newest plan was requested and will start with the next wake.
     pub(crate) pending: bool,
-    /// How far its machines are, while it is open.
+    /// The progress of the machines, while the rollout is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
 }
 
-/// The documents that a cluster has one each of.
+/// The documents of which a cluster has one each.
 struct Documents {
     status: Option<Status>,
     rollout: Option<Rollout>,
@@ -100,27 +99,27 @@ struct Documents {
     scan: Option<State>,
     plan: Option<Plan>,
     release: Option<Rendering>,
-    /// Those that are there and cannot be read.
+    /// Findings about documents that cannot be read.
     unread: Vec<Finding>,
 }
 
 impl Overview {
-    /// Looks. `reports` remembers what nodes said, so that looking again reads only what is new.
-    pub(crate) async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
+    /// Reads the state. `reports` caches the reports of nodes, so that another call reads only new ones.
+    pub(crate) async fn read(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
         let documents = Documents::read(cloud).await?;
-        let heard = reports.hear(cloud).await?;
+        let heard = reports.read_all(cloud).await?;
         let mut findings = documents.unread.clone();
         findings.extend(heard.unreadable.iter().map(findings::unreadable));
         let mut nodes = nodes::nodes(&heard.reports, documents.release.as_ref(), now);
         let stands = documents.state().was_destroyed().is_none();
         if !stands {
-            nodes.iter_mut().for_each(|node| node.standing = Standing::Earlier);
+            nodes.iter_mut().for_each(|node| node.standing = NodeState::Earlier);
         }
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
         let mut rollout = documents.rollout_view();
         let active = documents.rollout.as_ref().and_then(|rollout| rollout.active());
-        rollout.progress = active.and_then(|active| progress::of(&nodes, active));
+        rollout.progress = active.and_then(|active| progress::progress(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
         let name = &cloud.cluster;
         let spec_is_past = spec.as_ref().is_some_and(|spec| documents.is_past(spec));
@@ -152,14 +151,14 @@ impl Overview {
             nodes_unread: heard.unread,
             certificates,
             rotations: manifest.map(rotation::words).unwrap_or_default(),
-            scan: scan.map(ScanView::of),
+            scan: scan.map(ScanView::new),
             findings,
         })
     }
 }
 
 impl Documents {
-    /// A document that cannot be understood is a finding; a bucket that refuses is the end.
+    /// A document that cannot be parsed is a finding; a failed call is an error.
     async fn read(cloud: &Cloud) -> Result<Self, Failure> {
         let (name, mut unread) = (cloud.cluster.as_str(), Vec::new());
         let (status, rollout, desired, manifest, scan) = tokio::join!(
@@ -211,7 +210,7 @@ impl Documents {
             },
         };
         let rollout = self.state();
-        // The report is written after the state that it tells of: one that lags behind does not count.
+        // The report is written after the state, so a report of another generation is out of date.
         let lags = view.generation != rollout.generation;
         match (rollout.active(), &rollout.last) {
             (Some(active), _) => {
@@ -239,7 +238,7 @@ impl Documents {
         view.generation = rollout.generation;
         view.running =
             rollout.active().is_some() || rollout.destroy().is_some_and(|open| !open.has_stopped());
-        // Nobody wakes the rollout function to say that a plan waits: it is seen here.
+        // No wake reports that a plan waits, so this is derived here.
         if let (Some(desired), Some(plan)) = (&self.desired, &self.plan)
             && is_due(&rollout, desired, plan)
         {
@@ -260,14 +259,14 @@ impl Documents {
                 view.pending = true;
             }
         }
-        // The state is said beside the words, which say it once more.
+        // The state is printed before the message, which repeats it.
         if let Some(rest) = view.message.strip_prefix(&format!("{}: ", view.state)) {
             view.message = rest.to_owned();
         }
         view
     }
 
-    /// Whether `spec` is one of those of what was destroyed, and nothing was made since.
+    /// Whether `spec` belongs to a destroyed cluster, and nothing was created since.
     fn is_past(&self, spec: &SpecStatus) -> bool {
         let refused = || spec.diagnostics.iter().any(|found| found.code == "destroyed");
         let rollout = self.rollout.as_ref();
@@ -283,13 +282,13 @@ impl Documents {
     }
 }
 
-/// Whether `plan`, which is desired, begins as soon as it is asked for.
+/// Whether the desired plan `plan` will start once it is requested.
 fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
     let free = rollout.active().is_none() && !rollout.is_going();
     free && rollout.is_start_of(plan) && !plan.is_empty() && !rollout.is_spent(desired)
 }
 
-/// A cluster that is being taken away, or was.
+/// A cluster that is being destroyed, or was.
 fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
     if let Some(open) = rollout.destroy() {
         let told = matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
@@ -314,23 +313,23 @@ fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
     }
 }
 
-/// How the last rollout ended, in the word that reports use.
+/// The result of the last rollout, in the word used in reports.
 pub(crate) fn word(result: RolloutResult) -> &'static str {
     result.as_str()
 }
 
-/// One document: there or not, or what is wrong with it.
+/// One document: its content, `None` if it does not exist, or what is wrong with it.
 async fn document<T: DeserializeOwned>(
     cloud: &Cloud,
     key: String,
 ) -> Result<Result<Option<T>, Finding>, Failure> {
     match store::load::<T>(cloud.assets(), &key).await {
         Ok(stored) => Ok(Ok(stored.value)),
-        Err(FlowError::Corrupt { key, problem, cure }) => Ok(Err(Finding {
+        Err(FlowError::Corrupt { key, problem, help }) => Ok(Err(Finding {
             gravity: Gravity::Wrong,
             about: key.clone(),
             message: format!("{key} {problem}"),
-            help: cure,
+            help: help,
         })),
         Err(error) => Err(Failure::from(error).in_cloud()),
     }
@@ -408,7 +407,7 @@ mod tests {
         let seen = documents.rollout_view();
         assert_eq!((seen.state.as_str(), seen.running), ("destroyed", false));
         assert_eq!(seen.message, "every stack is gone", "the state is said once");
-        // Of specs only one that came after it and says something else needs somebody.
+        // A spec needs attention only if it is newer and has another problem.
         for (version, code, past) in
             [("v9", "unknown-key", true), ("v10", "destroyed", true), ("v10", "unknown-key", false)]
         {

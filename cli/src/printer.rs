@@ -1,5 +1,4 @@
-//! Everything that the CLI says goes through here: results to the standard output, the rest to the standard error,
-//! colour on a terminal alone.
+//! All output of the CLI: results go to the standard output, everything else to the standard error, with colour only on a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +15,7 @@ use slipway_core::words;
 use crate::failure::Failure;
 use crate::source::Source;
 
-/// How results are written.
+/// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -25,12 +24,12 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where something goes.
+/// The stream for an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Results.
     Out,
-    /// What a person should know besides.
+    /// Everything else.
     Err,
 }
 
@@ -49,15 +48,15 @@ pub(crate) struct Printer {
     format: Format,
     colour_out: bool,
     colour_err: bool,
-    /// Why a result could not be written.
+    /// The first error when writing a result.
     lost: OnceLock<io::Error>,
 }
 
-/// Reports are wrapped at this column, whatever the terminal: what is piped looks like what is seen.
+/// Reports are wrapped at this column, so that they look the same on a terminal and in a pipe.
 const WIDTH: usize = 110;
-/// Nobody reads more of them than this; one mistake in the indentation can make hundreds.
+/// How many findings are shown. One mistake in the indentation can cause hundreds.
 const MOST_FINDINGS: usize = 50;
-/// A line longer than this is not shown with its finding: it was written by no person.
+/// A longer line is not quoted with its finding, because no person wrote it.
 const LONGEST_LINE: usize = 400;
 
 impl Printer {
@@ -72,7 +71,7 @@ impl Printer {
         }
     }
 
-    /// The result of a command, as text for people or as one JSON object for machines.
+    /// The result of a command, as text for people or as one JSON object for programs.
     pub(crate) fn result(&self, text: &str, machine: &impl Serialize) {
         match self.format {
             Format::Text => self.write(Stream::Out, text),
@@ -80,14 +79,14 @@ impl Printer {
         }
     }
 
-    /// What a person should see before or besides the result.
+    /// Output before or beside the result, for people.
     pub(crate) fn beside(&self, text: &str) {
         if self.format == Format::Text {
             self.write(Stream::Err, text);
         }
     }
 
-    /// One of many results: a line of text, or of JSON.
+    /// One of several results: a line of text or JSON.
     pub(crate) fn line(&self, text: &str, machine: &impl Serialize) {
         match self.format {
             Format::Text => self.write(Stream::Out, &format!("{text}\n")),
@@ -98,52 +97,53 @@ impl Printer {
         }
     }
 
-    /// In the place of everything that the terminal shows.
+    /// Replaces the content of the terminal.
     pub(crate) fn redraw(&self, text: &str) {
-        // Home first and the rest cleared afterwards, so that nothing flickers.
+        // The cursor goes to the top and the rest is cleared afterwards, which avoids flickering.
         let lines: String = text.lines().map(|line| format!("{line}\u{1b}[K\n")).collect();
         self.write(Stream::Out, &format!("\u{1b}[H{lines}\u{1b}[J"));
     }
 
-    /// Whether results are drawn for somebody who looks on.
+    /// Whether the terminal is redrawn for a person who watches.
     pub(crate) fn is_watched(&self) -> bool {
         self.format == Format::Text && io::stdout().is_terminal()
     }
 
-    /// Whether nobody may be asked, as a program reads.
+    /// Whether the output is for a program, so that no question may be asked.
     pub(crate) fn is_for_machines(&self) -> bool {
         self.format == Format::Json
     }
 
-    /// Asks a person `question`; `None` where nobody can be asked.
-    pub(crate) fn ask(&self, question: &str) -> Option<Result<bool, Failure>> {
-        let said = self.answer(&format!("{question} [y/N] "))?;
-        Some(said.map(|said| matches!(said.as_str(), "y" | "Y" | "yes")))
+    /// Asks a yes-or-no question. `help`: what to do where nobody can be asked.
+    pub(crate) fn confirm(&self, question: &str, help: String) -> Result<bool, Failure> {
+        let answer = self.answer(&format!("{question} [y/N] "), help)?;
+        Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
     }
 
-    /// What a person answers to `question`; `None` where nobody can be asked.
-    pub(crate) fn answer(&self, question: &str) -> Option<Result<String, Failure>> {
+    /// Asks for a line of text. `help`: what to do where nobody can be asked.
+    pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, Failure> {
         if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-            return None;
+            let problem = "this needs a confirmation, and nobody can be asked here, as this is no terminal";
+            return Err(Failure::refused(problem, help));
         }
         self.beside(question);
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
-        let read = read.map_err(|error| Failure::file("read", Path::new("the answer"), &error));
-        Some(read.map(|_| answer.trim().to_owned()))
+        read.map_err(|error| Failure::file("read", Path::new("the answer"), &error))?;
+        Ok(answer.trim().to_owned())
     }
 
-    /// Bytes that are the same in either format.
+    /// Bytes that are the same in both formats.
     pub(crate) fn raw(&self, bytes: &[u8]) {
         self.out(bytes);
     }
 
-    /// Why a result, or a piece of one, was lost: a full disk.
+    /// The error if a result could not be written completely, for example because the disk is full.
     pub(crate) fn lost(&self) -> Option<Failure> {
         self.lost.get().map(|why| Failure::file("write", Path::new("the standard output"), why))
     }
 
-    /// A piece of a result in a colour, on a terminal.
+    /// Text in a colour, on a terminal only.
     pub(crate) fn paint(&self, colour: Colour, text: &str) -> String {
         if !self.colour_out {
             return text.to_owned();
@@ -157,7 +157,7 @@ impl Printer {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// A plan's text, its signs coloured.
+    /// A plan's text with coloured signs.
     pub(crate) fn coloured(&self, text: &str) -> String {
         if !self.colour_out {
             return text.to_owned();
@@ -177,7 +177,7 @@ impl Printer {
             .collect()
     }
 
-    /// Findings for people, each with the piece of the source that it is about. JSON carries them in the result.
+    /// Findings for people, each with the lines of the source that it concerns. In JSON they are part of the result.
     pub(crate) fn findings(&self, stream: Stream, source: &Source, findings: &[Diagnostic]) {
         if self.format == Format::Json || findings.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl Printer {
             let text = Arc::clone(texts.entry(name.clone()).or_insert_with(read));
             let shown = shown(&text, finding);
             let report = Report { finding, source: NamedSource::new(name, text), shown };
-            // Writing into a String does not fail, and a span that the handler cannot show leaves the rest.
+            // Writing into a String does not fail; a span that the handler cannot show is skipped.
             if handler.render_report(&mut page, &report).is_err() {
                 page.push_str(&format!("{finding}\n"));
             }
@@ -216,7 +216,7 @@ impl Printer {
         self.write(stream, &page);
     }
 
-    /// A refused spec, by a command whose result would have been something else.
+    /// Prints the findings of a refused spec, for a command whose result would have been something else.
     pub(crate) fn refused(&self, source: &Source, findings: &[Diagnostic]) {
         match self.format {
             Format::Text => self.findings(Stream::Err, source, findings),
@@ -224,20 +224,20 @@ impl Printer {
         }
     }
 
-    /// Why a command ended early.
+    /// Prints why a command failed.
     pub(crate) fn failure(&self, failure: &Failure) {
         match self.format {
             Format::Text => {
                 let (red, cyan, end) =
                     if self.colour_err { ("\u{1b}[31m", "\u{1b}[36m", "\u{1b}[0m") } else { ("", "", "") };
                 let mut text = format!("{red}error:{end} {failure}\n");
-                if let Some(cure) = failure.cure() {
-                    text.push_str(&format!("{cyan} help:{end} {cure}\n"));
+                if let Some(help) = failure.help() {
+                    text.push_str(&format!("{cyan} help:{end} {help}\n"));
                 }
                 self.write(Stream::Err, &text);
             }
             Format::Json => {
-                let error = json!({ "message": failure.to_string(), "help": failure.cure() });
+                let error = json!({ "message": failure.to_string(), "help": failure.help() });
                 self.json(&json!({ "ok": false, "error": error }));
             }
         }
@@ -253,18 +253,18 @@ impl Printer {
     fn write(&self, stream: Stream, text: &str) {
         match stream {
             Stream::Out => self.out(text.as_bytes()),
-            // There is nowhere left to say that it failed.
+            // There is nowhere left to report the error.
             Stream::Err => drop(io::stderr().write_all(text.as_bytes())),
         }
     }
 
     fn out(&self, bytes: &[u8]) {
         let mut out = io::stdout().lock();
-        // A reader that has seen enough and closed the pipe is no error.
+        // A reader that closed the pipe is no error.
         if let Err(error) = out.write_all(bytes).and_then(|()| out.flush())
             && error.kind() != io::ErrorKind::BrokenPipe
         {
-            // The first is the one to tell.
+            // The first error is the one to report.
             let _ = self.lost.set(error);
         }
     }
@@ -282,7 +282,7 @@ fn tally(findings: &[Diagnostic]) -> String {
     parts.join(", ")
 }
 
-/// The span to underline, unless its lines are too long to be shown.
+/// The span to underline, unless its lines are too long.
 fn shown(text: &str, finding: &Diagnostic) -> Option<(usize, usize)> {
     let (start, end) = finding.span?;
     let line = usize::try_from(finding.line).ok()?;
@@ -290,7 +290,7 @@ fn shown(text: &str, finding: &Diagnostic) -> Option<(usize, usize)> {
     around.map(str::len).all(|length| length <= LONGEST_LINE).then_some((start, end))
 }
 
-/// A finding as miette wants it.
+/// A finding as a miette diagnostic.
 struct Report<'f> {
     finding: &'f Diagnostic,
     source: NamedSource<Arc<String>>,
@@ -305,7 +305,7 @@ impl fmt::Debug for Report<'_> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without a piece of the source the place must be said.
+        // Without a quoted source, the place is part of the message.
         if self.shown.is_none() && (self.finding.line > 0 || self.finding.file.is_some()) {
             self.finding.fmt(f)
         } else {

@@ -16,29 +16,29 @@ use crate::local::LocalImports;
 /// Where the patches are.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct PatchArgs {
-    /// The folder of the cluster's patches; without it, `patches` beside the spec, if there is one.
+    /// The folder of the cluster's patches. Default: `patches` beside the spec, if it exists.
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
 }
 
-/// A spec as read, with its patches.
+/// A spec that was read, with its patches.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// Where it was read from.
     path: PathBuf,
-    /// For messages.
+    /// Its name in messages.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// What changes the rendered stacks and configurations.
+    /// The user's changes of rendered stacks and configurations.
     pub(crate) patches: PatchSet,
-    /// Where they lie.
+    /// The folder of the patches.
     folder: PathBuf,
-    /// The folder's name, where the file lies in `clusters/<name>/cluster.yaml` as in the bucket.
+    /// The expected cluster name, if the file is at `clusters/<name>/cluster.yaml` as in the bucket.
     expected_name: Option<String>,
 }
 
 impl Source {
-    /// Reads `path`, and the patches; `-` is the standard input, beside which there are none.
+    /// Reads `path` and the patches. `-` is the standard input, which has no patches.
     pub(crate) fn read(path: &Path, args: &PatchArgs) -> Result<Self, Failure> {
         let stdin = path == Path::new("-");
         let beside = || (!stdin).then(|| path.with_file_name(FOLDER)).filter(|folder| folder.is_dir());
@@ -59,7 +59,7 @@ impl Source {
         Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name })
     }
 
-    /// A text that was made for `path`, but is perhaps not there yet.
+    /// A text for `path` that may not be written yet.
     pub(crate) fn made(path: &Path, text: String) -> Self {
         Self {
             path: path.to_owned(),
@@ -71,12 +71,12 @@ impl Source {
         }
     }
 
-    /// What lies in `import/` beside it; `asks`: a person may be asked for passphrases.
+    /// The files in `import/` beside it. `asks`: a person may be asked for passphrases.
     pub(crate) fn imports(&self, asks: bool) -> LocalImports {
         LocalImports::beside(&self.path, asks)
     }
 
-    /// The file that a finding is about: its name and its bytes.
+    /// The file that a finding is about: its name and content.
     pub(crate) fn file_of(&self, finding: &Diagnostic) -> (String, &[u8]) {
         let Some(file) = &finding.file else { return (self.name.clone(), &self.bytes) };
         let name = file.strip_prefix(FOLDER).unwrap_or(file).trim_start_matches('/');
@@ -84,21 +84,21 @@ impl Source {
         (self.folder.join(name).display().to_string(), bytes)
     }
 
-    /// The same, for a cluster of an installation.
+    /// The checked spec for a cluster of an installation, or its findings.
     pub(crate) fn parse_for(&self, cluster: &str, region: &str) -> Result<Checked, Vec<Diagnostic>> {
         let expected = Expected { name: cluster, region: Some(region) };
         check(&self.bytes, Some(&expected), &self.patches)
     }
 
-    /// The spec and its patches, or what is wrong with them.
+    /// The checked spec with its patches, or the findings about them.
     pub(crate) fn parse(&self) -> Result<Checked, Vec<Diagnostic>> {
-        // Which installation it goes to is not known here, nor its region.
+        // The installation and its region are not known here.
         let expected = self.expected_name.as_deref().map(|name| Expected { name, region: None });
         check(&self.bytes, expected.as_ref(), &self.patches)
     }
 }
 
-/// The patches of a folder, and the names of what else lies there.
+/// The patches in a folder, and the names of other files.
 fn read_patches(folder: &Path) -> Result<PatchSet, Failure> {
     let failed = |error: std::io::Error| Failure::file("read", folder, &error);
     let mut files = BTreeMap::new();

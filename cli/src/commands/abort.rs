@@ -9,21 +9,21 @@ use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// End the rollout of a cluster in AWS that is open, or its destruction: nothing new starts, and the rest stays as it is.
+/// Abort the open rollout of a cluster in AWS, or its destruction: nothing new starts, and everything else stays as it is.
 ///
-/// What CloudFormation or a node works at is seen to its end first. Its plan begins again only with another upload of the spec. On a
-/// terminal you are asked; a script names the plan that is being rolled out, or says --yes.
+/// Operations of CloudFormation and of nodes that are in progress are completed first. To roll the plan out later, upload the spec again.
+/// On a terminal the command asks for confirmation; a script passes the plan that is being rolled out, or --yes.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for, or aborted before
-  1  no rollout is open, PLAN is not the one that is, or you said no
+  0  requested, or aborted already
+  1  no rollout is open, PLAN is not the open one, or you declined
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway abort --cluster prod
@@ -31,9 +31,9 @@ Examples:
   slipway abort --cluster prod --yes && slipway watch --cluster prod"
 )]
 pub(crate) struct Args {
-    /// The plan that is being rolled out, as `slipway status` calls it.
+    /// The plan that is being rolled out, as shown by `slipway status`.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -51,8 +51,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let active = cloud.open_rollout().await?;
     let (plan, since) = (active.plan.as_str(), moment(active.started_at));
     if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
-        let problem = format!("{other} is not what is being rolled out: that is {plan}");
-        return Err(Failure::refused(problem, format!("look at it: slipway status --cluster {name}")));
+        let problem = format!("plan {other} is not being rolled out, but plan {plan} is");
+        return Err(Failure::refused(problem, format!("see slipway status --cluster {name}")));
     }
     let watch = format!("slipway watch --cluster {name}");
     let before = active.aborted.is_some();
@@ -61,16 +61,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         json!({ "ok": true, "cluster": name, "plan": plan, "asked": asked, "abortedBefore": before })
     };
     if before {
-        printer.result(&format!("the rollout of plan {plan} was aborted before; {watch}\n"), &machine(true));
+        printer.result(&format!("the rollout of plan {plan} was aborted already; {watch}\n"), &machine(true));
         return Ok(Exit::Done);
     }
     printer.beside(&format!("plan {plan} is being rolled out since {since}\n"));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether the rollout of plan {plan} is to end");
-        let cure = format!("name the plan: slipway abort --cluster {name} {plan}; or say --yes");
-        Err(Failure::refused(problem, cure))
-    };
-    let sure = args.yes || args.plan.is_some() || printer.ask("abort it?").unwrap_or_else(nobody)?;
+    let help = format!("name the plan: slipway abort --cluster {name} {plan}; or add --yes");
+    let sure = args.yes || args.plan.is_some() || printer.confirm("abort it?", help)?;
     if !sure {
         printer.result("nothing was aborted\n", &machine(false));
         return Ok(Exit::Findings);
@@ -81,19 +77,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The cluster that is being taken away is to stay, as far as it stands.
+/// Ends a destruction; what was not deleted yet stays.
 async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, Failure> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {
-        let problem = format!("no rollout is open, of plan {plan} or any other: {going}");
-        return Err(Failure::refused(problem, format!("to end that: slipway abort --cluster {name}")));
+        let problem = format!("no rollout is open, neither of plan {plan} nor of another: {going}");
+        return Err(Failure::refused(problem, format!("to abort that: slipway abort --cluster {name}")));
     }
-    printer.beside(&format!("{going}; what is gone stays gone\n"));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether the destruction of {name} is to end");
-        Err(Failure::refused(problem, format!("slipway abort --cluster {name} --yes")))
-    };
-    let sure = args.yes || printer.ask("end that?").unwrap_or_else(nobody)?;
+    printer.beside(&format!("{going}; what was deleted is not restored\n"));
+    let help = format!("slipway abort --cluster {name} --yes");
+    let sure = args.yes || printer.confirm("abort the destruction?", help)?;
     let machine =
         json!({ "ok": true, "cluster": name, "asked": sure.then_some("abort"), "destruction": true });
     if !sure {

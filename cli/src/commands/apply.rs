@@ -24,22 +24,21 @@ use crate::local::LocalImports;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
-/// Upload a cluster's spec with its patches and imports, once they are checked here: that is what a cluster is made, changed and
-/// rolled out by.
+/// Check a cluster's spec with its patches and imports, and upload them. This is how a cluster is created and changed.
 ///
-/// The render function plans what it changes; whether the plan begins by itself or waits for `slipway approve` is what the spec
-/// says (rollout.approval). The same spec again is fine: a rollout that failed begins anew.
+/// The render function makes a plan of the changes. Depending on the spec (rollout.approval), the plan is executed at once or waits for
+/// `slipway approve`. Uploading the same spec again restarts a failed rollout.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  uploaded; with --watch: and rolled out, or nothing had to change
-  1  refused here, or the cluster is being destroyed, and nothing was uploaded; with --watch: refused there, or the rollout failed
+  1  the spec was refused or the cluster is being destroyed, and nothing was uploaded; with --watch: the render function refused it, or the rollout failed
   2  wrong usage
   3  something could not be read or uploaded
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway apply cluster.yaml --cluster prod
@@ -47,36 +46,36 @@ Examples:
   slipway apply cluster.yaml --cluster prod --dry-run"
 )]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input. What lies in patches/ and import/ beside it goes with it.
+    /// The spec; `-` reads the standard input. Files in patches/ and import/ beside it are uploaded as well.
     file: PathBuf,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Take away the patches of the spec bucket that are not beside FILE.
+    /// Delete patches in the spec bucket that are not beside FILE.
     #[arg(long, conflicts_with = "keep_patches")]
     prune: bool,
-    /// Leave the patches of the spec bucket that are not beside FILE.
+    /// Keep patches in the spec bucket that are not beside FILE.
     #[arg(long)]
     keep_patches: bool,
-    /// Say what would be uploaded, and upload nothing.
+    /// Show what would be uploaded, without uploading it.
     #[arg(long)]
     dry_run: bool,
-    /// Then watch the rollout to its end.
+    /// Watch the rollout until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
 }
 
-/// What is uploaded, what is taken away, and what is there already.
+/// What is uploaded and deleted, and what exists already.
 #[derive(Debug, Default)]
 struct Upload {
     imports: BTreeMap<String, Vec<u8>>,
     patches: BTreeMap<String, Vec<u8>>,
     pruned: Vec<String>,
     kept: Vec<String>,
-    /// Under which condition the spec is written.
+    /// The condition for writing the spec.
     condition: Option<Condition>,
-    /// The spec that lies there is the same.
+    /// Whether the stored spec is the same.
     same_spec: bool,
 }
 
@@ -115,7 +114,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
 }
 
-/// Refused while the cluster is being taken away: the render function would refuse it, too.
+/// Fails while the cluster is being destroyed, because the render function would refuse the spec.
 async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
     let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
@@ -127,11 +126,11 @@ async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
     } else {
         format!("wait until it is over: slipway watch --cluster {name}")
     };
-    let cure = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
-    Err(Failure::refused(going, cure))
+    let help = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
+    Err(Failure::refused(going, help))
 }
 
-/// `import/` beside the spec, on its way to a bucket that is not for secrets (P9). Remembers what was read.
+/// `import/` beside the spec, to be uploaded to a bucket that is not for secrets (P9). Remembers which files were read.
 #[derive(Debug)]
 struct Going {
     local: LocalImports,
@@ -160,7 +159,7 @@ impl Imports for Going {
     }
 }
 
-/// What the spec bucket lacks.
+/// What is missing in the spec bucket.
 async fn upload_of(
     args: &Args,
     cloud: &Cloud,
@@ -204,7 +203,7 @@ async fn upload_of(
     Ok(upload)
 }
 
-/// Uploads, the spec last: each patch wakes the render function, which stops when it sees that the spec is another by then.
+/// Uploads everything, the spec last. Each patch wakes the render function, which stops when it finds a newer spec.
 async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload) -> Result<String, Failure> {
     let name = cloud.cluster.as_str();
     for (file, bytes) in &upload.imports {

@@ -16,20 +16,20 @@ use crate::failure::Failure;
 use crate::overview::word;
 use crate::printer::Printer;
 
-/// Approve the newest plan of a cluster in AWS, which then begins: it is shown first.
+/// Show the newest plan of a cluster in AWS and approve it, which starts the rollout.
 ///
-/// On a terminal you are asked; a script names the plan that somebody read, or says --yes.
+/// On a terminal the command asks for confirmation; a script passes the plan that was reviewed, or --yes.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  approved, or approved before
-  1  there is no plan that waits, PLAN is not the newest one, or you said no
+  1  no plan waits for approval, PLAN is not the newest one, or you declined
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway approve --cluster prod
@@ -37,9 +37,9 @@ Examples:
   slipway approve --cluster prod --yes && slipway watch --cluster prod"
 )]
 pub(crate) struct Args {
-    /// The plan, as `slipway status` calls it; without it, the newest.
+    /// The plan, as shown by `slipway status`. Default: the newest.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -59,13 +59,17 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         })
     };
     if before {
-        let text = format!("plan {} was approved before; {watch}\n", plan.id);
+        let text = format!("plan {} was approved already; {watch}\n", plan.id);
         printer.result(&text, &machine(true));
         return Ok(Exit::Done);
     }
     let told = format!("{}plan {}: {}\n", printer.coloured(&plan.to_text()), plan.id, plan.summary());
     printer.beside(&told);
-    let sure = args.yes || args.plan.is_some() || asked(printer, &plan, &cloud)?;
+    let sure = args.yes || args.plan.is_some() || {
+        let (name, plan) = (&cloud.cluster, &plan.id);
+        let help = format!("name the plan: slipway approve --cluster {name} {plan}; or add --yes");
+        printer.confirm("approve it?", help)?
+    };
     if !sure {
         printer.result("nothing was approved\n", &machine(false));
         return Ok(Exit::Findings);
@@ -76,7 +80,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The plan that may be approved, and whether it was before.
+/// The plan to approve, and whether it was approved already.
 async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
@@ -85,14 +89,14 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     };
     if let Some(named) = named.filter(|named| **named != *desired.plan) {
         let problem = format!("{named} is not the newest plan of {name}: that is {}", desired.plan);
-        let cure = format!("look at that one: slipway approve --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        let help = format!("review that plan: slipway approve --cluster {name}");
+        return Err(Failure::refused(problem, help));
     }
     let key = keys::plan(name, &desired.plan);
     let Some(plan) = store::load::<Plan>(assets, &key).await?.value else {
-        let problem = "is lost, and is what should be rolled out".to_owned();
-        let cure = "upload the spec again, which plans anew".to_owned();
-        return Err(FlowError::Corrupt { key, problem, cure }.into());
+        let problem = "is lost, although desired.json names it".to_owned();
+        let help = "upload the spec again, which makes a new plan".to_owned();
+        return Err(FlowError::Corrupt { key, problem, help }.into());
     };
     let rollout = store::load::<Rollout>(assets, &keys::rollout(name)).await?.value;
     let rollout = rollout.unwrap_or_else(|| Rollout::new(name));
@@ -102,16 +106,15 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
     }
     match objection(&rollout, &desired, &plan) {
         Some(problem) => {
-            let cure = format!(
-                "to have it planned anew, upload the spec again: slipway apply cluster.yaml --cluster {name}"
-            );
-            Err(Failure::refused(problem, cure))
+            let help =
+                format!("upload the spec again for a new plan: slipway apply cluster.yaml --cluster {name}");
+            Err(Failure::refused(problem, help))
         }
         None => Ok((plan, false)),
     }
 }
 
-/// Why an approval would begin nothing.
+/// Why approving the plan would start nothing.
 fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String> {
     let id = &plan.id;
     if plan.policy.approval == Approval::Auto {
@@ -130,17 +133,8 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
     if let Some(why) = plan.not_executable() {
         return Some(format!("plan {id} cannot be executed: {why}"));
     }
-    // While another rollout is at work its start is not what stands; then the function looks again when that has ended.
+    // While another rollout is in progress, the plan's start differs from what is deployed; the rollout function checks it again when
+    // that one has ended.
     (rollout.active().is_none() && !rollout.is_start_of(plan))
-        .then(|| format!("plan {id} was made for what stood before the last rollout"))
-}
-
-/// Whether a person says yes.
-fn asked(printer: &Printer, plan: &Plan, cloud: &Cloud) -> Result<bool, Failure> {
-    printer.ask("approve it?").unwrap_or_else(|| {
-        Err(Failure::refused(
-            format!("nobody can be asked here whether plan {} is right", plan.id),
-            format!("name the plan: slipway approve --cluster {} {}; or say --yes", cloud.cluster, plan.id),
-        ))
-    })
+        .then(|| format!("plan {id} was made for the state before the last rollout"))
 }

@@ -1,5 +1,4 @@
-//! `slipway certs`: what certificates a folder or a cluster in AWS holds, what is wrong with them, one of them issued anew, and which nobody
-//! needs any more.
+//! `slipway certs`: shows, verifies and renews certificates of a folder or of a cluster in AWS, and removes unused ones.
 
 mod folder;
 mod gc;
@@ -15,7 +14,8 @@ use crate::Exit;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Look at certificates: those of a rendered cluster, of one in AWS, of a node, or of kubeadm's and kube-aws' folders.
+/// Show, verify and renew certificates: those of a rendered cluster, of a cluster in AWS, of a node, or of kubeadm's and kube-aws'
+/// folders.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -39,10 +39,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
 }
 
-/// The moment that dates are held against.
+/// The time with which dates are compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Moment {
-    /// Look as if it were that moment, such as 2027-01-31T12:00:00Z; without it, now.
+    /// The time to compare dates with, such as 2027-01-31T12:00:00Z. Default: now.
     #[arg(long, value_name = "TIME")]
     at: Option<Timestamp>,
 }
@@ -53,5 +53,5 @@ impl Moment {
     }
 }
 
-/// How many days before its end a certificate is yellow, and a finding.
+/// A certificate that expires within so many days is yellow, and a finding.
 const SOON_DAYS: u32 = 30;

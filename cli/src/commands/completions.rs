@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::{Cli, Exit};
 
-/// Write the completion script of a shell.
+/// Write the completion script for a shell.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -12,22 +12,22 @@ use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Take a cluster in AWS away: a last snapshot of etcd, then its pools, its control plane, etcd and its network.
+/// Destroy a cluster in AWS: take a last snapshot of etcd, then delete pools, control plane, etcd and network.
 ///
-/// What goes and what stays is shown first. On a terminal you are asked for the cluster's name; a script says --yes. Nodes are not drained: all
-/// that runs there ends. Nothing is deleted before the snapshot is taken. A rollout that is open is ended first. To delete cluster.yaml
-/// destroys nothing.
+/// The command shows what is deleted and what is kept. On a terminal it asks for the cluster's name; a script passes --yes. Nodes are not
+/// drained, so all workloads end. Nothing is deleted before the snapshot is taken. An open rollout is aborted first. Deleting
+/// cluster.yaml destroys nothing.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for; with --watch: and gone
-  1  nothing stands, or you did not say its name; with --watch: it stopped half-way, or the order was not taken
+  0  requested; with --watch: and destroyed
+  1  nothing is deployed, or you did not confirm the name; with --watch: it stopped half-way, or the order was not processed
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway destroy --cluster test
@@ -35,17 +35,17 @@ Examples:
   slipway destroy --cluster test --without-snapshot"
 )]
 pub(crate) struct Args {
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
-    /// Without a last snapshot: for a cluster whose etcd cannot take one any more, or whose data is of no use.
+    /// Do not take a last snapshot: for a cluster whose etcd cannot take one any more, or whose data is not needed.
     #[arg(long)]
     without_snapshot: bool,
     #[command(flatten)]
     cloud: CloudArgs,
     #[command(flatten)]
     bus: BusArgs,
-    /// Then watch it to its end.
+    /// Watch the destruction until it ends.
     #[arg(long)]
     watch: bool,
 }
@@ -60,12 +60,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         return Err(Failure::refused(problem, "there is nothing to destroy"));
     }
     printer.beside(&about(&cloud, &rollout, args.without_snapshot));
-    let nobody = || {
-        let problem = format!("nobody can be asked here whether {name} is to be destroyed");
-        Err(Failure::refused(problem, format!("slipway destroy --cluster {name} --yes")))
-    };
-    let asked = || printer.answer("its name, to destroy it: ").map(|said| said.map(|said| said == name));
-    let sure = args.yes || asked().unwrap_or_else(nobody)?;
+    let help = format!("slipway destroy --cluster {name} --yes");
+    let sure = args.yes || printer.answer("its name, to destroy it: ", help)? == name;
     let machine = json!({
         "ok": true, "cluster": name, "asked": sure.then_some("destroy"), "withoutSnapshot": args.without_snapshot,
         "stacks": rollout.standing().keys().collect::<Vec<_>>(),
@@ -90,7 +86,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     watch::an_order(&cloud, taken, ignored.as_ref(), printer).await
 }
 
-/// What goes, and what stays.
+/// What is deleted, and what stays.
 fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
     let mut text = String::new();
     if let Some(going) = rollout.going_in_words() {

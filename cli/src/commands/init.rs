@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
-/// Write a commented cluster.yaml to begin with, and the schema by which editors complete and check it.
+/// Write a commented cluster.yaml to start from, and its schema for completion and validation in editors.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
   0  written
-  1  what was given makes no valid spec
+  1  the options give no valid spec
   2  wrong usage
   3  the file exists already, or could not be written
 
@@ -32,19 +32,20 @@ pub(crate) struct Args {
     /// The AWS region.
     #[arg(long, value_name = "REGION")]
     region: String,
-    /// An availability zone; give it three times for a cluster that outlives one. Unless given: a, b and c of the region.
+    /// An availability zone; may be repeated. Use three for a cluster that survives the failure of one. Default: a, b and c of the
+    /// region.
     #[arg(long = "availability-zone", value_name = "ZONE", value_delimiter = ',')]
     availability_zones: Vec<String>,
     /// The DNS name of the Kubernetes API.
     #[arg(long, visible_alias = "external-dns-name", value_name = "NAME")]
     dns_name: String,
-    /// The Route 53 hosted zone in which its record is made; without it you make the record yourself.
+    /// The Route 53 hosted zone for its record. Without it you have to make the record yourself.
     #[arg(long, value_name = "ID")]
     hosted_zone_id: Option<String>,
     /// An EC2 key pair for ssh.
     #[arg(long, value_name = "NAME")]
     key_name: Option<String>,
-    /// The KMS key that seals the credentials; Slipway's own unless given.
+    /// The KMS key that seals the credentials. Default: the installation's key.
     #[arg(long, value_name = "ARN")]
     kms_key_arn: Option<String>,
     /// The file to write.
@@ -92,7 +93,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Never over a file that is there, unless told so.
+/// Writes the spec; an existing file is overwritten only with --force.
 fn write(args: &Args, text: &str) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     if args.force {
@@ -106,14 +107,14 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
                 verb,
                 what,
                 why,
-                cure: Some("name another with --file, or overwrite it with --force"),
+                help: Some("name another with --file, or overwrite it with --force"),
             },
             (_, failure) => failure,
         },
     )
 }
 
-/// Beside the spec, where its first lines point editors at; it is ours, so an older one is replaced.
+/// Writes the schema beside the spec, where its first line points editors to it. An older schema is replaced.
 fn write_schema(args: &Args) -> Result<String, Failure> {
     let path = args.file.with_file_name(SCHEMA_FILE);
     let mut text = serde_json::to_string_pretty(&schema()).expect("a schema has string keys only");

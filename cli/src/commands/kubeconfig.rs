@@ -30,19 +30,19 @@ use crate::printer::Printer;
 
 /// Write a kubeconfig for the administrator of a cluster in AWS, into a file that nobody else may read.
 ///
-/// Its client certificate is the cluster's `admin`, which is renewed like the others: whoever holds it may do anything there,
-/// until it ends.
+/// It contains the client certificate `admin`, which is renewed like the others. Anyone who has it can do anything in the cluster until
+/// it expires.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  written
-  1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE is there already
+  1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE exists
   2  wrong usage
   3  something could not be read, opened or written
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway kubeconfig --cluster prod
@@ -53,13 +53,13 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Where to write it; `-` writes it to the standard output. Without it, NAME.kubeconfig here.
+    /// The file to write; `-` writes to the standard output. Default: NAME.kubeconfig in the current directory.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     force: bool,
-    /// The API endpoint to speak to, by its name in the spec; without it, one that is reached from the internet, or the first.
+    /// The API endpoint to use, by its name in the spec. Default: one that is reachable from the internet, or else the first.
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
 }
@@ -114,7 +114,7 @@ fn admin_ends(manifest: &Manifest) -> Option<Timestamp> {
     Some(manifest.assets.get("admin")?.certificate.as_ref()?.not_after)
 }
 
-/// The address of the API, by the spec that was planned last.
+/// The URL of the API according to the last planned spec.
 async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> {
     let name = &cloud.cluster;
     let desired = store::load::<Desired>(cloud.assets(), &keys::desired(name)).await?.value;
@@ -147,7 +147,7 @@ fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> 
     Ok(format!("https://{}", chosen.dns_name))
 }
 
-/// The files of a bundle, wiped when done.
+/// The files of a bundle, wiped when dropped.
 struct Files(BTreeMap<String, Zeroizing<String>>);
 
 /// The administrator's bundle, opened.
@@ -165,7 +165,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let corrupt = |problem: &str| FlowError::Corrupt {
         key: key.clone(),
         problem: problem.to_owned(),
-        cure: "upload the spec again, which seals it anew".to_owned(),
+        help: "upload the spec again, which seals it anew".to_owned(),
     };
     let sealed = cloud.assets().get(&key).await.map_err(FlowError::from)?;
     let sealed = sealed.ok_or_else(|| corrupt("is lost"))?;
@@ -173,7 +173,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let opened: Secret = slipway_ports::sealed::open(&keys, &AwsLc, name, &role.to_string(), &sealed.bytes)
         .await
         .map_err(FlowError::from)?;
-    // An error of the parser could quote what it read.
+    // An error of the parser could quote secrets.
     let bundle: Bundle = serde_json::from_slice(opened.expose()).map_err(|_| corrupt("is no bundle"))?;
     Ok(Files(bundle.files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect()))
 }
@@ -188,7 +188,7 @@ fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizin
     };
     let (ca, certificate, key) = (data("ca.pem")?, data("admin.pem")?, data("admin-key.pem")?);
     let user = format!("{name}-admin");
-    // Written by hand, so that no copy of the key stays behind in a tree of values; base64 and names need no escaping.
+    // Formatted by hand, so that no copy of the key remains in a tree of values. Base64 and names need no escaping.
     Ok(Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: {user}\n\
          clusters:\n- name: {name}\n  cluster:\n    server: {server}\n    certificate-authority-data: {}\n\
@@ -198,7 +198,7 @@ fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizin
     )))
 }
 
-/// A new file of our own takes the place of what is there, so that nobody ever reads it by an older one's permissions.
+/// Replaces the file by a new one, so that it is never readable with an older file's permissions.
 fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}", std::process::id()));
@@ -211,7 +211,7 @@ fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = std::fs::remove_file(&draft);
     }
     written

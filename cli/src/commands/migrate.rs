@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::Source;
 
-/// Turn what another tool left into a spec of Slipway's.
+/// Convert the configuration of another tool into a Slipway spec.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -29,13 +29,13 @@ enum From {
     KubeAws(KubeAws),
 }
 
-/// Read a kube-aws directory and write our cluster.yaml and a report of what changed. The old CA goes to import/, from where the
-/// first rendering imports it. The directory itself is not touched.
+/// Read a kube-aws directory, and write a Slipway cluster.yaml and a report of what changed. The old CA is copied to import/, from where
+/// the first rendering imports it. The kube-aws directory is not changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
   0  written; the report says what to decide
-  1  the spec says something that only you can put right, or the output is not empty
+  1  the spec has a problem that you have to correct, or the output is not empty
   2  wrong usage
   3  something could not be read or written
 
@@ -43,7 +43,7 @@ Examples:
   slipway migrate kube-aws ./my-cluster --out ./migrated
   slipway migrate kube-aws ./my-cluster --out ./migrated --output json")]
 struct KubeAws {
-    /// The directory with kube-aws' cluster.yaml, and perhaps credentials/.
+    /// The directory with kube-aws' cluster.yaml, and credentials/ if any.
     dir: PathBuf,
     /// The directory to write; it must not exist, or be empty.
     #[arg(long, value_name = "OUT")]
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What says that the old CA is this cluster's. kube-aws took its CA from a command's arguments, so that no spec of its has this key.
+/// The part of the spec that declares the old CA. kube-aws takes its CA from command-line arguments, so its specs have no such key.
 fn imported(cluster: &str) -> String {
     format!(
         "\n# The CA of the old cluster, from import/ beside this file; MIGRATION.md says what to do with its key.\n\
@@ -108,7 +108,7 @@ fn imported(cluster: &str) -> String {
     )
 }
 
-/// Nothing that is there is written over, least of all in the directory that is read.
+/// Fails if the target is not empty, or lies inside the directory that is read.
 fn refuse_to_overwrite(args: &KubeAws) -> Result<(), Failure> {
     let occupied = match fs::read_dir(&args.out) {
         Ok(mut entries) => entries.next().is_some(),
@@ -168,7 +168,7 @@ fn report(changes: &[Change], credentials: &Credentials) -> String {
             let _ = writeln!(text, "{about}");
         }
         for file in &credentials.files {
-            let _ = writeln!(text, "- `{}`: {}", file.name, file.told());
+            let _ = writeln!(text, "- `{}`: {}", file.name, file.in_words());
         }
         for shared in &credentials.shared {
             let _ = writeln!(

@@ -9,21 +9,21 @@ use crate::cloud::{BusArgs, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Pause a cluster in AWS: nothing new starts, in the rollout that is open and in any to come, until `slipway resume`.
+/// Pause a cluster in AWS: nothing new starts, in this rollout and in later ones, until `slipway resume`.
 ///
-/// What CloudFormation or a node works at is seen to its end. Plans go on being made and can be approved meanwhile. What was asked
-/// last counts, in whatever order it arrives.
+/// Operations of CloudFormation and of nodes that are in progress are completed. Plans are still made and can be approved meanwhile. Of
+/// several pause and resume orders the one given last counts, in whatever order they arrive.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for, or paused before
+  0  requested, or paused already
   1  nothing was planned yet, the cluster was destroyed, or there is no such cluster
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway pause --cluster prod
@@ -41,7 +41,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let (name, rollout) = (cloud.cluster.as_str(), cloud.rollout().await?);
     must_stand(&rollout)?;
     let since = rollout.paused_since();
-    // Also if it is paused: a resume may be on its way that was asked for before.
+    // Sent even if the cluster is paused, because an earlier resume may still be on its way.
     args.bus
         .publish(&cloud, Event::RolloutPause(ClusterReference { cluster: name.to_owned(), at: None }))
         .await?;

@@ -13,10 +13,10 @@ use crate::local::{LocalKeys, LocalRegistry, Overlay, Workspace, pin, write_atom
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
-/// Show what a spec would change of what was rendered into a directory, which is left as it is.
+/// Show what a spec would change in a rendered directory, without changing the directory.
 ///
-/// Credentials that the spec would need and the directory has not are made in memory and forgotten: the plan says which
-/// nodes they reach, and the next `render` makes others.
+/// Missing credentials are made in memory and discarded: the plan shows which nodes would receive them, and `slipway render` makes new
+/// ones.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -33,13 +33,13 @@ Examples:
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
-    /// The directory that `slipway render` wrote; an empty one for a cluster that does not exist yet.
+    /// The directory that `slipway render` wrote; an empty one for a new cluster.
     #[arg(long, value_name = "DIR")]
     against: PathBuf,
-    /// Write the plan as a page for a browser, too; it stands alone and can be sent to anybody.
+    /// Also write the plan as a self-contained HTML page.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// End with 1 if anything changes.
+    /// Exit with 1 if anything changes.
     #[arg(long)]
     exit_code: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             return Ok(Exit::Findings);
         }
     };
-    let workspace = Workspace::look(&args.against)?;
+    let workspace = Workspace::open_read_only(&args.against)?;
     let (folder, site) = workspace.claim(&cluster, &args.with.site)?;
     let keys = match LocalKeys::read(AwsLc, &workspace.key_file())? {
         Some(keys) => keys,
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             }
         };
     let plan = plan(&baseline, &prepared.rendering, &cluster.rollout);
-    // That no agent is published is for whoever deploys, and `render` says it.
+    // A missing agent matters when deploying, and `render` reports it.
     let warnings: Vec<_> =
         prepared.warnings.into_iter().filter(|warning| warning.code != "no-agent").collect();
     printer.findings(Stream::Err, &source, &warnings);

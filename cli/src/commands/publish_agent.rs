@@ -19,15 +19,15 @@ use crate::cloud::{Installation, Named};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Publish the node agent into the asset bucket of an installation, for each processor that a file is for.
+/// Publish the node agent into the asset bucket of an installation, for each processor architecture that a file is built for.
 ///
-/// The processor is read from the file, and its name in the bucket is its digest: publishing the same again changes nothing.
+/// The architecture is read from the file. The object is named by its digest, so publishing the same file again changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A cluster that has no agent for a processor pins the published one when its spec is uploaded next,
-the same spec included. One that has an agent keeps it: a newer one moves no node by itself.
+A cluster without an agent for an architecture pins the published one when its spec is uploaded next,
+even if the spec is unchanged. A cluster with an agent keeps it, so publishing a newer one replaces no node.
 
-What you need to be allowed in AWS for this is listed in docs/pki.md.
+The IAM permissions for this are listed in docs/pki.md.
 
 Exit codes:
   0  published, or published already
@@ -39,30 +39,30 @@ Examples:
   infra/package.sh arm64 && slipway publish-agent dist/arm64/slipway-node
   slipway publish-agent dist/arm64/slipway-node dist/x86_64/slipway-node --stack slipway")]
 pub(crate) struct Args {
-    /// The agent, built for one processor: a program for 64-bit Linux.
+    /// The agent, built for one architecture: a program for 64-bit Linux.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The asset bucket of the Slipway installation, or SLIPWAY_ASSET_BUCKET; else the installation's stack is asked.
+    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
     #[arg(long, value_name = "NAME")]
     asset_bucket: Option<String>,
-    /// The CloudFormation stack that Slipway was installed as; `slipway` unless given.
+    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
     #[arg(long, value_name = "NAME")]
     stack: Option<String>,
 }
 
-/// An agent as it is published.
+/// An agent to publish.
 struct Program {
     file: PathBuf,
     sha256: String,
     bytes: Vec<u8>,
 }
 
-/// What became of one.
+/// The result for one agent.
 struct Published {
     architecture: Architecture,
-    /// Whether the bucket lacked it until now.
+    /// Whether it was not in the bucket before.
     new: bool,
-    /// What was to be pinned for this processor until now.
+    /// The agent that was published for this architecture before.
     before: Option<String>,
 }
 
@@ -107,12 +107,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// The programs first, and then what names them: nobody pins what is not there.
+/// Publishes the programs first and then the manifest, so that it never names a missing program.
 async fn publish(
     assets: &impl Objects,
     programs: &BTreeMap<Architecture, Program>,
 ) -> FlowResult<Vec<Published>> {
-    // A manifest that nobody can read is found before megabytes are sent.
+    // A damaged manifest is detected before megabytes are uploaded.
     let before = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value.unwrap_or_default();
     let mut published = Vec::new();
     for (architecture, program) in programs {
@@ -129,7 +129,7 @@ async fn publish(
     Ok(published)
 }
 
-/// Every file, if each is an agent, and no two are for one processor.
+/// The given files by architecture; it is an error if one is no agent or two are for the same architecture.
 fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, Failure> {
     let mut programs: BTreeMap<Architecture, Program> = BTreeMap::new();
     for file in files {
@@ -148,7 +148,7 @@ fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, Failur
     Ok(programs)
 }
 
-/// An agent has a tenth of it.
+/// The largest file that is read; an agent has a tenth of that.
 const MOST_BYTES: u64 = 100 << 20;
 
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
@@ -161,7 +161,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(file).map_err(failed)
 }
 
-/// The processor that an ELF file is for; or what the file is instead.
+/// The architecture of an ELF file; the error says what the file is instead.
 fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
     let (magic, header) = (b"\x7fELF", 64);
     if bytes.is_empty() {
@@ -186,11 +186,11 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
     if bytes.get(4..6) != Some(&[2, 1]) {
         return Err("is no 64-bit little-endian program".to_owned());
     }
-    // An executable, or one that is loaded anywhere.
+    // An executable, or a position-independent one.
     if !matches!(field(16, 2), Some(2 | 3)) {
         return Err("is no program, but another kind of ELF file".to_owned());
     }
-    // The table of sections lies behind all else, so that it tells whether the file is whole.
+    // The section header table is at the end, so it shows whether the file is complete.
     let end = match (field(40, 8), field(58, 2), field(60, 2)) {
         (Some(0), _, _) => Some(0),
         (Some(at), Some(each), Some(count)) => at.checked_add(each * count),

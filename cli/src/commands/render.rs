@@ -11,7 +11,7 @@ use slipway_core::diagnostic::Diagnostic;
 use slipway_core::release::{Rendering, Site};
 use slipway_crypto::AwsLc;
 use slipway_flows::issuer;
-use slipway_flows::rendering::{NotPrepared, Prepared, RenderPorts, Running, prepare};
+use slipway_flows::rendering::{NotPrepared, Prepared, RenderPorts, Running, issue_and_render};
 use slipway_plan::Baseline;
 use slipway_ports::Objects;
 
@@ -25,23 +25,23 @@ use crate::source::{PatchArgs, Source};
 
 pub(super) use again::{Changed, Rendered};
 
-/// Render a spec into a directory: stacks, userdata, sealed credentials.
+/// Render a spec into a directory: stacks, user data, sealed credentials.
 ///
-/// The credentials are made once, in DIR/credentials, and sealed under DIR/credentials/local.key, which must be kept
-/// secret and must not be lost. Rendering the same spec again changes no byte.
+/// Credentials are made once, in DIR/credentials, and sealed under DIR/credentials/local.key. Keep that file secret, and do not lose it.
+/// Rendering the same spec again changes nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Images:
-  --image pins one for an architecture. Without it templates carry CloudFormation's own reference,
-  {{resolve:ssm:NAME}}, which is read when a stack is deployed; in AWS the render function pins
-  the image's id instead.
+  --image pins the machine image of an architecture. Without it templates contain CloudFormation's
+  reference {{resolve:ssm:NAME}}, which is resolved when a stack is deployed. In AWS the render
+  function pins the image's id instead.
 
-  Which digest an add-on's image has only its registry knows: --resolve asks, once, and pins the answer.
-  Without it a digest of zeros stands in.
+  --resolve queries the registries for the digests of add-on images, once, and pins them.
+  Without it, digests of zeros are used as placeholders.
 
 Own authorities:
-  What `certificatesConfiguration.authorities` imports is read from import/ beside the spec, once. A key's passphrase
-  comes from SLIPWAY_CA_KEY_PASSPHRASE (SLIPWAY_ETCD_CA_KEY_PASSPHRASE, …), or is asked for on a terminal.
+  Authorities in `certificatesConfiguration.authorities` are read from import/ beside the spec, once. A key's passphrase
+  is read from SLIPWAY_CA_KEY_PASSPHRASE (SLIPWAY_ETCD_CA_KEY_PASSPHRASE, …), or asked for on a terminal.
 
 Exit codes:
   0  rendered
@@ -56,20 +56,20 @@ Examples:
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
-    /// The directory; made if need be.
+    /// The directory; it is created if necessary.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
     with: With,
 }
 
-/// What rendering takes besides the spec.
+/// What rendering needs besides the spec.
 #[derive(Debug, clap::Args)]
 pub(crate) struct With {
-    /// The image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
+    /// The machine image of an architecture (x86_64 or arm64), for nodes whose spec names none; may be repeated.
     #[arg(long = "image", value_name = "ARCH=AMI")]
     pub(crate) images: Vec<ImagePin>,
-    /// Ask the registries of add-ons' images for their digests; without it a digest of zeros stands in.
+    /// Query registries and publishers for digests. Without this, digests of zeros are used as placeholders.
     #[arg(long)]
     pub(crate) resolve: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     pin(&folder, &cluster, &args.with.images).await?;
     let registry = LocalRegistry::new(args.with.resolve);
     let before = workspace.release()?;
-    // What the directory holds stands for what runs: that is what a spec is held against.
+    // The content of the directory stands for the running cluster.
     let baseline = Baseline::whole(before.clone());
     let prepared = match prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await?
     {
@@ -120,28 +120,28 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         "standInDigests": stand_ins(&prepared.lock),
         "diagnostics": prepared.warnings,
     });
-    printer.result(&told(args, &prepared, &changed, &site), &machine);
+    printer.result(&report(args, &prepared, &changed, &site), &machine);
     Ok(Exit::Done)
 }
 
-/// The key file of the directory; a new one only where no credentials were made under an old one.
+/// The directory's key file. A new key is made only if no credentials were made under an old one.
 pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
     let path = workspace.key_file();
     match LocalKeys::read(AwsLc, &path)? {
         Some(keys) => Ok(keys),
-        // Who lost the whole folder has the release that names what lay there.
+        // If the whole credentials folder is lost, the release still shows that there were credentials.
         None if workspace.has_credentials() || workspace.release()?.is_some() => {
             let problem =
                 format!("{} is gone, which opens the credentials that were made here", path.display());
-            let cure = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
+            let help = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
                         runs with the old ones does not trust them";
-            Err(Failure::refused(problem, cure))
+            Err(Failure::refused(problem, help))
         }
         None => LocalKeys::to_create(AwsLc, &path),
     }
 }
 
-/// `slipway-flows`' own flow over local ports: the rendering, or why the spec is refused after all.
+/// Runs the rendering of `slipway-flows` with local ports; returns the rendering, or why the spec is refused.
 pub(crate) async fn prepared<O: Objects>(
     objects: &O,
     keys: &LocalKeys<AwsLc>,
@@ -152,7 +152,7 @@ pub(crate) async fn prepared<O: Objects>(
     against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
     registry.prepare(objects, cluster).await?;
-    // Preparing neither reads the spec bucket nor publishes.
+    // Rendering neither reads the spec bucket nor publishes events.
     let ports = RenderPorts {
         specs: &(),
         assets: objects,
@@ -166,7 +166,8 @@ pub(crate) async fn prepared<O: Objects>(
     let running = Running { baseline: against.clone(), ..Running::default() };
     let (imports, now) = (source.imports(true), Timestamp::now());
     let prepared =
-        prepare(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now).await;
+        issue_and_render(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now)
+            .await;
     match prepared {
         Ok(prepared) => Ok(Ok(prepared)),
         Err(NotPrepared::Rejected(findings)) => Ok(Err(findings)),
@@ -174,8 +175,8 @@ pub(crate) async fn prepared<O: Objects>(
     }
 }
 
-/// Writes what a person looks at, the release last; removes what an earlier release had and this one has not. Gives
-/// the names of what changed.
+/// Writes the files for people, the release last, and removes files that only the previous release had. Returns the names of the changed
+/// files.
 pub(super) fn write(
     workspace: &Workspace,
     before: Option<&Rendering>,
@@ -210,7 +211,7 @@ pub(super) fn write(
     Ok(changed)
 }
 
-/// Each file of a rendering with its content.
+/// The files of a rendering with their content.
 fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for stack in &rendering.stacks {
@@ -233,7 +234,7 @@ fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The userdata of each launch template. What only CloudFormation knows stands in it as `${…}`.
+/// The user data of each launch template. Values that only CloudFormation knows appear as `${…}`.
 fn scripts(template: &Value) -> Vec<String> {
     let resources = template.get("Resources").and_then(Value::as_object);
     let script = |resource: &Value| {
@@ -252,7 +253,7 @@ fn scripts(template: &Value) -> Vec<String> {
     resources.into_iter().flat_map(|resources| resources.values()).filter_map(script).collect()
 }
 
-fn told(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
+fn report(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
     let rendering = &prepared.rendering;
     let mut text = format!(
         "{} is rendered in {}: {} stacks, {} roles, release {}\n",

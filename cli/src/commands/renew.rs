@@ -23,23 +23,23 @@ use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Renew certificates of a cluster in AWS now, whatever their dates: the scan function issues them, and the rollout that follows brings
-/// them to nodes.
+/// Renew certificates of a cluster in AWS now, whatever their dates. The scan function issues them, and a rollout delivers them to the
+/// nodes.
 ///
-/// With --recover, for a cluster whose certificates have expired and whose API is down: they are renewed from here, and brought to
-/// nodes by Run Command in the order in which they need each other, etcd first. It may be interrupted, and run again.
+/// --recover is for a cluster whose certificates have expired and whose API is down: this command renews them itself, and delivers them
+/// by Run Command in the order of the nodes' dependencies, etcd first. It can be interrupted and run again.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for; with --watch: renewed, and rolled out; with --recover: every node is back
-  1  a NAME is not renewed by Slipway, or nothing came of it in time; with --recover: a node is not back, and why was said
+  0  requested; with --watch: renewed and rolled out; with --recover: every node is recovered
+  1  a NAME is not renewed by Slipway, or it was not renewed in time; with --recover: a node was not recovered, with the reason
   2  wrong usage
   3  something could not be read, or AWS refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md. `slipway certs renew` issues one certificate without the
-functions, and `slipway rotate-ca` exchanges authorities.
+The IAM permissions for this are listed in docs/cli.md. `slipway certs renew` renews one
+certificate without the functions, and `slipway rotate-ca` rotates authorities.
 
 Examples:
   slipway renew --cluster prod
@@ -48,17 +48,16 @@ Examples:
   slipway renew --recover --cluster prod"
 )]
 pub(crate) struct Args {
-    /// Certificates, as `slipway certs show` calls them; without any, every leaf that Slipway issues, or with --recover those that have
-    /// expired.
+    /// Certificates, as shown by `slipway certs show`. Default: all leaves that Slipway issues; with --recover those that have expired.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Bring back a cluster whose certificates have expired, without its API.
+    /// Recover a cluster whose certificates have expired, without its API.
     #[arg(long, conflicts_with = "watch")]
     recover: bool,
-    /// Say what would be done; change nothing.
+    /// Show what would be done, without doing it.
     #[arg(long)]
     dry_run: bool,
-    /// Wait until they are renewed, then watch the rollout to its end.
+    /// Wait until they are renewed, and watch the rollout until it ends.
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
     #[command(flatten)]
@@ -67,7 +66,7 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-/// Within so long the scan function has renewed, and then the render function planned; both take seconds.
+/// How long the scan function and then the render function may take; both take seconds.
 const WITHIN: SignedDuration = SignedDuration::from_mins(5);
 const LOOKS: Duration = Duration::from_secs(2);
 
@@ -85,7 +84,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fail
     let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &asked, now).await?;
     let names = chosen(&decision);
     for name in args.names.iter().filter(|name| !names.contains(name)) {
-        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.cure());
+        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.help());
         manifest::to_renew(&policy::assets(&cluster), &manifest, name, now).map_err(refused)?;
     }
     let list = names.join(", ");
@@ -115,7 +114,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fail
     watch::to_the_end(cloud, &watch::Pace::default(), printer).await
 }
 
-/// What is to be issued anew.
+/// The names of the certificates to renew.
 fn chosen(decision: &Decision) -> Vec<String> {
     decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect()
 }
@@ -125,7 +124,7 @@ async fn inventory(cloud: &Cloud) -> Result<Manifest, Failure> {
     Ok(stored.value.unwrap_or_default())
 }
 
-/// Which plan is the newest.
+/// The newest plan.
 async fn etag(cloud: &Cloud) -> Result<Option<Desired>, Failure> {
     Ok(store::load::<Desired>(cloud.assets(), &keys::desired(&cloud.cluster)).await?.value)
 }
@@ -154,11 +153,11 @@ async fn until(
         }
         if Timestamp::now().duration_since(begun) > WITHIN {
             let problem = format!("nobody has {what} within {} minutes", WITHIN.as_mins());
-            let cure = format!(
+            let help = format!(
                 "slipway status --cluster {} says what the scan found and how the spec stands; the functions' logs say more",
                 cloud.cluster
             );
-            return Err(FlowError::Refused { problem, cure }.into());
+            return Err(FlowError::Refused { problem, help }.into());
         }
         sleep(LOOKS).await;
     }

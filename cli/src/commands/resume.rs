@@ -9,20 +9,21 @@ use crate::cloud::{BusArgs, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Let a cluster in AWS that was paused go on, from where it stands.
+/// Resume a paused cluster in AWS from its present state.
 ///
-/// A plan that was approved meanwhile begins. What was asked last counts, in whatever order it arrives.
+/// A plan that was approved meanwhile is started. Of several pause and resume orders the one given last counts, in whatever order they
+/// arrive.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for; also if it was not paused
+  0  requested, also if it was not paused
   1  nothing was planned yet, or there is no such cluster
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway resume --cluster prod
@@ -42,7 +43,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if since.is_none() {
         must_stand(&rollout)?;
     }
-    // Also if it is not paused yet: a pause may be on its way.
+    // Sent even if the cluster is not paused, because an earlier pause may still be on its way.
     args.bus
         .publish(&cloud, Event::RolloutResume(ClusterReference { cluster: name.to_owned(), at: None }))
         .await?;

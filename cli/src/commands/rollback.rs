@@ -19,23 +19,23 @@ use crate::cloud::{Cloud, CloudArgs, must_stand};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Bring back the spec of the rollout that succeeded last: it becomes the newest version of cluster.yaml, and is rendered, planned,
-/// approved and rolled out like any other, from where things are.
+/// Go back to the spec of the last successful rollout. It becomes the newest version of cluster.yaml, and is rendered, planned, approved
+/// and rolled out like any other.
 ///
-/// What it would do is shown first. On a terminal you are asked; a script names the plan whose spec it wants, or says --yes. Credentials that
-/// were renewed since stay renewed. Patches are left as they are: those that were changed since are named. What would go back a
+/// The command shows what would change. On a terminal it asks for confirmation; a script passes the plan whose spec it wants, or --yes.
+/// Certificates that were renewed since stay renewed. Patches are not changed; those that were changed since are listed. Going back a
 /// minor release of Kubernetes or etcd is refused.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  brought back; with --watch: and rolled out
-  1  nothing has succeeded yet, the spec is that one already, there is no way back to it, or you said no; with --watch: the rollout failed
+  0  the spec was restored; with --watch: and rolled out
+  1  no rollout has succeeded yet, the spec is unchanged since, going back is not possible, or you declined; with --watch: the rollout failed
   2  wrong usage
   3  something could not be read or written
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway rollback --cluster prod
@@ -43,19 +43,19 @@ Examples:
   slipway rollback --cluster prod 0123456789abcdef0123"
 )]
 pub(crate) struct Args {
-    /// A plan that succeeded, whose spec is wanted; without it, the one that succeeded last. Five are remembered.
+    /// The successful plan whose spec to go back to; the last five are recorded. Default: the last one.
     plan: Option<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Then watch the rollout to its end.
+    /// Watch the rollout until it ends.
     #[arg(long)]
     watch: bool,
 }
 
-/// More patches than a cluster has.
+/// The maximum number of patches that are listed.
 const MOST_PATCHES: usize = 1_000;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -72,9 +72,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let then = specs.get_version(&key, &good.spec_version).await.map_err(in_cloud)?;
     let Some(then) = then else {
         let problem = format!("{place} has no version {} any more", good.spec_version);
-        let cure =
+        let help =
             format!("upload the spec from where you keep it: slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     };
     let now = specs.get(&key).await.map_err(in_cloud)?;
     let changed = patches_since(&cloud, &specs, good).await?;
@@ -85,16 +85,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     printer.beside(&about(printer, &place, &rollout, good, way.as_ref(), &changed));
     if let Some(why) = way.as_ref().and_then(Plan::not_executable) {
         let problem = format!("there is no way back to generation {}: {why}", good.generation);
-        let cure =
+        let help =
             format!("go on instead: mend the newest spec, then slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     }
-    let nobody = || {
-        let problem = "nobody can be asked here whether that spec is to be brought back".to_owned();
-        let cure = format!("name its plan: slipway rollback --cluster {name} {}; or say --yes", good.plan);
-        Err(Failure::refused(problem, cure))
-    };
-    let sure = args.yes || args.plan.is_some() || printer.ask("bring it back?").unwrap_or_else(nobody)?;
+    let help = format!("name its plan: slipway rollback --cluster {name} {}; or add --yes", good.plan);
+    let sure = args.yes || args.plan.is_some() || printer.confirm("go back to it?", help)?;
     if !sure {
         printer.result(
             "nothing was brought back\n",
@@ -123,7 +119,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     }
 }
 
-/// Where it leads: the one that was named, or the newest.
+/// The rollout to go back to: the named one, or the newest.
 fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Failure> {
     let name = &rollout.cluster;
     let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
@@ -138,7 +134,7 @@ fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Fai
     })
 }
 
-/// The commands that lead back to the others that are remembered.
+/// The commands for the other rollouts that are recorded.
 fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
     let others = rollout.good.iter().filter(|good| Some(*good) != but);
     let command = |good: &Good| {
@@ -153,7 +149,7 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
     (!commands.is_empty()).then(|| format!("to what succeeded before: {}", commands.join(", ")))
 }
 
-/// The spec is that one already.
+/// The error if the spec is that version already.
 fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
     if let Some(off) = rollout.called_off() {
         return Failure::refused(
@@ -162,22 +158,22 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
         );
     }
     let problem = format!("{place} is what it was when generation {} succeeded", good.generation);
-    let mut cures = Vec::new();
+    let mut steps = Vec::new();
     if !changed.is_empty() {
-        cures.push(format!("these patches were changed since: {}", changed.join(", ")));
+        steps.push(format!("these patches were changed since: {}", changed.join(", ")));
     }
-    cures.extend(others(rollout, Some(good)));
-    if cures.is_empty() {
+    steps.extend(others(rollout, Some(good)));
+    if steps.is_empty() {
         let cluster = &rollout.cluster;
-        cures.push(format!(
+        steps.push(format!(
             "mend what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
         ));
     }
-    Failure::refused(problem, cures.join("; "))
+    Failure::refused(problem, steps.join("; "))
 }
 
-/// What it would do, as far as is known before that spec is rendered again: the release that it led to, with today's credentials. `None` where
-/// that is kept no more.
+/// A preview without rendering: the plan to the release of that rollout, with the present credentials. `None`: that release is no longer
+/// stored.
 async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let (release, then) = (keys::release(name, &good.target), keys::plan(name, &good.plan));
@@ -193,7 +189,7 @@ async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option
     Ok(Some(plan(&standing, &release, &then.policy)))
 }
 
-/// What a person reads before they are asked.
+/// What is printed before the question.
 fn about(
     printer: &Printer,
     place: &str,
@@ -229,7 +225,7 @@ fn about(
     about
 }
 
-/// The patches that were written since that rollout began.
+/// The patches that were changed since that rollout began.
 async fn patches_since(
     cloud: &Cloud,
     specs: &slipway_aws::S3Bucket,

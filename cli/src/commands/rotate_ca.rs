@@ -1,4 +1,4 @@
-//! `slipway rotate-ca`: an authority, or the key of service accounts, exchanged in stages.
+//! `slipway rotate-ca`: rotates an authority, or the key of service accounts, in stages.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,33 +13,34 @@ use slipway_credentials::manifest::PolicyError;
 use slipway_credentials::rotation::{Next, Seen, Wait};
 use slipway_credentials::{Manifest, policy, rotation as stages};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::rotation::{self, Did, Rotated};
+use slipway_flows::credentials::rotation::{self, Did, Request, Rotated};
 use slipway_flows::error::{FlowError, FlowResult};
 use slipway_flows::store;
 use slipway_ports::{Keys, Objects};
 
 use crate::Exit;
 use crate::cloud::{AWS, Cloud, CloudArgs};
-use crate::commands::certs::renew::standing::{Standing, standing, upload};
+use crate::commands::certs::renew::deployed::{DeployedCluster, deployed_cluster, upload};
 use crate::commands::render::Rendered;
 use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::PatchArgs;
 
-/// Exchange an authority, or the key that signs service accounts' tokens, in stages: both are trusted; the new one issues; the old one goes.
+/// Rotate a certificate authority, or the key that signs service account tokens, in stages: both are trusted; the new one issues; the old
+/// one is removed.
 ///
-/// The same command begins it, says how it stands, and takes it to the next stage once every node has this one. Until the old one is gone,
-/// --abort leads back.
+/// The same command starts the rotation, shows its state, and starts the next stage once every node has the present one. Until the old
+/// one is removed, --abort goes back.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 NAME is ca, kubelet-ca, etcd-ca, front-proxy-ca or service-account.
 
-Of a cluster in AWS, nodes tell what they have, and each stage is a rollout: --upload uploads the same spec
-again, which plans it. In a directory nobody tells: --everywhere says that every node has what was rendered last.
+In AWS, nodes report which credentials they have, and each stage is a rollout: --upload uploads the same spec
+again, which plans it. For a directory there are no reports: --everywhere confirms that every node has what was rendered last.
 
 Exit codes:
-  0  done, or said how it stands
-  1  it cannot be rotated, or not now; or the spec changes more than that
+  0  done, or the state was shown
+  1  it cannot be rotated, at all or now; or the spec changes something else as well
   2  wrong usage
   3  something could not be read or written
 
@@ -50,7 +51,7 @@ Examples:
   slipway rotate-ca service-account cluster.yaml --out rendered
   slipway rotate-ca service-account cluster.yaml --out rendered --everywhere")]
 pub(crate) struct Args {
-    /// What is exchanged.
+    /// The authority or key to rotate.
     name: String,
     /// The spec that was rendered.
     #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
@@ -58,20 +59,20 @@ pub(crate) struct Args {
     /// The directory that `slipway render` wrote.
     #[arg(long, value_name = "DIR", required_unless_present = "cluster", conflicts_with = "cluster")]
     out: Option<PathBuf>,
-    /// Go back to what was before.
+    /// Abort the rotation and go back.
     #[arg(long, conflicts_with = "everywhere")]
     abort: bool,
-    /// Say what would be done, and what is waited for; change nothing.
+    /// Show what would be done and what is waited for, without doing it.
     #[arg(long)]
     dry_run: bool,
-    /// Every node has what was rendered into the directory last.
+    /// Confirm that every node has what was last rendered into the directory.
     #[arg(long, conflicts_with = "cluster")]
     everywhere: bool,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Upload the same spec again afterwards: that is what a rollout is planned by.
+    /// Upload the same spec again afterwards, which plans the rollout.
     #[arg(long, requires = "cluster", conflicts_with = "dry_run", help_heading = AWS)]
     upload: bool,
 }
@@ -88,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 
 async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     let specs = cloud.specs().await?;
-    let Standing { cluster, manifest, spec, .. } = standing(cloud, &specs).await?;
+    let DeployedCluster { cluster, manifest, spec, .. } = deployed_cluster(cloud, &specs).await?;
     let assets = cloud.assets();
     let seen = rotation::see(assets, &cloud.groups(), &cluster.name).await?;
     let now = Timestamp::now();
@@ -103,7 +104,7 @@ async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit,
         true => Some(upload(&cluster, &specs, &spec).await?),
         false => None,
     };
-    let (mut text, mut machine) = told(&done);
+    let (mut text, mut machine) = report(&done);
     machine["assetBucket"] = json!(assets.name());
     machine["uploaded"] = json!(uploaded);
     if done.changes_nodes() {
@@ -149,14 +150,14 @@ async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> R
         Ok(act(args, folder, keys, cluster, &manifest, &seen, now).await?)
     });
     let Some(changed) = changed.await? else { return Ok(Exit::Findings) };
-    let (mut text, mut machine) = told(&changed.done);
+    let (mut text, mut machine) = report(&changed.done);
     machine["changed"] = json!(changed.files);
     let _ = writeln!(text, "{} files changed", changed.files.len());
     printer.result(&text, &machine);
     Ok(Exit::Done)
 }
 
-/// Begins it, goes on with it, or goes back.
+/// Begins the rotation, continues or aborts it.
 async fn act<O: Objects, K: Keys>(
     args: &Args,
     objects: &O,
@@ -166,18 +167,18 @@ async fn act<O: Objects, K: Keys>(
     seen: &Seen,
     now: Timestamp,
 ) -> FlowResult<Rotated> {
-    let name = args.name.as_str();
-    if args.abort {
-        rotation::abort(objects, keys, &AwsLc, cluster, name, now).await
-    } else if manifest.rotations.contains_key(name) {
-        rotation::go_on(objects, keys, &AwsLc, cluster, name, seen, now).await
+    let request = if args.abort {
+        Request::Abort
+    } else if manifest.rotations.contains_key(&args.name) {
+        Request::Continue(seen)
     } else {
-        rotation::start(objects, keys, &AwsLc, cluster, name, now).await
-    }
+        Request::Start
+    };
+    rotation::change(objects, keys, &AwsLc, cluster, &args.name, now, request).await
 }
 
-/// What was done, how it stands, and what is waited for.
-fn told(done: &Rotated) -> (String, Value) {
+/// What was done, the state, and what is waited for.
+fn report(done: &Rotated) -> (String, Value) {
     let name = &done.name;
     let mut text = match done.did {
         Did::Begun => format!("the rotation of {name} has begun\n"),
@@ -191,7 +192,7 @@ fn told(done: &Rotated) -> (String, Value) {
     if !roles.is_empty() {
         let _ = writeln!(text, "changed credentials: {}", roles.join(", "));
     }
-    let stands = done.stands.as_ref().map(|rotation| stages::told(name, rotation));
+    let stands = done.stands.as_ref().map(|rotation| stages::rotation_status(name, rotation));
     if let (Some(rotation), Some(stands)) = (&done.stands, &stands) {
         let _ = writeln!(text, "stage {}: {}", stands.stage, stands.is);
         let _ = writeln!(text, "next: {}", stands.next);
@@ -222,7 +223,7 @@ fn foreseen(
     now: Timestamp,
 ) -> FlowResult<(String, Value)> {
     let name = args.name.as_str();
-    let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
+    let refused = |error: PolicyError| FlowError::Refused { problem: error.to_string(), help: error.help() };
     stages::known(name).map_err(refused)?;
     let mut draft = manifest.clone();
     let mut waits = Vec::new();
@@ -267,7 +268,7 @@ fn foreseen(
             }
         }
     };
-    let stands = draft.rotations.get(name).map(|rotation| stages::told(name, rotation));
+    let stands = draft.rotations.get(name).map(|rotation| stages::rotation_status(name, rotation));
     if let Some(stands) = &stands {
         let _ = writeln!(text, "stage {}: {}\nnext: {}", stands.stage, stands.is, stands.next);
     }
@@ -283,7 +284,7 @@ fn foreseen(
     Ok((text, machine))
 }
 
-/// What is waited for. Of a directory nothing is rolled out, as far as anybody knows.
+/// What is waited for. For a directory it is not known what was rolled out.
 fn words(waits: &[Wait]) -> Vec<String> {
     if waits.iter().all(|wait| matches!(wait, Wait::NotRolledOut(_))) && !waits.is_empty() {
         return vec!["nobody says what nodes have: once every one of them has what was rendered last, add --everywhere".to_owned()];

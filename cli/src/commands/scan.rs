@@ -13,21 +13,21 @@ use crate::failure::Failure;
 use crate::overview::plain;
 use crate::printer::Printer;
 
-/// Ask for a scan of certificates now, without waiting for the daily one: of a cluster in AWS, or of all.
+/// Request a scan of certificates now, instead of waiting for the daily one, of a cluster in AWS or of all.
 ///
-/// A scan renews what is due by `rolloutBeforeExpiry` and says what a person has to look at. With --dry-run it is done here, and
-/// nothing is renewed, written or said on the bus.
+/// A scan renews certificates that are due by `rolloutBeforeExpiry`, and reports problems that a person has to resolve. With --dry-run
+/// this command scans by itself, without renewing, writing or publishing anything.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required_unless_present("all")),
     after_help = "\
 Exit codes:
-  0  asked for; with --dry-run: looked, and nothing is to be seen to
-  1  there is no such cluster, or it was destroyed, or is being; with --dry-run: something is due, or somebody has to look at it
+  0  requested; with --dry-run: nothing has to be done
+  1  there is no such cluster, or it is being or was destroyed; with --dry-run: a renewal is due, or a person has to resolve a problem
   2  wrong usage
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md. What the last scan found is in `slipway status`.
+The IAM permissions for this are listed in docs/cli.md. `slipway status` shows the result of the last scan.
 
 Examples:
   slipway scan --cluster prod
@@ -35,10 +35,10 @@ Examples:
   slipway scan --all"
 )]
 pub(crate) struct Args {
-    /// Every cluster of the installation, each by an event of its own.
+    /// Scan every cluster of the installation.
     #[arg(long, conflicts_with_all = ["cluster", "dry_run"])]
     all: bool,
-    /// Look from here, and change nothing.
+    /// Show what a scan would find and do, without doing it.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// What a scan would do if `asked` were asked of it now.
+/// What a scan would do with the request `asked` now.
 pub(super) async fn foreseen(cloud: &Cloud, asked: &Asked, now: Timestamp) -> Result<Foreseen, Failure> {
     let specs = cloud.specs().await?;
     let assets = cloud.assets();
@@ -94,7 +94,7 @@ async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     if !due.is_empty() {
         text.push_str(&format!("would be renewed: {}\n", due.join(", ")));
     }
-    if decision.unwished {
+    if decision.unplanned {
         text.push_str("renewed before, and in no plan yet: a plan would be asked for again\n");
     }
     for one in &decision.announce {

@@ -13,16 +13,16 @@ use crate::local::write_atomic;
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
-/// Live through years of a cluster in a moment: launch, daily scans, renewals and the rollouts that follow, in a simulated AWS, while
-/// things go wrong. Nothing is written but the page that `--html` names, and no AWS is spoken to.
+/// Simulate years of a cluster in seconds: launch, daily scans, renewals and rollouts, in a simulated AWS with random faults. AWS is not
+/// called, and only the page of `--html` is written.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Rendering, scanning and rolling out are those of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). One seed
-gives one history. What the spec's patches/ and import/ hold is not simulated.
+Rendering, scans and rollouts run the code of the functions; machines, etcd, the API and AWS are models (docs/simulation.md). The same
+seed gives the same history. Files in patches/ and import/ are not used.
 
 Exit codes:
   0  no promise was broken
-  1  the spec was refused, its launch did not end in a cluster that serves, or a promise was broken
+  1  the spec was refused, its launch did not result in a working cluster, or a promise was broken
   2  wrong usage
   3  the file could not be read
 
@@ -34,19 +34,19 @@ Examples:
 pub(crate) struct Args {
     /// The spec; `-` reads the standard input.
     file: PathBuf,
-    /// For how many days after the launch.
+    /// The number of days to simulate after the launch.
     #[arg(long, value_name = "DAYS", default_value_t = 400, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     days: u32,
-    /// From which all that is left to chance follows.
+    /// The seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// How likely things go wrong: 0 is never, 0.1 is a bad place.
+    /// The probability of faults: 0 is never, 0.1 is very often.
     #[arg(long, value_name = "P", default_value_t = 0.01, allow_negative_numbers = true, value_parser = probability)]
     faults: f64,
-    /// Nobody approves a plan, or uploads the spec again after a failure, once it is launched.
+    /// After the launch, nobody approves a plan, or uploads the spec again after a failure.
     #[arg(long)]
     unattended: bool,
-    /// Draw it as one HTML page: machines by role, rollouts, certificates.
+    /// Also write an HTML page with machines, rollouts and certificates.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -78,8 +78,8 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let chronicle =
         year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
     let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
-    printer.result(&told(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
-    // Afterwards: what was lived through is said, whatever becomes of the page.
+    printer.result(&report(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
+    // Written last, so that the result is printed even if this fails.
     if let Some(path) = &args.html {
         let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
         write_atomic(path, chronicle.to_html(&accepted.cluster.name, &subject).as_bytes())
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     Ok(if whole { Exit::Done } else { Exit::Findings })
 }
 
-fn told(name: &str, args: &Args, year: &Chronicle) -> String {
+fn report(name: &str, args: &Args, year: &Chronicle) -> String {
     let mut text = String::new();
     for (at, line) in &year.said {
         text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));
@@ -142,7 +142,7 @@ fn told(name: &str, args: &Args, year: &Chronicle) -> String {
     text
 }
 
-/// To the millionth.
+/// Rounded to a millionth.
 fn dollars(amount: f64) -> f64 {
     (amount * 1e6).round() / 1e6
 }

@@ -6,30 +6,31 @@ use slipway_core::event::{Event, RolloutSkip};
 use crate::Exit;
 use crate::cloud::{BusArgs, CloudArgs};
 use crate::failure::Failure;
-use crate::overview::has_told;
+use crate::overview::has_reported;
 use crate::printer::Printer;
 
-/// Have the rollout of a cluster in AWS leave a machine as it is, for what is left of it.
+/// Make the open rollout of a cluster in AWS skip a machine, which then stays as it is.
 ///
-/// For a machine that holds a rollout up, such as one whose drain never ends. It stays outdated: the next plan names it again.
+/// Use it for a machine that blocks a rollout, such as one whose drain never ends. The machine stays outdated, so the next plan includes
+/// it again.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  asked for, or skipped before
+  0  requested, or skipped already
   1  no rollout is open, or there is no such cluster or machine
-  2  wrong usage, or NODE is no machine's id
+  2  wrong usage, or NODE is no instance id
   3  something could not be read, or the bus refused
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway skip i-0123456789abcdef0 --cluster prod
   slipway skip i-0123456789abcdef0 --cluster prod --output json"
 )]
 pub(crate) struct Args {
-    /// The machine's id, which is its node's name.
+    /// The machine's instance id, which is also the node's name.
     #[arg(value_parser = instance)]
     node: String,
     #[command(flatten)]
@@ -48,13 +49,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let cloud = args.cloud.named().await?;
     let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
     let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
-    if !before && !has_told(&cloud, instance).await? {
+    if !before && !has_reported(&cloud, instance).await? {
         let problem = format!("no machine {instance} of {name} has ever told anything of itself");
-        let cure = format!(
+        let help = format!(
             "slipway status --cluster {name} lists those that have; of another the event `Rollout Skip` tells the rollout all the same \
              (docs/cli.md)"
         );
-        return Err(Failure::refused(problem, cure));
+        return Err(Failure::refused(problem, help));
     }
     if !before {
         let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned(), at: None };

@@ -8,11 +8,11 @@ use crate::failure::Failure;
 use crate::overview::{Overview, Page, Reports};
 use crate::printer::Printer;
 
-/// Show how a cluster in AWS stands: what became of its spec, its rollout, what its nodes report, when its certificates end, and
-/// what helps where something is wrong.
+/// Show the state of a cluster in AWS: its spec, its rollout, the reports of its nodes, the expiry of its certificates, and what to do
+/// about problems.
 ///
-/// Only the installation's asset bucket is read. Nodes tell of their bootstrap there, and members and controllers hourly what
-/// they serve; which machines EC2 has, nobody is asked.
+/// Only the installation's asset bucket is read. Nodes report their bootstrap there, and members and controllers report hourly what they
+/// serve. EC2 is not queried.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
@@ -23,7 +23,7 @@ Exit codes:
   2  wrong usage
   3  the asset bucket could not be read
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway status --cluster prod
@@ -34,17 +34,17 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,
-    /// List every node and certificate, the machines of the past as well.
+    /// List all nodes and certificates, including former nodes.
     #[arg(long)]
     all: bool,
-    /// End with 1 if anything is wrong.
+    /// Exit with 1 if anything is wrong.
     #[arg(long)]
     exit_code: bool,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let cloud = args.cloud.named().await?;
-    let view = Overview::look(&cloud, &mut Reports::default(), Timestamp::now()).await?;
+    let view = Overview::read(&cloud, &mut Reports::default(), Timestamp::now()).await?;
     printer.result(&Page { printer, all: args.all }.text(&view), &view);
     Ok(if args.exit_code && !view.well { Exit::Findings } else { Exit::Done })
 }

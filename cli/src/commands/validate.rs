@@ -17,7 +17,7 @@ use crate::local::Folder;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
 
-/// Check a cluster.yaml and its patches: every finding at once, each with its place and what to do.
+/// Check a cluster.yaml and its patches, and report all problems at once, each with its place and what to do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -69,15 +69,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(if cluster.is_some() { Exit::Done } else { Exit::Findings })
 }
 
-/// What speaks against the certificates and keys in `import/`, if the spec names any. A file that is not there is no error: it
-/// is needed once, at the first rendering. Nobody is asked for a passphrase here: without one in the environment, an encrypted
-/// key is left for `render` to open.
+/// Objections to the certificates and keys in `import/`, if the spec names any. A missing file is no error, because it is needed only for
+/// the first rendering. No passphrase is asked for: an encrypted key whose passphrase is not in the environment is left to `render`.
 async fn imports(source: &Source, checked: &Checked) -> Result<Vec<Diagnostic>, Failure> {
     let beside = source.imports(false);
     about_imports(&beside, beside.is_there(), checked).await
 }
 
-/// The same, of files that come from wherever; `is_there`: all that are named should lie there.
+/// The same for files from any place. `is_there`: missing files are an error.
 pub(crate) async fn about_imports(
     beside: &impl Imports,
     is_there: bool,

@@ -19,21 +19,21 @@ use crate::failure::Failure;
 use crate::overview::{Gravity, Overview, Page, Reports, plain};
 use crate::printer::Printer;
 
-/// Watch a cluster in AWS until its rollout ends: what `slipway status` shows, drawn anew every few seconds, or a line for each
-/// change where nobody looks at a terminal.
+/// Watch a cluster in AWS until its rollout ends: the output of `slipway status`, refreshed every few seconds, or one line for each
+/// change if the output is not a terminal.
 ///
-/// A spec that was uploaded a moment ago is waited for, and so is an approval.
+/// It also waits for a spec that was just uploaded, and for an approval.
 #[derive(Debug, clap::Args)]
 #[command(
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
   0  everything is as planned, or nothing had to change
-  1  the spec was refused, or the rollout failed; the time was up; there is no such cluster
+  1  the spec was refused, the rollout failed, the time was over, or there is no such cluster
   2  wrong usage
   3  the asset bucket could not be read
 
-What you need to be allowed in AWS for this is listed in docs/cli.md.
+The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway watch --cluster prod
@@ -47,13 +47,13 @@ pub(crate) struct Args {
     pace: Pace,
 }
 
-/// How often, and for how long.
+/// How often to look, and for how long.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pace {
-    /// Seconds between two looks.
+    /// Seconds between two updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=300))]
     every: u64,
-    /// Give up after so many minutes; the rollout goes on.
+    /// Stop watching after so many minutes; the rollout continues.
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<u64>,
 }
@@ -64,9 +64,9 @@ impl Default for Pace {
     }
 }
 
-/// A spec is rendered within seconds of its upload; one that changes nothing leaves no trace.
+/// How long to wait for a status of the newest upload. It is rendered within seconds; an upload that changes nothing leaves no status.
 const TRACE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
-/// So many looks in a row may fail before the watch does.
+/// How many consecutive failures end the watch.
 const MOST_FAILURES: u32 = 5;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
@@ -81,11 +81,11 @@ struct Seen {
     failures: u32,
 }
 
-/// An order is taken within seconds; one that is not by then was lost, or came too late.
+/// How long to wait for an order. It is normally processed within seconds; otherwise it was lost or came too late.
 const TAKEN_WITHIN: Duration = Duration::from_secs(120);
 
-/// Watches what follows from an order that was put on the bus a moment ago, once `taken` says that the rollout knows it; `before`: the one
-/// that came too late until then.
+/// Watches the effect of an order that was just put on the bus, once `taken` says that the rollout has processed it. `before`: the last
+/// ignored order until then.
 pub(crate) async fn an_order(
     cloud: &Cloud,
     taken: impl Fn(&Rollout) -> bool,
@@ -111,13 +111,13 @@ pub(crate) async fn an_order(
     ))
 }
 
-/// Watches until nothing is left to wait for.
+/// Watches until there is nothing left to wait for.
 pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) -> Result<Exit, Failure> {
     let began = Timestamp::now();
     let (mut reports, mut seen) = (Reports::default(), Seen::default());
     loop {
         let now = Timestamp::now();
-        let looked = match look(cloud, &mut reports, now).await {
+        let looked = match observe(cloud, &mut reports, now).await {
             Ok(looked) => {
                 seen.failures = 0;
                 Some(looked)
@@ -149,22 +149,26 @@ pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) ->
     }
 }
 
-/// What became of the newest upload.
+/// The state of the newest upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Upload {
-    /// It left a trace, or is so old that it leaves none.
+    /// It was processed, or is so old that it left no status.
     Seen,
-    /// It may be rendered right now.
+    /// It may be in the process of being rendered.
     Fresh,
 }
 
-async fn look(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<(Overview, Upload), Failure> {
-    // First: what is seen afterwards is no older.
+async fn observe(
+    cloud: &Cloud,
+    reports: &mut Reports,
+    now: Timestamp,
+) -> Result<(Overview, Upload), Failure> {
+    // The upload first, so that what is read afterwards is not older.
     let upload = upload(cloud, now).await.map_err(Failure::in_cloud)?;
-    Ok((Overview::look(cloud, reports, now).await?, upload))
+    Ok((Overview::read(cloud, reports, now).await?, upload))
 }
 
-/// Whether the newest spec is still to be rendered.
+/// Whether the newest spec has not been rendered yet.
 async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, Failure> {
     let (name, specs) = (cloud.cluster.as_str(), cloud.specs().await?);
     let key = keys::spec(name);
@@ -174,7 +178,7 @@ async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, Failure> {
         return Ok(Upload::Seen);
     }
     let Some(head) = specs.head(&key).await.map_err(FlowError::from)? else { return Ok(Upload::Seen) };
-    // One that cannot be read is told by the overview. What follows from a spec is written before its status.
+    // The overview reports a status that cannot be read. Everything else about a spec is written before its status.
     let status = store::load::<Status>(cloud.assets(), &keys::status(name)).await.ok();
     let spec = status.and_then(|status| status.value?.spec);
     Ok(if spec.is_some_and(|spec| spec.version == head.version) { Upload::Seen } else { Upload::Fresh })
@@ -224,7 +228,7 @@ fn line(printer: &Printer, at: Timestamp, about: &str, words: &str) {
     printer.line(&format!("{second} {about}: {words}"), &machine);
 }
 
-/// What there is to say, by what it is about: the words change when it does, and not with time.
+/// The lines to print, by subject. Their words change only when the state does, not with time.
 fn lines(view: &Overview) -> BTreeMap<String, String> {
     let mut lines = BTreeMap::new();
     if let Some(spec) = &view.spec {
@@ -250,7 +254,7 @@ fn lines(view: &Overview) -> BTreeMap<String, String> {
             lines.insert(format!("node {} ({})", plain(&node.instance), plain(&node.role)), words);
         }
     }
-    // Nodes, spec and rollout have their lines.
+    // Nodes, spec and rollout have lines of their own.
     for found in
         view.findings.iter().filter(|found| found.gravity == Gravity::Wrong && found.about == "certificates")
     {

@@ -10,11 +10,11 @@ use slipway_ports::{
     Condition, ErrorKind, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put, Removal,
 };
 
-/// The objects of one cluster: `clusters/<name>/…` lies in the directory itself, the secret parts of it in
-/// `credentials/`. An etag is the SHA-256 of the content; there are no versions.
+/// The objects of one cluster: `clusters/<name>/…` is the directory itself, with secret objects in `credentials/`. An etag is the SHA-256
+/// of the content; there are no versions.
 ///
-/// A write is a rename of a finished file, so that a reader or a crash never sees half of one. Conditions hold against
-/// other processes because [`super::Workspace`] locks the directory.
+/// A write renames a finished file, so neither a reader nor a crash sees half of one. Conditions hold against other processes because
+/// [`super::Workspace`] locks the directory.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
@@ -79,14 +79,14 @@ impl Objects for Folder {
     }
 
     fn url(&self, key: &str) -> String {
-        // Nothing local hands a template to CloudFormation by its address.
+        // No local template is given to CloudFormation by its URL.
         self.path(key).map_or_else(|_| key.to_owned(), |path| format!("file://{}", path.display()))
     }
 }
 
 impl Listing for Folder {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        // Whoever lists here lists a folder.
+        // Prefixes are always folders here.
         let root = self.path(prefix)?;
         let mut listed = Vec::new();
         let mut folders = vec![(root.clone(), prefix.trim_end_matches('/').to_owned())];
@@ -132,9 +132,9 @@ impl Removal for Folder {
     }
 }
 
-/// Writes a file whole, or not at all; a file that is right already keeps its time. `true` if it was written.
+/// Writes a file completely or not at all. An unchanged file keeps its modification time. Returns whether it was written.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    // What a link leads to is what is meant, and a device or a pipe is no file to be put in another's place.
+    // A link is resolved to its target. Devices and pipes are written to and not replaced.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Ok(found) = fs::metadata(path) {
         if !found.is_file() && !found.is_dir() {
@@ -156,7 +156,7 @@ pub(crate) fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<bool> {
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = fs::remove_file(&draft);
     }
     written.map(|()| true)

@@ -1,9 +1,9 @@
-//! Images without SSM.
+//! Machine images without SSM.
 //!
-//! Which image lies behind an SSM public parameter only AWS knows. `--image x86_64=ami-…` pins one; without it the lock
-//! pins CloudFormation's own dynamic reference, `{{resolve:ssm:NAME}}`, which is a real template value: CloudFormation
-//! reads the parameter when it executes a change. A cluster that is rendered in AWS has the id itself in its lock, so that
-//! no image changes unasked; the reference is for looking, and for stacks that are deployed by hand.
+//! Only AWS knows the image behind an SSM public parameter. `--image x86_64=ami-…` pins one. Without it, the lock contains
+//! CloudFormation's dynamic reference `{{resolve:ssm:NAME}}`, which CloudFormation resolves when it executes a change. A cluster that is
+//! rendered in AWS has the image id in its lock, so that the image does not change by itself. The reference is for viewing, and for
+//! stacks that are deployed by hand.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl FromStr for ImagePin {
     }
 }
 
-/// Answers with references that CloudFormation resolves.
+/// Returns references that CloudFormation resolves.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalParameters;
 
@@ -59,7 +59,7 @@ impl Parameters for LocalParameters {
     }
 }
 
-/// Writes the images that were given into the cluster's lock, over what it pins.
+/// Writes the given images into the cluster's lock, replacing pinned ones.
 pub(crate) async fn pin(objects: &impl Objects, cluster: &Cluster, pins: &[ImagePin]) -> Result<(), Failure> {
     if pins.is_empty() {
         return Ok(());

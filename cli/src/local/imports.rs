@@ -1,4 +1,4 @@
-//! `import/` beside a spec on a person's own machine, and passphrases from the environment or a terminal.
+//! `import/` beside a local spec, with passphrases from the environment or a terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ pub(crate) struct LocalImports {
 }
 
 impl LocalImports {
-    /// `import/` beside `spec`; where that is the standard input, `import/` where we are.
+    /// `import/` beside `spec`; if that is the standard input, `import/` in the working directory.
     pub(crate) fn beside(spec: &Path, asks: bool) -> Self {
         let folder = if spec == Path::new("-") { PathBuf::from(FOLDER) } else { spec.with_file_name(FOLDER) };
         Self { folder, asks: asks && io::stdin().is_terminal() && io::stderr().is_terminal() }

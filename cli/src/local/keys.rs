@@ -1,4 +1,4 @@
-//! A key file in the place of KMS.
+//! A local key file instead of KMS.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,24 +14,24 @@ use slipway_ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
 use super::folder::port_error;
 use crate::failure::Failure;
 
-/// Wraps data keys under 32 bytes of a file that only its owner may read. The wrapped form is itself sealed, so the
-/// context is enforced as KMS enforces it; an ARN in the spec is of no account here.
+/// Wraps data keys under the 32 bytes of a file that only its owner may read. The wrapped key is sealed, so the context is enforced as
+/// KMS does. A key ARN in the spec has no effect here.
 #[derive(Debug)]
 pub(crate) struct LocalKeys<C> {
     crypto: C,
     key: Secret,
-    /// The file of a new key, and its text, until something is sealed under it.
+    /// The path and text of a new key, until something is sealed under it.
     unwritten: Mutex<Option<(PathBuf, Secret)>>,
 }
 
-/// What sealed bytes say of the key that wrapped their data key.
+/// The name of the key in sealed bytes.
 const NAME: &str = "local.key";
 
 impl<C: Crypto> LocalKeys<C> {
     /// Reads the key file.
     ///
     /// # Errors
-    /// If it cannot be read, is no key, or others may read it. `Ok(None)`: there is none.
+    /// If it cannot be read, is no key, or is readable by others. `Ok(None)`: it does not exist.
     pub(crate) fn read(crypto: C, path: &Path) -> Result<Option<Self>, Failure> {
         let text = match fs::read(path) {
             Ok(text) => Secret::new(text),
@@ -58,14 +58,14 @@ impl<C: Crypto> LocalKeys<C> {
         Ok((Self { crypto, key, unwritten: Mutex::default() }, text))
     }
 
-    /// Makes a key whose file is written as soon as something is sealed under it, and not before: a key that opens nothing
-    /// would stand in the way of the one that does.
+    /// A new key, whose file is written only when something is sealed under it: an unused key would be in the way of the key that opens
+    /// existing credentials.
     pub(crate) fn to_create(crypto: C, path: &Path) -> Result<Self, Failure> {
         let (keys, text) = Self::make(crypto)?;
         Ok(Self { unwritten: Mutex::new(Some((path.to_owned(), text))), ..keys })
     }
 
-    /// Writes the file of a new key, readable by its owner alone.
+    /// Writes the file of a new key, readable by its owner only.
     fn write(&self) -> PortResult<()> {
         let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((path, text)) = unwritten.as_ref() {
@@ -79,13 +79,13 @@ impl<C: Crypto> LocalKeys<C> {
 fn create(path: &Path, text: &Secret) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
-        // Whoever puts the directory under version control should not publish the key with it.
+        // Keeps the key out of version control if the directory is committed.
         fs::write(folder.join(".gitignore"), format!("{NAME}\n"))?;
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.expose())?;
     file.write_all(b"\n")?;
-    // Losing this file loses the credentials.
+    // Without this file the credentials cannot be opened.
     file.sync_all()
 }
 
@@ -95,7 +95,7 @@ fn decode(text: &[u8]) -> Option<Secret> {
 }
 
 impl<C: Crypto> Keys for LocalKeys<C> {
-    /// There is one key, whatever the spec names.
+    /// There is only one key, whatever the spec names.
     fn name(&self, _: Option<&str>) -> String {
         NAME.to_owned()
     }
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(LocalKeys::read(AwsLc, &path).unwrap_err().code(), 1);
     }
 
-    /// A directory is a bucket: uploaded as it is, it opens with the key file, and with no other.
+    /// A directory can be uploaded as a bucket, and its objects open with the key file only.
     #[tokio::test]
     async fn a_directory_that_is_uploaded_opens_with_its_key_file() {
         use slipway_flows::credentials::ensure;

@@ -1,4 +1,4 @@
-//! A bucket that is only looked at: what is written stays in memory.
+//! A bucket that is only read: writes stay in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use slipway_core::digest::sha256_hex;
 use slipway_ports::{Condition, Head, Object, Objects, PortResult, Put};
 
-/// Reads what lies below, unless it was written here.
+/// Reads from the bucket below, unless the object was written here.
 #[derive(Debug)]
 pub(crate) struct Overlay<O> {
     below: O,
@@ -19,7 +19,7 @@ impl<O: Objects> Overlay<O> {
     }
 
     fn written(&self) -> MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
-        // A map of whole values is whole even if a panic unwound past its guard.
+        // Values are inserted as a whole, so the map is consistent even after a panic.
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! Registries of images and publishers of programs, asked or not.
+//! Registries of images and publishers of programs, which may or may not be queried.
 //!
-//! Which digest a tag or a program has only they know. With `--resolve` they are asked, and the answer is pinned in the lock
-//! for good. Without, the lock pins a digest of zeros, which nothing has: a node that was given it would install nothing, and
-//! `render` says so. It makes way as soon as somebody is asked.
+//! Only they know the digest of a tag or a program. With `--resolve` they are queried and the digests pinned in the lock. Without it, the
+//! lock contains digests of zeros, with which a node would install nothing, and `render` says so. These are replaced by the first
+//! rendering with `--resolve`.
 
 use slipway_core::keys;
 use slipway_flows::store;
@@ -12,17 +12,17 @@ use slipway_render::lock::Lock;
 
 use crate::failure::Failure;
 
-/// The digest of no image.
+/// A digest that no image has.
 const STAND_IN: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-/// The checksum of no program.
+/// A checksum that no program has.
 const STAND_IN_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Answers for registries.
+/// The registries.
 #[derive(Debug)]
 pub(crate) enum LocalRegistry {
-    /// Nobody is asked.
+    /// They are not queried.
     StandIn,
-    /// Each registry is asked.
+    /// They are queried.
     Real(OciRegistry),
 }
 
@@ -31,7 +31,7 @@ impl LocalRegistry {
         if resolve { Self::Real(OciRegistry::new(None)) } else { Self::StandIn }
     }
 
-    /// Makes way for real digests, if registries are asked.
+    /// Removes placeholder digests from the lock, if registries are queried.
     pub(crate) async fn prepare(&self, objects: &impl Objects, cluster: &str) -> Result<(), Failure> {
         if matches!(self, Self::StandIn) {
             return Ok(());
@@ -63,7 +63,7 @@ impl Registry for LocalRegistry {
     }
 }
 
-/// How many images and programs are pinned by a digest that none has.
+/// How many images and programs have a placeholder digest.
 pub(crate) fn stand_ins(lock: &Lock) -> usize {
     let images = lock.addon_images.values().filter(|digest| *digest == STAND_IN);
     images.count() + lock.program_files.values().filter(|digest| *digest == STAND_IN_CHECKSUM).count()

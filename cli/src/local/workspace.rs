@@ -11,7 +11,7 @@ use slipway_core::release::{Rendering, Site};
 use super::{Folder, write_atomic};
 use crate::failure::Failure;
 
-/// `slipway.json`: whose directory this is, and what its templates name.
+/// `slipway.json`: the cluster of the directory, and the installation that its templates name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Marker {
@@ -24,31 +24,31 @@ const FORMAT: u32 = 1;
 const MARKER: &str = "slipway.json";
 const RELEASE: &str = "release.json";
 
-/// The installation that the templates name. What was given once is kept in the directory.
+/// The installation that the templates name. Given values are stored in the directory.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct SiteArgs {
-    /// The asset bucket of the Slipway installation, which templates and userdata name; a stand-in unless given.
+    /// The asset bucket of the Slipway installation, for templates and user data. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
     asset_bucket: Option<String>,
-    /// The KMS key of the Slipway installation, which templates name unless the spec has its own; a stand-in unless given.
+    /// The KMS key of the Slipway installation, for templates if the spec names no key. Default: a placeholder.
     #[arg(long, value_name = "ARN")]
     kms_key_arn: Option<String>,
-    /// The issuer bucket of the Slipway installation, which `iamRolesForServiceAccounts` needs; a stand-in unless given.
+    /// The issuer bucket of the Slipway installation, for `iamRolesForServiceAccounts`. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
     issuer_bucket: Option<String>,
 }
 
-/// A directory, and what is known of it.
+/// A directory with its marker.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     root: PathBuf,
     marker: Option<Marker>,
-    /// Held while we write: two renderings into one directory would tear each other's files.
+    /// Held while writing, because two renderings at once would mix their files.
     _lock: Option<File>,
 }
 
 impl Workspace {
-    /// Opens `root` for writing, making it if need be, and locks it.
+    /// Opens `root` for writing, creates it if necessary, and locks it.
     pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
         fs::create_dir_all(root).map_err(|error| Failure::file("make", root, &error))?;
         let lock = File::open(root).map_err(|error| Failure::file("open", root, &error))?;
@@ -59,20 +59,20 @@ impl Workspace {
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: Some(lock) })
     }
 
-    /// As [`Workspace::open`], for a directory that must be there.
+    /// As [`Workspace::open`], for a directory that must exist.
     pub(crate) fn open_existing(root: &Path) -> Result<Self, Failure> {
         fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
         Self::open(root)
     }
 
-    /// Its bucket, and whose it is; `None` where nothing was rendered.
+    /// Its bucket and cluster; `None` if nothing was rendered into it.
     pub(crate) fn bucket(&self) -> Option<(Folder, String)> {
         let cluster = self.marker.as_ref()?.cluster.clone();
         Some((Folder::new(&self.root, &cluster), cluster))
     }
 
-    /// Opens `root`, which must be there, for reading alone.
-    pub(crate) fn look(root: &Path) -> Result<Self, Failure> {
+    /// Opens `root`, which must exist, for reading only.
+    pub(crate) fn open_read_only(root: &Path) -> Result<Self, Failure> {
         fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: None })
     }
@@ -83,7 +83,7 @@ impl Workspace {
         Some((cluster, Folder::new(&self.root, cluster)))
     }
 
-    /// Refuses a directory of another cluster; gives its bucket and the installation that templates name.
+    /// Fails for the directory of another cluster; returns its bucket and the installation that templates name.
     pub(crate) fn claim(&self, cluster: &Cluster, args: &SiteArgs) -> Result<(Folder, Site), Failure> {
         if let Some(marker) = self.marker.as_ref().filter(|marker| marker.cluster != cluster.name) {
             let problem = format!(
@@ -110,7 +110,7 @@ impl Workspace {
         Ok((Folder::new(&self.root, &cluster.name), site))
     }
 
-    /// Writes down whose directory this is.
+    /// Writes the marker.
     pub(crate) fn mark(&self, cluster: &Cluster, site: &Site) -> Result<(), Failure> {
         let marker = Marker { format: FORMAT, cluster: cluster.name.clone(), site: site.clone() };
         self.write(MARKER, &slipway_flows::store::json(&marker)).map(drop)
@@ -128,13 +128,13 @@ impl Workspace {
         }
     }
 
-    /// Writes a file, if it is not right already. `true` if it was written.
+    /// Writes a file unless it has that content. Returns whether it was written.
     pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<bool, Failure> {
         let path = self.root.join(relative);
         write_atomic(&path, bytes).map_err(|error| Failure::file("write", &path, &error))
     }
 
-    /// Removes a file of an earlier rendering; none is success. `true` if it was there.
+    /// Removes a file of an earlier rendering, if it exists. Returns whether it did.
     pub(crate) fn remove(&self, relative: &str) -> Result<bool, Failure> {
         let path = self.root.join(relative);
         match fs::remove_file(&path) {
@@ -154,7 +154,7 @@ impl Workspace {
     }
 }
 
-/// Whether templates name an installation that does not exist.
+/// Whether templates name a placeholder installation.
 pub(crate) fn is_stand_in(site: &Site, cluster: &Cluster) -> bool {
     let issuer = cluster.iam_roles.is_some() && site.issuer_bucket.as_deref() == Some(STAND_IN_ISSUER);
     issuer || site.asset_bucket == STAND_IN_BUCKET || site.kms_key_arn.contains(STAND_IN_ACCOUNT)
@@ -162,7 +162,7 @@ pub(crate) fn is_stand_in(site: &Site, cluster: &Cluster) -> bool {
 
 const STAND_IN_ISSUER: &str = "slipway-issuer-stand-in";
 const STAND_IN_BUCKET: &str = "slipway-assets-stand-in";
-/// An account that AWS gives to nobody.
+/// An account id that AWS does not assign.
 const STAND_IN_ACCOUNT: &str = ":000000000000:";
 
 fn stand_in_key(region: &str) -> String {

@@ -1,4 +1,4 @@
-//! When the cluster's certificates end, by its inventory.
+//! When the cluster's certificates expire, according to the inventory.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,20 +6,20 @@ use slipway_credentials::Manifest;
 
 use super::words::days_left;
 
-/// When a certificate ends.
+/// When a certificate expires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Expiry {
-    /// As the inventory calls it.
+    /// Its name in the inventory.
     pub(crate) name: String,
     pub(crate) not_after: Timestamp,
     pub(crate) days_left: i64,
     serial: String,
-    /// Its key signs others.
+    /// Whether it is an authority.
     pub(crate) authority: bool,
 }
 
-/// All of them, the nearest first.
+/// All certificates, those that expire first first.
 pub(super) fn expiries(manifest: &Manifest, now: Timestamp) -> Vec<Expiry> {
     let facts = manifest.assets.iter().filter_map(|(name, entry)| Some((name, entry.certificate.as_ref()?)));
     let authority = |fingerprint: &str| {

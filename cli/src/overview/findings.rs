@@ -1,4 +1,4 @@
-//! What needs somebody, and what helps.
+//! What needs attention, and what to do.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,41 @@ use slipway_rollout::Ignored;
 
 use super::RolloutView;
 use super::certificates::Expiry;
-use super::nodes::{InUse, Node, Serves, Standing};
+use super::nodes::{InUse, Node, NodeState, Serves};
 use super::reports::Unreadable;
 use super::scanned::fate;
-use super::words::{ago, days_left, left, plain};
+use super::words::{ago, days_left, plain, remaining};
 
-/// Something that needs somebody.
+/// Something that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) gravity: Gravity,
-    /// `spec`, `rollout`, a node's instance, a certificate's name, an object's key.
+    /// The subject: `spec`, `rollout`, a node's instance, a certificate's name, an object's key.
     pub(crate) about: String,
     pub(crate) message: String,
     /// What to do.
     pub(crate) help: String,
 }
 
-/// How much.
+/// How severe it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Gravity {
     /// Something is wrong.
     Wrong,
-    /// Nothing is wrong yet, or somebody is waited for.
+    /// Nothing is wrong yet, or a person is waited for.
     Notice,
 }
 
-/// A renewal at seven days before the end, as `slipway init` sets it, has happened by then.
+/// With a renewal seven days before the end, as `slipway init` sets it, a certificate should have been renewed by then.
 const LATE_DAYS: i64 = 6;
 /// The first threshold of `Certificate Expiring`.
 const SOON_DAYS: i64 = 30;
-/// An authority is exchanged in stages, over weeks.
+/// An authority is rotated in stages, over weeks.
 const AUTHORITY_DAYS: i64 = 365;
-/// For so long an order that came too late is told.
+/// How long an ignored order is shown.
 const TOLD_FOR_DAYS: i64 = 7;
-/// So many nodes that ail in one way are named one by one.
+/// How many nodes with the same problem are named individually.
 const MOST_NODES: usize = 20;
 
 pub(super) fn finding(gravity: Gravity, about: &str, message: String, help: impl Into<String>) -> Finding {
@@ -140,13 +140,13 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
     }
 }
 
-/// An order that came too late: whoever gave it has read it by then.
+/// An order that was ignored because it came too late. It is shown for some days, until the sender has read it.
 pub(super) fn of_order(ignored: &Ignored, now: Timestamp) -> Option<Finding> {
     let fresh = now.duration_since(ignored.at) < SignedDuration::from_hours(24 * TOLD_FOR_DAYS);
     fresh.then(|| finding(Gravity::Notice, "rollout", ignored.message.clone(), ignored.help.clone()))
 }
 
-/// Nodes that gave up, hang, or are not well.
+/// Nodes that gave up, hang, or are unhealthy.
 pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in nodes {
@@ -162,35 +162,35 @@ pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
         };
         let console = "see its console output, or /var/log/cloud-init-output.log on it";
         match node.standing {
-            Standing::GivenUp => {
+            NodeState::GivenUp => {
                 findings.push(wrong(format!("{about} gave up at {step} {heard}: {why}"), help, console))
             }
-            Standing::Silent if boot.is_some_and(|boot| boot.state == BootstrapState::Working) => findings
+            NodeState::Silent if boot.is_some_and(|boot| boot.state == BootstrapState::Working) => findings
                 .push(wrong(
                     format!("{about} has been at {step} and said nothing since {heard}: {why}"),
                     help,
                     console,
                 )),
-            Standing::Silent => findings.push(finding(
+            NodeState::Silent => findings.push(finding(
                 Gravity::Notice,
                 &node.instance,
                 format!("{about} last told {heard} what it serves, and should have since"),
                 "if the machine is gone, this means nothing; else look at slipway-node's units on it",
             )),
-            Standing::Working if failure.is_some() => findings.push(finding(
+            NodeState::Working if failure.is_some() => findings.push(finding(
                 Gravity::Notice,
                 &node.instance,
                 format!("{about} is at {step} and tries again: {why}"),
                 help.unwrap_or_default(),
             )),
-            Standing::Up => findings.extend(ailing(node, &about)),
-            Standing::Working | Standing::Earlier => {}
+            NodeState::Up => findings.extend(ailing(node, &about)),
+            NodeState::Working | NodeState::Earlier => {}
         }
     }
     fewer(findings)
 }
 
-/// What a node that is up says is wrong with it.
+/// The problem that a running node reports.
 fn ailing(node: &Node, about: &str) -> Option<Finding> {
     let status = node.status.as_ref()?;
     let help = "look at it there: slipway-node status; what it says is in --output json";
@@ -204,7 +204,7 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
     (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
 }
 
-/// What is in use on nodes and ends soon: renewed in the store and not yet brought to them, or not renewed at all.
+/// Certificates in use on nodes that expire soon, because they were not renewed, or renewed and not yet delivered.
 pub(super) fn of_use(
     cluster: &str,
     nodes: &[Node],
@@ -212,12 +212,12 @@ pub(super) fn of_use(
     now: Timestamp,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for node in nodes.iter().filter(|node| matches!(node.standing, Standing::Up | Standing::Silent)) {
+    for node in nodes.iter().filter(|node| matches!(node.standing, NodeState::Up | NodeState::Silent)) {
         for one in node.status.iter().flat_map(Serves::in_use) {
             let days = days_left(one.not_after, now);
-            // Kubelets renew their own when a tenth is left or more.
+            // Kubelets renew their certificate when a tenth of its life or more is left.
             let soon = if one.stored { SOON_DAYS } else { LATE_DAYS };
-            if days >= soon || (node.standing == Standing::Silent && days < -1) {
+            if days >= soon || (node.standing == NodeState::Silent && days < -1) {
                 continue;
             }
             let (why, help) = remedy(cluster, &one, manifest);
@@ -227,7 +227,7 @@ pub(super) fn of_use(
                 plain(&node.instance),
                 plain(&node.role),
                 plain(one.place),
-                left(one.not_after, now)
+                remaining(one.not_after, now)
             );
             let gravity = if days <= LATE_DAYS { Gravity::Wrong } else { Gravity::Notice };
             findings.push(finding(gravity, &node.instance, message, help));
@@ -236,7 +236,7 @@ pub(super) fn of_use(
     fewer(findings)
 }
 
-/// Why a certificate in use was not followed by another, and what helps.
+/// Why a certificate in use was not replaced, and what helps.
 fn remedy(cluster: &str, one: &InUse<'_>, manifest: Option<&Manifest>) -> (&'static str, String) {
     let is_it =
         |manifest: &Manifest| manifest.assets.values().any(|entry| entry.fingerprint == one.fingerprint);
@@ -255,7 +255,7 @@ fn remedy(cluster: &str, one: &InUse<'_>, manifest: Option<&Manifest>) -> (&'sta
     }
 }
 
-/// The command that issues a certificate anew and begins the rollout that brings it.
+/// The command that renews a certificate and starts the rollout that delivers it.
 fn renew(name: &str, cluster: &str) -> String {
     format!("slipway renew {name} --cluster {cluster} --watch")
 }
@@ -305,7 +305,7 @@ pub(super) fn of_certificates(
     findings
 }
 
-/// A hundred nodes that ail in one way are one finding with a count.
+/// Summarizes many nodes with the same problem in one finding with a count.
 fn fewer(findings: Vec<Finding>) -> Vec<Finding> {
     let mut counts: BTreeMap<Gravity, usize> = BTreeMap::new();
     let mut kept = Vec::new();

@@ -1,7 +1,7 @@
-//! The nodes behind the reports: which of them are there still, how they are, and how far they are behind what is planned.
+//! The nodes behind the reports: which of them still exist, their health, and how they differ from what is planned.
 //!
-//! Nobody asks EC2 which machines there are. A machine that reported lately is there; an etcd member's place has one machine,
-//! the one that spoke last; and of a group only so many can be there as it has at most.
+//! EC2 is not queried. A machine that reported recently exists; of the machines of one etcd member only the last one that reported does;
+//! and a group has at most as many as its maximum size.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 use super::reports::{Report, Said};
 use super::words::plain;
 
-/// Members and controllers tell hourly what they serve: who missed two of it is silent.
+/// Members and controllers report hourly. One that missed two reports is silent.
 pub(super) const SILENT_AFTER: SignedDuration = SignedDuration::from_mins(150);
-/// A bootstrap says where it stands at each step, and a step that fails is tried again within minutes.
+/// A bootstrap reports each step, and retries a failed step within minutes.
 pub(super) const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(30);
 
-/// A machine that reported.
+/// A machine that has reported.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Node {
     pub(crate) role: String,
     pub(crate) instance: String,
-    pub(crate) standing: Standing,
-    /// When it was heard of last.
+    pub(crate) standing: NodeState,
+    /// When its last report arrived.
     pub(crate) heard: Timestamp,
-    /// How it came up.
+    /// The report about its bootstrap.
     pub(crate) bootstrap: Option<Boot>,
-    /// What it serves.
+    /// The report about what it serves.
     pub(crate) status: Option<Serves>,
-    /// What it lacks of what is planned; `None`: nothing, or nobody knows.
+    /// What it lacks of what is planned. `None`: nothing, or it is not known.
     pub(crate) behind: Option<Behind>,
 }
 
 impl Node {
-    /// How it is, in words that change when it does; `None`: it is of the past.
+    /// Its state in words, which change only when the state does. `None`: it no longer exists.
     pub(crate) fn words(&self) -> Option<String> {
         let boot = self.bootstrap.as_ref();
         let step = boot.and_then(|boot| boot.step.as_deref()).map(plain).unwrap_or_default();
@@ -48,43 +48,43 @@ impl Node {
         let why = failure.map(|failure| format!(": {}", plain(&failure.message))).unwrap_or_default();
         let unwell = self.status.as_ref().is_some_and(|status| !status.healthy);
         Some(match self.standing {
-            Standing::Earlier => return None,
-            Standing::GivenUp => format!("gave up at {step}{why}"),
-            Standing::Working => format!("at {step}{why}"),
-            Standing::Silent => "silent".to_owned(),
-            Standing::Up if unwell => "not well".to_owned(),
-            Standing::Up => "up".to_owned(),
+            NodeState::Earlier => return None,
+            NodeState::GivenUp => format!("gave up at {step}{why}"),
+            NodeState::Working => format!("at {step}{why}"),
+            NodeState::Silent => "silent".to_owned(),
+            NodeState::Up if unwell => "not well".to_owned(),
+            NodeState::Up => "up".to_owned(),
         })
     }
 }
 
-/// Whether a machine is there.
+/// Whether a machine exists, and its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Standing {
-    /// It gave up, and was taken away or will be.
+pub(crate) enum NodeState {
+    /// It gave up, and was or will be terminated.
     GivenUp,
-    /// It should have told something by now, and has not.
+    /// It should have reported by now and has not.
     Silent,
-    /// It comes up.
+    /// Its bootstrap is in progress.
     Working,
-    /// It is up.
+    /// It is running.
     Up,
-    /// Others have its place, or it gave up before one that came up: it is history.
+    /// It no longer exists: another machine has its place, or it gave up before another one started.
     Earlier,
 }
 
-/// What a launch template asks for and a machine lacks.
+/// How a machine differs from its launch template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Behind {
-    /// Another configuration: it is to be replaced.
+    /// It has another configuration and must be replaced.
     Configuration,
-    /// Other credentials, no more: they can be brought to it.
+    /// It only has other credentials and can be refreshed.
     Credentials,
 }
 
-/// Of a bootstrap report.
+/// From a bootstrap report.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Boot {
@@ -98,14 +98,14 @@ pub(crate) struct Boot {
     credentials: String,
 }
 
-/// Of a node's status.
+/// From a node's status.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Serves {
     pub(crate) healthy: bool,
-    /// What lies on it is what it was told to take.
+    /// Whether it has what it was told to have.
     pub(crate) as_asked: bool,
-    /// What is not well, in words.
+    /// Its problems, in words.
     pub(crate) problems: Vec<String>,
     pub(crate) served: Vec<Served>,
     held: Vec<Held>,
@@ -115,20 +115,20 @@ pub(crate) struct Serves {
     credentials: Option<String>,
 }
 
-/// A certificate that others check: one that is presented, or one to call with.
+/// A certificate that others verify: a server's or a client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct InUse<'a> {
-    /// The component that presents it, or the path where it lies.
+    /// The component that presents it, or its path.
     pub(super) place: &'a str,
-    /// Somebody listens with it.
+    /// Whether it is a server's certificate.
     pub(super) served: bool,
     pub(super) fingerprint: &'a str,
     pub(super) not_after: Timestamp,
-    /// The store has its like; a kubelet's are its own business.
+    /// Whether it is in the store. A kubelet's own certificates are not.
     pub(super) stored: bool,
 }
 
-/// When something was said: by the bucket's clock, which has whole seconds, and within one by the machine's.
+/// When a report was written: by the bucket's clock, which has whole seconds, and within a second by the machine's.
 type Moment = (Timestamp, Timestamp);
 
 impl Boot {
@@ -142,7 +142,7 @@ impl Serves {
         (self.heard, self.at)
     }
 
-    /// The certificates that others check.
+    /// The certificates that others verify.
     pub(super) fn in_use(&self) -> impl Iterator<Item = InUse<'_>> {
         let served = self.served.iter().filter(|served| served.verifiable).filter_map(|served| {
             let certificate = served.certificate.as_ref()?;
@@ -165,7 +165,7 @@ impl Serves {
         served.chain(held)
     }
 
-    /// The one of them that ends first.
+    /// The certificate that expires first.
     pub(super) fn nearest(&self) -> Option<InUse<'_>> {
         self.in_use().min_by_key(|one| one.not_after)
     }
@@ -216,7 +216,7 @@ fn problems(status: &NodeStatus) -> Vec<String> {
     problems
 }
 
-/// The machines, those that need somebody first.
+/// The machines, those that need attention first.
 pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timestamp) -> Vec<Node> {
     let mut roles: BTreeMap<&str, BTreeMap<&str, Node>> = BTreeMap::new();
     for report in reports {
@@ -224,7 +224,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         let node = machines.entry(&report.instance).or_insert_with(|| Node {
             role: report.role.clone(),
             instance: report.instance.clone(),
-            standing: Standing::Up,
+            standing: NodeState::Up,
             heard: report.heard,
             bootstrap: None,
             status: None,
@@ -246,23 +246,23 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
         nodes.extend(machines);
     }
     nodes.sort_by(|one, other| {
-        let key = |node: &Node| (node.standing == Standing::Earlier, node.role.clone(), Reverse(node.heard));
+        let key = |node: &Node| (node.standing == NodeState::Earlier, node.role.clone(), Reverse(node.heard));
         key(one).cmp(&key(other)).then_with(|| one.instance.cmp(&other.instance))
     });
     nodes
 }
 
-/// When a machine spoke last, by its own clock.
+/// When a machine last reported, by its own clock.
 fn said(node: &Node) -> Option<Timestamp> {
     let (boot, status) =
         (node.bootstrap.as_ref().map(|boot| boot.at), node.status.as_ref().map(|status| status.at));
     boot.max(status)
 }
 
-/// How the machines of one role stand; `gone`: the release has no such role any more.
+/// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
 fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
     machines.sort_by_key(|node| Reverse((node.heard, said(node))));
-    // One that came up afterwards shows that whatever was in the way is so no more.
+    // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {
         Some(boot) => boot.state == BootstrapState::Healthy,
         None => node.status.as_ref().is_some_and(|status| status.healthy),
@@ -278,12 +278,12 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
             // Unless it was brought up by hand since.
             Some(boot) if node.status.as_ref().is_none_or(|status| status.moment() < boot.moment()) => {
                 if last_up.is_some_and(|up| up > boot.moment()) {
-                    Standing::Earlier
+                    NodeState::Earlier
                 } else {
-                    Standing::GivenUp
+                    NodeState::GivenUp
                 }
             }
-            Some(_) | None if (gone && !young) || places >= most => Standing::Earlier,
+            Some(_) | None if (gone && !young) || places >= most => NodeState::Earlier,
             Some(_) | None => {
                 places += 1;
                 standing(node, now)
@@ -292,23 +292,23 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
     }
 }
 
-/// When a machine came up, or, if nobody knows, when it said how it is.
+/// When a machine came up, or otherwise when it reported its status.
 fn booted(node: &Node) -> Option<Moment> {
     let status = || node.status.as_ref().map(Serves::moment);
     node.bootstrap.as_ref().map(Boot::moment).or_else(status)
 }
 
-/// Of a machine that may well be there.
-fn standing(node: &Node, now: Timestamp) -> Standing {
+/// The state of a machine that may exist.
+fn standing(node: &Node, now: Timestamp) -> NodeState {
     let silent = |after| now.duration_since(node.heard) > after;
     let working = node.bootstrap.as_ref().is_some_and(|boot| boot.state == BootstrapState::Working);
-    // Workers tell of their bootstrap and then no more.
+    // Workers report only their bootstrap.
     let reports = node.status.is_some();
     match working {
-        true if silent(STUCK_AFTER) => Standing::Silent,
-        true => Standing::Working,
-        false if reports && silent(SILENT_AFTER) => Standing::Silent,
-        false => Standing::Up,
+        true if silent(STUCK_AFTER) => NodeState::Silent,
+        true => NodeState::Working,
+        false if reports && silent(SILENT_AFTER) => NodeState::Silent,
+        false => NodeState::Up,
     }
 }
 
@@ -376,12 +376,12 @@ mod tests {
         release
     }
 
-    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, Standing, Option<Behind>)> {
+    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, NodeState, Option<Behind>)> {
         let nodes = nodes(reports, Some(release), now()).into_iter();
         nodes.map(|node| (node.instance, node.standing, node.behind)).collect()
     }
 
-    fn told(instance: &str, standing: Standing) -> (String, Standing, Option<Behind>) {
+    fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<Behind>) {
         (instance.to_owned(), standing, None)
     }
 
@@ -392,7 +392,7 @@ mod tests {
             status("etcd-0", "old", 180, "k1"),
             boot("etcd-0", "new", 20, "healthy"),
         ];
-        let expected = vec![told("new", Standing::Up), told("old", Standing::Earlier)];
+        let expected = vec![node("new", NodeState::Up), node("old", NodeState::Earlier)];
         assert_eq!(stand(&reports, &release("etcd-0", 1)), expected);
     }
 
@@ -400,11 +400,11 @@ mod tests {
     fn one_that_gave_up_counts_until_another_came_up_after_it() {
         let mut reports =
             vec![boot("controller", "bad", 30, "given-up"), boot("controller", "good", 40, "healthy")];
-        let expected = vec![told("bad", Standing::GivenUp), told("good", Standing::Up)];
+        let expected = vec![node("bad", NodeState::GivenUp), node("good", NodeState::Up)];
         assert_eq!(stand(&reports, &release("controller", 3)), expected);
         reports.push(boot("controller", "next", 10, "healthy"));
         let after = stand(&reports, &release("controller", 3));
-        assert!(after.contains(&told("bad", Standing::Earlier)), "{after:?}");
+        assert!(after.contains(&node("bad", NodeState::Earlier)), "{after:?}");
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
         };
         let bad = at(boot("etcd-0", "bad", 10, "given-up"), 1);
         let good = at(boot("etcd-0", "good", 10, "healthy"), 2);
-        let expected = vec![told("good", Standing::Up), told("bad", Standing::Earlier)];
+        let expected = vec![node("good", NodeState::Up), node("bad", NodeState::Earlier)];
         assert_eq!(stand(&[bad.clone(), good.clone()], &release("etcd-0", 1)), expected);
         assert_eq!(stand(&[good, bad], &release("etcd-0", 1)), expected);
     }
@@ -432,10 +432,13 @@ mod tests {
             boot("controller", "d", 9_000, "healthy"),
         ];
         let after = stand(&reports, &release("controller", 9));
-        for (instance, standing) in
-            [("a", Standing::Silent), ("b", Standing::Silent), ("c", Standing::Working), ("d", Standing::Up)]
-        {
-            assert!(after.contains(&told(instance, standing)), "{instance}: {after:?}");
+        for (instance, standing) in [
+            ("a", NodeState::Silent),
+            ("b", NodeState::Silent),
+            ("c", NodeState::Working),
+            ("d", NodeState::Up),
+        ] {
+            assert!(after.contains(&node(instance, standing)), "{instance}: {after:?}");
         }
     }
 
@@ -447,10 +450,10 @@ mod tests {
             boot("pool-a", "3", 3_000, "healthy"),
         ];
         let after = stand(&reports, &release("pool-a", 2));
-        assert_eq!(after[2], told("3", Standing::Earlier));
+        assert_eq!(after[2], node("3", NodeState::Earlier));
         let after = stand(&reports, &release("pool-b", 2));
-        let of: Vec<Standing> = after.into_iter().map(|(_, standing, _)| standing).collect();
-        assert_eq!(of, [Standing::Up, Standing::Up, Standing::Earlier]);
+        let of: Vec<NodeState> = after.into_iter().map(|(_, standing, _)| standing).collect();
+        assert_eq!(of, [NodeState::Up, NodeState::Up, NodeState::Earlier]);
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! How far the machines of an open rollout are, and when it may be through: by what they reported themselves.
+//! The progress of an open rollout's machines, and an estimate of its end, from the machines' own reports.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_rollout::{Active, Work};
 
-use super::nodes::{Node, Standing};
+use super::nodes::{Node, NodeState};
 
-/// Machines that the rollout is about, of which enough is known to count them.
+/// The progress of the machines of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Progress {
-    /// Those that are as planned, and became so since it began.
+    /// How many are as planned, and became so since it began.
     pub(crate) done: i32,
-    /// Those, and the ones whose turn is still to come.
+    /// How many there are in total.
     pub(crate) of: i32,
-    /// When the last of them is done if the rest take as long as those so far. Nobody knows what drains and windows add.
+    /// When the last one will be done if the rest take as long as those so far. Drains and windows are not included.
     pub(crate) through_at: Option<Timestamp>,
 }
 
 impl Progress {
-    /// In words that change when a machine is done, and not with time.
+    /// Words that change only when a machine is done, not with time.
     pub(crate) fn words(&self) -> String {
         let words = format!("{} of {} machines are as planned", self.done, self.of);
         match self.through_at {
@@ -31,17 +31,17 @@ impl Progress {
     }
 }
 
-/// How one machine stands.
+/// The progress of one machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
-    /// It became what is planned, then.
+    /// It became what is planned, at that time.
     Done(Timestamp),
-    /// It is still what it was.
+    /// It is unchanged so far.
     ToCome,
 }
 
-/// Counts the machines of the roles that `active` refreshes or replaces; `None` where none of them told anything.
-pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
+/// Counts the machines of the roles that `active` refreshes or replaces. `None`: none of them has reported.
+pub(super) fn progress(nodes: &[Node], active: &Active) -> Option<Progress> {
     let turn = |node: &Node| {
         let step = active.nodes.steps.iter().find(|step| step.role.to_string() == node.role)?;
         let told = node.bootstrap.as_ref().map(|boot| boot.heard);
@@ -51,10 +51,10 @@ pub(super) fn of(nodes: &[Node], active: &Active) -> Option<Progress> {
             Work::Save | Work::Fewer | Work::Leave | Work::Remove => return None,
         };
         match (node.standing, node.behind) {
-            (Standing::Earlier, _) => None,
+            (NodeState::Earlier, _) => None,
             (_, Some(_)) => Some(Turn::ToCome),
-            (Standing::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
-            (Standing::GivenUp | Standing::Silent | Standing::Working, None) => None,
+            (NodeState::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
+            (NodeState::GivenUp | NodeState::Silent | NodeState::Working, None) => None,
         }
     };
     count(nodes.iter().filter_map(turn), active.started_at)

@@ -1,4 +1,4 @@
-//! What nodes said of themselves: their bootstrap reports, and what they serve.
+//! The reports of nodes: their bootstrap, and what they serve.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use slipway_ports::{Listed, Objects as _};
 use crate::cloud::Cloud;
 use crate::failure::Failure;
 
-/// A cluster of a thousand nodes whose machines were all exchanged some times.
+/// The maximum number of reports listed: those of a cluster of a thousand nodes after several replacements of all.
 const MOST_LISTED: usize = 20_000;
-/// The youngest of them are read: two of each node, of twice as many nodes as such a cluster has.
+/// The maximum number of reports read, the newest first: two for each node, for twice as many nodes.
 const MOST_READ: usize = 4_000;
-/// Reads under way at a time: S3 answers one in some 20 ms.
+/// How many reads run at the same time. S3 answers one in some 20 ms.
 const AT_A_TIME: usize = 32;
-/// A status has some 4 KiB.
+/// The largest status that is read; it usually has some 4 KiB.
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// What a node said.
+/// The content of a report.
 #[derive(Debug, Clone)]
 pub(super) enum Said {
-    /// How its bootstrap goes, or went.
+    /// A report about its bootstrap.
     Boot(Box<BootstrapReport>),
-    /// What it serves.
+    /// A report about what it serves.
     Serves(Box<NodeStatus>),
-    /// Something that cannot be understood, and why.
+    /// A report that cannot be understood, with the reason.
     Not(String),
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Said {
 pub(super) struct Report {
     pub(super) role: String,
     pub(super) instance: String,
-    /// When the bucket took it: a node's own clock may be wrong.
+    /// When the bucket received it, because a node's clock may be wrong.
     pub(super) heard: Timestamp,
     pub(super) said: Said,
 }
@@ -49,29 +49,29 @@ pub(super) struct Unreadable {
     pub(super) why: String,
 }
 
-/// All that was heard.
+/// All reports.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct AllReports {
     pub(super) reports: Vec<Report>,
     pub(super) unreadable: Vec<Unreadable>,
-    /// How many were left, the oldest.
+    /// How many were skipped, the oldest.
     pub(super) unread: usize,
 }
 
-/// What was read before, by key, with its etag.
+/// The reports that were read before, by key, with their etags.
 #[derive(Debug, Default)]
 pub(crate) struct Reports(BTreeMap<String, (String, Said)>);
 
-/// Whose report lies at a key.
+/// The place of a report.
 struct Place {
     role: String,
     instance: String,
-    /// Whether it is of its bootstrap.
+    /// Whether it is about the bootstrap.
     boot: bool,
 }
 
-/// Whether a machine of the cluster ever told anything of itself. Where there is more than is listed, nobody knows.
-pub(crate) async fn has_told(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
+/// Whether a machine of the cluster ever reported anything. If there are more reports than are listed, this is unknown and counts as yes.
+pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
     let folder = cloud.key("nodes/");
     let listed = cloud.list("nodes/", MOST_LISTED).await?;
     let all = listed.len() < MOST_LISTED;
@@ -83,13 +83,14 @@ pub(crate) async fn has_told(cloud: &Cloud, instance: &str) -> Result<bool, Fail
 }
 
 impl Reports {
-    /// What all nodes said last, as far as it is there.
-    pub(super) async fn hear(&mut self, cloud: &Cloud) -> Result<Heard, Failure> {
+    /// The last reports of all nodes.
+    pub(super) async fn read_all(&mut self, cloud: &Cloud) -> Result<AllReports, Failure> {
         let folder = cloud.key("nodes/");
         let mut listed = cloud.list("nodes/", MOST_LISTED).await?;
         listed.retain(|object| place(&folder, &object.key).is_some());
         listed.sort_by(|one, other| other.modified.cmp(&one.modified).then_with(|| one.key.cmp(&other.key)));
-        let mut heard = Heard { unread: listed.len().saturating_sub(MOST_READ), ..Heard::default() };
+        let mut heard =
+            AllReports { unread: listed.len().saturating_sub(MOST_READ), ..AllReports::default() };
         listed.truncate(MOST_READ);
         let before = std::mem::take(&mut self.0);
         let reads = listed.iter().map(|object| {
@@ -118,7 +119,7 @@ impl Reports {
     }
 }
 
-/// One object; `None` if it was taken away since the list was made.
+/// One report; `None` if it was deleted since it was listed.
 async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<Said> {
     if listed.size > MOST_BYTES {
         return Some(Said::Not(format!("{} bytes are more than any node says", listed.size)));

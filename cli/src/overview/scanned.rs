@@ -1,40 +1,40 @@
-//! What the last scan of certificates kept, and which authorities are being exchanged.
+//! The state that the last scan of certificates stored, and the rotations in progress.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_credentials::renewal::State;
-use slipway_credentials::rotation::{self, Told};
+use slipway_credentials::rotation::{self, RotationStatus};
 use slipway_credentials::{Manifest, Origin, policy};
 
 use super::findings::{Finding, Gravity, finding};
 use super::words::{ago, plain};
 
-/// The schedule is daily; one that fell out is made up for by the next.
+/// The scan is daily. If one fails, the next one makes up for it.
 const LATE: SignedDuration = SignedDuration::from_hours(50);
 
-/// The last scan, for machines.
+/// The last scan, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ScanView {
     pub(crate) at: Timestamp,
     findings: Vec<slipway_credentials::renewal::Finding>,
-    /// What cannot wait, in words.
+    /// The certificate that cannot wait, in words.
     urgent: Option<String>,
 }
 
 impl ScanView {
-    pub(super) fn of(scan: &State) -> Self {
+    pub(super) fn new(scan: &State) -> Self {
         let urgent = scan.urgent.as_ref().map(slipway_credentials::renewal::Urgent::words);
         Self { at: scan.at, findings: scan.findings.clone(), urgent }
     }
 }
 
-/// How each rotation stands, and the command that takes it further.
+/// The state of each rotation, with the command that continues it.
 pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     let told = |(name, rotation): (&String, &rotation::Rotation)| {
-        let Told { stage, is, next, .. } = rotation::told(name, rotation);
+        let RotationStatus { stage, is, next, .. } = rotation::rotation_status(name, rotation);
         let you =
             rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
         let message = format!("{name} is being exchanged, at the stage {stage}: {is}; {next}{you}");
@@ -46,7 +46,7 @@ pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
     manifest.rotations.iter().map(told).collect()
 }
 
-/// What the last scan found, as far as nothing newer says it: nodes' reports are read themselves.
+/// The findings of the last scan, except those about nodes, whose reports are read directly.
 pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let nodes = slipway_core::keys::nodes(cluster);
@@ -68,7 +68,8 @@ pub(super) fn of_scan(cluster: &str, scan: &State, now: Timestamp) -> Vec<Findin
     findings
 }
 
-/// What becomes of a leaf that ends soon, and what its owner does. `Err`: it should have been renewed, or is not by itself.
+/// What happens to a leaf that expires soon, and what its owner has to do. `Err`: it should have been renewed, or is not renewed
+/// automatically.
 pub(super) fn fate(
     cluster: &str,
     name: &str,
@@ -106,7 +107,7 @@ pub(super) fn fate(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_credentials::renewal::{self, Told as Certificate};
+    use slipway_credentials::renewal::{self, CertificateStatus as Certificate};
     use slipway_credentials::rotation::{Rotation, Stage};
 
     use super::*;

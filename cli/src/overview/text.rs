@@ -1,4 +1,4 @@
-//! The page for a person.
+//! The status page for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,23 +6,23 @@ use std::fmt::Write as _;
 use slipway_core::node::BootstrapState;
 use slipway_core::status::SpecResult;
 
-use super::nodes::{Behind, Node, Serves, Standing};
-use super::words::{ago, left, plain, version};
+use super::nodes::{Behind, Node, NodeState, Serves};
+use super::words::{ago, plain, remaining, version};
 use super::{Gravity, Overview};
 use crate::printer::{Colour, Printer};
 
-/// So many nodes are listed; of more, those that are of note.
+/// How many nodes are listed. If there are more, only the notable ones are.
 const MOST_NODES: usize = 40;
-/// So many certificates.
+/// How many certificates are listed.
 const MOST_CERTIFICATES: usize = 5;
-/// So many findings about a spec.
+/// How many findings about a spec are listed.
 const MOST_DIAGNOSTICS: usize = 10;
 
 /// How an [`Overview`] is shown.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page<'a> {
     pub(crate) printer: &'a Printer,
-    /// Every node and certificate, those of the past as well.
+    /// Whether all nodes and certificates are shown, including former nodes.
     pub(crate) all: bool,
 }
 
@@ -113,7 +113,7 @@ impl Page<'_> {
             let _ = writeln!(text, "{:<13}none has reported", "nodes");
             return;
         }
-        let mut counts: BTreeMap<Standing, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<NodeState, usize> = BTreeMap::new();
         view.nodes.iter().for_each(|node| *counts.entry(node.standing).or_default() += 1);
         let counts: Vec<String> =
             counts.iter().rev().map(|(standing, count)| format!("{count} {}", word(*standing))).collect();
@@ -139,12 +139,12 @@ impl Page<'_> {
         }
     }
 
-    /// Those of note come first when there are too many.
+    /// The nodes to show; if there are too many, the notable ones first.
     fn shown<'n>(&self, nodes: &'n [Node]) -> Vec<&'n Node> {
         if self.all {
             return nodes.iter().collect();
         }
-        let there = nodes.iter().filter(|node| node.standing != Standing::Earlier);
+        let there = nodes.iter().filter(|node| node.standing != NodeState::Earlier);
         let (note, rest): (Vec<&Node>, Vec<&Node>) = there.partition(|node| is_of_note(node));
         let room = MOST_NODES.saturating_sub(note.len());
         let mut shown: Vec<&Node> =
@@ -167,7 +167,7 @@ impl Page<'_> {
                 0..30 => Colour::Yellow,
                 _ => Colour::Green,
             };
-            let days = format!("{:>16}", left(one.not_after, view.at));
+            let days = format!("{:>16}", remaining(one.not_after, view.at));
             let _ = writeln!(text, "{:13}  {}  {}", "", self.printer.paint(colour, &days), one.name);
         }
     }
@@ -194,46 +194,46 @@ impl Page<'_> {
 
 fn is_of_note(node: &Node) -> bool {
     let well = node.status.as_ref().is_none_or(|status| status.healthy && status.as_asked);
-    node.standing != Standing::Up || node.behind.is_some() || !well
+    node.standing != NodeState::Up || node.behind.is_some() || !well
 }
 
-fn word(standing: Standing) -> &'static str {
+fn word(standing: NodeState) -> &'static str {
     match standing {
-        Standing::GivenUp => "given up",
-        Standing::Silent => "silent",
-        Standing::Working => "coming up",
-        Standing::Up => "up",
-        Standing::Earlier => "of the past",
+        NodeState::GivenUp => "given up",
+        NodeState::Silent => "silent",
+        NodeState::Working => "coming up",
+        NodeState::Up => "up",
+        NodeState::Earlier => "of the past",
     }
 }
 
 fn colour(node: &Node) -> Colour {
     let well = node.status.as_ref().is_none_or(|status| status.healthy);
     match node.standing {
-        Standing::GivenUp => Colour::Red,
-        Standing::Up if !well => Colour::Red,
-        Standing::Silent | Standing::Earlier => Colour::Yellow,
-        Standing::Working => Colour::Cyan,
-        Standing::Up => Colour::Green,
+        NodeState::GivenUp => Colour::Red,
+        NodeState::Up if !well => Colour::Red,
+        NodeState::Silent | NodeState::Earlier => Colour::Yellow,
+        NodeState::Working => Colour::Cyan,
+        NodeState::Up => Colour::Green,
     }
 }
 
-/// Role, instance, state, when it was heard, and what there is to say besides.
+/// Role, instance, state, time of the last report, and remarks.
 fn row(node: &Node, view: &Overview) -> [String; 5] {
     let boot = node.bootstrap.as_ref();
     let step = boot.and_then(|boot| boot.step.as_deref()).map(plain);
     let unwell = node.status.as_ref().is_some_and(|status| !status.healthy);
     let working = boot.is_some_and(|boot| boot.state == BootstrapState::Working);
     let state = match (node.standing, step) {
-        (Standing::Up, _) if unwell => "not well".to_owned(),
-        (Standing::GivenUp, Some(step)) => format!("gave up at {step}"),
-        (Standing::Working, Some(step)) => format!("at {step}"),
-        (Standing::Silent, Some(step)) if working => format!("hangs at {step}"),
+        (NodeState::Up, _) if unwell => "not well".to_owned(),
+        (NodeState::GivenUp, Some(step)) => format!("gave up at {step}"),
+        (NodeState::Working, Some(step)) => format!("at {step}"),
+        (NodeState::Silent, Some(step)) if working => format!("hangs at {step}"),
         (standing, _) => word(standing).to_owned(),
     };
     let mut more = Vec::new();
     if let Some(one) = node.status.as_ref().and_then(Serves::nearest) {
-        more.push(format!("{} ({})", left(one.not_after, view.at), plain(one.place)));
+        more.push(format!("{} ({})", remaining(one.not_after, view.at), plain(one.place)));
     }
     match node.behind {
         Some(Behind::Configuration) => more.push("runs an earlier configuration".to_owned()),

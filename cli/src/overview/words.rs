@@ -1,12 +1,12 @@
-//! Moments, versions and other people's texts, as a terminal shows them.
+//! Times, versions and foreign texts in the form for a terminal.
 
 use jiff::Timestamp;
 
-/// How long ago, in the largest unit that says enough.
+/// How long ago, in a suitable unit.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     match seconds {
-        // Clocks differ by a little, and a little is all that they may differ by.
+        // Clocks differ by a few seconds.
         ..=4 => "just now".to_owned(),
         5..=119 => format!("{seconds} s ago"),
         120..=7_199 => format!("{} min ago", seconds / 60),
@@ -21,22 +21,22 @@ pub(crate) fn days_left(end: Timestamp, now: Timestamp) -> i64 {
 }
 
 /// `in 12 d`, `expired 3 d ago`.
-pub(crate) fn left(end: Timestamp, now: Timestamp) -> String {
+pub(crate) fn remaining(end: Timestamp, now: Timestamp) -> String {
     match days_left(end, now) {
         days if days < 0 => format!("expired {} d ago", -days),
         days => format!("{days} d left"),
     }
 }
 
-/// A version id as far as a person reads it.
+/// The beginning of a version id.
 pub(crate) fn version(id: &str) -> String {
     id.chars().take(12).collect()
 }
 
-/// No message of ours is longer.
+/// Longer than any message of Slipway's.
 const LONGEST: usize = 2_000;
 
-/// What somebody else wrote, such as a node: on one line, and without what a terminal would obey.
+/// Foreign text, such as a node's, on one line and without control characters.
 pub(crate) fn plain(text: &str) -> String {
     let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
     let mut plain: String = text.trim().chars().take(LONGEST).map(shown).collect();
@@ -62,8 +62,8 @@ mod tests {
         ] {
             assert_eq!(ago(then.parse().unwrap(), now), words, "{then}");
         }
-        assert_eq!(left("2026-11-22T11:59:59Z".parse().unwrap(), now), "expired 1 d ago");
-        assert_eq!(left("2026-11-23T11:59:59Z".parse().unwrap(), now), "0 d left");
+        assert_eq!(remaining("2026-11-22T11:59:59Z".parse().unwrap(), now), "expired 1 d ago");
+        assert_eq!(remaining("2026-11-23T11:59:59Z".parse().unwrap(), now), "0 d left");
     }
 
     #[test]

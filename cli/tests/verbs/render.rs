@@ -119,7 +119,7 @@ fn a_lost_key_file_is_not_replaced() {
     assert!(place.files() == before, "a file changed");
     snapshot!(run);
 
-    // Both of its cures are true: it is brought back …
+    // Both hints are true: it is brought back …
     std::fs::rename(place.path("found.key"), place.path("out/credentials/local.key")).unwrap();
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 0, "{}", run.told());

@@ -1,5 +1,5 @@
-//! The render function: from an uploaded `cluster.yaml`, or a change of its patches or credentials, to a plan on the bus. Woken by S3 and by
-//! the scan function, through EventBridge.
+//! The render function: turns an uploaded `cluster.yaml`, or a change of its patches or credentials, into a plan. It is woken by S3 and
+//! by the scan function, through EventBridge.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! The rollout function: takes the next safe step of a cluster's rollout, and leaves. Woken by requests and approvals
-//! on the bus, by CloudFormation, Auto Scaling and Run Command, and by a tick while a rollout is open.
+//! The rollout function: takes the next safe step of a cluster's rollout and ends. It is woken by requests and approvals on the bus, by
+//! CloudFormation, Auto Scaling and Run Command, and by a tick while a rollout is open.
 
 use std::process::ExitCode;
 

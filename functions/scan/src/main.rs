@@ -1,5 +1,6 @@
-//! The scan function: looks at the certificates of one cluster, renews what is due, and says what is to be said. Woken by the
-//! daily schedule, which asks for every cluster by an event of its own, by requests on the bus, and when a rollout has succeeded.
+//! The scan function: checks the certificates of one cluster, renews those that are due, and publishes events about them. It is woken by
+//! requests on the bus, by the end of a successful rollout, and by the daily schedule, for which it requests a scan of each cluster by a
+//! separate event.
 
 use std::process::ExitCode;
 

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
-/// `value` without spaces and with sorted keys. `serde_json`'s own map sorts too, until some crate of the
-/// build turns on its feature `preserve_order`: then the same spec would render other bytes, so the order is
-/// made here.
+/// `value` without spaces and with sorted keys. The order is made here because `serde_json`'s own map keeps insertion order as soon as
+/// any crate of the build enables its feature `preserve_order`, and then the same spec would render different bytes.
 #[must_use]
 pub fn canonical_json(value: &Value) -> String {
     serde_json::to_string(&Sorted(value)).expect("a JSON value has string keys only")

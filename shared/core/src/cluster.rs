@@ -1,7 +1,7 @@
 //! The checked model of one cluster: every default applied, every reference resolved.
 //!
-//! Only [`slipway_spec`] makes a [`Cluster`]; whoever holds one need not check it again. What a person may
-//! write is wider (`spec::model`) and is lowered into this.
+//! Only `slipway-spec` makes a [`Cluster`], so code that holds one need not validate it again. What a person may write is wider
+//! (`slipway_spec::model`) and is lowered into this.
 #![allow(
     missing_docs,
     reason = "a field with the name of a key of the spec means what the schema says of that key"
@@ -30,8 +30,8 @@ pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
 pub use rollout::{Approval, CountOrPercent, Day, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
 pub use storage::{InstanceStore, Mount, Storage};
 
-/// The IAM path of every role and profile of ours: CloudFormation's service role may make no others
-/// (`infra/template.yaml`). Their names cannot be told apart instead, because CloudFormation cuts the ones that it makes.
+/// The IAM path of every role and instance profile that Slipway makes: CloudFormation's service role may make no others
+/// (`infra/template.yaml`). A path and not a name prefix, because CloudFormation shortens the names that it generates.
 pub const IAM_PATH: &str = "/slipway/";
 
 /// One Kubernetes cluster as its spec describes it.
@@ -39,20 +39,20 @@ pub const IAM_PATH: &str = "/slipway/";
 pub struct Cluster {
     /// `clusterName`: also the folder in the buckets and the first part of each stack's name.
     pub name: String,
-    /// `region`, one that exists.
+    /// `region`; a region that exists.
     pub region: String,
-    /// `kubernetesVersion`, perhaps without a patch; the lock pins it.
+    /// `kubernetesVersion`. Without a patch, the lock pins one.
     pub kubernetes_version: KubernetesVersion,
     /// Where node images come from; pools may override it.
     pub image: Image,
-    /// `image.rootDeviceName`; `None` is what is usual for such an image.
+    /// `image.rootDeviceName`. `None`: the usual name for such an image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_device: Option<String>,
     /// `keyName`: an EC2 key pair for ssh.
     pub key_name: Option<String>,
     /// `sshAuthorizedKeys`, written to each node.
     pub ssh_authorized_keys: Vec<String>,
-    /// `kmsKeyArn`: the key that seals this cluster's credentials; absent means Slipway's own.
+    /// `kmsKeyArn`: the key that seals this cluster's credentials. `None`: the installation's key.
     pub kms_key_arn: Option<String>,
     /// `apiEndpoints`, at least one.
     pub api_endpoints: Vec<ApiEndpoint>,
@@ -70,7 +70,7 @@ pub struct Cluster {
     #[serde(default)]
     pub software: Software,
     pub addons: Addons,
-    /// `iamRolesForServiceAccounts`; `None`: the spec does not speak of it.
+    /// `iamRolesForServiceAccounts`. `None`: the spec does not mention it.
     pub iam_roles: Option<IamRoles>,
     /// `certificatesConfiguration` and `tls*DurationDays`.
     pub certificates: Certificates,
@@ -82,11 +82,11 @@ pub struct Cluster {
 /// A Kubernetes version such as `1.34` or `1.34.2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KubernetesVersion {
-    /// Always 1 for now.
+    /// Always 1 so far.
     pub major: u16,
-    /// The minor release, which the skew rules count in.
+    /// The minor release; version skew is counted in minors.
     pub minor: u16,
-    /// `None`: the newest that the lock finds.
+    /// `None`: the newest patch that the lock finds.
     pub patch: Option<u16>,
 }
 
@@ -121,7 +121,7 @@ impl Architecture {
         if family == "a1" || grace || capabilities.starts_with('g') { Self::Arm64 } else { Self::X86_64 }
     }
 
-    /// As Go and those who publish programs call it.
+    /// The name in Go and in release archives.
     #[must_use]
     pub fn as_go(self) -> &'static str {
         match self {
@@ -140,11 +140,11 @@ impl Architecture {
     }
 }
 
-/// Where nodes have their programs from.
+/// Where nodes get their programs from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Software {
     pub source: SoftwareSource,
-    /// `baseURL`, without a slash at its end; `None`: each publisher's own site.
+    /// `baseURL`, without a trailing slash. `None`: each publisher's own site.
     pub base_url: Option<String>,
     pub image_repository: Option<String>,
 }
@@ -152,10 +152,10 @@ pub struct Software {
 /// Who puts the programs onto a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SoftwareSource {
-    /// The agent: the publishers' releases, by digest.
+    /// The agent downloads the publishers' releases and checks their digests.
     #[default]
     Release,
-    /// Whoever made the image.
+    /// They are in the machine image already.
     Image,
 }
 
@@ -176,24 +176,24 @@ pub struct Volume {
     pub size_gib: u32,
     /// `gp3`, `io1`, `io2`, ….
     pub kind: String,
-    /// Provisioned operations a second.
+    /// Provisioned I/O operations per second.
     pub iops: Option<u32>,
-    /// MiB a second, gp3 alone.
+    /// MiB per second, for gp3 only.
     pub throughput: Option<u32>,
-    /// A KMS key of the user's; `None` is the account's key for EBS. Every volume is encrypted.
+    /// A KMS key of the user's. `None`: the account's default key for EBS. Every volume is encrypted.
     pub kms_key_arn: Option<String>,
 }
 
 /// IAM settings of a role of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Iam {
-    /// `iam.role.name`: the role's full name is `<stack>-<name>`, at most 64 characters; `None` lets CloudFormation name it.
+    /// `iam.role.name`: the role's full name is `<stack>-<name>`, at most 64 characters. `None`: CloudFormation names it.
     pub role_name: Option<String>,
-    /// `iam.role.strictName`: `role_name` is the whole name, but for an etcd member's number behind it.
+    /// `iam.role.strictName`: `role_name` is the whole name, except that an etcd member's number is appended.
     pub strict_name: bool,
     /// `iam.role.managedPolicies[].arn`.
     pub managed_policy_arns: Vec<String>,
-    /// `iam.instanceProfile.arn`: used instead of a role of ours.
+    /// `iam.instanceProfile.arn`: used instead of a profile that Slipway makes.
     pub instance_profile_arn: Option<String>,
 }
 
@@ -202,7 +202,7 @@ pub struct Iam {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TenancySpec")]
 pub enum Tenancy {
-    /// Shared with other accounts.
+    /// Shared hardware.
     #[default]
     Default,
     /// Shared with no other account: dedicated instances.
@@ -212,20 +212,20 @@ pub enum Tenancy {
 /// The controllers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
-    /// How many serve.
+    /// The number of controllers.
     pub count: u32,
     /// EC2 instance type.
     pub instance_type: String,
     pub root_volume: Volume,
-    /// Names of subnets, resolved, never empty.
+    /// Names of subnets, resolved; never empty.
     pub subnets: Vec<String>,
-    /// Besides our own.
+    /// Security groups besides Slipway's own.
     pub security_group_ids: Vec<String>,
     pub iam: Iam,
     pub node_labels: BTreeMap<String, String>,
-    /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
+    /// `kubelet`: fields of `KubeletConfiguration`; they override those of `kubernetes.kubelet`.
     pub kubelet: BTreeMap<String, serde_json::Value>,
-    /// `featureGates`, besides those of every component.
+    /// `featureGates`, in addition to those of all components.
     pub feature_gates: BTreeMap<String, bool>,
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
@@ -237,7 +237,7 @@ pub struct Controller {
 pub struct Etcd {
     /// EC2 instance type.
     pub instance_type: String,
-    /// `etcd.version`; pinned by the lock if absent.
+    /// `etcd.version`. `None`: the lock pins it.
     pub version: Option<String>,
     /// `etcd.quota`: how large the database may grow, in GiB; `None` is etcd's own limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -245,11 +245,11 @@ pub struct Etcd {
     pub root_volume: Volume,
     /// The domain of the members' names, such as `prod.etcd.internal`.
     pub internal_domain: String,
-    /// `hostedZone.id`: the private zone that exists and holds the members' records; `None`: one is made for `internal_domain`.
+    /// `hostedZone.id`: an existing private zone for the members' records. `None`: the network stack makes one for `internal_domain`.
     pub hosted_zone_id: Option<String>,
-    /// Members, 1, 3 or 5, each with its subnet: the n-th is `members[n]`.
+    /// 1, 3 or 5 members, each with its subnet. `members[n]` has index n.
     pub members: Vec<EtcdMember>,
-    /// Besides our own.
+    /// Security groups besides Slipway's own.
     pub security_group_ids: Vec<String>,
     pub iam: Iam,
     pub tenancy: Tenancy,
@@ -260,15 +260,15 @@ pub struct Etcd {
 /// One etcd member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EtcdMember {
-    /// Counted from 0; the member's role is `etcd-<index>`.
+    /// Counted from 0. The member's role is `etcd-<index>`.
     pub index: u32,
-    /// etcd's own name of it: `nodes[].name`, or `etcd-<index>`.
+    /// etcd's own name for it: `nodes[].name`, or `etcd-<index>`.
     pub name: String,
     /// Full DNS name, such as `etcd-0.prod.etcd.internal`.
     pub dns_name: String,
-    /// Name of its subnet, which fixes the zone of its volume.
+    /// Name of its subnet, which determines the zone of its volume.
     pub subnet: String,
-    /// Data volume, which outlives the instance.
+    /// The data volume, which outlives the instance.
     pub data_volume: Volume,
 }
 
@@ -284,7 +284,7 @@ pub struct Addons {
     pub network: NetworkProvider,
     /// `network`, where the provider is flannel.
     pub flannel: Addon,
-    /// `networkPolicy` (kube-aws' `useCalico`): network policies are enforced.
+    /// `networkPolicy` (kube-aws: `useCalico`): network policies are enforced.
     pub network_policy: Addon,
     pub cloud_controller_manager: Addon,
     pub core_dns: Addon,
@@ -301,16 +301,16 @@ pub struct Addons {
     pub cluster_autoscaler_options: BTreeMap<String, String>,
 }
 
-/// What can be said of every add-on.
+/// Settings that every add-on has.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Addon {
     /// Whether it is installed.
     pub enabled: bool,
-    /// `version`: the tag of its own image; `None` is the one that the lock pins.
+    /// `version`: the tag of its own image. `None`: the tag that the lock pins.
     pub version: Option<String>,
-    /// `replicas`, of what is a deployment.
+    /// `replicas`, for an add-on that is a Deployment.
     pub replicas: Option<u32>,
-    /// `requests` and `limits` of its own container → `cpu`, `memory` → quantity; what is absent is the add-on's default.
+    /// `requests` and `limits` of its own container → `cpu`, `memory` → quantity. What is absent has the add-on's default.
     pub resources: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -336,20 +336,20 @@ pub enum ProxyMode {
     Nftables,
 }
 
-/// IAM roles that pods take by the token of their service account.
+/// IAM roles that pods assume with the token of their service account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IamRoles {
-    /// Whether tokens are issued under the public issuer. If not, it is only accepted: the step between, in which a
-    /// running cluster's API servers come to agree.
+    /// Whether tokens are issued under the public issuer. If not, the public issuer is only accepted: the intermediate stage, in which
+    /// all API servers of a running cluster learn to accept it before any of them issues such tokens.
     pub enabled: bool,
     /// `roles`, in the order of the spec, with unique names.
     pub roles: Vec<ServiceAccountRole>,
 }
 
-/// An IAM role that one service account may take.
+/// An IAM role that one service account may assume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceAccountRole {
-    /// `name`: the role's full name holds it.
+    /// `name`: part of the role's full name.
     pub name: String,
     /// Namespace of the service account.
     pub namespace: String,
@@ -366,12 +366,12 @@ pub struct Certificates {
     pub ca_days: u32,
     /// `tlsCertDurationDays`.
     pub leaf_days: u32,
-    /// `rolloutBeforeExpiry`; `None` is off.
+    /// `rolloutBeforeExpiry`. `None`: off.
     pub rollout_before_expiry: Option<RolloutBeforeExpiry>,
-    /// `caRotationDays`; `None` is off.
+    /// `caRotationDays`. `None`: off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_rotation_days: Option<u32>,
-    /// `authorities`: those that Slipway does not make, by their asset's name.
+    /// `authorities`: those that Slipway does not make, by asset name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub authorities: BTreeMap<String, OwnAuthority>,
 }
@@ -379,34 +379,34 @@ pub struct Certificates {
 /// An authority that Slipway does not make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnAuthority {
-    /// With its key, or without.
+    /// Whether its key is imported.
     pub source: OwnSource,
     /// The file of its certificates, in `import/`.
     pub certificate: String,
-    /// The file of its key, in `import/`; unused where it comes without.
+    /// The file of its key, in `import/`. Unused if `source` is `Provided`.
     pub key: String,
-    /// The SSM parameter with the passphrase of its key, or of the keys of what it signed.
+    /// The SSM parameter with the passphrase of its key, or of the keys of the certificates that it signed.
     pub passphrase_parameter: Option<String>,
 }
 
-/// How an authority is brought.
+/// How an authority that Slipway does not make is provided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OwnSource {
-    /// With its key: Slipway issues under it.
+    /// With its key: Slipway issues certificates under it.
     Imported,
-    /// Without: what it signs is brought, too.
+    /// Without its key: the certificates that it signed are provided as well.
     Provided,
 }
 
 /// When and how leaves are renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutBeforeExpiry {
-    /// How many days before not-after.
+    /// How many days before the certificate ends.
     pub days: u32,
     /// In place, or by replacing nodes.
     pub strategy: RenewalStrategy,
-    /// So many days before not-after neither windows nor approval hold a renewal up; 0: only once it has expired.
+    /// This many days before a certificate ends, neither maintenance windows nor approval delay its renewal. 0: only once it has expired.
     #[serde(default)]
     pub emergency_days: u32,
 }
@@ -463,7 +463,7 @@ impl Cluster {
         Ipv4Addr::from(u32::from(self.network.service_cidr.network()) + 1)
     }
 
-    /// The processors that the cluster's machines have.
+    /// The processor architectures of the cluster's machines.
     #[must_use]
     pub fn architectures(&self) -> BTreeSet<Architecture> {
         let pools = self.pools.iter().map(|pool| pool.instance_type.as_str());
@@ -477,8 +477,8 @@ impl Cluster {
         pool.kubernetes_version.unwrap_or(self.kubernetes_version)
     }
 
-    /// How many machines a pool's group may have: while it is rolled, as many more as its surge allows. The cluster autoscaler reads
-    /// the group's limit and would use it at any time, so that a pool of its own surges only below the spec's.
+    /// The maximum size of a pool's group: while the pool is rolled, its surge is added. The cluster autoscaler reads the group's limit
+    /// and would use it at any time, so a pool that it scales surges only below the spec's maximum. The same holds for a weighted group.
     #[must_use]
     pub fn most_of(&self, pool: &NodePool) -> u32 {
         if pool.cluster_autoscaler || pool.is_weighted() {
@@ -487,7 +487,7 @@ impl Cluster {
         pool.size.max.saturating_add(self.rollout.pace(&pool.name).more(pool.size.max))
     }
 
-    /// `aws`, or the partition that the region lies in.
+    /// The AWS partition of the region: `aws`, `aws-cn` or `aws-us-gov`.
     #[must_use]
     pub fn partition(&self) -> &'static str {
         if self.region.starts_with("cn-") {
@@ -514,7 +514,8 @@ impl Cluster {
         pool.image.as_ref().unwrap_or(&self.image)
     }
 
-    /// The name of a pool's root device, where the spec says it: it goes with the image.
+    /// The name of a pool's root device if the spec names one. It belongs to the image: a pool with its own image does not inherit the
+    /// cluster's.
     #[must_use]
     pub fn root_device_of<'a>(&'a self, pool: &'a NodePool) -> Option<&'a str> {
         let said = if pool.image.is_some() { &pool.root_device } else { &self.root_device };

@@ -1,7 +1,7 @@
-//! Whether renewed certificates reach the nodes before the old ones end (P7).
+//! Whether renewed certificates reach the nodes before the old ones expire (P7).
 //!
-//! Nothing here is remembered: [`Urgency`] is a function of when certificates end, of how long the slowest roll takes, and of the
-//! clock. Whoever decides computes it anew each time; `validate` computes from the same figures whether a spec leaves enough time.
+//! [`Urgency`] is not stored. It is a function of when certificates expire, of how long the slowest roll takes, and of the clock, and
+//! each decision computes it anew. `validate` uses the same figures to tell whether a spec leaves enough time.
 
 use std::collections::BTreeMap;
 
@@ -14,46 +14,47 @@ use crate::node::Verb;
 use crate::role::Role;
 use crate::words::moment;
 
-/// Certificates are scanned once a day, at some time within half an hour (`DailyScan` in `infra/template.yaml`).
+/// How often certificates are scanned: once a day, within a time window of half an hour (`DailyScan` in `infra/template.yaml`).
 pub const SCAN_EVERY: SignedDuration = SignedDuration::from_mins(24 * 60 + 30);
 
-/// How long a rollout waits for one thing (a machine to serve, etcd or the API to be well again) before it fails.
+/// How long a rollout waits for one thing, such as a machine in service or a healthy etcd, before it fails.
 pub const PATIENCE: SignedDuration = SignedDuration::from_mins(60);
 
-/// How often one machine's step is tried: what fails for the third time does not fail by chance.
+/// How often the step of one machine is tried before the rollout fails.
 pub const TRIES: u32 = 3;
 
-/// The pauses between them. A machine that was terminated outside of its group serves as Auto Scaling has it until its health check, some
-/// minutes later, and is asked in vain until then.
+/// The pauses between the tries. They cover a machine that was terminated outside of Auto Scaling: until the group's next health check,
+/// some minutes later, it counts as in service but does not answer.
 pub const BETWEEN_TRIES: [SignedDuration; TRIES as usize - 1] =
     [SignedDuration::from_mins(1), SignedDuration::from_mins(5)];
 
-/// How long pods may hold up a controller that is drained: they are few, and their budgets are the cluster's own.
+/// How long pods may block the drain of a controller. A controller has few pods, and their disruption budgets are those of the cluster's
+/// own components.
 pub const CONTROLLER_DRAIN: SignedDuration = SignedDuration::from_hours(4);
 
-/// For the update of a stack's launch template, which takes a minute or two as a rule.
+/// Allowed for the update of a stack's launch template, which usually takes a minute or two.
 const STACK: SignedDuration = SignedDuration::from_mins(60);
 
-/// What it usually takes: in the simulator a machine is replaced within about 16 minutes.
+/// Usual durations: in the simulator a machine is replaced within about 16 minutes.
 const USUALLY_REPLACED: SignedDuration = SignedDuration::from_mins(20);
 const USUALLY_REFRESHED: SignedDuration = SignedDuration::from_mins(5);
 const USUAL_STACKS: SignedDuration = SignedDuration::from_mins(10);
 
-/// The machines to which renewed certificates are brought, one after the other.
+/// The machines that receive renewed certificates, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roll {
     /// Members of etcd.
     pub members: u32,
     /// Controllers.
     pub controllers: u32,
-    /// Whether they are replaced, or take the certificates in place.
+    /// Whether they are replaced, or refreshed in place.
     pub strategy: RenewalStrategy,
 }
 
 impl Roll {
-    /// The roll of a renewal in `cluster`; `None`: it renews nothing by itself.
+    /// The roll of a renewal in `cluster`. `None`: the cluster renews nothing automatically.
     #[must_use]
-    pub fn of(cluster: &Cluster) -> Option<Self> {
+    pub fn for_cluster(cluster: &Cluster) -> Option<Self> {
         let policy = cluster.certificates.rollout_before_expiry?;
         Some(Self {
             members: u32::try_from(cluster.etcd.members.len()).unwrap_or(u32::MAX),
@@ -62,13 +63,13 @@ impl Roll {
         })
     }
 
-    /// How many machines have their turn, one after the other.
+    /// How many machines are processed, one after the other.
     #[must_use]
     pub const fn machines(self) -> u32 {
         self.members.saturating_add(self.controllers)
     }
 
-    /// What one machine usually takes.
+    /// How long one machine usually takes.
     #[must_use]
     pub const fn usually_each(self) -> SignedDuration {
         match self.strategy {
@@ -77,24 +78,25 @@ impl Roll {
         }
     }
 
-    /// What the whole usually takes, where nothing holds it up.
+    /// How long the whole roll usually takes if nothing delays it.
     #[must_use]
     pub fn usual(self) -> SignedDuration {
         USUAL_STACKS + times(self.usually_each(), self.machines())
     }
 
-    /// The longest that it can take without failing: everything that a rollout waits for is waited for as long as it may be.
+    /// The longest that a roll takes without failing: the sum of all timeouts.
     #[must_use]
     pub fn longest(self) -> SignedDuration {
         let tries = |verb: Verb| times(verb.answers_within(), TRIES);
         let refresh = tries(Verb::Refresh { credentials: String::new(), restart: true });
         let drain = Verb::Drain { node: String::new(), for_s: 0, force_after_s: None };
         let (member, controller) = match self.strategy {
-            // A machine in service, a snapshot, the others well, leadership moved; its successor, and all well again.
+            // A member: the group in service, a snapshot, the others healthy, leadership moved; then its successor in service and all
+            // healthy.
             RenewalStrategy::Rollout => (
                 times(PATIENCE, 4) + tries(Verb::EtcdSnapshot) + tries(Verb::EtcdMoveLeader),
-                // The others well, one more, its pods gone (the round that is under way when its time is over included), itself gone,
-                // all well again.
+                // A controller: the others healthy, the surplus machine in service, its pods evicted (plus the drain command that is
+                // running when the time is over), the machine terminated, and all healthy.
                 times(PATIENCE, 4) + CONTROLLER_DRAIN + drain.answers_within(),
             ),
             RenewalStrategy::Refresh => {
@@ -105,28 +107,28 @@ impl Roll {
         times(STACK, 2) + times(member + pauses, self.members) + times(controller + pauses, self.controllers)
     }
 
-    /// So long before the first certificate ends neither a maintenance window nor an approval holds its renewal up: `emergencyDays`, and
-    /// never less than the slowest roll needs that begins at the scan after.
+    /// How long before the first certificate expires neither maintenance windows nor approval delay its renewal: `emergencyDays`, and at
+    /// least as long as the slowest roll takes that begins at the next scan.
     #[must_use]
     pub fn lead(self, emergency_days: u32) -> SignedDuration {
         days(emergency_days).max(self.longest() + SCAN_EVERY)
     }
 }
 
-/// [`Roll::lead`] of `cluster`; `None`: it renews nothing by itself.
+/// [`Roll::lead`] of `cluster`. `None`: the cluster renews nothing automatically.
 #[must_use]
 pub fn lead(cluster: &Cluster) -> Option<SignedDuration> {
     let policy = cluster.certificates.rollout_before_expiry?;
-    Some(Roll::of(cluster)?.lead(policy.emergency_days))
+    Some(Roll::for_cluster(cluster)?.lead(policy.emergency_days))
 }
 
-/// So many days of 24 hours.
+/// Days of 24 hours.
 #[must_use]
 pub fn days(days: u32) -> SignedDuration {
     SignedDuration::from_hours(24 * i64::from(days))
 }
 
-/// A length of time as people say it: `3 days 2h`, `26h`, `40m`.
+/// A duration for people: `3 days 2h`, `26h`, `40m`.
 #[must_use]
 pub fn in_days(long: SignedDuration) -> String {
     let minutes = long.as_mins();
@@ -145,8 +147,8 @@ fn times(one: SignedDuration, count: u32) -> SignedDuration {
 
 const WEEK_MIN: usize = 7 * 24 * 60;
 
-/// How long it takes until the last of `steps` steps of that length has ended, if each begins while one of `windows` is open, the next one
-/// as soon as it may, and it all begins at the worst moment of the week. `None`: no window ever opens.
+/// How long `steps` steps take if each lasts `each` and begins only while one of `windows` is open, starting at the worst moment of the
+/// week. `None`: no window ever opens.
 #[must_use]
 pub fn slowest_within(
     windows: &[MaintenanceWindow],
@@ -166,7 +168,7 @@ pub fn slowest_within(
     Some(SignedDuration::from_mins(slowest.min(SignedDuration::MAX.as_mins())))
 }
 
-/// For each minute of the week, from Monday on: so many minutes until a window is open.
+/// For each minute of the week, from Monday on: the number of minutes until a window is open.
 fn waits(windows: &[MaintenanceWindow]) -> Option<Vec<usize>> {
     let mut open = vec![windows.is_empty(); WEEK_MIN];
     for window in windows {
@@ -184,7 +186,7 @@ fn waits(windows: &[MaintenanceWindow]) -> Option<Vec<usize>> {
         return None;
     }
     let (mut waits, mut wait) = (vec![0; WEEK_MIN], 0);
-    // Twice around: the first time finds out how long the last minutes of the week wait.
+    // Twice around the week, so that the minutes at its end see the windows at its start.
     for at in (0..WEEK_MIN).rev().chain((0..WEEK_MIN).rev()) {
         wait = if open.get(at).copied().unwrap_or_default() { 0 } else { wait + 1 };
         if let Some(one) = waits.get_mut(at) {
@@ -194,28 +196,28 @@ fn waits(windows: &[MaintenanceWindow]) -> Option<Vec<usize>> {
     Some(waits)
 }
 
-/// How near the end of what is in use is.
+/// How soon the certificates in use expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// Nothing ends soon.
+    /// Nothing expires soon.
     None,
-    /// It ends so soon that neither a maintenance window nor an approval holds its renewal up. It has not ended: everybody's health
-    /// counts as ever (P4, P5).
+    /// They expire so soon that neither a maintenance window nor an approval delays the renewal. They are still valid, so the health of
+    /// other nodes counts as usual (P4, P5).
     Due {
-        /// When.
+        /// When they expire.
         ends: Timestamp,
     },
-    /// It has ended. That others do not answer is what its renewal is for, so nobody's health is waited for.
+    /// They have expired. That other nodes do not answer is what the renewal mends, so it does not wait for their health.
     Expired {
-        /// When.
+        /// When they expired.
         ends: Timestamp,
     },
 }
 
 impl Urgency {
-    /// Of what ends at `ends`, if something does, and has to be replaced from `lead` before that on.
+    /// The urgency of certificates that expire at `ends`, if any do, and that must be replaced from `lead` before.
     #[must_use]
-    pub fn of(ends: Option<Timestamp>, lead: SignedDuration, now: Timestamp) -> Self {
+    pub fn new(ends: Option<Timestamp>, lead: SignedDuration, now: Timestamp) -> Self {
         match ends {
             Some(ends) if ends <= now => Self::Expired { ends },
             Some(ends) if ends.duration_since(now) <= lead => Self::Due { ends },
@@ -223,7 +225,7 @@ impl Urgency {
         }
     }
 
-    /// Whether neither a maintenance window nor an approval holds it up.
+    /// Whether the renewal ignores maintenance windows and approval.
     #[must_use]
     pub const fn overrides(self) -> bool {
         match self {
@@ -232,7 +234,7 @@ impl Urgency {
         }
     }
 
-    /// Whether it has really ended.
+    /// Whether they have expired.
     #[must_use]
     pub const fn has_expired(self) -> bool {
         match self {
@@ -241,7 +243,7 @@ impl Urgency {
         }
     }
 
-    /// When; `None` where nothing is urgent.
+    /// When they expire. `None`: nothing is urgent.
     #[must_use]
     pub const fn ends(self) -> Option<Timestamp> {
         match self {
@@ -250,7 +252,7 @@ impl Urgency {
         }
     }
 
-    /// That it ends, or has ended; `None` where nothing is urgent.
+    /// A sentence that says so for people. `None`: nothing is urgent.
     #[must_use]
     pub fn words(self) -> Option<String> {
         match self {
@@ -261,14 +263,15 @@ impl Urgency {
     }
 }
 
-/// Until when what the machines of each role have is good, where a plan brings something that lasts longer.
+/// When the certificates in use on each role's machines expire, if a plan brings newer ones.
 ///
-/// It is known by the digest of the bundle that those machines were made for or have taken, from the inventory that the functions alone
-/// write. What a node tells of itself does not count here: whoever has a node could then have windows and approval overridden.
+/// It is looked up by the digest of the bundle that the machines were made with or were refreshed to, in the inventory that only the
+/// functions write. What a node reports about itself does not count: otherwise whoever controls a node could override windows and
+/// approval.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Deadline {
-    /// When the first certificate of a role ends.
+    /// When the first certificate of each role expires.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ends: BTreeMap<Role, Timestamp>,
     /// [`Roll::lead`], in seconds.
@@ -277,13 +280,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// Whether nothing ends that would be replaced.
+    /// Whether no role's certificates expire.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The first end among the roles for which `counts` holds.
+    /// The first expiry among the roles for which `counts` holds.
     #[must_use]
     pub fn first(&self, counts: impl Fn(&Role) -> bool) -> Option<Timestamp> {
         self.ends.iter().filter(|(role, _)| counts(role)).map(|(_, ends)| *ends).min()
@@ -292,10 +295,10 @@ impl Deadline {
     /// How urgent it is for the roles for which `counts` holds.
     #[must_use]
     pub fn urgency(&self, counts: impl Fn(&Role) -> bool, now: Timestamp) -> Urgency {
-        Urgency::of(self.first(counts), SignedDuration::from_secs(self.lead_s), now)
+        Urgency::new(self.first(counts), SignedDuration::from_secs(self.lead_s), now)
     }
 
-    /// From when on neither windows nor approval hold it up; `None`: nothing ends.
+    /// From when on neither windows nor approval delay the renewal. `None`: nothing expires.
     #[must_use]
     pub fn urgent_from(&self, counts: impl Fn(&Role) -> bool) -> Option<Timestamp> {
         let ends = self.first(counts)?;
@@ -335,17 +338,16 @@ mod tests {
     fn urgency_follows_the_clock_and_only_what_has_ended_has_expired() {
         let ends: Timestamp = "2027-11-20T12:00:00Z".parse().unwrap();
         let lead = SignedDuration::from_hours(48);
-        let at = |hours: i64| Urgency::of(Some(ends), lead, ends - SignedDuration::from_hours(hours));
+        let at = |hours: i64| Urgency::new(Some(ends), lead, ends - SignedDuration::from_hours(hours));
         assert_eq!(at(49), Urgency::None);
         assert_eq!((at(48), at(1)), (Urgency::Due { ends }, Urgency::Due { ends }));
         assert_eq!((at(0), at(-1)), (Urgency::Expired { ends }, Urgency::Expired { ends }));
-        assert_eq!(Urgency::of(None, lead, ends), Urgency::None);
+        assert_eq!(Urgency::new(None, lead, ends), Urgency::None);
         assert!(!at(49).overrides() && at(48).overrides() && !at(1).has_expired() && at(0).has_expired());
     }
 
-    /// By hand from the constants, in minutes. A snapshot or a refresh is given 34 for each of three tries, moving leadership 9; a drain four
-    /// hours, and 19 for the round that is under way then; between
-    /// the tries of one machine are pauses of 6 in all, and two updates of stacks are given 60 each.
+    /// Computed by hand from the constants, in minutes: 34 for each of three tries of a snapshot or a refresh, 9 for moving leadership,
+    /// four hours and 19 for a drain, 6 for the pauses between the tries of one machine, and 60 for each of two stack updates.
     #[test]
     fn p7_the_longest_roll_is_the_sum_of_all_that_a_rollout_may_wait_for() {
         let longest = |strategy, members, controllers| Roll { members, controllers, strategy }.longest();
@@ -396,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Compared with a walk minute by minute, which waits and works.
+    /// Compared with a simulation that advances minute by minute.
     #[test]
     fn the_worst_moment_of_the_week_is_found() {
         let walk = |windows: &[MaintenanceWindow], steps: u32, each: usize| {
@@ -420,7 +422,7 @@ mod tests {
                 }
                 at - from
             };
-            // The worst moment is one at which a window has just closed to one of the steps.
+            // The worst moment is one at which a window has just closed for one of the steps.
             let closed = (1..=WEEK_MIN).filter(|at| open(at - 1) && !open(*at));
             closed
                 .flat_map(|at| [0, each, 2 * each].map(|before| from(at + WEEK_MIN - before)))
@@ -437,7 +439,7 @@ mod tests {
             let walked = i64::try_from(walk(&windows, 3, 20)).unwrap();
             assert_eq!(found, walked, "{windows:?}");
         }
-        // Three steps fit into an hour, one into ten minutes; who just missed the window waits for a week.
+        // Three steps fit into an hour, one into ten minutes. A step that just misses the window waits for a week.
         let week = SignedDuration::from_hours(7 * 24);
         let hour = slowest_within(&[window(&[Day::Sun], 150, 60)], 3, MINUTE * 20).unwrap();
         assert_eq!(hour, week);

@@ -1,16 +1,16 @@
-//! What is found wrong with a spec, or with a file that belongs to it: where, and what to do.
+//! A finding about a spec, or about a file that belongs to it: what is wrong, where, and what to do.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How grave a [`Diagnostic`] is.
+/// How severe a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The spec is refused.
     Error,
-    /// The spec is taken; a person should know.
+    /// The spec is accepted; a person should know.
     Warning,
 }
 
@@ -22,11 +22,11 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// A stable name for machines, such as `unknown-key` or `cidr-overlap`.
     pub code: String,
-    /// Line, from 1; 0 when the finding is about the whole file.
+    /// Line, from 1. 0: the finding is about the whole file.
     pub line: u32,
-    /// Column in characters, from 1; 0 as for `line`.
+    /// Column in characters, from 1. 0: as for `line`.
     pub column: u32,
-    /// Path of the key, such as `worker.nodePools[1].name`; empty for the whole file.
+    /// Path of the key, such as `worker.nodePools[1].name`. Empty: the whole file.
     pub path: String,
     /// What is wrong.
     pub message: String,
@@ -34,7 +34,7 @@ pub struct Diagnostic {
     pub help: Option<String>,
     /// Byte range in the text, for a printer that underlines it.
     pub span: Option<(usize, usize)>,
-    /// The file, such as `patches/10-tags.yaml`; `None` for the spec itself.
+    /// The file, such as `patches/10-tags.yaml`. `None`: the spec itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
@@ -52,7 +52,7 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error about the whole of the spec.
+    /// An error about the whole spec.
     #[must_use]
     pub fn whole(code: &str, message: impl Into<String>) -> Self {
         Self {

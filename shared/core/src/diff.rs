@@ -1,13 +1,13 @@
-//! The difference of two JSON values, as the paths at which they part.
+//! The differences between two JSON values, by path.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A path at which two values part.
+/// A path at which two values differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// Keys from the root, joined by dots. An array is compared as a whole: its elements have no names.
+    /// Keys from the root, joined by dots. Arrays are compared as a whole, because their elements have no names.
     pub path: String,
     /// `None`: absent.
     pub before: Option<Value>,
@@ -15,7 +15,7 @@ pub struct Difference {
     pub after: Option<Value>,
 }
 
-/// Each path at which `before` and `after` part, sorted.
+/// All paths at which `before` and `after` differ, sorted.
 #[must_use]
 pub fn diff(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -41,7 +41,8 @@ fn walk(path: String, before: Option<&Value>, after: Option<&Value>, found: &mut
     found.push(Difference { path, before: before.cloned(), after: after.cloned() });
 }
 
-/// `{"Ref": …}` and `{"Fn::…": …}` stand for one value: their inside is no path of the property.
+/// Whether `object` is an intrinsic function, `{"Ref": …}` or `{"Fn::…": …}`. It stands for one value, so a comparison does not descend
+/// into it.
 pub fn is_intrinsic(object: &serde_json::Map<String, Value>) -> bool {
     object.len() == 1 && object.keys().all(|key| key == "Ref" || key.starts_with("Fn::"))
 }

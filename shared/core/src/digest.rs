@@ -1,18 +1,18 @@
-//! Digests: SHA-256 for what anyone may know, HMAC-SHA-256 for what is made of secrets.
+//! Digests: SHA-256 for public content, HMAC-SHA-256 for content that contains secrets.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 /// SHA-256 of `bytes` in lower-case hex.
 #[must_use]
-// Made for speed where it is called so often that it matters, and else for size.
+// Inlined so that crates built for speed get a fast copy and the others a small one.
 #[inline]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// HMAC-SHA-256 of `bytes` under `key` in lower-case hex: stable, and it tells nothing about a short secret
-/// to whoever lacks the key (design §5, Sealing).
+/// HMAC-SHA-256 of `bytes` under `key` in lower-case hex. It is stable, and unlike a plain hash it does not allow guessing a short secret
+/// without the key.
 #[must_use]
 pub fn keyed_hex(key: &[u8], bytes: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");

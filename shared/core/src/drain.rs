@@ -1,9 +1,9 @@
-//! Emptying a node: which pods are evicted, which are let be, which are waited for and why, and when one may be deleted
-//! though its budget forbids it (P6).
+//! Draining a node: which pods are evicted, which may stay, which are waited for and why, and when a pod may be deleted although its
+//! disruption budget forbids the eviction (P6).
 //!
-//! [`decide`] is asked again and again, by the agent with what the API server says and by the simulator with what its
-//! world says. What must outlive a process (since when the node is drained, when a pod was last deleted by force) is part
-//! of the node: see [`NodeState`].
+//! [`decide`] is called again and again: by the agent with what the API server says, by the simulator with what its world says. What must
+//! outlive a process (when the drain began, when a pod was last deleted by force) is stored in annotations of the node: see
+//! [`NodeState`].
 
 mod decide;
 mod rules;
@@ -21,13 +21,13 @@ pub use decide::{back_off, decide};
 pub use rules::{Force, Policy, Treatment};
 pub use words::lasting;
 
-/// The annotation of a node that says since when it is drained. Without it, or on a node that is not cordoned, a drain
-/// begins anew.
+/// The node annotation with the time at which the drain began. Without it, or on a node that is not cordoned, a drain starts from the
+/// beginning.
 pub const STARTED: &str = "slipway/drain-started";
-/// The annotation of a node that says when a pod of it was last deleted by force.
+/// The node annotation with the time at which a pod of the node was last deleted by force.
 pub const LAST_FORCED: &str = "slipway/last-forced";
 
-/// An object of a namespace.
+/// The name of a namespaced object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectName {
     /// Its namespace.
@@ -50,20 +50,20 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// All that a decision depends on, besides policy and time.
+/// Everything that a decision depends on, besides policy and time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Observed {
     /// The node.
     pub node: NodeState,
     /// Its pods, in any order.
     pub pods: Vec<Pod>,
-    /// The budgets that the pods name.
+    /// The disruption budgets that select these pods.
     pub budgets: BTreeMap<ObjectName, Budget>,
-    /// What became of earlier tries, by the pod's UID. It may be forgotten: each pod is then asked for once more.
+    /// Results of earlier eviction attempts, by the pod's UID. It may be lost: then each eviction is attempted once more.
     pub tries: BTreeMap<String, Try>,
 }
 
-/// What a node says of its own drain.
+/// The drain state that the node itself records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeState {
     /// Nothing new is scheduled to it.
@@ -79,106 +79,106 @@ pub struct NodeState {
 pub struct Pod {
     /// Its name.
     pub name: ObjectName,
-    /// Which of those that ever bore the name.
+    /// Its UID.
     pub uid: String,
-    /// Who makes it again.
+    /// What recreates it.
     pub owner: Owner,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// It has succeeded or failed, and runs no more.
+    /// It has succeeded or failed, and runs no longer.
     pub finished: bool,
-    /// It is being deleted, and should be gone by then.
+    /// It is being deleted, and should be gone by this time.
     pub terminating: Option<Timestamp>,
-    /// It keeps data that are lost with it.
+    /// It has an `emptyDir`, whose data is lost with it.
     pub empty_dir: bool,
-    /// A node that is cordoned does not keep it away.
+    /// It tolerates cordoned nodes, so it can be scheduled to one.
     pub tolerates_cordon: bool,
     /// The budgets that select it.
     pub budgets: BTreeSet<ObjectName>,
 }
 
-/// Who makes a pod again.
+/// What recreates a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// A controller, elsewhere.
+    /// A controller, on another node.
     Controller,
-    /// A DaemonSet, on this very node.
+    /// A DaemonSet, on the same node.
     DaemonSet,
-    /// The node's kubelet, from a file: it only mirrors the pod into the API.
+    /// The node's kubelet, from a file. In the API it is a mirror pod.
     Kubelet,
-    /// Nobody: it is lost.
+    /// Nothing: it is a bare pod.
     Nobody,
 }
 
 /// A disruption budget.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// How many of its pods may go now.
+    /// How many of its pods may be disrupted now.
     pub allowed: u32,
-    /// All of its pods that run or should, wherever they are.
+    /// All of its pods that run or should run, on any node.
     pub pods: Vec<Sibling>,
 }
 
-/// A pod of a budget, and how it is.
+/// A pod of a budget, and its health.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sibling {
     /// Its name.
     pub name: ObjectName,
-    /// It serves.
+    /// It is healthy.
     pub healthy: bool,
-    /// For how long it has been so, or being deleted.
+    /// Since when it has been healthy, unhealthy or terminating.
     pub since: Timestamp,
 }
 
-/// The last try at a pod.
+/// The last eviction attempt for a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Try {
     /// When.
     pub at: Timestamp,
-    /// How many there have been; 1 is the first.
+    /// The number of attempts so far, from 1.
     pub count: u32,
-    /// What came of it.
+    /// Its result.
     pub answer: Answer,
 }
 
-/// What the API server said to an eviction.
+/// The API server's answer to an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The pod goes.
+    /// The pod is being deleted.
     Accepted,
-    /// A budget does not allow it now.
+    /// A disruption budget does not allow it now.
     Budget,
-    /// Two budgets select the pod, and the API server cannot count for both.
+    /// Two budgets select the pod, and the eviction API supports one only.
     TwoBudgets,
-    /// Something else, in its own words.
+    /// Another error, in the API server's words.
     Refused(String),
 }
 
-/// A pod to do something to: that one, and no other of its name.
+/// A pod to act on: this pod, not another one of the same name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// Its name.
     pub name: ObjectName,
-    /// Which one.
+    /// Its UID.
     pub uid: String,
 }
 
 /// What to do next. Lists are in the order of the pods' names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Step {
-    /// Cordon the node, write [`STARTED`] into it, and decide again: nothing else is in this step.
+    /// Cordon the node, write [`STARTED`], and decide again. Nothing else is in this step.
     pub begin: bool,
-    /// Ask for the eviction of these.
+    /// Request the eviction of these pods.
     pub evict: Vec<Target>,
-    /// Write [`LAST_FORCED`] into the node, and when that is done delete this one, with the grace that it asks for.
+    /// Write [`LAST_FORCED`] into the node, and then delete this pod with its own grace period.
     pub force: Option<Target>,
-    /// What is on the node still, those that are to be evicted now included.
+    /// The pods that are still on the node, including those to be evicted now.
     pub waiting: Vec<Waiting>,
-    /// What may stay.
+    /// The pods that may stay.
     pub skipped: Vec<Skipped>,
     /// The node is empty: nothing is in `waiting`.
     pub done: bool,
-    /// When to look again, though nothing may have happened by then.
+    /// When to decide again at the latest.
     pub look_again: Option<Timestamp>,
 }
 
@@ -188,9 +188,9 @@ pub struct Step {
 pub struct Waiting {
     /// The pod.
     pub pod: ObjectName,
-    /// Why, for machines.
+    /// Why, as a code.
     pub cause: Cause,
-    /// Why, in words.
+    /// Why, for people.
     pub why: String,
 }
 
@@ -204,15 +204,15 @@ pub enum Cause {
     Terminating,
     /// A budget does not allow its eviction.
     Budget,
-    /// It has two budgets: a person must mend that.
+    /// Two budgets select it: a person must change one of them.
     TwoBudgets,
     /// The API server refuses for another reason.
     Refused,
     /// It is deleted by force in this step.
     Forcing,
-    /// Nobody makes it again, and the policy says to wait until a person has seen to it.
+    /// Nothing recreates it, and the policy is to wait until a person deletes it.
     Bare,
-    /// Its data would be lost, and the policy says to wait until a person has seen to it.
+    /// Its data would be lost, and the policy is to wait until a person deletes it.
     EmptyDir,
 }
 
@@ -229,17 +229,17 @@ pub struct Skipped {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stays {
-    /// Its DaemonSet would make it again, here.
+    /// Its DaemonSet would recreate it on this node.
     DaemonSet,
-    /// Its kubelet would make it again.
+    /// Its kubelet would recreate it.
     Mirror,
-    /// It runs no more.
+    /// It runs no longer.
     Finished,
-    /// It tolerates cordoned nodes and came after the drain began: it would come back for ever.
+    /// It tolerates cordoned nodes and was created after the drain began, so it would be scheduled here again.
     Returns,
 }
 
-/// From one instant to another; negative if they are the other way round, as between clocks that differ.
+/// The time from one instant to another. Negative if `to` is earlier, as with clocks that differ.
 fn between(from: Timestamp, to: Timestamp) -> SignedDuration {
     to.duration_since(from)
 }

@@ -1,7 +1,6 @@
-//! The events on the bus `slipway` (design §4), each detail-type a Rust type.
+//! The events on the bus `slipway`: one Rust type for each detail-type.
 //!
-//! An event wakes somebody up; whoever is woken reads the state and trusts that, not the event. Details carry no
-//! secrets.
+//! An event only wakes its receiver. The receiver reads the state and trusts that, not the event. Details carry no secrets.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// `source` of every event that Slipway publishes.
 pub const SOURCE: &str = "slipway";
 
-/// The JSON Schema of each detail, by detail-type: what `infra/events/` holds.
+/// The JSON Schema of each detail, by detail-type, as stored in `infra/events/`.
 #[must_use]
 pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
     BTreeMap::from([
@@ -44,11 +43,11 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
     ])
 }
 
-/// What Slipway publishes, and what it is asked.
+/// The events that Slipway publishes, and those that it receives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "detail-type", content = "detail")]
 pub enum Event {
-    /// A spec was refused; what runs stays as it was.
+    /// A spec was refused; the cluster stays as it was.
     #[serde(rename = "Spec Rejected")]
     SpecRejected(SpecRejected),
     /// There is a plan.
@@ -57,31 +56,31 @@ pub enum Event {
     /// A spec was uploaded that changes nothing.
     #[serde(rename = "Plan Unchanged")]
     PlanUnchanged(PlanUnchanged),
-    /// Asks that a plan be executed; sent by the render function where approval is `auto`.
+    /// Asks to execute a plan. The render function sends it where approval is `auto`.
     #[serde(rename = "Rollout Requested")]
     RolloutRequested(PlanReference),
-    /// A person approves a plan that waits.
+    /// A person approves a waiting plan.
     #[serde(rename = "Rollout Approved")]
     RolloutApproved(RolloutApproved),
-    /// A person asks that nothing new be started, in this rollout and in any to come.
+    /// A person asks that nothing new be started, in this rollout and in later ones.
     #[serde(rename = "Rollout Pause")]
     RolloutPause(ClusterReference),
-    /// A person lets a paused cluster go on.
+    /// A person resumes a paused cluster.
     #[serde(rename = "Rollout Resume")]
     RolloutResume(ClusterReference),
-    /// A person asks that the open rollout end.
+    /// A person asks to end the open rollout.
     #[serde(rename = "Rollout Abort")]
     RolloutAbort(RolloutAbort),
     /// A person asks that the open rollout leave a machine as it is.
     #[serde(rename = "Rollout Skip")]
     RolloutSkip(RolloutSkip),
-    /// A person asks that a cluster be taken away.
+    /// A person asks to delete a cluster.
     #[serde(rename = "Destroy Requested")]
     DestroyRequested(DestroyRequested),
-    /// A cluster was taken away.
+    /// A cluster was deleted.
     #[serde(rename = "Cluster Destroyed")]
     ClusterDestroyed(ClusterDestroyed),
-    /// A person's order came too late, and was not obeyed.
+    /// A person's order came too late and was ignored.
     #[serde(rename = "Order Ignored")]
     OrderIgnored(RolloutReport),
     /// A rollout has begun.
@@ -90,37 +89,37 @@ pub enum Event {
     /// A step was taken.
     #[serde(rename = "Rollout Step")]
     RolloutStep(RolloutReport),
-    /// A rollout waits, said once a reason.
+    /// A rollout waits. Published once for each reason.
     #[serde(rename = "Rollout Waiting")]
     RolloutWaiting(RolloutReport),
     /// A rollout has reached its target.
     #[serde(rename = "Rollout Succeeded")]
     RolloutSucceeded(RolloutReport),
-    /// A rollout stopped by itself.
+    /// A rollout failed.
     #[serde(rename = "Rollout Failed")]
     RolloutFailed(RolloutReport),
-    /// A rollout ended between two steps, since a newer spec took its place.
+    /// A rollout ended between two steps because a newer spec takes its place.
     #[serde(rename = "Rollout Superseded")]
     RolloutSuperseded(RolloutReport),
-    /// A person had it paused: nothing new starts.
+    /// A rollout was paused by a person: nothing new starts.
     #[serde(rename = "Rollout Paused")]
     RolloutPaused(RolloutReport),
     /// A person ended a rollout.
     #[serde(rename = "Rollout Aborted")]
     RolloutAborted(RolloutReport),
-    /// Asks that certificates be looked at; without a cluster those of every cluster.
+    /// Asks to scan the certificates of a cluster, or of every cluster if none is named.
     #[serde(rename = "Scan Requested")]
     ScanRequested(ScanRequested),
-    /// Asks that certificates be issued anew now.
+    /// Asks to renew certificates now.
     #[serde(rename = "Renewal Requested")]
     RenewalRequested(RenewalRequested),
-    /// A certificate in use is about to end, or has; said once a threshold.
+    /// A certificate in use expires soon, or has expired. Published once for each threshold.
     #[serde(rename = "Certificate Expiring")]
     CertificateExpiring(CertificateExpiring),
     /// The inventory has credentials that the newest plan lacks.
     #[serde(rename = "Certificate Renewed")]
     CertificateRenewed(CertificateRenewed),
-    /// A certificate that is due was not issued anew.
+    /// A certificate that is due for renewal was not renewed.
     #[serde(rename = "Renewal Failed")]
     RenewalFailed(RenewalFailed),
 }
@@ -357,7 +356,7 @@ pub struct RolloutReport {
 }
 
 impl RolloutReport {
-    /// One that is not published yet.
+    /// A report without an id; it gets one when it is published.
     #[must_use]
     pub fn new(cluster: &str, plan: &str, message: String) -> Self {
         Self { cluster: cluster.to_owned(), plan: plan.to_owned(), message, id: String::new() }
@@ -378,7 +377,7 @@ pub struct RolloutStarted {
 }
 
 impl RolloutStarted {
-    /// One that is not published yet.
+    /// A detail without an id; it gets one when it is published.
     #[must_use]
     pub fn new(cluster: &str, plan: &str) -> Self {
         Self { cluster: cluster.to_owned(), plan: plan.to_owned(), id: String::new() }
@@ -386,8 +385,8 @@ impl RolloutStarted {
 }
 
 impl Event {
-    /// Gives it its name, if it is one of those that tell how a cluster's rollouts go: a crash between publishing and recording that
-    /// repeats them.
+    /// Sets the id of an event that reports on a cluster's rollouts. After a crash between publishing and recording it is published
+    /// again, with the same id. Other events have no id and stay as they are.
     pub fn identify(&mut self, id: String) {
         match self {
             Self::RolloutStarted(detail) => detail.id = id,
@@ -418,7 +417,7 @@ impl Event {
         }
     }
 
-    /// Says when it was given, if it is a person's order.
+    /// The event with the time at which a person gave the order; other events are returned unchanged.
     #[must_use]
     pub fn given(mut self, at: Timestamp) -> Self {
         if let Some(given) = self.at_mut() {
@@ -427,7 +426,7 @@ impl Event {
         self
     }
 
-    /// When it was given; `None`: it is no person's order, or that was not said.
+    /// When a person gave the order. `None`: the event is no order, or does not say.
     #[must_use]
     pub fn given_at(&self) -> Option<Timestamp> {
         self.clone().at_mut().and_then(|given| *given)
@@ -462,7 +461,7 @@ impl Event {
         }
     }
 
-    /// The `detail-type` and the `detail` as they go onto the bus.
+    /// The `detail-type` and the `detail` as they are put on the bus.
     #[must_use]
     pub fn to_wire(&self) -> (String, String) {
         let value = serde_json::to_value(self).expect("events have string keys only");
@@ -470,7 +469,7 @@ impl Event {
         (text("detail-type").as_str().unwrap_or_default().to_owned(), text("detail").to_string())
     }
 
-    /// The cluster that it is about; empty if it is about all.
+    /// The cluster that the event is about; empty if it is about all.
     #[must_use]
     pub fn cluster(&self) -> &str {
         match self {

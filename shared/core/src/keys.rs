@@ -1,13 +1,13 @@
-//! Where things lie in the buckets (design §4, State).
+//! Keys of the objects in the buckets.
 
 use crate::{oidc, role};
 
-/// The folder of a cluster's patches, beside its spec, as findings name it.
+/// The folder of a cluster's patches, beside its spec.
 pub const PATCHES: &str = "patches";
-/// How a patch's file name ends; no other file of the folder is read.
+/// The suffix of a patch's file name; other files in the folder are ignored.
 pub const PATCH_EXTENSION: &str = ".yaml";
 
-/// Whether a file of that name, below the folder, is a patch. What begins with a dot is an editor's.
+/// Whether a file of that name in the patches folder is a patch. Names with a leading dot belong to editors.
 #[must_use]
 pub fn is_patch(name: &str) -> bool {
     name.ends_with(PATCH_EXTENSION) && !name.starts_with('.') && !name.contains('/')
@@ -45,19 +45,19 @@ pub fn cluster_of_patch(key: &str) -> Option<&str> {
     (!cluster.is_empty() && patch_name(cluster, key).is_some()).then_some(cluster)
 }
 
-/// A file that belongs to a cluster's spec and is imported from, in the spec bucket.
+/// A file in the spec bucket that the spec imports.
 #[must_use]
 pub fn import(cluster: &str, file: &str) -> String {
     format!("clusters/{cluster}/import/{file}")
 }
 
-/// What a person asks first.
+/// The status of a cluster for people and scripts.
 #[must_use]
 pub fn status(cluster: &str) -> String {
     format!("clusters/{cluster}/status.json")
 }
 
-/// What the outside world decided.
+/// The lock: the versions and digests that were looked up once.
 #[must_use]
 pub fn lock(cluster: &str) -> String {
     format!("clusters/{cluster}/lock.json")
@@ -150,13 +150,13 @@ pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
     format!("clusters/{cluster}/etcd-snapshots/{time}.db")
 }
 
-/// What a node tells of its bootstrap: [`slipway_core::node::BootstrapReport`].
+/// The report of a node about its bootstrap: [`crate::node::BootstrapReport`].
 #[must_use]
 pub fn bootstrap_report(cluster: &str, role: &str, instance: &str) -> String {
     format!("clusters/{cluster}/nodes/{role}/{instance}.json")
 }
 
-/// What a node serves and holds, as it told last: [`slipway_core::node::NodeStatus`].
+/// The last status that a node published: [`crate::node::NodeStatus`].
 #[must_use]
 pub fn node_status(cluster: &str, role: &str, instance: &str) -> String {
     format!("clusters/{cluster}/nodes/{role}/{instance}/status.json")
@@ -171,13 +171,13 @@ pub fn pki(cluster: &str) -> String {
     format!("clusters/{cluster}/pki/")
 }
 
-/// What was said of a cluster's certificates, and how they stood when it was scanned last: [`slipway_credentials::renewal::State`].
+/// The state of the scan function: which certificates it has reported, and how they stood at the last scan.
 #[must_use]
 pub fn scan(cluster: &str) -> String {
     format!("clusters/{cluster}/scan.json")
 }
 
-/// The folder of what a cluster's nodes tell.
+/// The folder of what a cluster's nodes publish.
 #[must_use]
 pub fn nodes(cluster: &str) -> String {
     format!("clusters/{cluster}/nodes/")
@@ -203,8 +203,8 @@ pub fn jwks(cluster: &str) -> String {
     format!("clusters/{cluster}/{}", oidc::JWKS_PATH)
 }
 
-/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`,
-/// `-pool-<name>`. Several, where a name holds `-pool-` more than once.
+/// The clusters that a stack of that name may belong to: `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`, `-pool-<name>`.
+/// There are several if the name contains `-pool-` more than once.
 #[must_use]
 pub fn clusters_of_stack(stack: &str) -> Vec<String> {
     let suffixes = ["-network", "-identity", "-etcd", "-control-plane"];
@@ -213,8 +213,8 @@ pub fn clusters_of_stack(stack: &str) -> Vec<String> {
     plain.chain(pools).filter(|cluster| !cluster.is_empty()).map(str::to_owned).collect()
 }
 
-/// The clusters that an Auto Scaling group of this name may belong to: it is called as its stack, and that of an etcd member
-/// bears the member's number besides.
+/// The clusters that an Auto Scaling group of that name may belong to. A group has its stack's name; that of an etcd member has the
+/// member's number appended.
 #[must_use]
 pub fn clusters_of_group(group: &str) -> Vec<String> {
     let member =

@@ -1,16 +1,17 @@
-//! What all of Slipway agrees on: what a cluster is, what a release and its parts are called, and what the functions, the node
-//! agent and other systems say to each other.
+//! What all parts of Slipway agree on: the model of a cluster, the names of a release's parts, and the messages between functions, node
+//! agent and other systems.
 //!
-//! Nothing here, nor in the crates that decide (`slipway-spec`, `slipway-credentials`, `slipway-render`, `slipway-plan`,
-//! `slipway-rollout`), knows the clock, randomness, the environment, a file or AWS: time comes in as a [`jiff::Timestamp`],
-//! credentials as facts and digests, and what should happen goes out as data.
+//! Neither this crate nor those that decide (`slipway-spec`, `slipway-credentials`, `slipway-render`, `slipway-plan`, `slipway-rollout`)
+//! read the clock, the environment or files, use randomness, or call AWS: time is passed in as a [`jiff::Timestamp`], credentials as
+//! facts and digests, and what should happen is returned as data.
 //!
-//! - [`cluster`]: a spec that was checked. [`members`]: how each member of etcd comes up. [`versions`]: which releases there are.
-//! - [`keys`]: where things lie in the buckets.
-//! - [`release`]: what a spec turns into. [`role`], [`software`], [`digest`], [`canonical`] and [`diff`] are what it is made of.
-//! - [`node`]: what a node is told, what it answers, and how it fails. [`drain`]: how one is emptied.
-//! - [`deadline`]: until when renewed certificates must have reached the nodes.
-//! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: in a browser. [`words`]: as people read it.
+//! - [`cluster`]: a validated spec. [`members`]: how each etcd member starts. [`versions`]: the known Kubernetes releases.
+//! - [`keys`]: the keys of objects in the buckets.
+//! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
+//! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained.
+//! - [`deadline`]: when renewed certificates must have reached the nodes.
+//! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages. [`words`]: times and
+//! counts in words.
 
 pub mod canonical;
 pub mod cluster;

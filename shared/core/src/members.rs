@@ -1,13 +1,14 @@
-//! How each etcd member comes up, and on which volume: settled when it is first asked for, and not touched by what the
-//! spec says of other members later.
+//! How each etcd member starts, and on which volume. This is pinned when the spec first asks for the member, and later changes of other
+//! members do not change it.
 //!
-//! etcd reads `initial-cluster` once, with an empty volume. Were it made of the present spec each time, a change of the count
-//! would make every member outdated, although it concerns only who comes or goes (P2). A member that stands is left exactly as it was
-//! deployed; one that is new, or comes back on another volume, joins a cluster that is there: as a learner first, one at a time.
+//! etcd reads `initial-cluster` once, when its volume is empty. If that list were computed from the present spec each time, a change of
+//! the member count would make every member outdated, although it concerns only the members that are added or removed (P2). A deployed
+//! member therefore keeps its pin unchanged. A member that is new, or that gets another volume, joins the existing cluster: first as a
+//! learner, and one at a time.
 //!
-//! A joiner is given no list of members: etcd refuses to start with one that differs from the membership ("member count is
-//! unequal"), and who is there at that moment depends on who joined before it. Its node asks those that stand to be added, and makes
-//! `initial-cluster` of the answer to `member add`, which names them all.
+//! A joining member is given no list of members: etcd refuses to start with a list that differs from the membership ("member count is
+//! unequal"), and the membership depends on who joined before. Instead its agent asks the existing members to add it, and takes
+//! `initial-cluster` from the answer to `member add`, which names all members.
 
 use std::collections::BTreeMap;
 
@@ -15,43 +16,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, EtcdMember};
 
-/// Port for those who ask etcd.
+/// Port for etcd's clients.
 pub const CLIENT_PORT: u16 = 2379;
 
-/// Port of the members among themselves.
+/// Port for traffic between the members.
 pub const PEER_PORT: u16 = 2380;
 
-/// What is settled about one member.
+/// What is pinned about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MemberPin {
-    /// It joins a cluster that is there, as a learner first. `false`: it is one of those that found it.
+    /// Whether it joins an existing cluster, first as a learner. `false`: it is one of the members that found the cluster.
     pub joins: bool,
-    /// Peer URL of each member by name, for one that founds the cluster; empty for one that joins.
+    /// Peer URL of each member by name, for a founding member. Empty for a joining member.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub initial_cluster: BTreeMap<String, String>,
-    /// Client URLs of those that stood when it was asked for, for one that joins: any of them adds it to the membership.
+    /// Client URLs of the members that existed when this one was first asked for, for a joining member: any of them adds it to the
+    /// membership.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub join_endpoints: Vec<String>,
-    /// Where its data lie.
+    /// Its data volume.
     pub volume: VolumePin,
 }
 
-/// A data volume can be moved neither to another zone nor under another key: it is another volume then, without the data.
+/// The data volume of a member. A volume cannot move to another zone or be encrypted with another key, so such a change makes a new,
+/// empty volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VolumePin {
     /// Counts the member's volumes, from 1.
     pub number: u32,
-    /// The zone that it lies in.
+    /// Its availability zone.
     pub availability_zone: String,
-    /// The key that it is encrypted with, where it is the user's.
+    /// The user's key that encrypts it. `None`: the account's default key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kms_key_arn: Option<String>,
 }
 
 impl VolumePin {
-    /// Value of its tag `slipway:volume`, by which the node tells it from an earlier one.
+    /// Value of its tag `slipway:volume`, by which the node tells it from the member's earlier volumes.
     #[must_use]
     pub fn tag(&self) -> String {
         match self.number {
@@ -61,39 +64,39 @@ impl VolumePin {
     }
 }
 
-/// A member as a release has it.
+/// What a release says about an etcd member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MemberRole {
-    /// How its fellows reach it. etcd keeps this in the membership itself.
+    /// Its peer URL, which etcd stores in its membership.
     pub peer_url: String,
     /// The size of its data volume.
     pub volume_gib: u32,
-    /// What was settled.
+    /// What is pinned about it.
     pub pin: MemberPin,
-    /// The hosted zone of its name.
+    /// The hosted zone of its DNS record.
     pub zone: NameZone,
 }
 
-/// The hosted zone that a member sets its record in.
+/// The hosted zone of a member's DNS record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NameZone {
-    /// The one that the network stack makes.
+    /// The zone that the network stack makes.
     Made,
-    /// One of the user's, by its id.
+    /// A zone of the user's, by its id.
     Given(String),
 }
 
 impl NameZone {
-    /// The zone with that id; without one, the one that is made.
+    /// The zone with that id; without an id, the zone that the network stack makes.
     #[must_use]
-    pub fn of(id: Option<&str>) -> Self {
+    pub fn from_id(id: Option<&str>) -> Self {
         id.map_or(Self::Made, |id| Self::Given(id.to_owned()))
     }
 }
 
-/// `https://<name>:2380`.
+/// The member's peer URL: `https://<name>:2380`.
 #[must_use]
 pub fn peer_url(member: &EtcdMember) -> String {
     format!("https://{}:{PEER_PORT}", member.dns_name)
@@ -112,7 +115,7 @@ fn volume(cluster: &Cluster, member: &EtcdMember, number: u32) -> VolumePin {
     }
 }
 
-/// `member` as one of those that found the cluster.
+/// The pin of `member` as one that founds the cluster.
 #[must_use]
 pub fn founder(cluster: &Cluster, member: &EtcdMember) -> MemberPin {
     MemberPin {
@@ -123,30 +126,30 @@ pub fn founder(cluster: &Cluster, member: &EtcdMember) -> MemberPin {
     }
 }
 
-/// What is deployed of etcd, for [`settle`].
+/// Which members are deployed, for [`settle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Nothing, and nothing is on its way.
+pub enum DeployedMembers {
+    /// None, and no rollout is making any.
     Nothing,
-    /// A rollout is at work that may be making these: what was settled for it holds.
-    OnItsWay,
-    /// These members, each as its release has it.
+    /// A rollout may be creating these members, so the pins made for it hold.
+    InProgress,
+    /// These, each with its pin in the deployed release.
     Members(BTreeMap<u32, MemberPin>),
 }
 
-/// Client URLs of the members that stand and stay as they are, for one that is to join them.
+/// Client URLs of the members that exist and stay unchanged, for a member that is to join them.
 fn endpoints(
     cluster: &Cluster,
     known: &BTreeMap<u32, MemberPin>,
-    standing: &Standing,
+    standing: &DeployedMembers,
     joiner: u32,
 ) -> Vec<String> {
     let stays = |member: &EtcdMember| {
         let pin = match standing {
-            Standing::Nothing => return false,
-            // Those that joined an earlier upload may not be part of what is under way.
-            Standing::OnItsWay => known.get(&member.index).filter(|pin| !pin.joins),
-            Standing::Members(members) => members.get(&member.index),
+            DeployedMembers::Nothing => return false,
+            // Members that joined in an earlier upload may not be part of the rollout in progress.
+            DeployedMembers::InProgress => known.get(&member.index).filter(|pin| !pin.joins),
+            DeployedMembers::Members(members) => members.get(&member.index),
         };
         pin.is_some_and(|pin| pin.volume == volume(cluster, member, pin.volume.number))
     };
@@ -154,21 +157,21 @@ fn endpoints(
     members.map(|member| format!("https://{}:{CLIENT_PORT}", member.dns_name)).collect()
 }
 
-/// Settles each member of `cluster`. `settled_before` is what was settled for earlier specs.
+/// The pin of each member of `cluster`. `settled_before` has the pins made for earlier specs.
 ///
-/// The same cluster against the same standing gives the same, and what is given stays when it has been deployed (P1). Taking a change
-/// back before it was rolled out takes back what was settled for it.
+/// The same cluster and the same deployed members give the same pins, and they do not change once they are deployed (P1). Reverting a
+/// change before it was rolled out reverts its pins.
 #[must_use]
 pub fn settle(
     cluster: &Cluster,
     settled_before: &BTreeMap<u32, MemberPin>,
-    standing: &Standing,
+    standing: &DeployedMembers,
 ) -> BTreeMap<u32, MemberPin> {
     let one = |member: &EtcdMember| {
         let known = settled_before.get(&member.index);
         let wanted = |number| volume(cluster, member, number);
         let joining = |number| {
-            // What was settled for it when it was first asked for holds until it stands: a rollout may be making it just now.
+            // The pin made when the member was first asked for holds until it is deployed: a rollout may be creating it now.
             let settled = known
                 .filter(|pin| pin.joins && pin.initial_cluster.is_empty() && pin.volume == wanted(number));
             settled.cloned().unwrap_or_else(|| MemberPin {
@@ -179,9 +182,9 @@ pub fn settle(
             })
         };
         let before = match standing {
-            Standing::Nothing => return founder(cluster, member),
-            Standing::OnItsWay => known,
-            Standing::Members(members) => members.get(&member.index),
+            DeployedMembers::Nothing => return founder(cluster, member),
+            DeployedMembers::InProgress => known,
+            DeployedMembers::Members(members) => members.get(&member.index),
         };
         match before {
             Some(pin) if pin.volume == wanted(pin.volume.number) => pin.clone(),

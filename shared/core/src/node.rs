@@ -1,17 +1,16 @@
-//! What a node is told: `node.json` in its userdata, and its configuration, which are the contract between rendering and
-//! the node agent.
+//! What a node is given: `node.json` in its user data, and its configuration. Both are the contract between rendering and the node agent.
 //!
-//! A configuration's digest decides whether a node is outdated, so each role's holds what that role uses and nothing else
-//! (P2). Left out on purpose, as the certificates in the credentials carry them: the API's names and extra SANs. Left out
-//! of etcd's: everything of Kubernetes. Left out of a worker's: everything of controllers, etcd and other pools.
+//! A configuration's digest decides whether a node is outdated, so the configuration of a role holds only what that role uses (P2). The
+//! names of the API and its extra SANs are left out because the certificates in the credentials contain them. An etcd member's
+//! configuration says nothing about Kubernetes, and a worker's nothing about controllers, etcd or other pools.
 
 pub mod answer;
+mod bootstrap;
 pub mod command;
 mod controller;
 mod etcd;
 pub mod failure;
 pub mod report;
-mod told;
 mod word;
 mod worker;
 
@@ -28,24 +27,26 @@ pub use answer::{
     Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
     Uncordoned,
 };
+pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use failure::{Failure, FailureCode};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
-pub use told::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
-/// The hook that holds a machine until its agent says that it is healthy.
+/// The launch hook: it holds a new machine until its agent reports that it is healthy.
 pub const LAUNCH_HOOK: &str = "slipway-launch";
-/// The hook that holds a machine on its way out until somebody has drained it.
+/// The terminate hook: it holds a machine that is to be terminated until it is drained.
 pub const TERMINATE_HOOK: &str = "slipway-terminate";
 
-/// Where containerd keeps images and writable layers, the kubelet pods' scratch space, and both logs.
+/// The folders that an instance store takes over: containerd's images and writable layers, the kubelet's ephemeral storage, and the logs
+/// of pods.
 pub const SCRATCH: [&str; 3] = ["/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"];
 
-/// `node.json`: who the node is and what it takes from the asset bucket. No secret: the credentials' digest is keyed.
+/// `node.json`: the node's identity, and what it downloads from the asset bucket. It contains no secret: the digest of the credentials is
+/// keyed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeFile {
@@ -59,13 +60,13 @@ pub struct NodeFile {
     pub region: String,
     /// The bucket that has agent and bundles.
     pub asset_bucket: String,
-    /// SHA-256 of the agent; `None` while none is published.
+    /// SHA-256 of the agent. `None`: none is published yet.
     pub agent: Option<String>,
     /// SHA-256 of the configuration.
     pub config: String,
     /// Keyed digest of the credentials.
     pub credentials: String,
-    /// The hosted zone in which an etcd member sets its record; CloudFormation may fill it in.
+    /// The hosted zone in which an etcd member writes its record; CloudFormation may fill it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
@@ -75,7 +76,7 @@ impl NodeFile {
     pub const FORMAT: u32 = 1;
 }
 
-/// What every node's configuration begins with.
+/// The fields that every node's configuration has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Base {
@@ -87,23 +88,23 @@ pub struct Base {
     pub role: String,
     /// AWS region.
     pub region: String,
-    /// Public keys of those who may sign in over ssh.
+    /// Public keys that may log in over ssh.
     pub ssh_authorized_keys: Vec<String>,
-    /// The Auto Scaling group whose hooks the agent settles.
+    /// The Auto Scaling group whose lifecycle hooks the agent completes.
     pub auto_scaling_group: String,
-    /// The hook that waits until the node is healthy.
+    /// The hook that holds the machine until the node is healthy.
     pub launch_hook: String,
-    /// The hook that waits until the node is drained.
+    /// The hook that holds the machine until the node is drained.
     pub terminate_hook: String,
-    /// What the agent installs; nothing, if the image has it.
+    /// The software that the agent installs. Empty if the image contains it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub software: Vec<ProgramFile>,
-    /// Images that its configuration names, by [`crate::software::SystemImage::as_str`]: `repository:tag@digest`.
+    /// Images of its static pods, by [`crate::software::SystemImage::as_str`]: `repository:tag@digest`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub images: BTreeMap<String, String>,
 }
 
-/// What a node's kubelet is told.
+/// Settings of a node's kubelet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kubelet {
@@ -115,7 +116,7 @@ pub struct Kubelet {
     pub node_labels: BTreeMap<String, String>,
     /// `registerWithTaints`.
     pub taints: Vec<Taint>,
-    /// Fields of `KubeletConfiguration`, over Slipway's own.
+    /// Fields of `KubeletConfiguration`; they override Slipway's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub configuration: BTreeMap<String, Value>,
 }
@@ -124,7 +125,7 @@ pub struct Kubelet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNetwork {
-    /// All pods' range.
+    /// The range of all pods.
     pub pod_cidr: String,
     /// The UDP port of VXLAN.
     pub vxlan_port: u16,
@@ -147,7 +148,7 @@ pub enum NodeConfig {
 }
 
 impl NodeConfig {
-    /// The Auto Scaling group that a configuration names, whatever else it says.
+    /// The Auto Scaling group that a configuration names, even if the rest cannot be read.
     #[must_use]
     pub fn auto_scaling_group(text: &str) -> Option<String> {
         #[derive(Deserialize)]
@@ -158,15 +159,15 @@ impl NodeConfig {
         serde_json::from_str::<OfGroup>(text).ok().map(|config| config.auto_scaling_group)
     }
 
-    /// Reads a configuration by the role that it names.
+    /// Reads a configuration as the role that it names.
     ///
     /// # Errors
-    /// Where it is not as that role's must be.
+    /// If it is not a valid configuration of that role.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let base: Base = serde_json::from_str(text)?;
         let role: Role = base.role.parse().map_err(serde_json::Error::custom)?;
         if let Some(lacks) =
-            SystemImage::of(&role).iter().find(|image| !base.images.contains_key(image.as_str()))
+            SystemImage::for_role(&role).iter().find(|image| !base.images.contains_key(image.as_str()))
         {
             return Err(serde_json::Error::custom(format!("it names no image of {}", lacks.as_str())));
         }
@@ -178,7 +179,7 @@ impl NodeConfig {
         }
     }
 
-    /// What all roles have in common.
+    /// The fields that all roles have.
     #[must_use]
     pub fn base(&self) -> &Base {
         match self {

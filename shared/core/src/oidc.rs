@@ -1,8 +1,8 @@
-//! The public identity of a cluster's service accounts: OpenID Connect discovery, by which AWS (or anyone else) checks
-//! the tokens that the API server signs, without a way to the API server.
+//! The public OpenID Connect issuer of a cluster's service accounts, through which AWS and others verify their tokens without access to
+//! the API server.
 //!
-//! The issuer is a folder of the installation's issuer bucket. Who trusts it fetches two documents from there: what the
-//! issuer is ([`discovery`]), and the public halves of the keys that sign ([`jwks`]). The same keys give the same bytes.
+//! The issuer is a folder of the installation's issuer bucket with two public documents: the discovery document ([`discovery`]) and the
+//! public keys that verify tokens ([`jwks`]). The same keys give the same bytes.
 
 use serde_json::{Value, json};
 
@@ -10,29 +10,29 @@ use crate::cluster::Cluster;
 use crate::release::{Rendering, Site};
 use crate::role::Role;
 
-/// For whom a pod's token must be made out, so that AWS takes it (`aud`).
+/// The audience (`aud`) that a pod's token needs so that AWS accepts it.
 pub const AUDIENCE: &str = "sts.amazonaws.com";
 
-/// The issuer of a cluster whose spec does not speak of one.
+/// The issuer of a cluster whose spec names none.
 pub const LOCAL_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// Where [`discovery`] lies below the issuer (OpenID Connect Discovery 1.0, section 4).
+/// Path of the discovery document below the issuer (OpenID Connect Discovery 1.0, section 4).
 pub const DISCOVERY_PATH: &str = ".well-known/openid-configuration";
 
-/// Where [`jwks`] lies below the issuer: as the API server itself has it.
+/// Path of the key set below the issuer; the API server uses the same.
 pub const JWKS_PATH: &str = "openid/v1/jwks";
 
-/// The public half of a key that signs tokens, as RFC 7517 and 7518 write it.
+/// A public key that verifies tokens, in the form of RFC 7517 and 7518.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerificationKey {
-    /// The `kid` of a token that it signed: as kube-apiserver has it, SHA-256 of the key's SubjectPublicKeyInfo in DER,
-    /// in base64 for URLs without padding.
+    /// The `kid` of the tokens that it verifies, as kube-apiserver computes it: SHA-256 of the key's SubjectPublicKeyInfo in DER, in
+    /// URL-safe base64 without padding.
     pub id: String,
-    /// Its kind and its numbers.
+    /// Its type and its numbers.
     pub numbers: KeyNumbers,
 }
 
-/// A public key in numbers, each in base64 for URLs without padding.
+/// The numbers of a public key, each in URL-safe base64 without padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyNumbers {
     /// A point on P-256; coordinates of 32 bytes.
@@ -59,7 +59,7 @@ pub enum KeyNumbers {
 }
 
 impl VerificationKey {
-    /// The `alg` of tokens that it signed: what kube-apiserver uses for a key of that kind.
+    /// The `alg` of the tokens that it verifies, as kube-apiserver chooses it for the type of key.
     #[must_use]
     pub fn algorithm(&self) -> &'static str {
         match self.numbers {
@@ -85,7 +85,8 @@ impl VerificationKey {
     }
 }
 
-/// What a controller's configuration says of issuers: the first makes tokens, all are accepted. `None`: it cannot be read.
+/// The issuers in a controller's configuration: tokens are issued under the first, and all are accepted. `None`: the configuration cannot
+/// be read.
 #[must_use]
 pub fn issuers(config: &str) -> Option<Vec<String>> {
     let config: Value = serde_json::from_str(config).ok()?;
@@ -93,20 +94,20 @@ pub fn issuers(config: &str) -> Option<Vec<String>> {
     Some(list.into_iter().flatten().filter_map(|issuer| issuer.as_str().map(str::to_owned)).collect())
 }
 
-/// Who makes tokens, if that is not the cluster's own issuer, which every controller accepts.
+/// The issuer that tokens are issued under, if it is not the cluster's local issuer, which every controller accepts.
 #[must_use]
 pub fn signs(issuers: &[String]) -> Option<&String> {
     issuers.first().filter(|issuer| *issuer != LOCAL_ISSUER)
 }
 
-/// Whether the controllers of a release make tokens that AWS cannot check. What cannot be read is taken to.
+/// Whether the controllers of a release issue tokens that AWS cannot verify. A configuration that cannot be read counts as such.
 #[must_use]
 pub fn signs_locally(release: &Rendering) -> bool {
     let controller = release.roles.get(&Role::Controller);
     controller.is_some_and(|node| issuers(&node.config).is_none_or(|issuers| signs(&issuers).is_none()))
 }
 
-/// The issuer of `cluster`'s tokens (`iss`), where the installation has a bucket for it. Without a slash at its end.
+/// The public issuer (`iss`) of `cluster`'s tokens, without a trailing slash. `None`: the installation has no issuer bucket.
 #[must_use]
 pub fn issuer(cluster: &Cluster, site: &Site) -> Option<String> {
     let bucket = site.issuer_bucket.as_ref()?;
@@ -114,7 +115,7 @@ pub fn issuer(cluster: &Cluster, site: &Site) -> Option<String> {
     Some(format!("https://{bucket}.s3.{region}.{suffix}/clusters/{name}"))
 }
 
-/// The discovery document of `issuer`, whose tokens `keys` sign.
+/// The discovery document of `issuer`, whose tokens `keys` verify.
 #[must_use]
 pub fn discovery(issuer: &str, keys: &[VerificationKey]) -> Vec<u8> {
     let mut algorithms: Vec<_> = keys.iter().map(VerificationKey::algorithm).collect();
@@ -123,7 +124,7 @@ pub fn discovery(issuer: &str, keys: &[VerificationKey]) -> Vec<u8> {
     document(&json!({
         "issuer": issuer,
         "jwks_uri": jwks_uri(issuer),
-        // Nobody logs in here: tokens are made by the API server alone.
+        // Required by the specification but unused: only the API server issues tokens.
         "authorization_endpoint": "urn:kubernetes:programmatic_authorization",
         "response_types_supported": ["id_token"],
         "subject_types_supported": ["public"],
@@ -132,13 +133,13 @@ pub fn discovery(issuer: &str, keys: &[VerificationKey]) -> Vec<u8> {
     }))
 }
 
-/// Where the keys of `issuer` are read.
+/// The URL of `issuer`'s key set.
 #[must_use]
 pub fn jwks_uri(issuer: &str) -> String {
     format!("{issuer}/{JWKS_PATH}")
 }
 
-/// The key set: every key that may have signed a token that is still valid. In the order of their ids.
+/// The key set, sorted by key id: every key that may have signed a token that is still valid.
 #[must_use]
 pub fn jwks(keys: &[VerificationKey]) -> Vec<u8> {
     let mut keys: Vec<_> = keys.iter().collect();
@@ -147,7 +148,7 @@ pub fn jwks(keys: &[VerificationKey]) -> Vec<u8> {
     document(&json!({ "keys": keys.into_iter().map(VerificationKey::jwk).collect::<Vec<_>>() }))
 }
 
-/// Canonical JSON with a last newline.
+/// Canonical JSON and a final newline.
 fn document(value: &Value) -> Vec<u8> {
     let mut text = crate::canonical::canonical_json(value);
     text.push('\n');

@@ -1,21 +1,22 @@
-//! Pages that a person opens in a browser, and text from elsewhere that may stand in them or on a terminal.
+//! HTML pages, and the cleaning of foreign text for pages and terminals.
 //!
-//! A page stands alone: it loads nothing, runs no script, and says so to the browser. It is also well-formed XML.
+//! A page is self-contained: it loads nothing, runs no script, and has a content security policy that says so. It is well-formed XML as
+//! well.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// What a page says of itself to the browser: that it loads nothing and runs no script.
+/// The content security policy and other metadata of a page.
 ///
-/// maud leaves void elements open, as HTML has it; XML wants them closed.
+/// Written out because maud leaves void elements open, as in HTML, and XML needs them closed.
 const META: &str = "<meta charset=\"utf-8\" />\
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\" />\
 <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\" />\
 <meta name=\"referrer\" content=\"no-referrer\" />";
 
-/// What pages of ours look like, in light and in dark.
+/// The style of all pages, for light and dark mode.
 pub const STYLE: &str = include_str!("page.css");
 
-/// A page with `body` below its title; `style` is what it looks like besides, and `made` what it was made of, in words.
+/// A page with `body` below its title. `style` is added to [`STYLE`], and `made` says in the footer what the page was made from.
 #[must_use]
 pub fn page(title: &str, style: &str, body: &Markup, made: &str) -> String {
     let page = html! {
@@ -37,13 +38,13 @@ pub fn page(title: &str, style: &str, body: &Markup, made: &str) -> String {
     text
 }
 
-/// Without the characters that neither HTML nor XML may hold, however they are escaped; and without those that turn the
-/// direction of writing, by which a value could look like another to whoever approves the plan.
+/// `text` without characters that HTML and XML forbid even when escaped, and without those that change the writing direction, which could
+/// disguise a value from the person who approves a plan.
 #[must_use]
 pub fn clean(text: &str) -> String {
     let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
     let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Most are plain, and many are cleaned.
+    // A fast path: most text is plain ASCII.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return text.to_owned();
     }

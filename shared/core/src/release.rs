@@ -1,4 +1,4 @@
-//! What a spec turns into: the stacks, what a node of each role is, and the add-ons, as a release is stored and compared.
+//! What a spec is rendered into: stacks, roles of nodes and add-ons, in the form in which a release is stored and compared.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,32 @@ use crate::digest::sha256_hex;
 use crate::members::MemberRole;
 use crate::role::Role;
 
-/// The label that names an object's add-on.
+/// The label with the name of an object's add-on.
 pub const ADDON_LABEL: &str = "slipway/addon";
 
-/// What goes before a label's key in its tag.
+/// The prefix of the tag that tells the cluster autoscaler a node label.
 pub const LABEL_TAG: &str = "k8s.io/cluster-autoscaler/node-template/label/";
 
-/// Logical id of the zone of the members' names, if it is ours.
+/// Logical id of the hosted zone for etcd members, if the network stack makes it.
 pub const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
 
-/// Where the functions keep things; the same for all clusters of an installation.
+/// The resources of the installation, which all its clusters share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Site {
     /// Name of the asset bucket.
     pub asset_bucket: String,
-    /// ARN of Slipway's own KMS key, used where the spec names none.
+    /// ARN of the installation's KMS key, used if the spec names none.
     pub kms_key_arn: String,
-    /// The region that the functions work in, and that a spec must therefore name; `None` where there is no installation.
+    /// The region of the functions, which specs must name. `None`: there is no installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Name of the bucket that anyone may read the clusters' public keys from; `None` where the installation has none.
+    /// Name of the public bucket with the clusters' verification keys. `None`: the installation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_bucket: Option<String>,
 }
 
-/// The whole of what a spec turns into. Its id is the SHA-256 of its JSON.
+/// Everything that a spec is rendered into. Its id is the SHA-256 of its canonical JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rendering {
@@ -44,11 +44,11 @@ pub struct Rendering {
     pub format: u32,
     /// `clusterName`.
     pub cluster: String,
-    /// The stacks in the order in which they are launched.
+    /// The stacks in launch order.
     pub stacks: Vec<Stack>,
-    /// What a node of each role is.
+    /// The roles that nodes have.
     pub roles: BTreeMap<Role, NodeRole>,
-    /// What the node manager keeps applied; empty in what an older Slipway rendered.
+    /// The add-ons that the node manager applies. Empty: an older release of Slipway rendered this.
     #[serde(default)]
     pub addons: AddonSet,
 }
@@ -59,7 +59,7 @@ pub struct Rendering {
 pub struct Stack {
     /// `<cluster>-network`, `-identity`, `-etcd`, `-control-plane`, `-pool-<name>`.
     pub name: String,
-    /// Which of the five.
+    /// Its kind.
     pub kind: StackKind,
     /// The template, canonical JSON.
     pub body: String,
@@ -69,13 +69,13 @@ pub struct Stack {
     pub tags: BTreeMap<String, String>,
 }
 
-/// The kinds of stack, in the order in which they are launched.
+/// The kinds of stack, in launch order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackKind {
     /// VPC, subnets, security groups, endpoints.
     Network,
-    /// What AWS knows of the cluster's service accounts, and the roles that they may take.
+    /// The OpenID Connect provider of the cluster's service accounts, and the IAM roles that they may assume.
     Identity,
     /// etcd members with their volumes.
     Etcd,
@@ -86,7 +86,8 @@ pub enum StackKind {
 }
 
 impl StackKind {
-    /// Stacks of one wave need nothing of each other and are worked on side by side; a later wave waits for the earlier.
+    /// The wave in which the stack is launched. Stacks of one wave do not depend on each other and are processed in parallel; a wave
+    /// starts after the previous one.
     #[must_use]
     pub const fn wave(self) -> u8 {
         match self {
@@ -98,31 +99,31 @@ impl StackKind {
     }
 }
 
-/// What a node of one role is, and so when it must be replaced.
+/// What a node of one role is made of, which decides when it must be replaced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeRole {
-    /// The stack that its launch template is in.
+    /// The stack that contains its launch template.
     pub stack: String,
-    /// How many nodes: 1 for an etcd member.
+    /// The size of its group: 1 for an etcd member.
     pub nodes: GroupSize,
-    /// Everything of the launch template but the userdata's two digests (image, instance types, volumes,
-    /// security groups, profile): a node is outdated when it differs.
+    /// The launch template except for the two digests in the user data: image, instance types, volumes, security groups, instance
+    /// profile. A node is outdated if it differs.
     pub machine: Value,
-    /// The node configuration without secrets, canonical JSON: stored as `bundles/<role>/config-<digest>`.
+    /// The node configuration, without secrets, in canonical JSON. It is stored as `bundles/<role>/config-<digest>`.
     pub config: String,
-    /// SHA-256 of `config`: a node is outdated when it differs.
+    /// SHA-256 of `config`. A node is outdated if it differs.
     pub config_digest: String,
-    /// Keyed digest of the credentials: a node is stale, no more, when this alone differs.
+    /// Keyed digest of the credentials. A node is only stale if nothing else differs.
     pub credentials_digest: String,
-    /// The exact release that its nodes run: of etcd for a member, of Kubernetes for the others. `None`: an older release of
-    /// Slipway did not write it down.
+    /// The release that its nodes run: of etcd for a member, of Kubernetes for others. `None`: an older release of Slipway did not record
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What there is to know of an etcd member.
+    /// The etcd member, if the role is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberRole>,
-    /// Whether its group counts units of capacity, not machines.
+    /// Whether its group counts capacity units instead of machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
 }
@@ -137,7 +138,7 @@ impl Rendering {
         canonical_json(&serde_json::to_value(self).expect("a rendering has string keys only"))
     }
 
-    /// SHA-256 of [`Rendering::to_json`]: equal ids, equal bytes.
+    /// SHA-256 of [`Rendering::to_json`].
     #[must_use]
     pub fn id(&self) -> String {
         sha256_hex(self.to_json().as_bytes())
@@ -173,7 +174,7 @@ pub fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonSet {
-    /// SHA-256 of [`AddonSet::to_json`]; empty where an older Slipway rendered no add-ons.
+    /// SHA-256 of [`AddonSet::to_json`]. Empty: an older release of Slipway rendered no add-ons.
     pub digest: String,
     /// The add-ons.
     pub addons: Vec<Installed>,
@@ -183,9 +184,9 @@ pub struct AddonSet {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Installed {
-    /// [`AddonName::as_str`].
+    /// The name of the add-on, such as `coredns`.
     pub name: String,
-    /// The tag of its own image; empty for one that has none.
+    /// The tag of its own image. Empty: it has none.
     pub version: String,
     /// Its Kubernetes objects, in the order in which they are applied.
     pub objects: Vec<Value>,
@@ -195,7 +196,7 @@ impl AddonSet {
     /// The current format of [`AddonSet::to_json`].
     pub const FORMAT: u32 = 1;
 
-    /// The set of these, with its digest.
+    /// The set of these add-ons, with its digest.
     #[must_use]
     pub fn new(addons: Vec<Installed>) -> Self {
         let mut set = Self { digest: String::new(), addons };
@@ -203,7 +204,7 @@ impl AddonSet {
         set
     }
 
-    /// What is stored as `clusters/<name>/addons/<digest>.json`: canonical JSON.
+    /// Canonical JSON, as stored in `clusters/<name>/addons/<digest>.json`.
     #[must_use]
     pub fn to_json(&self) -> String {
         let addons = serde_json::to_value(&self.addons).expect("manifests have string keys only");
@@ -217,8 +218,8 @@ impl AddonSet {
     }
 }
 
-/// `clusters/<name>/addons.json`: the add-ons that the node managers keep applied. Only the rollout function writes it, and
-/// never one of an earlier generation over one of a later.
+/// `clusters/<name>/addons.json`: the add-ons that the node managers keep applied. Only the rollout function writes it, and never
+/// replaces it by that of an earlier generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonsPointer {
@@ -226,9 +227,9 @@ pub struct AddonsPointer {
     pub format: u32,
     /// SHA-256 of `clusters/<name>/addons/<digest>.json`, which holds the objects.
     pub digest: String,
-    /// Id of the release that they are from.
+    /// Id of the release that contains them.
     pub release: String,
-    /// The rollout that switched to them.
+    /// The generation of the rollout that wrote this.
     pub generation: u64,
 }
 

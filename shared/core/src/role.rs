@@ -1,12 +1,12 @@
-//! The roles that nodes and people have, and the names of the credentials that are exchanged while a cluster runs.
+//! The roles that receive credentials, and the names of the credentials that can be rotated.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Who receives a bundle of credentials. Its text form (`etcd-0`, `controller`, `pool-general`, `admin`) is the
-/// `role` of the encryption context and the folder of its bundles.
+/// A role that receives a bundle of credentials. Its text form (`etcd-0`, `controller`, `pool-general`, `admin`) is the `role` in the
+/// encryption context and the folder of its bundles.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Role {
@@ -16,7 +16,7 @@ pub enum Role {
     Controller,
     /// Every worker of the named pool.
     Pool(String),
-    /// The operator's kubeconfig.
+    /// An administrator with a kubeconfig.
     Admin,
 }
 
@@ -75,38 +75,38 @@ impl TryFrom<String> for Role {
     }
 }
 
-/// The asset that is the cluster's own authority.
+/// The asset that is the cluster's main certificate authority.
 pub const CA: &str = "ca";
-/// The asset that signs kubelets: controllers hold its key.
+/// The authority for kubelets; controllers hold its key.
 pub const KUBELET_CA: &str = "kubelet-ca";
-/// The asset that signs etcd's members and clients.
+/// The authority for etcd's members and clients.
 pub const ETCD_CA: &str = "etcd-ca";
-/// The asset that signs the API server towards its extensions.
+/// The authority for the client certificate with which the API server calls its extensions.
 pub const FRONT_PROXY_CA: &str = "front-proxy-ca";
-/// The key pair that signs tokens of service accounts.
+/// The key pair that signs service account tokens.
 pub const SERVICE_ACCOUNT: &str = "service-account";
 
-/// What can be exchanged while a cluster runs, in stages (`slipway_credentials::rotation`).
+/// The assets that can be rotated while a cluster runs (`slipway_credentials::rotation`).
 pub const ROTATABLE: [&str; 5] = [CA, KUBELET_CA, ETCD_CA, FRONT_PROXY_CA, SERVICE_ACCOUNT];
 
 const NEXT: &str = "-next";
 const PREVIOUS: &str = "-previous";
 
-/// The asset that `name` takes the place of, or whose place was taken from it: `ca` of `ca-next` and `ca-previous`. Otherwise itself.
-/// What is stored of it lies in that asset's folder, so that nothing moves when its turn comes.
+/// The asset whose successor or predecessor `name` is: `ca` for `ca-next` and `ca-previous`. Otherwise `name` itself. All three are
+/// stored in the folder of the base asset, so that no object moves when they change places.
 #[must_use]
 pub fn base(name: &str) -> &str {
     let cut = name.strip_suffix(NEXT).or_else(|| name.strip_suffix(PREVIOUS));
     cut.filter(|base| ROTATABLE.contains(base)).unwrap_or(name)
 }
 
-/// What the inventory calls the one that is to take `name`'s place.
+/// The name of the asset that will replace `name`.
 #[must_use]
 pub fn successor(name: &str) -> String {
     format!("{name}{NEXT}")
 }
 
-/// What the inventory calls the one whose place `name` took.
+/// The name of the asset that `name` replaced.
 #[must_use]
 pub fn predecessor(name: &str) -> String {
     format!("{name}{PREVIOUS}")

@@ -1,10 +1,10 @@
-//! The programs and images that a node runs besides its image, by name.
+//! The programs and images that a node runs in addition to its machine image.
 
 use serde::{Deserialize, Serialize};
 
 use crate::role::Role;
 
-/// A program, or several that are published in one archive.
+/// A program, or several programs that are published in one archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are the projects'")]
@@ -17,9 +17,9 @@ pub enum Program {
 }
 
 impl Program {
-    /// What nodes of `role` need.
+    /// The programs that nodes of `role` need.
     #[must_use]
-    pub fn of(role: &Role) -> &'static [Self] {
+    pub fn for_role(role: &Role) -> &'static [Self] {
         match role {
             Role::Etcd(_) => &[Self::Etcd],
             Role::Controller | Role::Pool(_) => {
@@ -50,13 +50,13 @@ pub struct ProgramFile {
     pub name: Program,
     /// Its release.
     pub version: String,
-    /// `https`, or `s3` for an object that the node reads by its own role.
+    /// An `https` URL, or an `s3` URL that the node reads with its own IAM role.
     pub url: String,
     /// SHA-256, in hex.
     pub sha256: String,
 }
 
-/// The images of the static pods, and of the container that holds a pod's network.
+/// The images of the static pods, and of the pause container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names are the projects'")]
 pub enum SystemImage {
@@ -70,9 +70,9 @@ impl SystemImage {
     /// Every one.
     pub const ALL: [Self; 4] = [Self::ApiServer, Self::ControllerManager, Self::Pause, Self::Scheduler];
 
-    /// What nodes of `role` run.
+    /// The images that nodes of `role` run.
     #[must_use]
-    pub fn of(role: &Role) -> &'static [Self] {
+    pub fn for_role(role: &Role) -> &'static [Self] {
         match role {
             Role::Controller => &Self::ALL,
             Role::Pool(_) => &[Self::Pause],

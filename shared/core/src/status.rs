@@ -1,4 +1,4 @@
-//! `status.json`: what a person or a script asks first. Nothing decides by it.
+//! `status.json`: a summary for people and scripts. No decision depends on it.
 
 use std::collections::BTreeMap;
 
@@ -14,70 +14,70 @@ pub struct Status {
     pub format: u32,
     /// `clusterName`.
     pub cluster: String,
-    /// What became of the newest spec that was looked at.
+    /// The result of the newest spec that was processed.
     pub spec: Option<SpecStatus>,
-    /// What the rollout does, or did last.
+    /// The state of the current or last rollout.
     pub rollout: Option<Report>,
 }
 
-/// How a rollout stands, for a person.
+/// The state of a rollout, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`,
     /// `destroying`, `destroyed`.
     pub state: String,
-    /// Counts the rollouts.
+    /// The number of the rollout.
     pub generation: u64,
     /// Id of the plan.
     pub plan: Option<String>,
-    /// What it does or waits for, in words, with the command that helps where one does.
+    /// What it does or waits for, in words, with the command that helps if there is one.
     pub message: String,
-    /// Each stack's step in words.
+    /// The step of each stack, in words.
     pub stacks: BTreeMap<String, String>,
-    /// Each role's nodes in words.
+    /// The state of each role's nodes, in words.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, String>,
-    /// Stacks that the spec has no longer and that still stand: to be deleted by a person, or pools that the next plan takes away.
+    /// Orphaned stacks: the spec no longer has them, but they still exist. A person deletes them; pools are deleted by the next plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
-    /// The newest order that came too late and was not obeyed, in words.
+    /// The newest order that came too late and was ignored, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<String>,
 }
 
-/// What became of a spec.
+/// The result of processing a spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SpecStatus {
-    /// Version id of the object. An upload that changes nothing leaves the version that was looked at before.
+    /// Version id of the object. After an upload that changes nothing it is the version that was processed before.
     pub version: String,
-    /// What became of it.
+    /// The result.
     pub result: SpecResult,
     /// Findings: errors of a refused spec, warnings of an accepted one.
     pub diagnostics: Vec<Diagnostic>,
-    /// Why it failed, for a spec that is sound where the world is not: the kind of the error and its text.
+    /// Why processing failed although the spec is valid: the kind of error and its text.
     pub failure: Option<String>,
     /// The plan that was made from it.
     pub plan: Option<String>,
-    /// That plan in one line.
+    /// The summary of the plan, in one line.
     pub summary: Option<String>,
 }
 
-/// What became of a spec.
+/// The result of processing a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SpecResult {
     /// Rendered and planned.
     Accepted,
-    /// Refused: it has errors.
+    /// Refused because of errors.
     Rejected,
-    /// Neither: something that rendering needs did not work.
+    /// Neither: something that rendering needs failed.
     Failed,
 }
 
-/// `clusters/<name>/desired.json`: the plan that should be executed. The render function writes it, the rollout
-/// function reads it, and neither trusts an event to say it.
+/// `clusters/<name>/desired.json`: the plan to execute. The render function writes it and the rollout function reads it. No event is
+/// trusted for this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Desired {
@@ -87,7 +87,7 @@ pub struct Desired {
     pub spec_version: String,
     /// Id of the plan.
     pub plan: String,
-    /// Id of the release that it leads to.
+    /// Id of the release that it results in.
     pub target: String,
 }
 
@@ -95,7 +95,7 @@ impl Status {
     /// The current format.
     pub const FORMAT: u32 = 1;
 
-    /// An empty status of a cluster.
+    /// The status of a cluster about which nothing is known yet.
     #[must_use]
     pub fn of(cluster: &str) -> Self {
         Self { format: Self::FORMAT, cluster: cluster.to_owned(), spec: None, rollout: None }

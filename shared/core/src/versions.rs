@@ -1,10 +1,9 @@
-//! The Kubernetes releases that Slipway launches: the newest four minors, which is what the project itself maintains
-//! plus the one that clusters are leaving (kubernetes.io/releases/version-skew-policy: kubelets may be three behind).
+//! The Kubernetes releases that Slipway supports: the newest four minors, which are those that the Kubernetes project maintains plus one
+//! to upgrade from (kubernetes.io/releases/version-skew-policy: kubelets may be three minors older).
 //!
-//! Where the figures come from: a release `1.N.P` tags its staging modules `v0.N.P`, so `go list -m
-//! k8s.io/client-go@v0.N` names the newest patch; the etcd minor is `DefaultEtcdVersion` in kubeadm's
-//! `constants.go` (1.34 to 1.36: 3.6) or the client that `k8s.io/apiserver`'s `go.mod` asks for (1.37: 3.7), its
-//! patch the newest that `go list -m go.etcd.io/etcd/server/v3@v3.N` names. Read in November 2026.
+//! Sources: release `1.N.P` tags its staging modules `v0.N.P`, so `go list -m k8s.io/client-go@v0.N` prints the newest patch. The etcd
+//! minor is `DefaultEtcdVersion` in kubeadm's `constants.go` (1.34 to 1.36: 3.6), or the client version in `go.mod` of `k8s.io/apiserver`
+//! (1.37: 3.7); `go list -m go.etcd.io/etcd/server/v3@v3.N` prints its newest patch. Read in November 2026.
 
 use crate::cluster::KubernetesVersion;
 
@@ -19,11 +18,11 @@ pub struct Release {
     pub etcd: &'static str,
 }
 
-/// So many minors a kubelet may be behind its API server.
+/// How many minors a kubelet may be older than its API server.
 pub const KUBELET_LAG: u16 = 3;
 
-/// The oldest patch of an etcd minor from which the next minor can be reached: 3.5 and 3.6, from the checklists of "Upgrade etcd
-/// from v3.5 to v3.6" and "from v3.6 to v3.7" (etcd.io/docs). Older ones lose count of their members on the way.
+/// For each etcd minor, the oldest patch from which an upgrade to the next minor is safe: from the checklists of "Upgrade etcd from v3.5
+/// to v3.6" and "from v3.6 to v3.7" (etcd.io/docs). Older patches can lose track of their members during the upgrade.
 pub const ETCD_STEPS: [(u16, u16); 2] = [(5, 26), (6, 11)];
 
 /// Known releases, oldest first.

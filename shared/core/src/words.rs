@@ -1,10 +1,10 @@
-//! Moments and counts as people read them, and words that they probably meant.
+//! Times and counts in words, and suggestions for mistyped words.
 
 use std::fmt::Display;
 
 use jiff::Timestamp;
 
-/// To the second: nobody reads more of it.
+/// The time in RFC 3339, to the second.
 #[must_use]
 pub fn moment(at: Timestamp) -> String {
     jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", at).unwrap_or_else(|_| at.to_string())
@@ -16,7 +16,7 @@ pub fn count<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String
     if number == N::from(1) { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// The word that was probably meant: few letters differ, or only case and punctuation.
+/// The word that was probably meant: only few letters differ, or only case and punctuation.
 #[must_use]
 pub fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
     let folded = fold(word);
@@ -29,7 +29,7 @@ pub fn nearest<'w>(word: &str, words: impl Iterator<Item = &'w str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
-/// One is the other's beginning (`automatic`, `auto`), three letters at least.
+/// Whether one is a prefix of the other (`automatic`, `auto`), of at least three letters.
 fn begins(one: &str, other: &str) -> bool {
     one.len().min(other.len()) >= 3 && (one.starts_with(other) || other.starts_with(one))
 }

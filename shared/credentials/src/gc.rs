@@ -1,8 +1,8 @@
-//! Which stored credentials nobody refers to any more.
+//! Which stored credentials nothing refers to any more.
 //!
-//! An old generation stays as long as a release that is deployed or wished for, or a node, refers to it: to its bundle, and
-//! with it to what the bundle holds. What is young stays too, because a render may be about to refer to it. Whatever is not
-//! known to be ours, or known to be unused, stays.
+//! An old generation is kept as long as a deployed or planned release, or a node, refers to its bundle, and with the bundle everything in
+//! it. Young objects are kept too, because a render may be about to refer to them. So is everything that is not known to be Slipway's or
+//! not known to be unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,34 +15,34 @@ use slipway_core::role::Role;
 use super::manifest::fingerprints;
 use super::{Manifest, rotation};
 
-/// How old an object must be before it goes: far longer than a render takes, which a Lambda function ends after 15 minutes.
+/// The minimum age of an object that is deleted. It is much longer than a render takes, which ends after 15 minutes at the latest.
 pub const YOUNG: SignedDuration = SignedDuration::from_hours(24);
 
-/// The digests that are in use: of credentials and of configurations, by role.
+/// The digests of credentials and configurations that are in use, by role.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Referred {
-    /// Of bundles of credentials.
+    /// Digests of bundles of credentials.
     pub credentials: BTreeMap<Role, BTreeSet<String>>,
-    /// Of configurations.
+    /// Digests of configurations.
     pub configs: BTreeMap<Role, BTreeSet<String>>,
 }
 
 impl Referred {
-    /// Adds what the nodes of a release boot with.
+    /// Adds the digests with which the nodes of a release boot.
     pub fn add_release(&mut self, rendering: &Rendering) {
         for (role, node) in &rendering.roles {
             self.add_node(role, &node.config_digest, &node.credentials_digest);
         }
     }
 
-    /// Adds what a node says that it runs.
+    /// Adds the digests that a node reports.
     pub fn add_node(&mut self, role: &Role, config: &str, credentials: &str) {
         self.configs.entry(role.clone()).or_default().insert(config.to_owned());
         self.credentials.entry(role.clone()).or_default().insert(credentials.to_owned());
     }
 }
 
-/// An object of the cluster's folder.
+/// An object in the cluster's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// Its key below `clusters/<name>/`.
@@ -53,13 +53,13 @@ pub struct Stored {
     pub size: u64,
 }
 
-/// What becomes of an object, and why.
+/// Whether an object is deleted, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// Its key below `clusters/<name>/`.
     pub name: String,
-    /// Whether it goes.
+    /// Whether it is deleted.
     pub goes: bool,
     /// Why.
     pub reason: Reason,
@@ -67,21 +67,21 @@ pub struct Verdict {
     pub size: u64,
 }
 
-/// Why an object stays or goes.
+/// Why an object is kept or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// The inventory names it.
     Current,
-    /// A release that is deployed or wished for, or a node, refers to it.
+    /// A deployed or planned release, or a node, refers to it.
     InUse,
-    /// A bundle that stays holds it, or may hold it.
+    /// A bundle that is kept contains it, or may contain it.
     HeldByBundle,
     /// It was written a short while ago.
     Young,
-    /// It is nothing that this knows.
+    /// It is no kind of object that Slipway knows.
     Unknown,
-    /// Nobody refers to it.
+    /// Nothing refers to it.
     Unused,
 }
 
@@ -98,9 +98,9 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What an object is, by its name.
+/// The kind of an object, by its name.
 enum Kind {
-    /// The asset and the fingerprint of one of its halves.
+    /// A half of an asset: the asset and the fingerprint.
     Half(String, String),
     Credentials(Role, String),
     Config(Role, String),
@@ -108,7 +108,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Self {
+    fn parse(name: &str) -> Self {
         let parts: Vec<&str> = name.split('/').collect();
         match parts[..] {
             ["pki", asset, file] => {
@@ -142,7 +142,7 @@ fn has(map: &BTreeMap<Role, BTreeSet<String>>, role: &Role, digest: &str) -> boo
     map.get(role).is_some_and(|digests| digests.contains(digest))
 }
 
-/// What becomes of each of `stored`, in the same order. What is younger than `young` stays.
+/// Decides about each of `stored`, in the same order. Objects younger than `young` are kept.
 #[must_use]
 pub fn decide(
     manifest: &Manifest,
@@ -154,18 +154,18 @@ pub fn decide(
     let is_young = |object: &Stored| now.duration_since(object.modified) < young;
     let current =
         |role: &Role, digest: &str| manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest);
-    // A role that the spec no longer has keeps its bundle, which may hold what others have anew.
+    // A role that the spec no longer has keeps its bundle, which may contain what others use.
     let mut held =
         Held { fingerprints: manifest.bundles.values().flat_map(fingerprints).collect(), ..Held::default() };
     for (role, digests) in &referred.credentials {
         digests.iter().for_each(|digest| held.add(manifest, role, digest));
     }
     for object in stored.iter().filter(|object| is_young(object)) {
-        if let Kind::Credentials(role, digest) = Kind::of(&object.name) {
+        if let Kind::Credentials(role, digest) = Kind::parse(&object.name) {
             held.add(manifest, &role, &digest);
         }
     }
-    let reason = |object: &Stored| match Kind::of(&object.name) {
+    let reason = |object: &Stored| match Kind::parse(&object.name) {
         Kind::Half(asset, fingerprint) => {
             if rotation::stored(manifest, &asset, &fingerprint).is_some() {
                 Reason::Current
@@ -206,11 +206,11 @@ pub fn decide(
     stored.iter().map(verdict).collect()
 }
 
-/// What the bundles that stay hold, besides what the inventory names.
+/// What the bundles that are kept contain, besides what the inventory names.
 #[derive(Default)]
 struct Held {
     fingerprints: BTreeSet<String>,
-    /// A bundle stays of which nobody knows what it holds.
+    /// A bundle is kept whose content is unknown.
     anything: bool,
 }
 
@@ -219,7 +219,7 @@ impl Held {
         if manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest) {
             return;
         }
-        // What was added by hand, to go back on purpose, has no fingerprints.
+        // A digest that was added by hand to allow a return has no fingerprints.
         let known = manifest.retired.get(role).and_then(|retired| retired.get(digest));
         match known.filter(|fingerprints| !fingerprints.is_empty()) {
             Some(fingerprints) => self.fingerprints.extend(fingerprints.iter().cloned()),
@@ -232,7 +232,7 @@ impl Held {
     }
 }
 
-/// The inventory without the earlier bundles that nobody refers to and that are gone: it need not know them any more.
+/// The inventory without earlier bundles that are deleted and that nothing refers to.
 #[must_use]
 pub fn forget(manifest: &Manifest, referred: &Referred, standing: &BTreeSet<String>) -> Manifest {
     let mut manifest = manifest.clone();
@@ -291,7 +291,7 @@ mod tests {
         Stored { name, modified: now() - SignedDuration::from_hours(hours), size: 1 }
     }
 
-    /// Three generations of a controller's bundle, 1 to 3, that hold asset `a` as 11 to 13.
+    /// Three generations of a controller's bundle, 1 to 3, that contain asset `a` as 11 to 13.
     fn generations() -> Manifest {
         let mut manifest = Manifest::default();
         for number in 1..=3 {
@@ -362,7 +362,7 @@ mod tests {
             2 * 4 + 1,
             "the third is the inventory's, its configuration nobody's: {going_now:?}"
         );
-        // Somebody's new bundle, which the inventory does not name yet: nobody knows what it holds.
+        // A new bundle of unknown content that the inventory does not name yet.
         stored.push(object(format!("bundles/controller/credentials-{}", digest(9)), 1));
         let going_now = going(&manifest, &stored, &Referred::default());
         assert!(going_now.iter().all(|name| name.starts_with("bundles/")), "{going_now:?}");
@@ -387,8 +387,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is listed: nothing that the inventory names, that a release or node refers to, that such a bundle holds
-        /// or that is young ever goes; and what is none of these does.
+        /// For any listing: what the inventory names, what a release or node refers to, what such a bundle contains, and what is young is
+        /// never deleted. Everything else is.
         #[test]
         fn nothing_that_anybody_refers_to_ever_goes(
             history in proptest::collection::vec((0u8..3, 1u8..40, proptest::collection::vec(1u8..40, 0..4)), 0..12),
@@ -401,7 +401,7 @@ mod tests {
             for (of, number, held) in &history {
                 let entry_of = bundle(*number, held);
                 let key = (role(*of), entry_of.digest.clone());
-                // A digest stands for what it holds.
+                // A digest stands for its content.
                 if contents.get(&key).is_some_and(|known| *known != inventory::fingerprints(&entry_of)) {
                     continue;
                 }
@@ -434,7 +434,7 @@ mod tests {
                 if young {
                     prop_assert!(!verdict.goes);
                 }
-                match Kind::of(&object.name) {
+                match Kind::parse(&object.name) {
                     Kind::Credentials(of, digest) => {
                         let named = manifest.bundles.get(&of).is_some_and(|bundle| bundle.digest == digest);
                         let in_use = has(&referred.credentials, &of, &digest);
@@ -461,7 +461,7 @@ mod tests {
                     Kind::Other => prop_assert!(!verdict.goes),
                 }
             }
-            // Once it went, the inventory forgets what is gone, and the next look finds nothing more.
+            // After the deletion, the inventory forgets what is gone, and a second run finds nothing more.
             let kept: Vec<Stored> = stored
                 .iter()
                 .zip(&verdicts)

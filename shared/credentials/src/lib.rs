@@ -1,8 +1,8 @@
-//! Which credentials a cluster has, what they are called, who signs them and who receives them (design §5).
+//! Which credentials a cluster has, their names, which authority signs them, and which roles receive them.
 //!
-//! Policy alone: keys are made by `slipway-crypto`, kept by `slipway-flows`. [`policy`] is the table of design §5,
-//! [`manifest`] compares it with what there is, [`rotation`] exchanges what others are known by, [`gc`] finds what of it nobody
-//! needs any more.
+//! These are decisions only: `slipway-crypto` makes keys and `slipway-flows` stores them. [`policy`] is the table of all credentials,
+//! [`manifest`] compares it with the inventory, [`rotation`] exchanges authorities and signing keys, [`renewal`] renews leaves, and
+//! [`gc`] finds unused objects.
 
 pub mod gc;
 pub mod manifest;
@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::{KeyAlgorithm, OwnSource};
 use slipway_core::role::Role;
 
-/// One thing that is made once and kept: a certificate with its key, a key pair, or a secret.
+/// One credential that is made once and kept: a certificate with its key, a key pair, or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asset {
-    /// The name in the table of design §5: `ca`, `apiserver`, `etcd-server-0`, `bootstrap-token`.
+    /// The name in the table of [`policy`]: `ca`, `apiserver`, `etcd-server-0`, `bootstrap-token`.
     pub name: String,
     /// What it is.
     pub kind: AssetKind,
@@ -38,22 +38,22 @@ pub enum Origin {
     /// Slipway.
     #[default]
     Generated,
-    /// Somebody else; it was brought with its key, and issues by Slipway's hand.
+    /// The user, who provides it with its key. Slipway issues certificates under it.
     Imported,
-    /// Somebody else, who renews it, too: Slipway checks and distributes it.
+    /// The user, who also renews it. Slipway checks and distributes it.
     Provided,
 }
 
-impl Origin {
-    /// As the spec says it.
-    #[must_use]
-    pub fn of(source: OwnSource) -> Self {
+impl From<OwnSource> for Origin {
+    fn from(source: OwnSource) -> Self {
         match source {
             OwnSource::Imported => Self::Imported,
             OwnSource::Provided => Self::Provided,
         }
     }
+}
 
+impl Origin {
     fn is_generated(&self) -> bool {
         *self == Self::Generated
     }
@@ -78,30 +78,30 @@ pub enum AssetKind {
     KeyPair(KeyAlgorithm),
     /// A kubelet bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`.
     BootstrapToken,
-    /// A random key of 32 bytes, in base64 (`encryption-config`'s key, the digest key).
+    /// A random key of 32 bytes, in base64 (the encryption config's key, the digest key).
     RandomKey,
 }
 
-/// What a certificate says. Serial, dates and key come from the issuer.
+/// The content of a certificate, except for serial, dates and key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateProfile {
-    /// The asset that signs it; `None`: itself.
+    /// The asset that signs it. `None`: it is self-signed.
     pub issuer: Option<String>,
-    /// May sign leaves (`pathLenConstraint` 0).
+    /// Whether it is an authority, which may sign leaves (`pathLenConstraint` 0).
     pub authority: bool,
     /// Subject CN.
     pub common_name: String,
     /// Subject O, in this order.
     pub organizations: Vec<String>,
-    /// EKU serverAuth.
+    /// Extended key usage serverAuth.
     pub server: bool,
-    /// EKU clientAuth.
+    /// Extended key usage clientAuth.
     pub client: bool,
     /// Subject alternative names: DNS names and addresses.
     pub sans: BTreeSet<String>,
-    /// The key.
+    /// The algorithm of its key.
     pub algorithm: KeyAlgorithm,
-    /// Days from not-before to not-after, without the backdating.
+    /// Days from not-before to not-after, not counting the backdating.
     pub days: u32,
 }
 
@@ -111,22 +111,22 @@ pub struct CertificateProfile {
 pub struct Manifest {
     /// Version of this file's format.
     pub format: u32,
-    /// The KMS key under which every private half of [`Self::assets`] is sealed, if under others as well.
+    /// The KMS key under which every private half in [`Self::assets`] is sealed, perhaps besides others.
     pub sealed_under: String,
-    /// What exists, by asset name.
+    /// The existing assets, by name.
     pub assets: BTreeMap<String, Entry>,
     /// The bundle that each role receives.
     pub bundles: BTreeMap<Role, BundleEntry>,
-    /// The digests of earlier bundles, with the fingerprints behind them, until `slipway certs gc` finds that nobody refers
-    /// to them. A digest that runs and is not known here was made after this inventory.
+    /// The digests of earlier bundles with the fingerprints in them, until `slipway certs gc` finds that nothing refers to them. A digest
+    /// that is in use and not listed here was made after this version of the inventory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retired: BTreeMap<Role, BTreeMap<String, BTreeSet<String>>>,
-    /// When the first leaf in each of these bundles ends, by role and digest: of those that roles receive, and of earlier ones. It says until
-    /// when a machine is good that was made for that digest.
+    /// When the first leaf of a bundle expires, by role and digest, for current and earlier bundles. A machine with that bundle works
+    /// until then.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ends: BTreeMap<Role, BTreeMap<String, Timestamp>>,
-    /// What is being exchanged, by asset. The other one of the two that nodes know for a while is among [`Self::assets`], as
-    /// [`rotation::beside`] calls it.
+    /// The rotations in progress, by asset. The second of the two that nodes trust meanwhile is among [`Self::assets`], under the name
+    /// that [`rotation::beside`] returns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rotations: BTreeMap<String, rotation::Rotation>,
 }
@@ -135,43 +135,43 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
-    /// SHA-256 of the certificate's DER; of a key pair, of its public half; of a secret, a keyed digest. Names the
-    /// stored objects `pki/<asset>/<fingerprint>.{pem,sealed}`.
+    /// SHA-256 of the certificate's DER, or of a key pair's public half, or the keyed digest of a secret. It names the stored objects
+    /// `pki/<asset>/<fingerprint>.{pem,sealed}`.
     pub fingerprint: String,
-    /// Digest of the names it was made for ([`CertificateProfile`] without algorithm and days): it is made anew
-    /// when this changes.
+    /// Digest of the names that it was made for ([`CertificateProfile`] without algorithm and days). If this changes, the asset is made
+    /// anew.
     pub names: String,
-    /// What a certificate says of itself; `None` for a key pair or secret.
+    /// The certificate's content. `None`: a key pair or secret.
     pub certificate: Option<CertificateFacts>,
-    /// Who receives the certificate or its key.
+    /// The roles that receive the certificate or its key.
     pub roles: BTreeSet<Role>,
-    /// Who made it.
+    /// Who makes it.
     #[serde(default, skip_serializing_if = "Origin::is_generated")]
     pub origin: Origin,
-    /// Of an authority that was brought: the certificates that lead to its root.
+    /// For an imported authority: the certificates up to its root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<ChainFacts>,
 }
 
 impl Entry {
-    /// Whether a private key or secret is kept of it: an authority that is provided comes without.
+    /// Whether a private half is stored. An authority with origin `Provided` has none.
     #[must_use]
     pub fn has_private_half(&self) -> bool {
         !(self.origin == Origin::Provided && self.chain.is_some())
     }
 }
 
-/// The certificates from an authority up to its root, as they were brought.
+/// The certificates from an imported authority up to its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChainFacts {
-    /// SHA-256 of their PEM, the authority's own first.
+    /// SHA-256 of their PEM, starting with the authority's own certificate.
     pub sha256: String,
-    /// How many of them, from the first, are no root: what a server presents besides its own certificate.
+    /// How many of them, from the first, are not roots. Servers present these in addition to their own certificate.
     pub intermediates: usize,
 }
 
-/// What is read from a certificate.
+/// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CertificateFacts {
@@ -183,24 +183,23 @@ pub struct CertificateFacts {
     pub not_after: Timestamp,
     /// SHA-256 of the SubjectPublicKeyInfo, lower-case hex.
     pub spki_sha256: String,
-    /// Fingerprint of the issuer's certificate; empty where it was read from a certificate that somebody else
-    /// signed, which does not say.
+    /// Fingerprint of the issuer's certificate. Empty if the certificate was only read, because it does not contain this.
     pub issuer_fingerprint: String,
 }
 
-/// The bundle of one role. The sealed bytes authenticate themselves, and a bundle that was lost is sealed again to others
-/// under the same digest.
+/// The bundle of one role. The sealed bytes are authenticated. A bundle that was lost is sealed again to other bytes under the same
+/// digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BundleEntry {
-    /// Keyed digest of the plaintext: what the launch template carries.
+    /// Keyed digest of the plaintext, as in the launch template.
     pub digest: String,
-    /// The fingerprints behind each file of the bundle, as [`manifest::bundle_files`] writes them: while this is
-    /// unchanged, so is the digest, and nothing is opened or sealed again.
+    /// The fingerprints in each file of the bundle, as [`manifest::bundle_files`] writes them. While they are unchanged the digest is
+    /// too, and nothing is opened or sealed.
     pub files: BTreeMap<String, String>,
-    /// The KMS key under which it was sealed last. Another one adds a sealing to the object, and changes no digest.
+    /// The KMS key under which it was last sealed. Another key adds a sealing to the object and does not change the digest.
     pub sealed_under: String,
-    /// The etag of the sealed object when it was last known to be good: another one is looked at again.
+    /// The etag of the sealed object when it was last verified. An object with another etag is verified again.
     #[serde(default)]
     pub etag: String,
 }

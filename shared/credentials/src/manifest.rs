@@ -1,8 +1,8 @@
-//! What the inventory of a cluster's credentials says about what must be made and sealed.
+//! Which assets must be made and which bundles sealed, according to the inventory.
 //!
-//! Only what is missing, or changed in name, is made anew; everything else keeps its bytes (design §5). A changed
-//! key algorithm or lifetime shows in what is issued next, and an expiry is the scan's business, so that the day on
-//! which a spec is rendered changes nothing (P1).
+//! Only assets that are missing or whose names changed are made anew; all others keep their bytes. A changed key algorithm or lifetime
+//! takes effect when the asset is next issued, and expiry is handled by the scan, so the day on which a spec is rendered changes nothing
+//! (P1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin,
 /// The current [`Manifest::format`].
 pub const FORMAT: u32 = 1;
 
-/// Backdating of not-before: a node whose clock is behind still accepts a certificate made this moment.
+/// How much not-before is backdated, so that nodes whose clock is slow accept a new certificate.
 pub const BACKDATED: SignedDuration = SignedDuration::from_mins(5);
 
-/// A leaf that ends sooner is not issued: it would have to be replaced before it had reached its nodes.
+/// The minimum lifetime of a leaf: a shorter one would have to be replaced before it reaches its nodes.
 pub const LEAST_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
 /// An asset that must be made, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToMake<'a> {
-    /// What.
+    /// The asset.
     pub asset: &'a Asset,
     /// Why.
     pub reason: Reason,
@@ -39,101 +39,101 @@ pub struct ToMake<'a> {
 pub enum Reason {
     /// The inventory does not list it.
     Missing,
-    /// It was made for other names.
+    /// Its names changed.
     NamesChanged,
-    /// Its authority is another by now.
+    /// Its issuer changed.
     IssuerChanged,
-    /// Another was brought.
+    /// The user provided another one.
     Brought,
 }
 
-/// What is known of an asset that was brought and found in order.
+/// An asset that the user provided and that was found valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brought {
-    /// As the inventory is to name it.
+    /// The fingerprint for the inventory.
     pub fingerprint: String,
-    /// When it ends.
+    /// When it expires.
     pub not_after: Timestamp,
 }
 
-/// Policy that cannot be followed.
+/// Why the policy cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// A leaf would outlive its authority, which ends too soon for any leaf to be of use.
+    /// The issuer of a leaf expires so soon that no useful leaf can be issued.
     #[error("certificate {asset} cannot be issued at {now}: its authority {issuer} ends {issuer_not_after}")]
     OutlivesIssuer {
         /// The leaf.
         asset: String,
         /// When it was to be issued.
         now: Timestamp,
-        /// Its authority.
+        /// Its issuer.
         issuer: String,
-        /// When that ends.
+        /// When the issuer expires.
         issuer_not_after: Timestamp,
     },
-    /// A lifetime that ends beyond the year 9999.
+    /// The certificate would expire after the year 9999.
     #[error(
         "certificate {asset} cannot be valid for {days} days: the last date of a certificate is in the year 9999"
     )]
     TooLong {
-        /// Which.
+        /// The certificate.
         asset: String,
-        /// Days that the spec asks for.
+        /// The lifetime in the spec, in days.
         days: u32,
     },
-    /// An authority that stands is not the one that the spec asks for.
+    /// An existing authority has another origin than the spec says.
     #[error("the cluster's authority {asset} was {stands}, and the spec says that it is {asked}")]
     Rotation {
         /// The authority.
         asset: String,
-        /// What stands.
+        /// The origin of the existing one.
         stands: Origin,
-        /// What the spec says.
+        /// The origin in the spec.
         asked: Origin,
     },
-    /// Another authority was brought than the one that stands.
+    /// The user provided another authority than the existing one.
     #[error("the authority {asset} that was brought is another than the cluster's")]
     AnotherAuthority {
         /// The authority.
         asset: String,
     },
-    /// What somebody else makes is not there.
+    /// A certificate that the user has to provide is missing.
     #[error("certificate {asset} is brought by you, and was not")]
     NotBrought {
-        /// Which.
+        /// The certificate.
         asset: String,
     },
-    /// A name that the inventory does not have.
+    /// There is no certificate of that name.
     #[error("there is no certificate {name}{}", suggestion.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default())]
     Unknown {
         /// The name.
         name: String,
-        /// What was probably meant.
+        /// A similar name.
         suggestion: Option<String>,
-        /// What there is.
+        /// The existing names.
         names: Vec<String>,
     },
-    /// Something that cannot be rotated, or not now.
+    /// An asset cannot be rotated, at all or at this time.
     #[error("{name} cannot be rotated: {why}")]
     NotRotatable {
-        /// Which.
+        /// The asset.
         name: String,
         /// Why.
         why: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
-    /// Something that is not renewed by itself.
+    /// A certificate cannot be renewed individually.
     #[error("{name} cannot be renewed by itself: {why}")]
     NotRenewable {
-        /// Which.
+        /// The certificate.
         name: String,
         /// Why.
         why: &'static str,
         /// What to do.
-        cure: &'static str,
+        help: &'static str,
     },
-    /// The inventory lacks what a bundle needs.
+    /// The inventory lacks an asset of a bundle.
     #[error("asset {asset} of {role}'s bundle is not in the inventory")]
     Incomplete {
         /// The asset.
@@ -146,7 +146,7 @@ pub enum PolicyError {
 impl PolicyError {
     /// What a person can do about it.
     #[must_use]
-    pub fn cure(&self) -> String {
+    pub fn help(&self) -> String {
         match self {
             Self::OutlivesIssuer { issuer, .. } => format!("rotate {issuer}: slipway rotate-ca {issuer}"),
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
@@ -163,30 +163,30 @@ impl PolicyError {
                 format!("put import/{certificate} and import/{key} beside the spec, then upload the spec again")
             }
             Self::Unknown { names, .. } => format!("the certificates are {}", names.join(", ")),
-            Self::NotRenewable { cure, .. } => (*cure).to_owned(),
-            Self::NotRotatable { cure, .. } => cure.clone(),
+            Self::NotRenewable { help, .. } => (*help).to_owned(),
+            Self::NotRotatable { help, .. } => help.clone(),
             Self::Incomplete { .. } => "bring back an earlier version of the inventory".to_owned(),
         }
     }
 }
 
-/// The end of validity of a certificate of so many days made at `now`, in whole seconds as X.509 has them.
+/// The end of validity of a certificate with that lifetime made at `now`, in whole seconds as X.509 has them.
 ///
-/// `None` beyond the year 9999, where X.509 dates end (RFC 5280, 4.1.2.5.2).
+/// `None` after the year 9999, where X.509 dates end (RFC 5280, 4.1.2.5.2).
 #[must_use]
 pub fn not_after(now: Timestamp, days: u32) -> Option<Timestamp> {
     let second = now.as_second().checked_add(i64::from(days) * 86_400)?;
     Timestamp::from_second(second).ok().filter(|end| *end < Timestamp::MAX)
 }
 
-/// What must be made, in this order: an authority comes before what it signs.
+/// The assets that must be made, in order: authorities come before what they sign.
 ///
-/// An authority that exists is never made anew here, whatever changed: that is a rotation, in stages. `brought` is what
-/// others made, by asset.
+/// An existing authority is never made anew here, whatever changed: that is a rotation, in stages. `brought` contains the assets that the
+/// user provided.
 ///
 /// # Errors
-/// If the authority of one of them ends too soon; if an authority that stands is another than the spec asks for; if one that
-/// others make is not there.
+/// If an authority expires too soon for a leaf; if an existing authority is not the one that the spec asks for; if an asset that the user
+/// has to provide is missing.
 pub fn to_make<'a>(
     assets: &'a [Asset],
     manifest: &Manifest,
@@ -263,7 +263,7 @@ fn reason_to_make(
     (issuer_is_new || signed_by != stands).then_some(Reason::IssuerChanged)
 }
 
-/// The end of a leaf: no later than its authority's, which need not live as long as the spec asks of a leaf.
+/// The end of a leaf: at most that of its authority, which may be earlier than the lifetime in the spec.
 fn cut_at_issuer(
     asset: &Asset,
     profile: &CertificateProfile,
@@ -288,18 +288,18 @@ fn cut_at_issuer(
     })
 }
 
-/// When a leaf that would end at `end` ends under an authority that ends at `issuer_end`; `None` if that is so soon that a
-/// leaf would be of no use.
+/// When a leaf that would expire at `end` expires under an authority that expires at `issuer_end`. `None`: so soon that it would be
+/// useless.
 #[must_use]
 pub fn cut(end: Timestamp, issuer_end: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let least = now.checked_add(LEAST_LIFE).ok()?;
     (issuer_end >= least).then(|| end.min(issuer_end))
 }
 
-/// The certificate `name`, if it can be issued anew by itself.
+/// The certificate `name`, if it can be renewed individually.
 ///
 /// # Errors
-/// If there is none of that name, or it is not renewed by itself; if its authority ends too soon.
+/// If it does not exist or cannot be renewed individually; if its authority expires too soon.
 pub fn to_renew<'a>(
     assets: &'a [Asset],
     manifest: &Manifest,
@@ -313,7 +313,7 @@ pub fn to_renew<'a>(
             slipway_core::words::nearest(name, names.iter().map(String::as_str)).map(str::to_owned);
         return Err(PolicyError::Unknown { name: name.to_owned(), suggestion, names });
     };
-    let refused = |why, cure| Err(PolicyError::NotRenewable { name: name.to_owned(), why, cure });
+    let refused = |why, help| Err(PolicyError::NotRenewable { name: name.to_owned(), why, help });
     let profile = match &asset.kind {
         AssetKind::Certificate(profile) if profile.authority => {
             return refused(
@@ -356,7 +356,7 @@ pub fn profile(asset: &Asset) -> Option<&CertificateProfile> {
     }
 }
 
-/// Digest of what an asset is made for: all of a profile but the key's algorithm and the lifetime.
+/// Digest of the names that an asset is made for: its profile without key algorithm and lifetime.
 #[must_use]
 pub fn names(kind: &AssetKind) -> String {
     #[derive(Serialize)]
@@ -371,7 +371,7 @@ pub fn names(kind: &AssetKind) -> String {
     }
     let text = match kind {
         AssetKind::Certificate(profile) => {
-            // Taken apart, so that a new field asks here whether it is a name.
+            // Destructured, so that adding a field forces a decision whether it is a name.
             let CertificateProfile {
                 issuer,
                 authority,
@@ -401,7 +401,7 @@ pub fn names(kind: &AssetKind) -> String {
     sha256_hex(text.as_bytes())
 }
 
-/// The fingerprint of a key pair: SHA-256 of its SubjectPublicKeyInfo. `None` if `pem` is no PEM.
+/// The fingerprint of a key pair: SHA-256 of its SubjectPublicKeyInfo. `None`: `pem` is not PEM.
 #[must_use]
 pub fn key_pair_fingerprint(pem: &str) -> Option<String> {
     let body: String = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----")).collect();
@@ -409,14 +409,13 @@ pub fn key_pair_fingerprint(pem: &str) -> Option<String> {
     (!der.is_empty()).then(|| sha256_hex(&der))
 }
 
-/// The fingerprint of a secret, which tells nothing about it to whoever lacks the digest key.
+/// The fingerprint of a secret. It reveals nothing about the secret without the digest key.
 #[must_use]
 pub fn secret_fingerprint(digest_key: &[u8], secret: &[u8]) -> String {
     keyed_hex(digest_key, secret)
 }
 
-/// What stands behind each file of each role's bundle: `part:fingerprint`, several joined by `+`. While that is
-/// unchanged, so is the bundle.
+/// The fingerprints in each file of a role's bundle: `part:fingerprint`, joined by `+`. While they are unchanged, so is the bundle.
 ///
 /// # Errors
 /// If the inventory lacks an asset.
@@ -452,7 +451,7 @@ pub fn bundle_files(
     Ok(bundles)
 }
 
-/// The roles whose bundle must be sealed: what it holds has changed.
+/// The roles whose bundle must be sealed because its content changed.
 ///
 /// # Errors
 /// As [`bundle_files`].
@@ -467,14 +466,15 @@ pub fn to_seal(cluster: &Cluster, manifest: &Manifest) -> Result<Vec<Role>, Poli
     Ok(roles)
 }
 
-/// The roles whose bundle is not sealed under the KMS key `key` yet. That rolls nobody: its digest is of what it holds.
+/// The roles whose bundle is not sealed under the KMS key `key` yet. Sealing it replaces no node, because the digest depends on the
+/// content only.
 #[must_use]
 pub fn to_seal_under(cluster: &Cluster, manifest: &Manifest, key: &str) -> Vec<Role> {
     let stands = |role: &Role| manifest.bundles.get(role).is_some_and(|bundle| bundle.sealed_under == key);
     policy::roles(cluster).into_iter().filter(|role| !stands(role)).collect()
 }
 
-/// Records the bundle that `role` receives from now on; what it received before is retired.
+/// Records the new bundle of `role` and retires the previous one.
 pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
     if let Some(retired) = manifest.retired.get_mut(role) {
         retired.remove(&bundle.digest);
@@ -495,7 +495,7 @@ pub fn record(manifest: &mut Manifest, role: &Role, bundle: BundleEntry) {
     forget_ends(manifest);
 }
 
-/// When the first leaf in `bundle` ends; `None`: it has none. No leaf outlives its authority.
+/// When the first leaf in `bundle` expires. `None`: it contains no leaf. No leaf outlives its authority.
 fn first_end(manifest: &Manifest, bundle: &BundleEntry) -> Option<Timestamp> {
     let held = fingerprints(bundle);
     let leaves = manifest.assets.values().filter(|entry| held.contains(&entry.fingerprint));
@@ -507,7 +507,7 @@ fn first_end(manifest: &Manifest, bundle: &BundleEntry) -> Option<Timestamp> {
     ends.min()
 }
 
-/// Of bundles that the inventory does not know any more it need not know when they end.
+/// Removes the ends of bundles that the inventory no longer lists.
 pub(super) fn forget_ends(manifest: &mut Manifest) {
     let (bundles, retired) = (&manifest.bundles, &manifest.retired);
     for (role, digests) in &mut manifest.ends {
@@ -519,7 +519,7 @@ pub(super) fn forget_ends(manifest: &mut Manifest) {
     manifest.ends.retain(|_, digests| !digests.is_empty());
 }
 
-/// The fingerprints of what a bundle holds.
+/// The fingerprints of a bundle's content.
 #[must_use]
 pub fn fingerprints(bundle: &BundleEntry) -> BTreeSet<String> {
     let sources = bundle.files.values().flat_map(|sources| sources.split('+'));
@@ -529,16 +529,16 @@ pub fn fingerprints(bundle: &BundleEntry) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether the inventory knows the bundle `digest` of `role`, now or from before.
+/// Whether the inventory lists the bundle `digest` of `role`, as current or retired.
 #[must_use]
 pub fn knows(manifest: &Manifest, role: &Role, digest: &str) -> bool {
     manifest.bundles.get(role).is_some_and(|bundle| bundle.digest == digest)
         || manifest.retired.get(role).is_some_and(|retired| retired.contains_key(digest))
 }
 
-/// The plaintext of a bundle: canonical JSON, the same for the same files. It is as secret as they are.
+/// The plaintext of a bundle: canonical JSON, which depends on the files only. It is as secret as they are.
 ///
-/// How it is sealed is no part of it: another KMS key is no reason to roll a node.
+/// It does not contain the KMS key, because another KMS key is no reason to replace a node.
 #[must_use]
 pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
     #[derive(Serialize)]
@@ -546,7 +546,7 @@ pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
         format: u32,
         files: &'a BTreeMap<String, &'a str>,
     }
-    // Large enough from the start: a buffer that grows leaves copies of secrets behind. PEM escapes one byte in 65.
+    // Allocated at full size: a growing buffer leaves copies of secrets in memory. PEM escapes one byte in 65.
     let size: usize = files.iter().map(|(path, text)| path.len() + 2 * text.len() + 8).sum();
     let mut bytes = Vec::with_capacity(size + 64);
     serde_json::to_writer(&mut bytes, &Plaintext { format: FORMAT, files })
@@ -554,7 +554,7 @@ pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
     bytes
 }
 
-/// What the inventory lists and no longer goes anywhere. It is kept: a member or pool that comes back finds its own.
+/// The assets and bundles that no role receives any more. They are kept for a member or pool that comes back.
 #[must_use]
 pub fn unused(cluster: &Cluster, manifest: &Manifest) -> Unused {
     let assets: BTreeSet<_> = policy::assets(cluster).into_iter().map(|asset| asset.name).collect();

@@ -1,6 +1,6 @@
-//! The table of design §5: which credentials a cluster has, and which files of them each role receives.
+//! The table of all credentials: which ones a cluster has, and which files of them each role receives.
 //!
-//! Both come from the checked [`Cluster`] alone, so that the same spec asks for the same credentials anywhere.
+//! It depends on the checked [`Cluster`] only, so the same spec asks for the same credentials everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,13 +15,13 @@ pub const KUBERNETES_DIR: &str = "/etc/kubernetes/pki";
 /// Folder of the etcd credentials on a member.
 pub const ETCD_DIR: &str = "/etc/etcd/pki";
 
-/// The asset whose secret keys every digest of the cluster's secrets; it goes to nobody.
+/// The secret that keys all digests of the cluster's secrets. No role receives it.
 pub const DIGEST_KEY: &str = "digest-key";
-/// The group of the bootstrap token: it may ask for a kubelet's first certificate.
+/// The group of the bootstrap token, which may request a kubelet's first certificate.
 pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// The group of the administrators' certificate.
 pub const CLUSTER_ADMINS: &str = "slipway:cluster-admins";
-/// The group of the API server where it speaks to kubelets.
+/// The group of the API server's client certificate for kubelets.
 pub const KUBELET_API_ADMINS: &str = "slipway:kubelet-api-admins";
 
 const APISERVER: &str = "apiserver";
@@ -30,7 +30,7 @@ const ENCRYPTION_CONFIG: &str = "encryption-config";
 const HEALTHCHECK_CLIENT: &str = "etcd-healthcheck-client";
 const ADMIN: &str = "admin";
 
-/// Client certificates that the API server and the components beside it use: asset, CN, O, authority.
+/// Client certificates of the API server and the components beside it: asset, CN, O, authority.
 const CONTROLLER_CLIENTS: [(&str, &str, Option<&str>, &str); 6] = [
     ("apiserver-kubelet-client", "kube-apiserver-kubelet-client", Some(KUBELET_API_ADMINS), CA),
     ("apiserver-etcd-client", "kube-apiserver-etcd-client", None, ETCD_CA),
@@ -46,9 +46,9 @@ const COMMON_NAME_MAX: usize = 64;
 /// One file of a role's bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleFile {
-    /// Where the node agent writes it; of the admin's bundle a bare file name.
+    /// The path at which the node agent writes it; for the admin's bundle a bare file name.
     pub path: String,
-    /// What it holds: mostly one part of one asset; several are written one after the other.
+    /// The parts of assets in it, one after the other; usually there is one.
     pub sources: Vec<Source>,
 }
 
@@ -61,32 +61,32 @@ pub struct Source {
     pub part: Part,
 }
 
-/// A part of an asset, or a file made of its secret.
+/// A part of an asset, or a file generated from its secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// The certificate, PEM.
     Certificate,
-    /// Of an authority that was brought: what a server presents besides its own certificate, so that who knows the root
-    /// alone can follow; nothing, if the authority is a root. PEM.
+    /// For an imported authority: the certificates that servers present in addition to their own, so that clients that know only the
+    /// root can verify them. Empty if the authority is a root. PEM.
     Intermediates,
-    /// Of an authority that was brought: it and all above it, PEM.
+    /// For an imported authority: its certificate and all above it, PEM.
     Chain,
     /// The private key, PKCS #8 PEM.
     PrivateKey,
     /// The public key of a key pair, PEM.
     PublicKey,
-    /// A secret's text as it is.
+    /// The text of a secret.
     Secret,
-    /// `--token-auth-file` of the API server, made of the bootstrap token.
+    /// The file for `--token-auth-file` of the API server, generated from the bootstrap token.
     TokensCsv,
-    /// `--encryption-provider-config` that writes encrypted and reads both.
+    /// The file for `--encryption-provider-config` that writes encrypted data and reads both encrypted and plain data.
     EncryptionConfig,
-    /// The same that writes in plain and still reads what was encrypted before: encryption switched off.
+    /// The same with encryption switched off: it writes plain data and still reads encrypted data.
     EncryptionConfigOff,
 }
 
 impl Part {
-    /// Whether it tells anything that must stay secret.
+    /// Whether it contains something secret.
     #[must_use]
     pub fn is_secret(self) -> bool {
         match self {
@@ -99,10 +99,10 @@ impl Part {
         }
     }
 
-    /// The file's text, made of the asset's own: a PEM or a secret. The result is as secret as `text`.
+    /// The text of the file, generated from the PEM or secret of the asset. It is as secret as `text`.
     ///
-    /// A bundle is sealed anew when the name of a part changes, not when this function does: whoever changes what it
-    /// returns gives the part another name, or nodes never see it.
+    /// A bundle is sealed anew when the name of a part changes, not when this function changes. If you change what it returns, rename the
+    /// part; otherwise nodes never receive the change.
     #[must_use]
     pub fn content(self, text: &str) -> String {
         match self {
@@ -112,7 +112,7 @@ impl Part {
             | Self::PrivateKey
             | Self::PublicKey
             | Self::Secret => text.to_owned(),
-            // Static tokens name their user and groups; this group may ask for a kubelet certificate and no more:
+            // A static token names its user and groups. This group may request kubelet certificates only:
             // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#token-authentication-file
             Self::TokensCsv => {
                 format!("{text},kubelet-bootstrap,kubelet-bootstrap,\"{BOOTSTRAPPERS}\"\n")
@@ -141,8 +141,8 @@ impl fmt::Display for Part {
 
 const IDENTITY: &str = "  - identity: {}\n";
 
-/// Of the local providers only secretbox is called strong by
-/// <https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers>; it takes 32 bytes in base64.
+/// The secretbox provider: the only local one that is rated strong by
+/// <https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/#providers>. Its key is 32 bytes in base64.
 fn secretbox(key: &str) -> String {
     format!("  - secretbox:\n      keys:\n      - name: key1\n        secret: {key}\n")
 }
@@ -154,7 +154,7 @@ fn encryption_config(providers: &[&str]) -> String {
     )
 }
 
-/// Every credential of `cluster`, authorities before what they sign.
+/// All credentials of `cluster`, authorities before what they sign.
 #[must_use]
 pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     let profiles = Profiles { cluster };
@@ -176,7 +176,7 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
         let common_name = if dns_name.len() <= COMMON_NAME_MAX {
             dns_name.clone()
         } else {
-            // Whoever checks the name reads the SANs; the CN is for people.
+            // Clients check the SANs; the CN is for people.
             format!("etcd-{}", member.index)
         };
         let sans = BTreeSet::from([dns_name, "localhost".to_owned(), "127.0.0.1".to_owned()]);
@@ -193,12 +193,12 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     assets
 }
 
-/// What is no certificate is always ours.
+/// A secret or key pair. Slipway always makes these itself.
 fn secret(name: &str, kind: AssetKind) -> Asset {
     Asset { name: name.to_owned(), kind, origin: Origin::Generated }
 }
 
-/// The files of a leaf that is brought, in `import/`: certificate and key.
+/// The files of a provided leaf in `import/`: certificate and key.
 #[must_use]
 pub fn import_files(asset: &str) -> (String, String) {
     (format!("{asset}.pem"), format!("{asset}-key.pem"))
@@ -212,7 +212,7 @@ pub fn roles(cluster: &Cluster) -> BTreeSet<Role> {
     members.chain(pools).chain([Role::Controller, Role::Admin]).collect()
 }
 
-/// What `role` receives, sorted by path. A role needs what is here and nothing more (P9).
+/// The files that `role` receives, sorted by path. A role receives only what it needs (P9).
 #[must_use]
 pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     let mut files = match role {
@@ -233,7 +233,7 @@ pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     files
 }
 
-/// Which roles receive any part of each asset; an asset that nobody receives is missing here.
+/// The roles that receive a part of each asset. An asset that no role receives is not listed.
 #[must_use]
 pub fn recipients(cluster: &Cluster) -> BTreeMap<String, BTreeSet<Role>> {
     let mut recipients: BTreeMap<String, BTreeSet<Role>> = BTreeMap::new();
@@ -245,7 +245,7 @@ pub fn recipients(cluster: &Cluster) -> BTreeMap<String, BTreeSet<Role>> {
     recipients
 }
 
-/// A member's files bear no index, so that every member has the same configuration.
+/// The files of an etcd member. Their paths contain no index, so that all members have the same configuration.
 fn etcd_files(cluster: &Cluster, index: u32) -> Vec<BundleFile> {
     let (server, peer) = (format!("etcd-server-{index}"), format!("etcd-peer-{index}"));
     vec![
@@ -265,16 +265,16 @@ fn controller_files(cluster: &Cluster) -> Vec<BundleFile> {
     let mut files: Vec<_> = [CA, KUBELET_CA, ETCD_CA, FRONT_PROXY_CA]
         .map(|authority| file(KUBERNETES_DIR, &format!("{authority}.pem"), authority, Part::Certificate))
         .into();
-    // kube-controller-manager signs the kubelets' requests with it: the one authority's key that leaves the vault.
+    // kube-controller-manager signs kubelet certificates with it: the only key of an authority that leaves the vault.
     files.push(file(KUBERNETES_DIR, "kubelet-ca-key.pem", KUBELET_CA, Part::PrivateKey));
-    // The API server's clients are signed by either; its --client-ca-file may hold both.
+    // Clients of the API server are signed by either authority; its --client-ca-file may contain both.
     files.push(BundleFile {
         path: format!("{KUBERNETES_DIR}/client-ca.pem"),
         sources: [CA, KUBELET_CA].map(|name| source(name, Part::Certificate)).into(),
     });
     if is_own(cluster, CA) {
-        // For pods: not all of their libraries take an intermediate as an anchor. It serves to know the API server by and
-        // nothing else: whoever trusts it to sign clients trusts all that its root stands for.
+        // For pods, because not all of their libraries accept an intermediate certificate as a trust anchor. It is used to verify the API
+        // server only: trusting it for client certificates would trust everything under that root.
         files.push(file(KUBERNETES_DIR, "root-ca.pem", CA, Part::Chain));
     }
     files.push(served(cluster, KUBERNETES_DIR, "apiserver.pem", APISERVER, CA));
@@ -301,8 +301,8 @@ fn file(dir: &str, name: &str, asset: &str, part: Part) -> BundleFile {
     BundleFile { path, sources: vec![source(asset, part)] }
 }
 
-/// What a server presents: its certificate, and what leads to the root of an authority that was brought (RFC 8446,
-/// 4.4.2). Of our own authorities nothing does.
+/// What a server presents: its certificate, and the intermediate certificates of an imported authority (RFC 8446, 4.4.2). Slipway's own
+/// authorities have none.
 fn served(cluster: &Cluster, dir: &str, name: &str, asset: &str, authority: &str) -> BundleFile {
     let mut served = file(dir, name, asset, Part::Certificate);
     if is_own(cluster, authority) {
@@ -319,7 +319,7 @@ fn source(asset: &str, part: Part) -> Source {
     Source { asset: asset.to_owned(), part }
 }
 
-/// The names under which the API is reached: from pods, by every endpoint, on the controller itself, and what the
+/// The names of the API in the certificate: those for pods, those of all endpoints, those on the controller itself, and those that the
 /// spec adds.
 fn apiserver_sans(cluster: &Cluster) -> BTreeSet<String> {
     let fixed = [
@@ -337,7 +337,8 @@ fn apiserver_sans(cluster: &Cluster) -> BTreeSet<String> {
     sans
 }
 
-/// DNS names compare without case and without the root's dot; to write one otherwise is no reason to issue anew.
+/// The DNS name in lower case and without the trailing dot, since neither makes a difference, and changing either in the spec should not
+/// reissue the certificate.
 fn dns(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
@@ -375,7 +376,7 @@ impl Profiles<'_> {
 
     fn origin(&self, authority: &str) -> Origin {
         let own = self.cluster.certificates.authorities.get(authority);
-        own.map_or(Origin::Generated, |own| Origin::of(own.source))
+        own.map_or(Origin::Generated, |own| Origin::from(own.source))
     }
 
     fn client(&self, name: &str, issuer: &str, common_name: &str, organization: Option<&str>) -> Asset {
@@ -392,7 +393,7 @@ impl Profiles<'_> {
         sans: BTreeSet<String>,
     ) -> Asset {
         let origin = match self.origin(issuer) {
-            // Without the authority's key nothing can be issued.
+            // Nothing can be issued without the authority's key.
             Origin::Provided => Origin::Provided,
             Origin::Generated | Origin::Imported => Origin::Generated,
         };

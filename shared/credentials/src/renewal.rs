@@ -1,20 +1,21 @@
-//! When certificates are renewed, what is said of them before, and what is wrong with them (design §8, P2, P7).
+//! When certificates are renewed, which events are published before they expire, and what is wrong with them (P2, P7).
 //!
-//! Level-triggered like a rollout: [`decide`] looks at what the inventory, the stored certificates and the nodes say
-//! ([`Observed`]) and gives what to renew, what to announce, what is found, and the [`State`] to keep. Whoever performs it
-//! may die anywhere: what was renewed is known by another fingerprint, and is not due again.
+//! [`decide`] is level-triggered: from the inventory, the stored certificates and the nodes' reports ([`Observed`]) it computes what to
+//! renew, what to announce, which findings there are, and the [`State`] to keep. The caller may be interrupted anywhere, because a
+//! renewed certificate has another fingerprint and is not due again.
 //!
-//! - Off is the default, and still warns. On, a leaf is due `days` before its end, and up to [`SPREAD_DAYS`] sooner:
-//!   how much sooner follows from the cluster's name, so that a fleet does not move on one day.
-//! - Leaves that roll together are renewed together ([`Group`]); workers have none.
-//! - No leaf outlives its authority, and renewing one that gains nothing by it is left.
+//! - Renewal is off by default, and expiry is still announced. When it is on, a leaf is due `days` before it expires, and up to
+//! [`SPREAD_DAYS`] earlier: how much depends on the cluster's name, so that the clusters of an organization are not all renewed on one
+//! day.
+//! - Leaves whose renewal replaces the same nodes are renewed together ([`Group`]). Workers have no leaves.
+//! - No leaf outlives its authority. A leaf that would not last longer after a renewal is not renewed.
 
 mod announce;
+mod certificate_state;
 mod decide;
 mod groups;
 pub mod recovery;
 mod reported;
-mod standing;
 mod state;
 mod strategy;
 #[cfg(test)]
@@ -30,81 +31,81 @@ use slipway_core::role::Role;
 use crate::{CertificateFacts, Manifest};
 
 pub use announce::{AUTHORITY_DAYS, Announcement, LEAF_DAYS};
+pub use certificate_state::{CertificateState, Elsewhere};
 pub use decide::{decide, renewal_time};
 pub use groups::{Group, Topology, group};
 pub use reported::{Held, Reported, reported};
-pub use standing::{Elsewhere, Standing};
-pub use state::{Announced, State, Superseded, Told, Urgent};
+pub use state::{Announced, CertificateStatus, State, Superseded, Urgent};
 pub use strategy::{by_strategy, replaced};
 
-/// So many days sooner than `days` before its end, at most, a certificate is renewed.
+/// A certificate is renewed at most this many days earlier than the spec says.
 pub const SPREAD_DAYS: u32 = 7;
 
-/// What a node told longer ago than this is not what it is like now: it tells each hour.
+/// How long a node's report counts as current. Nodes report every hour.
 pub const REPORT_LIFE: SignedDuration = SignedDuration::from_hours(25);
 
 pub(crate) const DAY_S: i64 = 86_400;
 
-/// What is known of a cluster when it is scanned.
+/// Everything that a scan of a cluster depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
-    /// Its newest spec that was accepted.
+    /// The newest accepted spec.
     pub cluster: &'a Cluster,
     /// Its inventory.
     pub manifest: &'a Manifest,
-    /// What lies where the inventory says that a certificate does, by asset.
+    /// The stored certificates that the inventory names, by asset.
     pub stored: &'a BTreeMap<String, Stored>,
-    /// What its nodes told last.
+    /// The last reports of its nodes.
     pub nodes: &'a [Reported],
-    /// What the newest plan leads to; `None`: there never was one.
-    pub wished: Option<&'a Wished>,
-    /// What was said and done before.
+    /// The result of the newest plan. `None`: there was never a plan.
+    pub planned: Option<&'a Planned>,
+    /// The state kept by the last scan.
     pub state: &'a State,
-    /// Certificates that a person wants renewed now.
+    /// The renewals that a person requested.
     pub asked: &'a Asked,
 }
 
-/// What a person asks to be renewed, whatever its dates.
+/// A request to renew certificates whatever their dates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The assets; [`Asked::everything`] for every leaf that can be renewed.
+    /// The assets to renew.
     pub certificates: Vec<String>,
-    /// Every leaf.
+    /// Whether every leaf that can be renewed is requested.
     pub everything: bool,
-    /// When it was asked: what was issued since is not renewed again, however often the question comes.
+    /// When it was requested. A certificate that was issued since is not renewed again, so the request may be repeated.
     pub at: Option<Timestamp>,
 }
 
-/// What the newest plan leads to.
+/// The result of the newest plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wished {
-    /// The bundle of each role.
+pub struct Planned {
+    /// The digest of each role's bundle.
     pub digests: BTreeMap<Role, String>,
-    /// A rollout has reached it, and nothing is on its way.
+    /// Whether a rollout has reached it, and none is in progress.
     pub reached: bool,
 }
 
-/// What lies where the inventory says that a certificate does.
+/// The object that the inventory names for a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stored {
-    /// That certificate.
+    /// The certificate that was expected.
     Read {
         /// Its key in the asset bucket.
         key: String,
-        /// What it says.
+        /// Its content.
         facts: CertificateFacts,
-        /// What is wrong with it besides its dates: message and cure.
+        /// What is wrong with it besides its dates: messages, each with its help.
         flaws: Vec<(String, String)>,
     },
-    /// Nothing, or something else.
+    /// It is missing or something else.
     Broken(Finding),
 }
 
-/// Something that a person has to look at. The scan goes on without it.
+/// A problem that a person has to resolve. The scan continues without it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finding {
-    /// Key of the object that it is about, in the asset bucket unless it says otherwise.
+    /// The key of the object concerned, in the asset bucket unless it says otherwise.
     pub key: String,
     /// What is wrong.
     pub message: String,
@@ -115,48 +116,48 @@ pub struct Finding {
 /// What is to be done about a cluster's certificates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// Certificates to issue anew, by what rolls together. All of them go into one version of the inventory.
+    /// The certificates to renew, by group. All of them go into one version of the inventory.
     pub renew: Vec<Renewal>,
-    /// What to say on the bus.
+    /// The events to publish.
     pub announce: Vec<Announcement>,
-    /// What a person has to look at.
+    /// The problems that a person has to resolve.
     pub findings: Vec<Finding>,
-    /// Every certificate that is in use, by name.
-    pub standings: Vec<Standing>,
-    /// The inventory has what the newest plan lacks: it is to be planned anew, again if need be.
-    pub unwished: bool,
-    /// What to keep, as if nothing were renewed; see [`State::renewed`].
+    /// All certificates in use, by name.
+    pub standings: Vec<CertificateState>,
+    /// Whether the inventory has credentials that the newest plan lacks, so that a new plan is needed.
+    pub unplanned: bool,
+    /// The state to keep if nothing is renewed; see [`State::renewed`].
     pub next: State,
 }
 
 /// Certificates that are renewed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
-    /// What rolls by it.
+    /// The group that they belong to.
     pub group: Group,
-    /// Which.
+    /// The certificates.
     pub certificates: Vec<Renew>,
 }
 
-/// A certificate to issue anew.
+/// A certificate to renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renew {
     /// The asset.
     pub name: String,
-    /// The one that is replaced: if it is another by then, somebody else was first.
+    /// The fingerprint of the certificate that is replaced. If the inventory has another one meanwhile, another scan was first.
     pub fingerprint: String,
-    /// When that ends.
+    /// When the replaced certificate expires.
     pub ends: Timestamp,
-    /// It is due by itself; the others go along with it.
+    /// Whether it is due itself; otherwise it is renewed because another one of its group is.
     pub due: bool,
 }
 
-/// `of` as whole days and the time of day: what people compare.
+/// The whole days until `ends`; negative once it has passed.
 pub(crate) fn days_left(ends: Timestamp, now: Timestamp) -> i64 {
     (ends.as_second() - now.as_second()).div_euclid(DAY_S)
 }
 
-/// So many days before `at`.
+/// The time so many days before `at`.
 pub(crate) fn days_before(at: Timestamp, days: u32) -> Timestamp {
     seconds_before(at, i64::from(days) * DAY_S)
 }

@@ -1,11 +1,11 @@
-//! An authority, or the key that signs service accounts' tokens, is exchanged while everything runs (design §8).
+//! Rotation: the exchange of an authority, or of the key that signs service account tokens, in a running cluster.
 //!
-//! In stages, of which each is rolled out and seen on every node before the next: both are trusted and the old one issues; both
-//! are trusted and the new one issues; the old one is gone. What nodes of two stages that follow each other present to each other
-//! is trusted by both. Until the old one is gone, the same way leads back.
+//! It has stages, each of which is rolled out and observed on every node before the next one begins: both are trusted and the old one
+//! issues; both are trusted and the new one issues; the old one is removed. Nodes of two consecutive stages trust what each other
+//! presents. Until the old one is removed, the rotation can be aborted and goes back the same way.
 //!
-//! Everything here is policy: [`gate`] says when a stage may follow, [`due`] when an exchange should begin, [`words`] how
-//! it stands. `slipway_flows::credentials::rotation` makes, seals and stores.
+//! These are decisions only: [`gate`] tells when the next stage may begin, [`due`] when a rotation should begin, and [`words`] describes
+//! its state. `slipway_flows::credentials::rotation` makes, seals and stores.
 
 mod due;
 mod gate;
@@ -27,30 +27,30 @@ use super::policy::{self, BundleFile, KUBERNETES_DIR, Part, Source};
 use super::{Asset, AssetKind, Entry, Manifest, Origin};
 
 pub use due::{Due, Why, due};
-pub use gate::{Heard, Next, Seen, Wait, next};
-pub use words::{Told, after, lines, told, words};
+pub use gate::{Next, NodeReport, Seen, Wait, next};
+pub use words::{RotationStatus, after, lines, rotation_status, words};
 
-/// The exchange of one asset, as the inventory keeps it.
+/// The rotation of one asset, as stored in the inventory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rotation {
-    /// How far it is.
+    /// The present stage.
     pub stage: Stage,
-    /// It goes back: what issued before issues again, or is about to be all that there is.
+    /// Whether it was aborted and goes back: the old one issues again, or is about to be the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aborted: bool,
     /// When it began.
     pub begun: Timestamp,
     /// When this stage began.
     pub since: Timestamp,
-    /// When every node was seen to have this stage, where time is waited for from then on.
+    /// When every node was first seen to have this stage, if the rotation then waits for a time to pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<Timestamp>,
-    /// The digests that the bundles of each role have had since this stage began: a node that reports one of them has the stage.
+    /// The digests of each role's bundles since this stage began: a node that reports one of them has the stage.
     pub digests: BTreeMap<Role, BTreeSet<String>>,
 }
 
-/// How far a [`Rotation`] is.
+/// The stages of a [`Rotation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
@@ -58,7 +58,7 @@ pub enum Stage {
     Trust,
     /// Both are trusted, and the new one issues.
     Issue,
-    /// One of the two is gone: the old one, or the new one of an exchange that was aborted.
+    /// One of the two is removed: the old one, or the new one after an abort.
     Drop,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Stage {
 }
 
 impl Rotation {
-    /// Whether two are trusted while the one that issued last is about to go: what it signed may live on.
+    /// Whether the next stage removes one of the two: certificates that it signed may still be valid.
     #[must_use]
     pub fn lets_one_go(&self) -> bool {
         match self.stage {
@@ -84,13 +84,13 @@ impl Rotation {
     }
 }
 
-/// What the inventory calls the other one of the two that are trusted; `None` while there is one.
+/// The name of the second of the two that are trusted. `None`: there is only one.
 #[must_use]
 pub fn beside(manifest: &Manifest, name: &str) -> Option<String> {
     [predecessor(name), successor(name)].into_iter().find(|other| manifest.assets.contains_key(other))
 }
 
-/// What the inventory says of what is stored in the folder `asset` under `fingerprint`.
+/// The entry of the inventory whose objects are stored in the folder `asset` under `fingerprint`.
 #[must_use]
 pub fn stored<'m>(manifest: &'m Manifest, asset: &str, fingerprint: &str) -> Option<(&'m String, &'m Entry)> {
     let names = [asset.to_owned(), successor(asset), predecessor(asset)];
@@ -98,16 +98,17 @@ pub fn stored<'m>(manifest: &'m Manifest, asset: &str, fingerprint: &str) -> Opt
     found.into_iter().find(|(_, entry)| entry.fingerprint == fingerprint)
 }
 
-/// The public keys of which one may have signed a token that is still valid, by the names of their assets.
+/// The assets whose public key may verify a token that is still valid.
 #[must_use]
 pub fn service_account_keys(manifest: &Manifest) -> Vec<String> {
     let other = beside(manifest, SERVICE_ACCOUNT);
     std::iter::once(SERVICE_ACCOUNT.to_owned()).chain(other).collect()
 }
 
-/// What `role` receives, sorted by path: [`policy::bundle`], and beside what is trusted what is trusted too for a while.
+/// The files that `role` receives, sorted by path: [`policy::bundle`], plus the second trusted authority during a rotation.
 ///
-/// The older of two comes first, whichever issues: who holds neither's key nor what it signed has the same bytes in both stages.
+/// The older of the two always comes first. So roles that hold neither's key nor a certificate signed by either have the same bytes in
+/// both stages.
 #[must_use]
 pub fn bundle(cluster: &Cluster, manifest: &Manifest, role: &Role) -> Vec<BundleFile> {
     let mut files = policy::bundle(cluster, role);
@@ -120,8 +121,8 @@ pub fn bundle(cluster: &Cluster, manifest: &Manifest, role: &Role) -> Vec<Bundle
     files
 }
 
-/// kube-controller-manager takes one certificate to sign with and no more; whom kubelets' certificates may be of besides lies in the
-/// file of all that sign clients.
+/// Whether the file is the signer of kube-controller-manager, which takes one certificate only. The authorities that kubelet certificates
+/// may be signed by are in another file, with all client authorities.
 fn is_signer(role: &Role, path: &str) -> bool {
     *role == Role::Controller && path.strip_prefix(KUBERNETES_DIR) == Some(&format!("/{KUBELET_CA}.pem"))
 }
@@ -151,7 +152,8 @@ fn trusted(manifest: &Manifest, source: Source) -> Vec<Source> {
     }
 }
 
-/// Which roles receive any part of each asset, as [`policy::recipients`] has it, with what is trusted for a while.
+/// The roles that receive a part of each asset, as [`policy::recipients`] returns them, plus the second trusted authority during a
+/// rotation.
 #[must_use]
 pub fn recipients(cluster: &Cluster, manifest: &Manifest) -> BTreeMap<String, BTreeSet<Role>> {
     let mut recipients: BTreeMap<String, BTreeSet<Role>> = BTreeMap::new();
@@ -163,7 +165,7 @@ pub fn recipients(cluster: &Cluster, manifest: &Manifest) -> BTreeMap<String, BT
     recipients
 }
 
-/// The nodes' roles that a rotation of `name` reaches.
+/// The roles of nodes that a rotation of `name` affects.
 #[must_use]
 pub fn reached(cluster: &Cluster, name: &str) -> BTreeSet<Role> {
     let mut roles = policy::recipients(cluster).remove(name).unwrap_or_default();
@@ -171,10 +173,10 @@ pub fn reached(cluster: &Cluster, name: &str) -> BTreeSet<Role> {
     roles
 }
 
-/// What takes the place of `name`, to be made and entered into the inventory before [`begin`].
+/// The successor of `name`, to be made and added to the inventory before [`begin`].
 ///
 /// # Errors
-/// If it is nothing that is rotated, or not ours to make; if it is being rotated already.
+/// If `name` cannot be rotated, if Slipway does not make it, or if it is being rotated already.
 pub fn to_start(
     assets: &[Asset],
     manifest: &Manifest,
@@ -182,8 +184,8 @@ pub fn to_start(
     now: Timestamp,
 ) -> Result<Asset, PolicyError> {
     known(name)?;
-    let refused = |why: &str, cure: String| {
-        Err(PolicyError::NotRotatable { name: name.to_owned(), why: why.to_owned(), cure })
+    let refused = |why: &str, help: String| {
+        Err(PolicyError::NotRotatable { name: name.to_owned(), why: why.to_owned(), help })
     };
     let (Some(asset), Some(entry)) =
         (assets.iter().find(|asset| asset.name == name), manifest.assets.get(name))
@@ -210,10 +212,10 @@ pub fn to_start(
     Ok(Asset { name: successor(name), ..asset.clone() })
 }
 
-/// Refuses what is nothing that is rotated.
+/// Checks that `name` can be rotated.
 ///
 /// # Errors
-/// See there.
+/// If it cannot be.
 pub fn known(name: &str) -> Result<(), PolicyError> {
     if ROTATABLE.contains(&name) {
         return Ok(());
@@ -224,14 +226,14 @@ pub fn known(name: &str) -> Result<(), PolicyError> {
             Some(near) => format!("it is no authority; did you mean {near}?"),
             None => "it is no authority".to_owned(),
         },
-        cure: format!(
+        help: format!(
             "name one of {}; a certificate is renewed by `slipway certs renew`",
             ROTATABLE.join(", ")
         ),
     })
 }
 
-/// Begins the rotation of `name`, whose successor is in the inventory: stage [`Stage::Trust`].
+/// Begins the rotation of `name`, whose successor is in the inventory, with [`Stage::Trust`].
 pub fn begin(manifest: &mut Manifest, name: &str, now: Timestamp) {
     let rotation = Rotation {
         stage: Stage::Trust,
@@ -244,24 +246,25 @@ pub fn begin(manifest: &mut Manifest, name: &str, now: Timestamp) {
     manifest.rotations.insert(name.to_owned(), rotation);
 }
 
-/// Goes back from wherever the rotation of `name` is; [`entered`] completes it when bundles are sealed. `false`: it goes back already.
+/// Aborts the rotation of `name` in its present stage. [`entered`] completes this when bundles are sealed. `false`: it was aborted
+/// already.
 ///
 /// # Errors
-/// If it is not being rotated, or the old one is gone.
+/// If it is not being rotated, or the old one is removed already.
 pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool, PolicyError> {
     known(name)?;
-    let refused = |why: &str, cure: &str| {
-        let (name, why, cure) = (name.to_owned(), why.to_owned(), cure.to_owned());
-        Err(PolicyError::NotRotatable { name, why, cure })
+    let refused = |why: &str, help: &str| {
+        let (name, why, help) = (name.to_owned(), why.to_owned(), help.to_owned());
+        Err(PolicyError::NotRotatable { name, why, help })
     };
     let Some(rotation) = manifest.rotations.get(name) else {
         return refused("it is not being rotated, so that there is nothing to go back from", "leave it");
     };
     match (rotation.stage, rotation.aborted) {
         (Stage::Trust | Stage::Drop, true) => return Ok(false),
-        // Nobody presents anything of the new one.
+        // No node presents anything signed by the new one.
         (Stage::Trust, false) => shed(manifest, name),
-        // Whoever has this stage presents what the new one signed, to nodes that trust both.
+        // Nodes in this stage present certificates of the new one, and all nodes trust both.
         (Stage::Issue, _) => swap(manifest, name, Stage::Trust),
         (Stage::Drop, false) => {
             return refused(
@@ -279,7 +282,7 @@ pub fn abort(manifest: &mut Manifest, name: &str, now: Timestamp) -> Result<bool
     Ok(true)
 }
 
-/// Does what [`next`] said; [`entered`] completes it when bundles are sealed. `false`: nothing is to be done.
+/// Performs what [`next`] returned. [`entered`] completes this when bundles are sealed. `false`: there is nothing to do.
 pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) -> bool {
     let stage = match next {
         Next::Wait(_) => return false,
@@ -303,7 +306,8 @@ pub fn step(manifest: &mut Manifest, name: &str, next: &Next, now: Timestamp) ->
     true
 }
 
-/// Records what the bundles are that have the stage which `name` entered: those of now, and what will be sealed while it lasts.
+/// Records the digests of the bundles that have the stage which `name` entered: the present ones, and those that are sealed during the
+/// stage.
 pub fn entered(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
     let digests = reached(cluster, name)
         .into_iter()
@@ -323,7 +327,7 @@ fn settle(manifest: &mut Manifest, name: &str, settled: Option<Timestamp>) -> bo
     true
 }
 
-/// The one that was beside takes the place of `name`: the new one for [`Stage::Issue`], the old one on the way back.
+/// Swaps `name` with the one beside it: the new one takes its place in [`Stage::Issue`], the old one after an abort.
 fn swap(manifest: &mut Manifest, name: &str, to: Stage) {
     let (from_name, to_name) = match to {
         Stage::Issue => (successor(name), predecessor(name)),
@@ -335,7 +339,7 @@ fn swap(manifest: &mut Manifest, name: &str, to: Stage) {
     }
 }
 
-/// The one beside is trusted no more.
+/// Removes the one beside `name` from what is trusted.
 fn shed(manifest: &mut Manifest, name: &str) {
     manifest.assets.remove(&successor(name));
     manifest.assets.remove(&predecessor(name));

@@ -351,7 +351,7 @@ fn p7_a_leaf_ends_with_its_authority_and_is_refused_under_one_that_ends() {
     let error = list(late).unwrap_err();
     assert!(matches!(&error, PolicyError::OutlivesIssuer { asset, .. } if asset == "apiserver"), "{error}");
     assert!(error.to_string().contains("2036-11-17T12:00:00Z"), "{error}");
-    assert!(error.cure().contains("rotate-ca ca"), "{}", error.cure());
+    assert!(error.help().contains("rotate-ca ca"), "{}", error.help());
 
     let long = now() + jiff::SignedDuration::from_hours(24 * 4000);
     assert_eq!(manifest::cut(long, end, now()), Some(end));
@@ -485,9 +485,9 @@ fn an_authority_is_not_exchanged_by_rendering() {
     let missing = manifest::to_make(&assets, &Manifest::default(), &BTreeMap::new(), now());
     assert!(matches!(missing, Err(PolicyError::NotBrought { ref asset }) if asset == "ca"), "{missing:?}");
     for error in [asked.unwrap_err(), back.unwrap_err(), another.unwrap_err()] {
-        assert!(error.cure().contains("exchanged"), "{error}");
+        assert!(error.help().contains("exchanged"), "{error}");
     }
-    assert!(missing.unwrap_err().cure().contains("import/ca.pem"));
+    assert!(missing.unwrap_err().help().contains("import/ca.pem"));
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn what_can_be_renewed_by_itself_is_a_leaf_of_ours() {
     }
     let told = |name: &str| {
         let error = renew(name, now()).unwrap_err();
-        format!("{error}; {}", error.cure())
+        format!("{error}; {}", error.help())
     };
     assert!(told("apisever").contains("did you mean apiserver?"), "{}", told("apisever"));
     assert!(told("ca").contains("rotate it, in stages"), "{}", told("ca"));
@@ -520,7 +520,7 @@ fn what_can_be_renewed_by_itself_is_a_leaf_of_ours() {
     assert!(
         manifest::to_renew(&assets, &Manifest::default(), "apiserver", now())
             .unwrap_err()
-            .cure()
+            .help()
             .contains("render")
     );
 }

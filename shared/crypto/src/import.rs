@@ -1,6 +1,6 @@
 //! Certificates and keys that somebody else made, read and held against what they are to be: for imports.
 //!
-//! What is wrong is said in words that name the cure, all of it at once, and without any of what was read.
+//! What is wrong is said in words that name the help, all of it at once, and without any of what was read.
 
 mod chain;
 mod key;

@@ -1,8 +1,8 @@
-//! Makes what credentials a cluster lacks, and seals the bundles that changed (design §5).
+//! Makes the credentials that a cluster lacks, and seals the bundles whose content changed.
 //!
-//! `pki/manifest.json` is the lock: objects are written first, under names that nobody refers to yet, and then the
-//! manifest under the condition that nobody else wrote it. Who loses that race starts over from what the winner
-//! wrote; who dies before it leaves objects that nobody refers to. Either way a cluster has one PKI (P8).
+//! `pki/manifest.json`, the inventory, serves as the lock. Objects are written first, under names that nothing refers to yet, and then
+//! the inventory, on the condition that nobody else wrote it. The loser of that race starts again from what the winner wrote. A run that
+//! dies earlier leaves objects that nothing refers to. In each case a cluster has one PKI (P8).
 
 mod bundles;
 pub mod gc;
@@ -31,7 +31,7 @@ use crate::error::{FlowError, FlowResult};
 use crate::imports::Imported;
 use crate::store;
 
-/// The credentials of a cluster as they stand.
+/// The present credentials of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The digest of each role's bundle, for its launch template.
@@ -40,13 +40,13 @@ pub struct Credentials {
     pub made: Vec<String>,
     /// Roles whose bundle was sealed by this call.
     pub sealed: Vec<Role>,
-    /// What was lost or damaged and is as it was.
+    /// Stored objects that were lost or damaged, and were restored by this call.
     pub healed: Vec<Healed>,
     /// The inventory.
     pub manifest: Manifest,
 }
 
-/// A stored object that was lost or damaged, and was written again with what it held.
+/// A stored object that was lost or damaged, and was written again with the same content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Healed {
     /// Its key.
@@ -55,15 +55,15 @@ pub struct Healed {
     pub problem: String,
 }
 
-/// The digests of the bundles that the nodes of each role have, or are about to have.
+/// The digests of the bundles that nodes of each role have, or will have.
 pub type Known = BTreeMap<Role, BTreeSet<String>>;
 
-/// Makes what is missing or changed in name, seals what changed, and says what each role's launch template carries.
-/// If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
+/// Makes the assets that are missing or whose names changed, seals the bundles whose content changed, and returns the digests for the
+/// launch templates. If there is nothing to do, it neither calls [`Keys`] nor writes (P1).
 ///
 /// # Errors
-/// If a port fails; if a stored object is lost or damaged and needed; if the spec asks for what cannot be issued; if
-/// others kept changing the inventory.
+/// If a port fails; if a stored object that is needed is lost or damaged; if the spec asks for something that cannot be issued; if others
+/// keep changing the inventory.
 pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
@@ -74,8 +74,8 @@ pub async fn ensure<O: Objects, K: Keys, C: Crypto>(
     ensure_for(objects, keys, crypto, cluster, &Known::new(), now).await
 }
 
-/// As [`ensure`], for a cluster whose nodes have those bundles: an inventory that is lost, or older than they are, is an
-/// error, because what was made in its place would lock nodes out or roll them.
+/// As [`ensure`], for a cluster whose nodes have the bundles in `known`. An inventory that is lost, or older than these bundles, is an
+/// error, because assets made in its place would lock nodes out or replace them.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -90,10 +90,10 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     ensure_with(objects, keys, crypto, cluster, known, &Imported::new(), now).await
 }
 
-/// As [`ensure_for`], with what others made and [`crate::imports::read`] found in order.
+/// As [`ensure_for`], with the assets that the user provided and [`crate::imports::read`] accepted.
 ///
 /// # Errors
-/// As [`ensure`]; also if what stands is another than the spec says or than was brought.
+/// As [`ensure`]; also if an existing asset is not the one that the spec names or the user provided.
 pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
@@ -108,7 +108,7 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     for _ in 0..store::TRIES {
         let stored = store::load::<Manifest>(objects, &key).await?;
         if let Some(tried) = tried.take_if(|tried| stored.value.as_ref() == Some(&tried.manifest)) {
-            // The answer to our own write was lost, and its repetition found what we had written.
+            // The answer to our own write was lost, and the retry found what we had written.
             return Ok(tried);
         }
         let mut manifest = match stored.value.clone() {
@@ -156,10 +156,10 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     Err(FlowError::Race { key, tries: store::TRIES })
 }
 
-/// The certificate or public key of `asset`, checked against the inventory.
+/// The certificate or public key of `asset`, verified against the inventory.
 ///
 /// # Errors
-/// If the inventory does not list it, or the stored object is lost or another.
+/// If the inventory does not list it, or the stored object is lost or differs.
 pub async fn public_half<O: Objects, C: Crypto>(
     objects: &O,
     crypto: &C,
@@ -170,10 +170,10 @@ pub async fn public_half<O: Objects, C: Crypto>(
     vault::read_public(objects, crypto, cluster, manifest, asset).await
 }
 
-/// The certificates from an authority that was brought up to its root, checked against the inventory.
+/// The certificates from an imported authority up to its root, verified against the inventory.
 ///
 /// # Errors
-/// As [`public_half`]; also if the authority was not brought.
+/// As [`public_half`]; also if the authority was not imported.
 pub async fn chain<O: Objects>(
     objects: &O,
     cluster: &str,
@@ -183,7 +183,7 @@ pub async fn chain<O: Objects>(
     vault::read_chain(objects, cluster, manifest, asset).await
 }
 
-/// Makes and records what [`manifest::to_make`] lists; the private halves stay in the vault's memory. The names.
+/// Makes and records the assets that [`manifest::to_make`] lists, and returns their names. The private halves stay in the vault's memory.
 async fn make<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,
@@ -237,7 +237,7 @@ fn produce<O: Objects, K: Keys, C: Crypto>(
     }
 }
 
-/// Enters a new asset into the inventory, and keeps it in the vault's memory.
+/// Adds a new asset to the inventory and to the vault's memory.
 fn record<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,
@@ -250,7 +250,7 @@ fn record<O: Objects, K: Keys, C: Crypto>(
     Ok(())
 }
 
-/// What the inventory says of a new asset.
+/// The inventory's entry for a new asset.
 fn entry<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
@@ -290,9 +290,8 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
     })
 }
 
-/// The roles whose sealed bundle is no longer in the bucket, or no longer the one that was put there, and that are not
-/// sealed anyway; with what is wrong, as far as that can be seen from outside. It is sealed again under the same digest,
-/// which rolls nobody.
+/// The roles whose sealed bundle is missing from the bucket or was changed there, and that are not sealed anyway, each with the problem
+/// as far as it is visible from outside. The bundle is sealed again under the same digest, which replaces no node.
 async fn bundles_astray<O: Objects>(
     objects: &O,
     cluster: &Cluster,
@@ -315,7 +314,7 @@ async fn bundles_astray<O: Objects>(
     Ok(astray.into_iter().flatten().collect())
 }
 
-/// Writes into each entry who receives it.
+/// Records in each entry which roles receive it.
 fn set_roles(cluster: &Cluster, manifest: &mut Manifest) {
     let mut recipients = stages::recipients(cluster, manifest);
     for (name, entry) in &mut manifest.assets {
@@ -340,8 +339,8 @@ fn credentials(
     }
 }
 
-/// Without an inventory there is no PKI yet, or it lost its inventory: a plan says so, since it is made after that. `false`:
-/// somebody made it since we looked for it.
+/// Whether the cluster has no PKI yet. Without an inventory either none was made, or the inventory was lost; a plan proves the latter,
+/// because plans are made after the PKI. `false`: another run made the inventory meanwhile.
 async fn has_no_pki<O: Objects>(
     objects: &O,
     cluster: &Cluster,
@@ -351,20 +350,20 @@ async fn has_no_pki<O: Objects>(
     if known.is_empty() && objects.head(&keys::desired(&cluster.name)).await?.is_none() {
         return Ok(true);
     }
-    // The wish that we found may be that of a twin, which wrote the inventory before it.
+    // The pointer may be that of a concurrent run, which wrote the inventory before it.
     if objects.head(key).await?.is_some() {
         return Ok(false);
     }
     Err(FlowError::Corrupt {
         key: key.to_owned(),
         problem: "is lost, and what stands was made with it".to_owned(),
-        cure: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
+        help: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
                would lock out every node and every user that there is"
             .to_owned(),
     })
 }
 
-/// An inventory that does not know what nodes run was put back from before, or is another cluster's.
+/// Refuses an inventory that does not list the bundles in use: it is an old version that was restored, or that of another cluster.
 fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()> {
     let digests = known.iter().flat_map(|(role, digests)| digests.iter().map(move |digest| (role, digest)));
     for (role, digest) in digests {
@@ -374,7 +373,7 @@ fn refuse_older(key: &str, manifest: &Manifest, known: &Known) -> FlowResult<()>
                 problem: format!(
                     "does not know the bundle {digest} that {role} runs: it is older than that, or of another cluster"
                 ),
-                cure: format!(
+                help: format!(
                     "bring back its newest version (a versioned bucket keeps it); if it is lost and {role} is to go back to \
                      earlier credentials, say so by adding \"{digest}\": [] under \"retired\", \"{role}\""
                 ),
@@ -391,10 +390,10 @@ fn refuse_other_format(key: &str, manifest: &Manifest) -> FlowResult<()> {
     Err(FlowError::Corrupt {
         key: key.to_owned(),
         problem: format!("has format {}, and this release of Slipway knows {FORMAT}", manifest.format),
-        cure: "use the release that wrote it, or a newer one".to_owned(),
+        help: "use the release that wrote it, or a newer one".to_owned(),
     })
 }
 
 fn refused(error: PolicyError) -> FlowError {
-    FlowError::Refused { problem: error.to_string(), cure: error.cure() }
+    FlowError::Refused { problem: error.to_string(), help: error.help() }
 }

@@ -1,32 +1,32 @@
-//! Why a flow could not go on.
+//! The errors of the flows.
 
 use slipway_ports::{ErrorKind, PortError};
 
-/// Why a flow could not go on. A refused spec is no error: it is an outcome.
+/// Why a flow failed. A refused spec is not an error but an outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// A call did not work.
+    /// A call failed.
     #[error(transparent)]
     Port(#[from] PortError),
-    /// A stored object is not what was written.
-    #[error("{key} {problem}; {cure}")]
+    /// A stored object is lost or damaged.
+    #[error("{key} {problem}; {help}")]
     Corrupt {
         /// Key of the object.
         key: String,
-        /// What is wrong with it: lost, truncated, not JSON, tampered with.
+        /// What is wrong with it: lost, truncated, not JSON, modified.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
-    /// What was asked cannot be done as things are.
-    #[error("{problem}; {cure}")]
+    /// The request cannot be carried out in the present state.
+    #[error("{problem}; {help}")]
     Refused {
         /// Why.
         problem: String,
         /// What to do.
-        cure: String,
+        help: String,
     },
-    /// Others kept winning the race for the same object; the same call may work later.
+    /// Other writers kept winning the race for the same object; a retry may succeed.
     #[error("lost the race for {key} {tries} times in a row; trying again later")]
     Race {
         /// Key of the object.
@@ -40,7 +40,7 @@ pub enum FlowError {
 pub type FlowResult<T> = Result<T, FlowError>;
 
 impl FlowError {
-    /// Whether the same flow may work later without anybody doing anything.
+    /// Whether a retry may succeed although nothing was changed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

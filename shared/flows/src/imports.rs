@@ -1,10 +1,10 @@
-//! Authorities and leaves that somebody brought, from `import/` beside the spec: read when a cluster's credentials are first
-//! made, held against what they are to be, and never needed again.
+//! Reads authorities and leaves that the user provides, from `import/` beside the spec. They are read when a cluster's credentials are
+//! first made, checked, and not needed afterwards.
 //!
-//! Everything that is amiss is found at once and said as findings about the spec; then nothing is made. An authority that
-//! stands is never exchanged here: that is a rotation, in stages. A leaf that was brought may be followed by another.
+//! All problems are collected and reported as findings about the spec; then nothing is made. An existing authority is never exchanged
+//! here: that is a rotation, in stages. A provided leaf may be replaced by another one.
 //!
-//! A private key lies in the spec bucket under a passphrase, or it is refused: that bucket is not for secrets (P9).
+//! A private key in the spec bucket must be encrypted with a passphrase, because that bucket is not for secrets (P9).
 
 use std::collections::BTreeMap;
 
@@ -24,30 +24,30 @@ use slipway_spec::Objection;
 use crate::credentials;
 use crate::error::FlowResult;
 
-/// The largest file that is read: a chain has some 10 KiB.
+/// The largest file that is read. A chain has some 10 KiB.
 pub const MOST_BYTES: u64 = 256 * 1024;
 
-/// A file that was brought.
+/// A file that the user provides.
 #[derive(Debug)]
 pub struct ImportFile {
     /// Its bytes.
     pub bytes: Secret,
-    /// Why a private key may not lie in it in plain, and what to do; `None` where it may.
+    /// Why an unencrypted private key is not allowed in it, and what to do. `None`: it is allowed.
     pub exposed: Option<Flaw>,
 }
 
-/// Where a passphrase was looked for.
+/// The result of looking for a passphrase.
 #[derive(Debug)]
 pub enum Passphrase {
-    /// This is it.
+    /// The passphrase.
     Known(Secret),
-    /// There is none, for this reason.
+    /// There is none, with the reason.
     None(Flaw),
 }
 
-/// Where the files of `import/` lie, and the passphrases of their keys.
+/// The files of `import/`, and the passphrases of their keys.
 pub trait Imports: Send + Sync {
-    /// The file of that name; `None` if there is none. `s3:GetObject`.
+    /// The file of that name; `None` if it does not exist. `s3:GetObject`.
     fn file(&self, name: &str) -> impl Future<Output = PortResult<Option<ImportFile>>> + Send;
     /// The passphrase of the keys that belong to the authority `name`. `ssm:GetParameter`.
     fn passphrase(
@@ -73,7 +73,7 @@ impl<S: Objects, P: Parameters> Imports for BucketImports<'_, S, P> {
         let key = keys::import(self.cluster, name);
         let Some(head) = self.specs.head(&key).await? else { return Ok(None) };
         if head.size > MOST_BYTES {
-            // Whatever it is, it is not read into memory.
+            // It is too large to be a certificate or key, so it is not read.
             return Ok(Some(ImportFile { bytes: Secret::new(Vec::new()), exposed: None }));
         }
         let object = self.specs.get(&key).await?;
@@ -116,7 +116,7 @@ impl<S: Objects, P: Parameters> Imports for BucketImports<'_, S, P> {
     }
 }
 
-/// Without the line break that an editor or a shell puts at the end.
+/// `text` without the final line break that editors and shells add.
 #[must_use]
 pub fn trimmed(text: &Secret) -> Secret {
     let bytes = text.expose();
@@ -124,24 +124,24 @@ pub fn trimmed(text: &Secret) -> Secret {
     Secret::new(bytes[..end].to_vec())
 }
 
-/// An asset that was brought and is as it should be.
+/// A provided asset that was found valid.
 #[derive(Debug)]
 pub struct Import {
     /// Its certificate in PEM, alone.
     pub certificate: String,
-    /// Of an authority: what leads to its root.
+    /// For an authority: its chain.
     pub authority: Option<BroughtAuthority>,
-    /// Its key in PEM, PKCS #8; an authority that only signed what was brought, too, comes without.
+    /// Its key in PEM, PKCS #8. `None`: an authority whose key the user keeps.
     pub key: Option<Secret>,
-    /// What the inventory is to say.
+    /// Its facts for the inventory.
     pub facts: Brought,
 }
 
-/// What was brought, by asset; for [`crate::credentials::ensure_with`].
+/// The provided assets by name, for [`crate::credentials::ensure_with`].
 pub type Imported = BTreeMap<String, Import>;
 
-/// Reads what `cluster` says is brought, as far as `manifest` does not have it yet. The objections, if there are any, are all
-/// that there is to say: then nothing of it may be used.
+/// Reads the assets that `cluster` says are provided and that `manifest` does not have yet. If there are objections, nothing of it may be
+/// used.
 ///
 /// # Errors
 /// If a call fails.
@@ -179,12 +179,12 @@ struct Reading<'a, I, O, C> {
     now: Timestamp,
     imported: Imported,
     found: Vec<Objection>,
-    /// Public keys of what was read, with the files that hold them.
+    /// The public keys read so far, with the files that contain them.
     keys: BTreeMap<String, Vec<String>>,
 }
 
 impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
-    /// Says what is wrong with `file`, which the key `key` of the authority `name` names.
+    /// Adds an objection to `file`, which is named by the key `key` of the authority `name`.
     fn object(&mut self, code: &'static str, name: &str, key: &str, file: &str, flaw: Flaw) {
         let root = format!("certificatesConfiguration.authorities.{name}");
         let message = if file.is_empty() { flaw.message } else { format!("import/{file}: {}", flaw.message) };
@@ -197,7 +197,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         });
     }
 
-    /// Objects where an authority was brought that the spec now says is Slipway's own.
+    /// Objects if an existing authority was provided and the spec now asks for a generated one.
     fn no_longer_brought(&mut self) {
         let authorities =
             policy::assets(self.cluster).into_iter().filter(|asset| asset.origin == Origin::Generated);
@@ -211,7 +211,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         }
     }
 
-    /// Objects to an authority that the spec says comes from elsewhere than it does.
+    /// Objects if the origin of an existing authority is not the one in the spec.
     fn exchanged(&mut self, name: &str) {
         let origin = self.manifest.assets.get(name).map(|entry| entry.origin).unwrap_or_default();
         let flaw = Flaw {
@@ -223,9 +223,9 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         self.object("import-rotation", name, "source", "", flaw);
     }
 
-    /// An authority, if what there is of it can be relied on: read, or as it stands. `None`: its leaves need not be looked at.
+    /// An authority that is valid, as read or as it exists. `None`: it is not, and its leaves need not be checked.
     async fn authority(&mut self, name: &str, own: &OwnAuthority) -> FlowResult<Option<BroughtAuthority>> {
-        let asked = Origin::of(own.source);
+        let asked = Origin::from(own.source);
         let stands = self.manifest.assets.get(name);
         if stands.is_some_and(|entry| entry.origin != asked) {
             self.exchanged(name);
@@ -245,7 +245,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
             self.object("import-missing", name, "certificate", &own.certificate, flaw);
             return Ok(None);
         };
-        // What stands is only compared: that it grows old is the scan's business.
+        // An existing authority is only compared: its expiry is checked by the scan.
         let now = stands.is_none().then_some(self.now);
         let authority = match self.crypto.brought_authority(&file.bytes, now) {
             Ok(authority) => authority,
@@ -292,7 +292,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         Ok(Some(authority))
     }
 
-    /// An authority as it was kept, for what it signed and is brought from now on.
+    /// An existing authority as stored, to check leaves that are provided from now on.
     async fn kept(&self, name: &str, source: OwnSource) -> FlowResult<Option<BroughtAuthority>> {
         if source == OwnSource::Imported {
             return Ok(None);
@@ -301,7 +301,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         Ok(self.crypto.brought_authority(&Secret::new(chain.into_bytes()), None).ok())
     }
 
-    /// Objects where leaves that Slipway issues would outlive the authority `name`.
+    /// Objects if leaves that Slipway issues would outlive the authority `name`.
     fn outlives(&mut self, name: &str, end: Timestamp) {
         let days = self.cluster.certificates.leaf_days;
         let signs = policy::assets(self.cluster).iter().any(|asset| {
@@ -331,8 +331,8 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         });
     }
 
-    /// Objects where nothing can be issued under an authority though everything about it is in order, such as where its name
-    /// has an attribute twice: one certificate is issued, for a day, and forgotten.
+    /// Objects if nothing can be issued under an authority although it is valid, for example because its name has an attribute twice. A
+    /// certificate for one day is issued as a test and discarded.
     fn signs(&mut self, name: &str, own: &OwnAuthority, authority: &BroughtAuthority, key: &Secret) {
         let assets = policy::assets(self.cluster);
         let mut leaves = assets.iter().filter_map(manifest::profile);
@@ -395,7 +395,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         Ok(None)
     }
 
-    /// A leaf that the authority's owner issued.
+    /// A leaf that the owner of the authority issued.
     async fn leaf(
         &mut self,
         asset: &Asset,
@@ -435,7 +435,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
             }
             return Ok(());
         };
-        // One that stands and is asked for as it was is only compared.
+        // An existing leaf with unchanged requirements is only compared.
         let read = self.crypto.brought_leaf(&found.bytes, profile, authority, self.now);
         let certificate = match read {
             Ok(certificate) => certificate,
@@ -464,7 +464,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         Ok(())
     }
 
-    /// Each private key belongs to one name (P9): else who holds one certificate's key is another, too.
+    /// Checks that no two certificates share a private key (P9): the holder of one could otherwise act as the other.
     fn one_key_a_name(&mut self) {
         for (spki, mut files) in std::mem::take(&mut self.keys) {
             let known = self.manifest.assets.iter().filter(|(name, _)| !self.imported.contains_key(*name));

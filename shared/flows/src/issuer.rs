@@ -1,7 +1,7 @@
-//! The public documents of a cluster's service accounts: written where anyone may read them, before a token needs them.
+//! The public documents of a cluster's service account issuer, which are published before a token needs them.
 //!
-//! A key that is trusted early harms nobody, since no token bears it yet; one that is missing breaks every token that
-//! does. So they are published as soon as the credentials are there, whether or not the plan is approved.
+//! A key that is published early does no harm, because no token is signed with it yet. A missing key makes tokens unverifiable. So the
+//! documents are published as soon as the credentials exist, whether or not the plan is approved.
 
 use slipway_core::cluster::Cluster;
 use slipway_core::release::Site;
@@ -13,11 +13,11 @@ use crate::credentials;
 use crate::error::{FlowError, FlowResult};
 use crate::store::TRIES;
 
-/// The documents of `cluster`'s issuer by their keys in the issuer bucket, what is referred to first; none where the
-/// issuer is not in use.
+/// The documents of `cluster`'s issuer by their keys in the issuer bucket, in the order in which to write them; empty if the issuer is
+/// not used.
 ///
 /// # Errors
-/// If a public key is lost, or another than the inventory says.
+/// If a public key is lost, or not the one in the inventory.
 pub async fn documents<A: Objects, C: Crypto>(
     assets: &A,
     crypto: &C,
@@ -38,10 +38,10 @@ pub async fn documents<A: Objects, C: Crypto>(
     ])
 }
 
-/// Writes those of `documents` that the issuer bucket does not hold as they are. `true` if there were any.
+/// Writes those of `documents` that are missing or different in the issuer bucket, and returns whether there were any.
 ///
 /// # Errors
-/// If the port fails, or others kept writing.
+/// If the port fails, or others keep writing.
 pub async fn publish(issuer: &impl Objects, documents: Vec<(String, Vec<u8>)>) -> FlowResult<bool> {
     let mut wrote = false;
     for (key, bytes) in documents {

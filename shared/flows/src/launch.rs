@@ -506,7 +506,7 @@ fn lost(key: &str) -> FlowError {
     FlowError::Corrupt {
         key: key.to_owned(),
         problem: "is lost".to_owned(),
-        cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+        help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
             .to_owned(),
     }
 }

@@ -1,16 +1,15 @@
-//! The ports through which Slipway reaches the world, and the flows that go through them:
-//! load → observe → decide → store → perform.
+//! The flows: load → observe → decide → store → perform, and the ports that they use.
 //!
-//! Production (`slipway-aws`), the command line (`slipway`, a directory) and the simulator (`slipway-sim`) each
-//! implement [`slipway_ports`] and [`ports`]; the flows are the same code for all three.
+//! Production (`slipway-aws`), the command line (`slipway`, a local directory) and the simulator (`slipway-sim`) each implement
+//! [`slipway_ports`] and [`ports`]. The flows are the same code for all three.
 //!
-//! - [`rendering`]: a spec was uploaded; ends with a plan on the bus, or with diagnostics.
-//! - [`patches`]: what lies beside the spec and changes what was rendered.
-//! - [`credentials`] and [`lock`]: what rendering calls for keys, certificates, images and releases.
-//! - [`imports`]: authorities and leaves that somebody brought.
-//! - [`launch`]: a rollout was woken; takes the next safe step.
-//! - [`scan`]: a cluster's certificates were to be looked at; renews what is due.
-//! - [`store`]: JSON objects under conditional writes.
+//! - [`rendering`]: after the upload of a spec. Ends with a plan on the bus, or with findings.
+//! - [`patches`]: the patches beside the spec.
+//! - [`credentials`] and [`lock`]: credentials, images and releases, as rendering needs them.
+//! - [`imports`]: authorities and leaves that the user provides.
+//! - [`launch`]: when a rollout is woken. Takes the next safe step.
+//! - [`scan`]: the daily check of a cluster's certificates. Renews those that are due.
+//! - [`store`]: JSON objects with conditional writes.
 
 pub mod credentials;
 pub mod error;

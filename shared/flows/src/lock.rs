@@ -1,11 +1,11 @@
-//! Pins what the outside world decides, once.
+//! The lock: looks up versions, images and digests, and pins them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::keys;
-use slipway_core::members::{Standing, settle};
+use slipway_core::members::{DeployedMembers, settle};
 use slipway_core::release::Rendering;
 use slipway_ports::{Objects, Parameters, Registry};
 use slipway_render::lock::Lock;
@@ -18,18 +18,18 @@ use crate::store::{self, TRIES};
 /// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
 pub type Agent = BTreeMap<Architecture, String>;
 
-/// The lock of `cluster`, with everything that it needs: what is pinned stays, what is missing is looked up and
-/// stored. `etcd` is how etcd stands, `stands` what is deployed or on its way; `check` may refuse the releases that were found before anything is stored.
+/// The lock of `cluster` with everything that it needs: what is pinned stays, and what is missing is looked up and stored. `etcd` tells
+/// which members are deployed, `stands` which releases. `check` may refuse the releases that were found before anything is stored.
 ///
-/// # Errors
-/// If `check` refuses, a parameter or an image does not exist, or a call fails. A registry that cannot be reached is a
+/// If `check` refuses, a parameter or image does not exist, or a call fails. A registry that cannot be reached is a transient failure,
+/// because nothing is rendered with an image that is not pinned.
 /// transient failure: nothing is ever rendered with an image that is not pinned.
 pub async fn resolve(
     assets: &impl Objects,
     parameters: &impl Parameters,
     registry: &impl Registry,
     cluster: &Cluster,
-    etcd: &Standing,
+    etcd: &DeployedMembers,
     stands: &[&Rendering],
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
 ) -> Result<Lock, NotPrepared> {
@@ -48,7 +48,7 @@ pub async fn resolve(
         for name in missing.parameters {
             let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
-                cure: "name one that does, or set amiId".to_owned(),
+                help: "name one that does, or set amiId".to_owned(),
             })?;
             new.images.insert(name, image);
         }
@@ -64,7 +64,7 @@ pub async fn resolve(
     Err(FlowError::Race { key, tries: TRIES }.into())
 }
 
-/// The digest that the publisher of each of `files` says it has: URLs, and where it says so.
+/// The digest of each of `files`, from the checksum files of their publishers.
 async fn checksums(
     registry: &impl Registry,
     files: BTreeMap<String, String>,
@@ -78,7 +78,7 @@ async fn checksums(
                     None => format!("nothing is published at {says}, which is to say the checksum of {url}"),
                     Some(_) => format!("{says} says no SHA-256 of {url}"),
                 },
-                cure: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
+                help: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
                     .to_owned(),
             })?;
             Ok((url, digest))
@@ -97,7 +97,7 @@ async fn digests(
         .map(|reference| async move {
             let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the image {reference} does not exist in its registry"),
-                cure: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
+                help: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
             })?;
             Ok((reference, digest))
         })

@@ -1,8 +1,8 @@
-//! The patches of a cluster, as they lie beside its spec.
+//! The patches of a cluster, stored beside its spec.
 //!
-//! They are read as one set: what was listed is what was read, or it is listed again. Before a plan becomes the wish,
-//! the set must still be there as it was read. An upload or a deletion that comes between has its own event, and the run
-//! that follows it reads the new set: so this one may simply stop, as it does for a newer spec.
+//! They are read as one consistent set: the folder is listed again until what was read is what was listed. Before a plan becomes the
+//! desired one, the set must be unchanged. If it changed, this run stops, as it does for a newer spec: the change has its own event,
+//! whose run reads the new set.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,24 @@ use slipway_spec::patch::{self, MOST_BYTES, MOST_FILES, Patch};
 use crate::error::{FlowError, FlowResult};
 use crate::store::{AT_A_TIME, TRIES};
 
-/// So many objects of the folder are looked at: one page of S3's. More than that many files are no patches of a person's.
+/// How many objects of the folder are listed: one page of S3's. Nobody has more patches than that.
 const MOST_LISTED: usize = 1000;
 
 /// The patches of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PatchSet {
-    /// What lay there when they were read.
+    /// The objects in the folder when they were read.
     listed: Vec<Listed>,
     /// The files, by name without folder.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Why some were not even read.
+    /// Findings about files that were not read.
     pub errors: Vec<Diagnostic>,
-    /// What lies there and is no patch, though somebody may think so.
+    /// Warnings about files that are no patches but look like some.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl PatchSet {
-    /// Files that were read otherwise, such as from a person's directory.
+    /// A set of files from elsewhere, such as a local directory.
     #[must_use]
     pub fn of_files(files: BTreeMap<String, Vec<u8>>, others: &[String]) -> Self {
         let warnings = others.iter().filter(|name| seems_a_patch(name)).map(|name| patch::not_read(name));
@@ -42,7 +42,7 @@ impl PatchSet {
     /// Reads the patches of `cluster`.
     ///
     /// # Errors
-    /// If a call fails, or the patches change each time that they are read.
+    /// If a call fails, or the patches change every time that they are read.
     pub async fn read(specs: &(impl Objects + Listing), cluster: &str) -> FlowResult<Self> {
         for _ in 0..TRIES {
             let (listed, others) = list(specs, cluster).await?;
@@ -65,7 +65,7 @@ impl PatchSet {
                 .buffer_unordered(AT_A_TIME)
                 .try_collect::<Vec<Option<(String, Vec<u8>)>>>()
                 .await?;
-            // One that is another by now was changed after the list was made.
+            // A file that changed after the listing has another etag; then everything is listed again.
             if let Some(read) = read.into_iter().collect::<Option<Vec<_>>>() {
                 set.files.extend(read.into_iter().map(|(key, bytes)| (name(&key), bytes)));
                 return Ok(Self { listed, ..set });
@@ -74,7 +74,7 @@ impl PatchSet {
         Err(FlowError::Race { key: keys::patches(cluster), tries: TRIES })
     }
 
-    /// The patches, or every finding about them.
+    /// The parsed patches, or all findings about them.
     ///
     /// # Errors
     /// All findings, warnings included.
@@ -89,7 +89,7 @@ impl PatchSet {
         Err(findings)
     }
 
-    /// Whether the patches of `cluster` are still the ones that were read.
+    /// Whether the patches of `cluster` are still those that were read.
     ///
     /// # Errors
     /// If the call fails.
@@ -98,7 +98,7 @@ impl PatchSet {
     }
 }
 
-/// What lies in the folder: patches, and the names of the rest.
+/// The patches in the folder, and the names of other files.
 async fn list(specs: &impl Listing, cluster: &str) -> FlowResult<(Vec<Listed>, Vec<String>)> {
     let prefix = keys::patches(cluster);
     let listed = specs.list(&prefix, MOST_LISTED).await?;
@@ -108,7 +108,7 @@ async fn list(specs: &impl Listing, cluster: &str) -> FlowResult<(Vec<Listed>, V
     Ok((patches, others.into_iter().map(relative).collect()))
 }
 
-/// Whether a file that is not read looks as if it should be.
+/// Whether a file that is not a patch looks as if it were meant to be one.
 fn seems_a_patch(name: &str) -> bool {
     [EXTENSION, ".yml", ".json"].iter().any(|ending| name.ends_with(ending))
 }

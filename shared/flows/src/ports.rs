@@ -1,5 +1,5 @@
-//! What the flows need from AWS besides what lies in [`slipway_ports`]: one narrow trait a capability, each mirrored by the IAM
-//! actions it costs.
+//! What the flows need from AWS in addition to [`slipway_ports`]: one narrow trait for each capability, with the IAM actions that it
+//! needs.
 
 use std::future::Future;
 
@@ -17,90 +17,91 @@ pub trait Bus: Send + Sync {
 
 /// CloudFormation.
 pub trait Stacks: Send + Sync {
-    /// The stack as it is now; `None` if there is none. `cloudformation:DescribeStacks`.
+    /// The present state of the stack; `None` if it does not exist. `cloudformation:DescribeStacks`.
     fn stack(&self, name: &str) -> impl Future<Output = PortResult<Option<StackView>>> + Send;
-    /// A change set; `None` if there is none. `cloudformation:DescribeChangeSet`.
+    /// A change set; `None` if it does not exist. `cloudformation:DescribeChangeSet`.
     fn change_set(
         &self,
         stack: &str,
         name: &str,
     ) -> impl Future<Output = PortResult<Option<ChangeSetView>>> + Send;
-    /// Begins a change set; one of that name that exists already is success. `cloudformation:CreateChangeSet`.
+    /// Creates a change set; it succeeds if one of that name exists already. `cloudformation:CreateChangeSet`.
     fn create_change_set(&self, request: &ChangeSetRequest) -> impl Future<Output = PortResult<()>> + Send;
-    /// Executes a change set under an idempotency token. One that cannot be executed (any more) is success, for it may
-    /// have been executed by the same call before: the next look at it says what became of it.
-    /// `cloudformation:ExecuteChangeSet`.
+    /// Executes a change set under an idempotency token. It succeeds for one that cannot be executed (any more), because an earlier
+    /// attempt of the same call may have executed it; the next observation shows the result. `cloudformation:ExecuteChangeSet`.
     fn execute_change_set(
         &self,
         stack: &str,
         name: &str,
         token: &str,
     ) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a change set; none, or one that was executed, is success. `cloudformation:DeleteChangeSet`.
+    /// Deletes a change set; it succeeds if it does not exist or was executed. `cloudformation:DeleteChangeSet`.
     fn delete_change_set(&self, stack: &str, name: &str) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes a stack, named by its ARN so that it can be no later one: one that never came to be (`CREATE_IN_PROGRESS`,
-    /// `ROLLBACK_COMPLETE`), or `stands`: one that does. `cloudformation:DeleteStack`.
+    /// Deletes a stack, named by its ARN so that it cannot be a later one of the same name: one that was never created
+    /// (`CREATE_IN_PROGRESS`, `ROLLBACK_COMPLETE`), or with `stands` an existing one. `cloudformation:DeleteStack`.
     fn delete_stack(
         &self,
         id: &str,
         stands: bool,
         token: &str,
     ) -> impl Future<Output = PortResult<()>> + Send;
-    /// Why the newest operation on the stack failed: the first failing resource first, without those that were
-    /// only cancelled. `cloudformation:DescribeStackEvents`.
+    /// Why the newest operation on the stack failed: the failed resources, the first one first, without those that were only cancelled.
+    /// `cloudformation:DescribeStackEvents`.
     fn failures(&self, name: &str) -> impl Future<Output = PortResult<Vec<ResourceFailure>>> + Send;
 }
 
-/// Auto Scaling, and the load balancers behind which it puts machines.
+/// Auto Scaling, and the load balancers with which it registers machines.
 pub trait Groups: Send + Sync {
-    /// The group as it is now; `None` if there is none. `autoscaling:DescribeAutoScalingGroups`.
+    /// The present state of the group; `None` if it does not exist. `autoscaling:DescribeAutoScalingGroups`.
     fn group(&self, name: &str) -> impl Future<Output = PortResult<Option<GroupView>>> + Send;
-    /// How the load balancers that use it take the targets of a target group, named by its ARN; `None` if there is none.
+    /// The health of the targets of a target group, named by its ARN, as the load balancers see it; `None` if it does not exist.
     /// `elasticloadbalancing:DescribeTargetHealth`.
     fn targets(&self, target_group: &str) -> impl Future<Output = PortResult<Option<Targets>>> + Send;
-    /// Has the group want that many machines at least. A level, so that twice is once, and no call where it wants as
-    /// many already: somebody else may have made it larger. `autoscaling:SetDesiredCapacity`.
+    /// Raises the group's desired capacity to `desired`. It may be repeated, and makes no call if the capacity is as high already, since
+    /// somebody else may have raised it further. `autoscaling:SetDesiredCapacity`.
     fn raise_desired(&self, group: &str, desired: u32) -> impl Future<Output = PortResult<()>> + Send;
-    /// Terminates a machine of the group, through its terminate hook. `then_desired`: where the group wants more machines than that, it wants
-    /// one less from then on, and none is launched for it. One that is on its way out, or no longer in the group, is success, and
-    /// nothing shrinks again. `autoscaling:TerminateInstanceInAutoScalingGroup`.
+    /// Terminates a machine of the group, through its terminate hook. If the desired capacity is above `then_desired`, it is decremented,
+    /// and the machine gets no successor. It succeeds if the machine is terminating or no longer in the group, and does not decrement
+    /// again. `autoscaling:TerminateInstanceInAutoScalingGroup`.
     fn terminate(
         &self,
         group: &str,
         instance: &str,
         then_desired: Option<u32>,
     ) -> impl Future<Output = PortResult<()>> + Send;
-    /// Ends a machine's terminate hook, by `CONTINUE`; one that does not wait is success. `autoscaling:CompleteLifecycleAction`.
+    /// Completes a machine's terminate hook with `CONTINUE`; it succeeds if the hook is not waiting.
+    /// `autoscaling:CompleteLifecycleAction`.
     fn complete_termination(
         &self,
         group: &str,
         instance: &str,
     ) -> impl Future<Output = PortResult<()>> + Send;
-    /// Prolongs a machine's terminate hook; one that does not wait is success. `autoscaling:RecordLifecycleActionHeartbeat`.
+    /// Extends the timeout of a machine's terminate hook; it succeeds if the hook is not waiting.
+    /// `autoscaling:RecordLifecycleActionHeartbeat`.
     fn prolong_termination(&self, group: &str, instance: &str)
     -> impl Future<Output = PortResult<()>> + Send;
 }
 
-/// Run Command, by the documents that name one verb of `slipway-node` each.
+/// Run Command with Slipway's documents, each of which runs one verb of `slipway-node`.
 pub trait Commands: Send + Sync {
-    /// Sends `command`, unless one of its token was sent before. Run Command's lists are late at times, so that it may be sent twice
-    /// all the same. A machine that Run Command does not know, for it boots, is gone or has lost its agent, is
-    /// [`slipway_ports::ErrorKind::Invalid`]. `ssm:ListCommands`, `ssm:SendCommand`.
+    /// Sends `command`, unless one with its token was sent already. Run Command's lists may lag, so it may still be sent twice. A machine
+    /// that Run Command does not know, because it is booting, is gone or has lost its agent, is [`slipway_ports::ErrorKind::Invalid`].
+    /// `ssm:ListCommands`, `ssm:SendCommand`.
     fn send(&self, command: &Command) -> impl Future<Output = PortResult<()>> + Send;
-    /// What became of it; `None`: nobody knows of one with that token. `ssm:ListCommands`, `ssm:GetCommandInvocation`.
+    /// The state of the command; `None`: no command with that token is known. `ssm:ListCommands`, `ssm:GetCommandInvocation`.
     fn answer(&self, command: &Command) -> impl Future<Output = PortResult<Option<CommandView>>> + Send;
-    /// Takes `command` back: a machine that has not begun it never does, and one that is at it is told to stop. One that is over, or that
-    /// nobody knows of, is success. `ssm:ListCommands`, `ssm:CancelCommand`.
+    /// Cancels `command`: a machine that has not begun it never will, and one that is running it is told to stop. It succeeds if the
+    /// command has ended or is not known. `ssm:ListCommands`, `ssm:CancelCommand`.
     fn cancel(&self, command: &Command) -> impl Future<Output = PortResult<()>> + Send;
-    /// The token of the command that Run Command calls `id`, or whatever else was written there; `None`: nobody knows of it, or
-    /// nothing was. `ssm:ListCommands`.
+    /// The comment of the command with that id, which is the token of Slipway's commands; `None`: the command is not known or has no
+    /// comment. `ssm:ListCommands`.
     fn token(&self, id: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
 }
 
-/// The tick that wakes a rollout while it is open (EventBridge Scheduler).
+/// The tick that wakes an open rollout (EventBridge Scheduler).
 pub trait Ticks: Send + Sync {
-    /// Makes the tick of `cluster`, once a minute; one that exists is success. `scheduler:CreateSchedule`.
+    /// Creates the tick of `cluster`, once a minute; it succeeds if it exists. `scheduler:CreateSchedule`.
     fn arm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;
-    /// Deletes it; none is success. `scheduler:DeleteSchedule`.
+    /// Deletes the tick; it succeeds if it does not exist. `scheduler:DeleteSchedule`.
     fn disarm(&self, cluster: &str) -> impl Future<Output = PortResult<()>> + Send;
 }

@@ -1,9 +1,9 @@
-//! Nodes whose certificates have expired are brought back, with no API to ask (P7): `slipway_credentials::renewal::recovery` says in which order.
+//! Recovers nodes whose certificates have expired, without an API (P7); `slipway_credentials::renewal::recovery` decides the order.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use slipway_credentials::renewal::recovery::{Heard, Recovery};
+use slipway_credentials::renewal::recovery::{CommandReport, Recovery};
 use slipway_ports::{ErrorKind, Objects, PortError};
 use slipway_rollout::fleet::Lifecycle;
 
@@ -11,12 +11,12 @@ use crate::credentials::rotation::{self, Machines};
 use crate::error::FlowResult;
 use crate::ports::{Commands, Groups};
 
-/// The machines that each role of `cluster` has, as Auto Scaling says: those that are up, or on their way.
+/// The machines of each role of `cluster`, as Auto Scaling lists them: those in service and those that are starting.
 ///
 /// # Errors
-/// If a port fails, or a release that is deployed is lost.
+/// If a port fails, or a deployed release is lost.
 pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str) -> FlowResult<Machines> {
-    let standing = rotation::standing_releases(assets, cluster).await?;
+    let standing = rotation::deployed_releases(assets, cluster).await?;
     let up = |lifecycle| match lifecycle {
         Lifecycle::Pending | Lifecycle::InService => true,
         Lifecycle::TerminatingWait | Lifecycle::Terminating | Lifecycle::Retained | Lifecycle::Elsewhere => {
@@ -26,10 +26,10 @@ pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str
     rotation::machines(groups, cluster, &standing, up).await
 }
 
-/// Asks what became of the commands under way, and sends those that are next; what has happened, in words.
+/// Queries the commands in progress and sends the next ones; returns what has happened, in words.
 ///
 /// # Errors
-/// If a call is refused for good. One that only fails for now is made again with the next turn.
+/// If a call is refused permanently. A call that fails transiently is repeated in the next turn.
 pub async fn turn(
     commands: &impl Commands,
     recovery: &mut Recovery,
@@ -38,7 +38,7 @@ pub async fn turn(
     let mut heard = BTreeMap::new();
     for command in recovery.under_way() {
         match commands.answer(&command).await {
-            Ok(view) => heard.extend(view.map(|view| (command.token, Heard::View(view)))),
+            Ok(view) => heard.extend(view.map(|view| (command.token, CommandReport::View(view)))),
             Err(error) if error.kind == ErrorKind::Transient => {}
             Err(error) => return Err(error.into()),
         }
@@ -53,7 +53,7 @@ pub async fn turn(
                 Ok(()) => {}
                 Err(error) if error.kind == ErrorKind::Denied => return Err(error.into()),
                 Err(error) => {
-                    heard.insert(command.token, Heard::NotSent(not_sent(&error)));
+                    heard.insert(command.token, CommandReport::NotSent(not_sent(&error)));
                 }
             }
         }

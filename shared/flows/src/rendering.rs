@@ -1,8 +1,8 @@
-//! A spec was uploaded, or its patches changed: from bytes to a plan on the bus, or to diagnostics.
+//! Rendering: from an uploaded spec, or a change of its patches or credentials, to a plan on the bus or to findings.
 //!
-//! The spec's *version* that the event names is taken, and only while it is the newest: of two uploads that overtake
-//! each other the newer is rendered, once. The same goes for its patches, which are read as one set. An upload that
-//! changes nothing makes no KMS call and writes no object (P1).
+//! The *version* of the spec that the event names is rendered, and only while it is the newest: of two uploads that overtake each other
+//! the newer is rendered, once. The same holds for the patches, which are read as one set. An upload that changes nothing makes no KMS
+//! call and writes no object (P1).
 
 mod publish;
 
@@ -33,20 +33,20 @@ use crate::ports::Bus;
 use crate::store::{self, TRIES};
 use crate::{issuer, lock};
 
-/// What rendering needs of the world.
+/// The ports that rendering needs.
 #[derive(Debug)]
 pub struct RenderPorts<'a, S, A, K, P, R, B, C> {
     /// The spec bucket.
     pub specs: &'a S,
     /// The asset bucket.
     pub assets: &'a A,
-    /// The issuer bucket, which anyone may read; `None` where the installation has none.
+    /// The public issuer bucket; `None` if the installation has none.
     pub issuer: Option<&'a A>,
     /// KMS.
     pub keys: &'a K,
     /// SSM parameters.
     pub parameters: &'a P,
-    /// Registries of the add-ons' images.
+    /// Registries of add-on images.
     pub registry: &'a R,
     /// The bus.
     pub bus: &'a B,
@@ -54,7 +54,7 @@ pub struct RenderPorts<'a, S, A, K, P, R, B, C> {
     pub crypto: &'a C,
 }
 
-/// All that rendering needs of the world, under one name: [`RenderPorts`], whoever implements each of its ports.
+/// The ports that rendering needs, as one type parameter: [`RenderPorts`] with any implementations.
 pub trait RenderWorld: Sync {
     /// The spec bucket.
     type Specs: Objects + Listing;
@@ -71,11 +71,11 @@ pub trait RenderWorld: Sync {
     /// Keys, certificates, sealing.
     type Crypto: Crypto;
 
-    /// The ports themselves.
+    /// The ports.
     fn ports(&self) -> PortsOf<'_, Self>;
 }
 
-/// The ports of that world.
+/// The ports of a world.
 pub type PortsOf<'a, W> = RenderPorts<
     'a,
     <W as RenderWorld>::Specs,
@@ -104,7 +104,7 @@ impl<S: Objects + Listing, A: Objects, K: Keys, P: Parameters, R: Registry, B: B
     }
 }
 
-/// The object that was uploaded.
+/// An uploaded object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
     /// The folder under `clusters/`.
@@ -113,17 +113,16 @@ pub struct Upload {
     pub version: String,
 }
 
-/// What became of an upload.
+/// The result of an upload.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A newer version is there (or the object is gone), or the patches changed meanwhile: that has its own event,
-    /// which takes care of it.
+    /// A newer version exists (or the object is gone), or the patches changed meanwhile: another event takes care of that.
     Superseded,
-    /// Patches changed of a cluster that has no spec.
+    /// Patches changed of a cluster without a spec.
     NoSpec,
     /// The spec has errors; nothing changed.
     Rejected(Vec<Diagnostic>),
-    /// Nothing moves.
+    /// Nothing changes.
     Unchanged,
     /// There is a plan.
     Planned(Box<Plan>),
@@ -141,24 +140,24 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What a spec is held against: what stands, and what may be on its way.
+/// What a spec is compared with: what is deployed, and what is being deployed.
 #[derive(Debug, Clone, Default)]
 pub struct Running {
     /// What is deployed.
     pub baseline: Baseline,
-    /// A rollout is at work.
-    pub on_its_way: bool,
-    /// What the rollout that is at work leads to.
+    /// Whether a rollout is in progress.
+    pub in_progress: bool,
+    /// The target of the rollout in progress.
     pub target: Option<Rendering>,
 }
 
 impl Running {
-    /// The releases that are deployed, or about to be.
+    /// The releases that are deployed or being deployed.
     fn stands(&self) -> impl Iterator<Item = &Rendering> {
         [&self.baseline.rendering, &self.target].into_iter().flatten()
     }
 
-    /// The bundles that nodes have, or are about to have.
+    /// The bundles that nodes have or will have.
     fn known(&self) -> Known {
         let roles = self.stands().flat_map(|rendering| &rendering.roles);
         let mut digests = Known::default();
@@ -169,27 +168,27 @@ impl Running {
     }
 }
 
-/// What a spec turns into, before it is compared with anything.
+/// A rendered spec, before it is compared with what is deployed.
 #[derive(Debug)]
 pub struct Prepared {
     /// The checked spec.
     pub cluster: Cluster,
     /// Warnings about it.
     pub warnings: Vec<Diagnostic>,
-    /// What it turns into.
+    /// What the spec was rendered into.
     pub rendering: Rendering,
-    /// The credentials behind it.
+    /// The credentials in it.
     pub credentials: Credentials,
-    /// What the outside world decided.
+    /// The pinned versions and digests.
     pub lock: Lock,
 }
 
-/// Why [`prepare`] gave nothing.
+/// Why a spec was not rendered.
 #[derive(Debug)]
 pub enum NotPrepared {
     /// The spec has errors.
     Rejected(Vec<Diagnostic>),
-    /// The world did not cooperate.
+    /// A call failed, or stored state is damaged.
     Failed(FlowError),
 }
 
@@ -199,11 +198,10 @@ impl<E: Into<FlowError>> From<E> for NotPrepared {
     }
 }
 
-/// Takes an uploaded spec as far as a plan on the bus.
+/// Turns an uploaded spec into a plan on the bus.
 ///
 /// # Errors
-/// If a call fails for want of a permission, a resource or luck. `status.json` then says so, where that much works,
-/// and what runs stays as it was.
+/// If a call fails. `status.json` then says so if it can be written, and the cluster stays as it was.
 pub async fn render_upload(
     world: &impl RenderWorld,
     site: &Site,
@@ -214,8 +212,8 @@ pub async fn render_upload(
     let mut upload = upload.clone();
     for _ in 0..TRIES {
         match render_once(ports, site, &upload, now).await? {
-            // A wish that was outdated when it was written would stand: whoever made the newer upload may have looked before.
-            Outcome::Superseded if is_wished(ports.assets, &upload).await? => {
+            // The pointer may name an upload that was outdated when it was written, because the run for the newer upload looked before.
+            Outcome::Superseded if is_desired(ports.assets, &upload).await? => {
                 let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
                 upload.version = head.version;
             }
@@ -229,8 +227,8 @@ pub async fn render_upload(
     Ok(Outcome::Superseded)
 }
 
-/// Whether what is wished is of that upload.
-async fn is_wished(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
+/// Whether `desired.json` points to a plan of that upload.
+async fn is_desired(assets: &impl Objects, upload: &Upload) -> FlowResult<bool> {
     let desired = store::load::<Desired>(assets, &keys::desired(&upload.cluster)).await?.value;
     Ok(desired.is_some_and(|desired| desired.spec_version == upload.version))
 }
@@ -254,13 +252,13 @@ async fn render_once(
             plan: None,
             summary: None,
         };
-        // The error that counts is the first one.
+        // The first error is the one to report.
         let _ = tell(ports.assets, &upload.cluster, failed).await;
     }
     result
 }
 
-/// Takes the newest spec of `cluster` as far as a plan on the bus, because its patches changed.
+/// Turns the newest spec of `cluster` into a plan on the bus, after a change of its patches or credentials.
 ///
 /// # Errors
 /// As [`render_upload`].
@@ -306,7 +304,7 @@ async fn render_version(
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
     let prepared =
-        prepare(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
+        issue_and_render(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(NotPrepared::Rejected(diagnostics)) => {
@@ -322,7 +320,7 @@ async fn render_version(
     publish_plan(ports, upload, &patches, &prepared, running, now).await
 }
 
-/// A spec with its patches, checked as far as that goes without the outside world.
+/// A spec with its patches, checked as far as possible without calls.
 #[derive(Debug)]
 pub struct Checked {
     /// The checked spec.
@@ -338,7 +336,7 @@ pub struct Checked {
 /// Checks a spec and its patches.
 ///
 /// # Errors
-/// Every finding in either.
+/// All findings in both.
 pub fn check(
     text: &[u8],
     expected: Option<&slipway_spec::Expected<'_>>,
@@ -365,7 +363,7 @@ pub fn check(
     Ok(Checked { cluster, warnings, places, patches: read })
 }
 
-/// What stands, and what may be on its way.
+/// What is deployed, and what is being deployed.
 async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>) -> FlowResult<Running> {
     let rollout = recall(assets, cluster, rollout).await?;
     let baseline = baseline(assets, &rollout).await?;
@@ -375,15 +373,15 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, on_its_way: rollout.active().is_some(), target })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target })
 }
 
-/// Checks a spec, by itself and against what runs, makes the credentials that are missing, and renders.
+/// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
 ///
 /// # Errors
-/// Diagnostics, or a call that failed.
+/// Findings, or a call that failed.
 #[allow(clippy::too_many_arguments, reason = "the world, and what is rendered of it")]
-pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
+pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     imports: &impl Imports,
     site: &Site,
@@ -409,7 +407,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     };
     // Before anything is stored: a spec whose imports are refused changes nothing.
     let imported = imported(ports, imports, &places, &cluster, now).await?;
-    let etcd = running.baseline.etcd(running.on_its_way);
+    let etcd = running.baseline.etcd(running.in_progress);
     let stands: Vec<&Rendering> = running.stands().collect();
     let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
         .await?;
@@ -426,7 +424,7 @@ pub async fn prepare<S, A: Objects, K: Keys, P: Parameters, R: Registry, B, C: C
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
 }
 
-/// What the spec says is brought, as far as the cluster does not have it yet.
+/// The assets that the spec says are provided and that the cluster does not have yet.
 async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     ports: &RenderPorts<'_, S, A, K, P, R, B, C>,
     imports: &impl Imports,

@@ -1,8 +1,8 @@
-//! A cluster's certificates were to be looked at: from what lies in the bucket to what is renewed and said (design §8).
+//! The scan of a cluster's certificates: from the stored objects to renewals and events.
 //!
-//! [`fan_out`] asks for each cluster by an event of its own; [`scan`] does one. It decides by
-//! [`slipway_credentials::renewal::decide`], and may die anywhere: before it renews it writes down what it is about to replace; what
-//! is in the inventory and not in the newest plan is said again by the next scan, until it is.
+//! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. Decisions are those of
+//! [`slipway_credentials::renewal::decide`]. A scan may be interrupted anywhere: before it renews, it records what it is about to
+//! replace, and credentials that are in the inventory but not in the newest plan are announced by each scan until they are.
 
 mod observe;
 
@@ -13,7 +13,9 @@ use slipway_core::cluster::Cluster;
 use slipway_core::event::{CertificateExpiring, CertificateRenewed, Event, RenewalFailed, ScanRequested};
 use slipway_core::keys;
 use slipway_credentials::Manifest;
-use slipway_credentials::renewal::{self, Announcement, Asked, Decision, Finding, Renewal, Standing, State};
+use slipway_credentials::renewal::{
+    self, Announcement, Asked, CertificateState, Decision, Finding, Renewal, State,
+};
 use slipway_credentials::rotation::due;
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
 
@@ -23,14 +25,14 @@ use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Groups};
 use crate::store::{self, Stored};
 
-/// What a scan needs of the world.
+/// The ports that a scan needs.
 #[derive(Debug)]
 pub struct ScanPorts<'a, S, A, G, K, B, C> {
     /// The spec bucket.
     pub specs: &'a S,
     /// The asset bucket.
     pub assets: &'a A,
-    /// Auto Scaling, which is asked while something is exchanged.
+    /// Auto Scaling, which is queried during rotations.
     pub groups: &'a G,
     /// KMS.
     pub keys: &'a K,
@@ -40,29 +42,29 @@ pub struct ScanPorts<'a, S, A, G, K, B, C> {
     pub crypto: &'a C,
 }
 
-/// What became of a scan.
+/// The result of a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// There is nothing to look at, and why.
+    /// There was nothing to scan, with the reason.
     Nothing(&'static str),
-    /// Looked at.
+    /// The cluster was scanned.
     Scanned(Box<Scanned>),
 }
 
-/// How a cluster's certificates stand after a scan.
+/// The state of a cluster's certificates after a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scanned {
     /// `clusterName`.
     pub cluster: String,
-    /// Every certificate in use, as it stood before.
-    pub standings: Vec<Standing>,
-    /// What was issued anew.
+    /// All certificates in use, before the renewals.
+    pub standings: Vec<CertificateState>,
+    /// The certificates that were renewed.
     pub renewed: Vec<String>,
-    /// What was due and was not.
+    /// Renewals that were due and failed.
     pub failed: Vec<RenewalFailed>,
-    /// What was announced.
+    /// The certificates whose expiry was announced.
     pub announced: Vec<String>,
-    /// What a person has to look at.
+    /// The problems that a person has to resolve.
     pub findings: Vec<Finding>,
 }
 
@@ -79,17 +81,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Asks for a scan of each cluster; how many. One page of clusters is in memory at a time.
+/// Requests a scan of each cluster, and returns how many there are. One page of clusters is in memory at a time.
 ///
 /// # Errors
-/// If a call fails. Whoever tries again asks for some of them twice, which does no harm.
+/// If a call fails. A retry requests some scans twice, which is harmless.
 pub async fn fan_out(assets: &impl Folders, bus: &impl Bus) -> FlowResult<usize> {
     let (mut count, mut last): (usize, Option<String>) = (0, None);
     loop {
         let page = assets.folders_after(keys::CLUSTERS, last.as_deref()).await?;
         let Some(end) = page.last().cloned() else { return Ok(count) };
         let ask = |cluster| Event::ScanRequested(ScanRequested { cluster: Some(cluster) });
-        // Whatever else lies there is no cluster: its event would only become a dead letter.
+        // Folders with other names are no clusters, and their events would become dead letters.
         let events: Vec<Event> = page.into_iter().filter(|name| is_name(name)).map(ask).collect();
         count += events.len();
         bus.publish(&events).await?;
@@ -102,11 +104,11 @@ fn is_name(folder: &str) -> bool {
     (1..=64).contains(&folder.len()) && folder.bytes().all(fits)
 }
 
-/// Looks at the certificates of `cluster`, renews what is due, and says what is to be said.
+/// Scans the certificates of `cluster`, renews those that are due, and publishes events.
 ///
 /// # Errors
-/// If a call fails for want of a permission, a resource or luck, or the inventory cannot be read. A certificate that cannot is a
-/// finding, and one that cannot be issued anew is said on the bus.
+/// If a call fails, or the inventory cannot be read. A certificate that cannot be read is a finding, and one that cannot be renewed is
+/// announced on the bus.
 pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
@@ -120,26 +122,26 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     let mut decision = seen.decide(asked, now);
     let mut stored = seen.stored_state.clone();
     if !decision.renew.is_empty() {
-        // What is about to be replaced is written down first: whoever dies after the renewal leaves it to the next scan.
+        // Record first what is about to be replaced: if this run dies after the renewal, the next scan continues.
         let mut intent = seen.state.clone();
         intent.superseded.clone_from(&decision.next.clone().renewed(&decision.renew).superseded);
         match store::save(ports.assets, &keys::scan(cluster), &stored, intent).await? {
             Some(written) => stored = written,
-            // Somebody else scans this cluster right now. It may not know what this one was asked.
+            // Another scan of this cluster runs at the same time, and may not know of this request.
             None => return Err(FlowError::Race { key: keys::scan(cluster), tries: 1 }),
         }
     }
     let (mut renewed, failed) = renew(ports, &seen.cluster, &decision.renew, now).await?;
     let rotated = rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
-    decision.unwished |= rotated.iter().any(Rotated::changes_nodes);
+    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
-    let manifest = match renewed.is_empty() && !decision.unwished {
+    let manifest = match renewed.is_empty() && !decision.unplanned {
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
     };
-    let mut events = events(cluster, &decision, &manifest, seen.wished.as_ref(), &renewed, &failed);
-    // What is planned anew after this scan is asked for by that plan.
-    let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unwished);
+    let mut events = events(cluster, &decision, &manifest, seen.planned.as_ref(), &renewed, &failed);
+    // If a new plan is about to be made, it will request its own rollout.
+    let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
@@ -157,7 +159,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
 /// What a scan would do.
 #[derive(Debug, Clone)]
 pub struct Foreseen {
-    /// The spec that counts.
+    /// The cluster of the accepted spec.
     pub cluster: Cluster,
     /// The inventory.
     pub manifest: Manifest,
@@ -165,7 +167,8 @@ pub struct Foreseen {
     pub decision: Decision,
 }
 
-/// Looks as [`scan`] does, and decides; nothing is renewed, written or said. The inner error: there is nothing to look at, and why.
+/// Observes and decides as [`scan`] does, without renewing, writing or publishing. The inner error is the reason why there is nothing to
+/// scan.
 ///
 /// # Errors
 /// As [`scan`].
@@ -189,7 +192,7 @@ impl observe::Seen {
             manifest: &self.manifest,
             stored: &self.stored,
             nodes: &self.nodes,
-            wished: self.wished.as_ref(),
+            planned: self.planned.as_ref(),
             state: &self.state,
             asked,
         };
@@ -200,8 +203,7 @@ impl observe::Seen {
     }
 }
 
-/// Takes what is being exchanged a stage further, and begins what the policy asks for. What cannot be is a finding: it holds up no
-/// renewal.
+/// Begins the next stage of rotations, and the rotations that the policy asks for. A failure is a finding and does not block renewals.
 async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
@@ -222,7 +224,7 @@ async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Crypto>(
             decision.findings.push(Finding {
                 key: keys::manifest(&cluster.name),
                 message: format!("a rotation cannot go on: {error}"),
-                help: "cure that; the next scan goes on from where it is".to_owned(),
+                help: "resolve that; the next scan continues the rotation".to_owned(),
             });
             decision.next.findings.clone_from(&decision.findings);
             Ok(Vec::new())
@@ -239,7 +241,7 @@ fn is_done(renewal: &Renewal, renewed: &[String]) -> bool {
     renewal.certificates.iter().any(|one| renewed.contains(&one.name))
 }
 
-/// Keeps what was said. Losing to another scan is no loss: it looked at the same.
+/// Stores the state. If another scan wrote first, nothing is lost, because it saw the same.
 async fn keep(assets: &impl Objects, cluster: &str, stored: &Stored<State>, next: State) -> FlowResult<()> {
     if store::save(assets, &keys::scan(cluster), stored, next).await?.is_none() {
         tracing::info!(cluster, "another scan kept its own state first");
@@ -247,8 +249,8 @@ async fn keep(assets: &impl Objects, cluster: &str, stored: &Stored<State>, next
     Ok(())
 }
 
-/// Issues anew what is due: all in one version of the inventory; if that cannot be, what rolls together by itself, so that one
-/// lost key holds up no more than it must. What was renewed, and what was not.
+/// Renews what is due in one version of the inventory. If that fails, each group is renewed by itself, so that one lost key blocks only
+/// its own group. Returns what was renewed, and the failures.
 async fn renew<S, A: Objects, G, K: Keys, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
@@ -294,28 +296,28 @@ fn events(
     cluster: &str,
     decision: &Decision,
     manifest: &Manifest,
-    wished: Option<&renewal::Wished>,
+    planned: Option<&renewal::Planned>,
     renewed: &[String],
     failed: &[RenewalFailed],
 ) -> Vec<Event> {
     let mut events: Vec<Event> = decision.announce.iter().map(|one| expiring(cluster, one)).collect();
     events.extend(failed.iter().cloned().map(Event::RenewalFailed));
-    if !renewed.is_empty() || decision.unwished {
-        let lacks = |digests: &renewal::Wished| {
+    if !renewed.is_empty() || decision.unplanned {
+        let lacks = |digests: &renewal::Planned| {
             let roles = manifest.bundles.iter().filter(|(role, bundle)| {
                 digests.digests.get(*role).is_some_and(|digest| *digest != bundle.digest)
             });
             roles.map(|(role, _)| role.to_string()).collect()
         };
         let certificates = match renewed {
-            // What an earlier scan renewed, and may have died before it said so.
+            // Renewed by an earlier scan, which may have died before it announced them.
             [] => decision.next.superseded.keys().cloned().collect(),
             renewed => renewed.to_vec(),
         };
         events.push(Event::CertificateRenewed(CertificateRenewed {
             cluster: cluster.to_owned(),
             certificates,
-            roles: wished.map(lacks).unwrap_or_default(),
+            roles: planned.map(lacks).unwrap_or_default(),
             urgent: decision.next.urgent.as_ref().map(renewal::Urgent::words),
         }));
     }

@@ -1,4 +1,4 @@
-//! JSON objects in a bucket: read, and written under the condition that nobody else wrote meanwhile.
+//! JSON objects in a bucket, read and conditionally written.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,16 +9,16 @@ use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
 
-/// How often a lost race is tried again before the invocation gives up and Lambda tries later.
+/// How often a lost race is retried before the invocation fails and Lambda retries later.
 pub const TRIES: u32 = 5;
 
-/// Calls of one kind under way at a time: a first render writes some seventy objects.
+/// How many calls of one kind run at the same time. A first render writes some seventy objects.
 pub const AT_A_TIME: usize = 16;
 
-/// A JSON object as read, with what a conditional write needs.
+/// A JSON object that was read, with what a conditional write needs.
 #[derive(Debug, Clone)]
 pub struct Stored<T> {
-    /// Its value; `None` if there is no such object.
+    /// Its value; `None` if it does not exist.
     pub value: Option<T>,
     etag: Option<String>,
 }
@@ -35,8 +35,8 @@ pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> Flo
     Ok(Stored { value: Some(value), etag: Some(object.etag) })
 }
 
-/// As [`load`], for an object by which nothing is decided that matters: one that cannot be read counts as none, and the next
-/// [`save`] writes over it. The second value says what was wrong with it.
+/// As [`load`], for an object that no decision depends on: one that cannot be read counts as missing, and the next [`save`] overwrites
+/// it. The second value says what was wrong with it.
 ///
 /// # Errors
 /// If the port fails.
@@ -62,14 +62,14 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
         format: u64,
     }
     let format = serde_json::from_slice::<Format>(bytes).map(|object| object.format);
-    // What is not open is read by every release after the one that wrote it, and by none before.
+    // A state with nothing open can be read by the release that wrote it and by later ones, but not by earlier ones.
     let until = match &format {
         Ok(format) if key.ends_with("/rollout.json") && *format < u64::from(Rollout::FORMAT) => {
             " until nothing is open: no rollout, no node on its way out, no destruction"
         }
         _ => "",
     };
-    let cure = match format {
+    let help = match format {
         Ok(format) => format!(
             "if another version of Slipway wrote it (its format is {format}), deploy that version again{until}; else repair it by \
              hand, with its earlier versions beside you (the bucket keeps them)"
@@ -81,11 +81,11 @@ fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
     FlowError::Corrupt {
         key: key.to_owned(),
         problem: format!("cannot be read ({} bytes): {error}", bytes.len()),
-        cure,
+        help,
     }
 }
 
-/// Writes `value` if the object is still the one that `stored` was read from. `None`: somebody else was first.
+/// Writes `value` if the object is still the one that `stored` was read from. `None`: it was changed meanwhile.
 ///
 /// # Errors
 /// If the port fails.
@@ -102,7 +102,7 @@ pub async fn save<T: Serialize>(
     })
 }
 
-/// Writes a content-addressed object, unless it is there already: what is there is the same.
+/// Writes a content-addressed object unless it exists; an existing one is the same. Returns whether it was written.
 ///
 /// # Errors
 /// If the port fails.
@@ -113,8 +113,7 @@ pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) 
     Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
 }
 
-/// Reads `key`, lets `change` make the new value (`None`: leave it), writes it, and starts over when somebody else
-/// was first.
+/// Reads `key`, computes the new value with `change` (`None`: leave it), writes it, and starts again if somebody else was first.
 ///
 /// # Errors
 /// If the port fails, the object is corrupt, or the race was lost [`TRIES`] times.
@@ -133,8 +132,8 @@ pub async fn update<T: Serialize + DeserializeOwned + PartialEq>(
     Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
 }
 
-/// Changes `status.json`, unless it says that already, and starts over when somebody else was first. Nothing decides
-/// by it, so one that cannot be read holds nobody up: it is written anew.
+/// Changes `status.json` unless it has that content, and starts again if somebody else was first. No decision depends on it, so one that
+/// cannot be read is overwritten.
 ///
 /// # Errors
 /// If the port fails, or the race was lost [`TRIES`] times.
@@ -157,7 +156,7 @@ pub async fn update_status(
     Err(FlowError::Race { key, tries: TRIES })
 }
 
-/// Pretty JSON with a last newline: people read these objects.
+/// Indented JSON with a final newline, because people read these objects.
 pub fn json(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).expect("our states have string keys only");
     bytes.push(b'\n');

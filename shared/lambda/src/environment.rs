@@ -1,7 +1,7 @@
-//! The environment of the functions: every variable, read once, with all that is wrong said together.
+//! The environment variables of the functions. All are read once at start, and all problems are reported together.
 //!
-//! Besides these, the AWS SDKs read their own (`AWS_REGION` too, credentials, `AWS_ENDPOINT_URL`,
-//! `AWS_ENDPOINT_URL_<SERVICE>`), and the Lambda runtime its own (`AWS_LAMBDA_RUNTIME_API` and others).
+//! The AWS SDKs read variables of their own (`AWS_REGION`, credentials, `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_<SERVICE>`), and so does
+//! the Lambda runtime (`AWS_LAMBDA_RUNTIME_API` and others).
 
 use std::collections::BTreeMap;
 
@@ -14,38 +14,38 @@ use crate::Failure;
 pub const SPEC_BUCKET: &str = "SLIPWAY_SPEC_BUCKET";
 /// Name of the bucket for everything that Slipway makes. All functions.
 pub const ASSET_BUCKET: &str = "SLIPWAY_ASSET_BUCKET";
-/// Name of the bucket from which anyone may read the clusters' public keys; empty where the installation has none. Render.
+/// Name of the public bucket with the clusters' verification keys; empty if the installation has none. Render.
 pub const ISSUER_BUCKET: &str = "SLIPWAY_ISSUER_BUCKET";
-/// ARN of the key that seals the credentials of clusters that name no key of their own. Render and scan.
+/// ARN of the KMS key for the credentials of clusters that name no key of their own. Render and scan.
 pub const KMS_KEY_ARN: &str = "SLIPWAY_KMS_KEY_ARN";
 /// Name of the event bus. All functions.
 pub const BUS_NAME: &str = "SLIPWAY_BUS_NAME";
-/// ARN of the role that CloudFormation works under in the clusters' stacks. Rollout.
+/// ARN of the role that CloudFormation assumes for the clusters' stacks. Rollout.
 pub const CLOUDFORMATION_ROLE_ARN: &str = "SLIPWAY_CLOUDFORMATION_ROLE_ARN";
-/// ARN of the role under which a schedule invokes the rollout function. Rollout.
+/// ARN of the role that the schedule assumes to invoke the rollout function. Rollout.
 pub const TICK_ROLE_ARN: &str = "SLIPWAY_TICK_ROLE_ARN";
-/// Name of the schedule group that the ticks are in. Rollout.
+/// Name of the schedule group of the ticks. Rollout.
 pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
-/// `https://HOST/PATH` of a registry that answers for all others, `PATH/REGISTRY/REPOSITORY`, when the digests of add-ons' images
-/// are asked for; not set, or empty: each registry is asked itself. Render. It says nothing of where nodes pull from: a
-/// spec's `addons.imageRepository` does.
+/// `https://HOST/PATH` of a mirror that is asked for the digests of add-on images, as `PATH/REGISTRY/REPOSITORY`, instead of the
+/// registries. Empty or not set: each registry is asked directly. Render. It does not change where nodes pull images from;
+/// `addons.imageRepository` in the spec does.
 pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
-/// The region that the function runs in; Lambda sets it. Render, which takes specs of that region alone.
+/// The region that the function runs in, set by Lambda. Render accepts only specs of that region.
 pub const REGION: &str = "AWS_REGION";
-/// What is logged: `info`, or by module, `slipway_flows=debug,info`. Libraries never log below `info`. All functions.
+/// The log level, such as `info`, or by module, `slipway_flows=debug,info`. Libraries never log below `info`. All functions.
 pub const RUST_LOG: &str = "RUST_LOG";
-/// So many seconds are added to what the clock says, so that a test can have years pass; or the path of a file that says how many, which
-/// each invocation reads anew. Only with [`ENDPOINT_URL`]: in AWS itself a function that is told it fails. All functions.
+/// Seconds to add to the clock, so that tests can let years pass; or the path of a file with the number, which each invocation reads
+/// again. Only allowed with [`ENDPOINT_URL`]: in AWS, a function that has it set fails. All functions.
 pub const CLOCK_AHEAD_S: &str = "SLIPWAY_CLOCK_AHEAD_S";
-/// Where the SDKs reach AWS, if that is not AWS.
+/// The endpoint that the SDKs use instead of AWS.
 pub const ENDPOINT_URL: &str = "AWS_ENDPOINT_URL";
 
-/// The environment as it was when the process began.
+/// The environment at the start of the process.
 #[derive(Debug, Clone, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Reads Slipway's variables and the region, and no other: the environment of a function also holds its credentials.
+    /// Reads Slipway's variables and the region, and no others: the environment of a function also contains its credentials.
     #[must_use]
     pub fn of_process() -> Self {
         let names = [
@@ -66,7 +66,7 @@ impl Environment {
         names.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))).collect()
     }
 
-    /// The variable's value; `None` if it is not set, or empty.
+    /// The variable's value; `None` if it is not set or empty.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -79,7 +79,7 @@ impl<'a> FromIterator<(&'a str, String)> for Environment {
     }
 }
 
-/// What the render function must be told.
+/// The settings of the render function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Render {
     /// [`SPEC_BUCKET`].
@@ -99,7 +99,7 @@ pub struct Render {
 }
 
 impl Render {
-    /// Reads it.
+    /// Reads them.
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
@@ -117,7 +117,7 @@ impl Render {
         reader.done(read)
     }
 
-    /// What rendering must know of the installation.
+    /// The installation, as rendering needs to know it.
     #[must_use]
     pub fn site(&self) -> Site {
         Site {
@@ -129,7 +129,7 @@ impl Render {
     }
 }
 
-/// What the scan function must be told.
+/// The settings of the scan function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
     /// [`SPEC_BUCKET`].
@@ -143,7 +143,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads it.
+    /// Reads them.
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
@@ -159,10 +159,10 @@ impl Scan {
     }
 }
 
-/// How far ahead of the machine's clock this function's is: not at all, but where a test says so.
+/// How far this function's clock is ahead of the machine's: zero except in tests.
 ///
 /// # Errors
-/// If that is no number, nor a file with one, or if this is AWS itself.
+/// If the value is neither a number nor a file with one, or if the function runs in AWS.
 pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, Failure> {
     let Some(value) = environment.get(CLOCK_AHEAD_S) else { return Ok(SignedDuration::ZERO) };
     if environment.get(ENDPOINT_URL).is_none() {
@@ -179,7 +179,7 @@ pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, Failure>
     Ok(SignedDuration::from_secs(seconds))
 }
 
-/// What the rollout function must be told.
+/// The settings of the rollout function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
     /// [`ASSET_BUCKET`].
@@ -195,7 +195,7 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// Reads it.
+    /// Reads them.
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
@@ -212,7 +212,7 @@ impl Rollout {
     }
 }
 
-/// Reads variables and keeps count of what is wrong with them.
+/// Reads variables and collects the problems.
 struct Reader<'a> {
     environment: &'a Environment,
     problems: Vec<String>,
@@ -223,7 +223,7 @@ impl<'a> Reader<'a> {
         Self { environment, problems: Vec::new() }
     }
 
-    /// A variable that must be set; the empty text stands in for one that is not.
+    /// A variable that must be set. If it is not, an empty text is returned and the problem recorded.
     fn name(&mut self, name: &str) -> String {
         let Some(value) = self.environment.get(name) else {
             self.problems.push(format!("{name} is not set"));
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         value.to_owned()
     }
 
-    /// A bucket's name: not an ARN and not a URL, the two that are written here by mistake.
+    /// A bucket's name. An ARN or a URL, the usual mistakes, is recorded as a problem.
     fn bucket(&mut self, name: &str) -> String {
         let value = self.name(name);
         if value.contains([':', '/']) {
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// A bucket that need not be; its address is an issuer's, and the certificate of S3 covers no name with dots.
+    /// The optional issuer bucket. Its address is the URL of issuers, and the TLS certificate of S3 covers no bucket names with dots.
     fn issuer_bucket(&mut self) -> Option<String> {
         self.environment.get(ISSUER_BUCKET)?;
         let value = self.bucket(ISSUER_BUCKET);

@@ -1,7 +1,7 @@
-//! From an event on a bus to what a flow is asked.
+//! Translates events of the bus into calls of the flows.
 //!
-//! An event only wakes somebody up: it names a cluster, a version, a stack or a plan, and what is true of them is read
-//! where it is kept. Its form is checked all the same, because what it names becomes part of a key.
+//! An event only wakes a function: it names a cluster, a version, a stack or a plan, and the state is then read from where it is stored.
+//! The form of the names is checked nevertheless, because they become part of keys.
 
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use jiff::{SignedDuration, Timestamp};
@@ -16,33 +16,33 @@ use slipway_rollout::{CLOCKS_APART, Order};
 
 use crate::Failure;
 
-/// Whom the rollout function is woken by.
+/// Why the rollout function is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Woken {
-    /// A request, an approval or the tick, about a cluster.
+    /// By a request, an approval or the tick, for a cluster.
     Cluster(Wake),
-    /// CloudFormation, about the stack of this name, which may be anybody's.
+    /// By CloudFormation, for the stack of this name. It may belong to anybody.
     Stack(String),
-    /// Auto Scaling, about the group of this name, which may be anybody's.
+    /// By Auto Scaling, for the group of this name. It may belong to anybody.
     Group(String),
-    /// Run Command, about the command that it calls so, which may be anybody's.
+    /// By Run Command, for the command with this id. It may belong to anybody.
     Command(String),
-    /// Nobody, and why.
+    /// By something that needs no work, and why it needs none.
     Nobody(String),
 }
 
-/// What there is to render anew for.
+/// Why the render function is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changed {
     /// A spec was uploaded.
     Spec(Upload),
     /// A patch of this cluster was uploaded or deleted.
     Patches(String),
-    /// Credentials of this cluster are others than its newest plan leads to.
+    /// This cluster's credentials are not those that its newest plan results in.
     Credentials(String),
 }
 
-/// What the scan function is asked.
+/// What the scan function is asked to scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToScan {
     /// Every cluster.
@@ -51,13 +51,13 @@ pub enum ToScan {
     Cluster {
         /// `clusterName`.
         cluster: String,
-        /// What is to be renewed whatever its dates.
+        /// Certificates to renew whatever their dates.
         asked: Asked,
     },
 }
 
 impl Changed {
-    /// The cluster that it concerns.
+    /// The name of the cluster; empty for all.
     #[must_use]
     pub fn cluster(&self) -> &str {
         match self {
@@ -93,21 +93,21 @@ struct StackChange {
     stack_id: String,
 }
 
-/// `detail` of what Auto Scaling tells.
+/// `detail` of an event of Auto Scaling.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MachineMoved {
     auto_scaling_group_name: String,
 }
 
-/// `detail` of what Run Command tells.
+/// `detail` of an event of Run Command.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct CommandChange {
     command_id: String,
 }
 
-/// `detail` of our own events that wake a rollout.
+/// `detail` of Slipway's own events that wake a rollout.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AboutCluster {
@@ -116,7 +116,7 @@ struct AboutCluster {
     instance: Option<String>,
     #[serde(default)]
     without_snapshot: bool,
-    /// When an order was given. Whatever stands there, the order counts.
+    /// When an order was given. A malformed value does not invalidate the order.
     #[serde(default)]
     at: Value,
 }
@@ -129,10 +129,10 @@ struct ScanDetail {
     certificates: Vec<String>,
 }
 
-/// What the scan function is asked.
+/// Reads an event for the scan function.
 ///
 /// # Errors
-/// If it is none of the events that the function's rules and its schedule let through, or names something that cannot be.
+/// If it is none of the events that the function's rules and schedule let through, or contains an invalid name.
 pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
     let at = given_at(&event);
     let event = envelope(event)?;
@@ -153,11 +153,11 @@ pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
     }
 }
 
-/// What the render function is woken for: what S3 tells of, or credentials; `None` if what changed is neither spec nor patch (the rules' wildcards also let
-/// `clusters/a/b/cluster.yaml` through), or a spec that was deleted.
+/// Reads an event for the render function. `None`: what changed is neither spec nor patch (the rules' wildcards also match
+/// `clusters/a/b/cluster.yaml`), or the spec was deleted.
 ///
 /// # Errors
-/// If it is no such event, or is about another bucket than `spec_bucket`, or about a bucket without versions.
+/// If it is no such event, or is about another bucket than `spec_bucket` or about an unversioned bucket.
 pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failure> {
     let event = envelope(event)?;
     let created = match (event.source.as_str(), event.detail_type.as_str()) {
@@ -189,10 +189,10 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
     Ok(Some(Changed::Spec(Upload { cluster: cluster.to_owned(), version })))
 }
 
-/// Whom the rollout function is woken by.
+/// Reads an event for the rollout function.
 ///
 /// # Errors
-/// If it is none of the events that the function's rules let through, or names something that cannot be.
+/// If it is none of the events that the function's rules let through, or contains an invalid name.
 pub fn woken(event: Value) -> Result<Woken, Failure> {
     let at = given_at(&event);
     let event = envelope(event)?;
@@ -232,7 +232,8 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
                 None => Err(Failure::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
             }
         }
-        // What comes here is told as it happens, to anybody's rules, and is only a hint: one that cannot be used is not tried again.
+        // These events are sent for resources of the whole account and are only hints, so one that cannot be used is ignored and not
+        // retried.
         ("aws.autoscaling", _) => Ok(match detail::<MachineMoved>(event) {
             Ok(moved) if fits(&moved.auto_scaling_group_name, 255) => {
                 Woken::Group(moved.auto_scaling_group_name)
@@ -249,7 +250,7 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
     }
 }
 
-/// What a person says by an event of that kind.
+/// The order that an event of that kind gives.
 fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<Order, Failure> {
     Ok(match kind {
         "Rollout Pause" => Order::Pause,
@@ -273,15 +274,15 @@ fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<O
     })
 }
 
-/// Whether it is a name or an id as ours are: what it becomes part of, it does not lead out of.
+/// Whether it has the form of a name or id of Slipway's, so that it cannot lead out of the key that it becomes part of.
 fn fits(name: &str, most: usize) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     !name.is_empty() && name.len() <= most && name.bytes().all(plain)
 }
 
-/// When `order` was given: events have whole seconds, so that `said`, what its detail says, tells two of one second apart. It counts only
-/// where the clock of whoever gave it is right, since an abort that looks older than its rollout is not obeyed. Where it says none, a pause
-/// counts as the last thing of its second: of orders of which nobody knows which came first the one that stops wins.
+/// When `order` was given. The `time` of an event has whole seconds, so `said`, the time in its detail, orders two events of the same
+/// second. It counts only if it is close to the event's time, because an abort that seems older than its rollout is ignored. Without it,
+/// a pause counts as the last event of its second: if the order is unknown, the one that stops wins.
 fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
     let said = said.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let last = || match order {
@@ -295,7 +296,7 @@ fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
     said.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART).unwrap_or_else(last)
 }
 
-/// From the beginning of a second to its end.
+/// The difference between the beginning of a second and its end.
 const LAST_OF_A_SECOND: SignedDuration = SignedDuration::from_nanos(999_999_999);
 
 /// When the event was put on the bus.
@@ -321,8 +322,8 @@ fn unexpected(event: &EventBridgeEvent<Value>) -> Failure {
     ))
 }
 
-/// A cluster's name as specs have it. Anyone in the account may put an event on the bus: a name that is a path would
-/// lead out of the cluster's folder.
+/// Checks that it is a valid cluster name. Anyone in the account may put events on the bus, and a name that is a path would lead out of
+/// the cluster's folder.
 fn checked(cluster: String) -> Result<String, Failure> {
     if fits(&cluster, 64) {
         Ok(cluster)

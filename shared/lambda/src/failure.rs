@@ -1,22 +1,23 @@
-//! Why an event could not be dealt with, as Lambda reports it.
+//! The failure of an invocation, as Lambda reports it.
 
 use lambda_runtime::Diagnostic;
 use slipway_flows::FlowError;
 
-/// A failed invocation. Its type is Lambda's `errorType` and the `errorType` of the line in the log, which the alarms
-/// of `infra/template.yaml` match:
+/// A failed invocation. Its type is Lambda's `errorType` and the `errorType` of the log line, which the alarms of `infra/template.yaml`
+/// match:
 ///
 /// | type | what to do |
 /// |---|---|
-/// | `Slipway.<service>.Transient`, `Slipway.Transient` | nothing: it is tried again |
-/// | `Slipway.<service>.Denied` | mend the permission or key policy that the message names, then redrive the dead letters, or upload again |
-/// | `Slipway.<service>.Missing` | make what the message names, then the same |
-/// | `Slipway.<service>.Invalid` | read the service's words |
-/// | `Slipway.Corrupt` | bring back an earlier version of the object |
+/// | `Slipway.<service>.Transient`, `Slipway.Transient` | nothing: it is retried |
+/// | `Slipway.<service>.Denied` | correct the permission or key policy that the message names, then redrive the dead letters or upload
+/// again |
+/// | `Slipway.<service>.Missing` | create what the message names, then redrive the dead letters or upload again |
+/// | `Slipway.<service>.Invalid` | read the service's message |
+/// | `Slipway.Corrupt` | restore an earlier version of the object |
 /// | `Slipway.Refused` | do what the message says |
 /// | `Slipway.Environment.Invalid` | set the variables that the message names |
-/// | `Slipway.Event.Malformed` | mend whoever sends such events |
-/// | `Slipway.Panic` | report a defect |
+/// | `Slipway.Event.Malformed` | correct the sender of the event |
+/// | `Slipway.Panic` | report the defect |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Failure {
@@ -25,16 +26,16 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The environment is not as it must be.
+    /// The environment is incomplete or wrong.
     #[must_use]
     pub fn environment(problem: impl ToString) -> Self {
         Self { kind: "Slipway.Environment.Invalid".to_owned(), message: problem.to_string() }
     }
 
-    /// The event is not what its rule lets through.
+    /// The event is not one that the function's rules should let through.
     ///
-    /// It fails like any other: tried twice more, at little cost, and then a dead letter with an alarm. To log it and
-    /// call it done would lose it, and nobody would hear that a rule and a function no longer understand each other.
+    /// It is retried twice like any failure, at little cost, and then becomes a dead letter with an alarm. If it were only logged, the
+    /// event would be lost, and nobody would notice that rule and function disagree.
     #[must_use]
     pub fn malformed(problem: impl ToString) -> Self {
         Self { kind: "Slipway.Event.Malformed".to_owned(), message: problem.to_string() }

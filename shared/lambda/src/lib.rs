@@ -1,8 +1,8 @@
-//! What makes a Lambda function of a flow. The only crate with `lambda_runtime`.
+//! Turns a flow into a Lambda function. The only crate that uses `lambda_runtime`.
 //!
-//! A function implements [`Function`]: how it starts, and what it does with an event. [`run`] does the rest: the
-//! runtime, [logging](log), errors as [`Failure`]s with a stable type, the clock. [`environment`] says which variables
-//! there are, [`event`] turns an event into what a flow is asked, [`metrics`] are what a scan counts.
+//! A function implements [`Function`]: how it starts, and how it handles an event. [`run`] does the rest: runtime, [logging](log), clock,
+//! and errors as [`Failure`]s with a stable type. [`environment`] defines the variables, [`event`] translates events, and [`metrics`]
+//! writes the metrics of a scan.
 
 pub mod environment;
 pub mod event;
@@ -22,49 +22,49 @@ use tracing::{Instrument, Span};
 pub use environment::Environment;
 pub use failure::Failure;
 
-/// A function: started once a process, then given one event at a time, on one thread: its futures need not be `Send`.
+/// A function. It is started once per process and then handles one event at a time on one thread, so its futures need not be `Send`.
 pub trait Function: Sized {
-    /// Reads the environment and makes the clients.
+    /// Reads the environment and creates the clients.
     ///
     /// # Errors
-    /// If the environment is not as it must be. The process lives on and fails each event with this, so that every
-    /// one of them reaches the dead letters with the reason, and an alarm sees it.
+    /// If the environment is incomplete or wrong. The process keeps running and fails each event with this error, so that every event
+    /// becomes a dead letter with the reason, and an alarm is raised.
     fn start(environment: &Environment) -> impl Future<Output = Result<Self, Failure>>;
 
-    /// Takes one event and says what became of it, for the log.
+    /// Handles one event and returns a description of the result for the log.
     ///
     /// # Errors
-    /// If the event could not be dealt with. Lambda tries again, twice, and then it is a dead letter.
+    /// If the event could not be handled. Lambda retries it twice, and then it becomes a dead letter.
     fn handle(&self, event: Value, invocation: &Invocation) -> impl Future<Output = Result<String, Failure>>;
 }
 
-/// What is known of an invocation besides its event.
+/// The invocation of a function, besides its event.
 #[derive(Debug, Clone)]
 pub struct Invocation {
-    /// The ARN that the function was invoked by: its own.
+    /// The ARN by which the function was invoked.
     pub function_arn: String,
-    /// When it was invoked. Time enters Slipway's functions here, and nowhere else.
+    /// When it was invoked. This is the only source of time in the functions.
     pub now: Timestamp,
-    /// How much the clock is ahead of the machine's.
+    /// How far the clock is ahead of the machine's.
     ahead: SignedDuration,
 }
 
 impl Invocation {
-    /// What time it is by now: an invocation may take minutes.
+    /// The present time, since an invocation may take minutes.
     #[must_use]
     pub fn clock(&self) -> Timestamp {
         clock(self.ahead)
     }
 
-    /// Puts the cluster's name on each line that the rest of the invocation logs.
+    /// Adds the cluster's name to each later log line of the invocation.
     pub fn about(&self, cluster: &str) {
         Span::current().record("cluster", cluster);
     }
 }
 
-/// Runs `F` on the Lambda Runtime API until the process is ended.
+/// Runs `F` on the Lambda Runtime API until the process is terminated.
 ///
-/// One thread: a function has a fraction of a core, and an idle thread more costs memory and start time.
+/// It uses one thread: a function has a fraction of a core, and idle threads cost memory and start-up time.
 #[must_use]
 pub fn run<F: Function>() -> ExitCode {
     let environment = Environment::of_process();
@@ -107,12 +107,12 @@ async fn serve<F: Function>(
     Runtime::new(handler).run().await
 }
 
-/// What time it is, by a clock that is so much ahead.
+/// The present time by a clock that is so far ahead of the machine's.
 fn clock(ahead: SignedDuration) -> Timestamp {
     Timestamp::now().saturating_add(ahead).unwrap_or(Timestamp::MAX)
 }
 
-/// One invocation: its outcome, or its failure, is its last line in the log.
+/// Handles one invocation. The last line that it logs is the result or the failure.
 async fn answer<F: Function>(
     function: Result<&F, &Failure>,
     event: LambdaEvent<Value>,

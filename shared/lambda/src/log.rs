@@ -1,7 +1,7 @@
-//! The log: one JSON object a line on standard output, as Lambda's JSON log format has it.
+//! The log: one JSON object per line on standard output, in Lambda's JSON log format.
 //!
-//! `timestamp`, `level`, `message` and the fields stand at the top; `span` holds `requestId` and `cluster`. Events,
-//! specs and bodies are never logged (P9).
+//! `timestamp`, `level`, `message` and the fields are at the top level; `span` contains `requestId` and `cluster`. Events, specs and
+//! bodies are never logged (P9).
 
 use std::io;
 use std::str::FromStr;
@@ -15,8 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::{Environment, Failure};
 
-/// Begins to log, by `RUST_LOG` (`info` if it is not set), and sees to it that a panic is a line like any other.
-/// Gives the failure if `RUST_LOG` cannot be read; then the level is `info`.
+/// Starts logging at the level of `RUST_LOG` (`info` if it is not set), and makes panics log lines as well. Returns the failure if
+/// `RUST_LOG` cannot be read; then the level is `info`.
 #[must_use]
 pub fn start(environment: &Environment) -> Option<Failure> {
     let wanted = environment.get(crate::environment::RUST_LOG).unwrap_or("info");
@@ -29,7 +29,7 @@ pub fn start(environment: &Environment) -> Option<Failure> {
             ))),
         ),
     };
-    // Whoever has a subscriber already, a test, keeps it.
+    // A test may have installed a subscriber already; it is kept.
     let _ = tracing_subscriber::registry().with(layer(targets, io::stdout)).try_init();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, ToString::to_string);
@@ -44,10 +44,9 @@ where
     S: tracing::Subscriber + for<'span> tracing_subscriber::registry::LookupSpan<'span>,
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
-    // Whatever RUST_LOG says, libraries do not say more than `info`: below it, SDKs and HTTP clients print what they
-    // send and receive.
+    // Libraries never log below `info`, whatever RUST_LOG says: below it, SDKs and HTTP clients print what they send and receive.
     let ours_or_info = filter_fn(|line| line.target().starts_with("slipway") || *line.level() <= Level::INFO);
-    // The runtime says again, as a debug text, what `Failure::log` said.
+    // The runtime repeats in debug form what `Failure::log` has logged.
     let said_once = filter_fn(|line| line.target() != "lambda_runtime::layers::panic");
     tracing_subscriber::fmt::layer()
         .json()

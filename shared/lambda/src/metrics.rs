@@ -1,8 +1,7 @@
-//! What a scan counts, as lines of CloudWatch's embedded metric format: a JSON object on standard output is a metric, and costs
-//! no call.
+//! The metrics of a scan, in CloudWatch's embedded metric format: a JSON object on standard output becomes a metric without a call.
 //!
-//! Metrics are paid for by name and dimension, in the hours in which they are written. So each cluster has one, of the
-//! certificate that ends first, and a certificate has its own while it is near its end.
+//! Metrics are billed by name and dimension for the hours in which they are written. So each cluster has one metric, for the certificate
+//! that expires first, and a certificate has its own only when it expires soon.
 
 use std::io::Write as _;
 
@@ -10,18 +9,18 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_flows::scan::Scanned;
 
-/// The namespace of our metrics.
+/// The namespace of Slipway's metrics.
 const NAMESPACE: &str = "Slipway";
-/// A certificate has a metric of its own when it ends in so many days.
+/// A certificate has its own metric if it expires within so many days.
 const NEAR_DAYS: f64 = 60.0;
-/// So many certificates of a cluster have one at the most: those that end first.
+/// How many certificates of a cluster have their own metric at most: those that expire first.
 const MOST: usize = 50;
 
-/// Writes what `scanned` says, and a line for each finding: those are what the alarm `ScanNeedsPerson` counts.
+/// Writes the metrics of `scanned`, and a line for each finding, which the alarm `ScanNeedsPerson` counts.
 pub fn report(scanned: &Scanned, now: Timestamp) {
     let mut out = std::io::stdout().lock();
     for line in lines(scanned, now) {
-        // Whoever closed our output hears no metrics.
+        // If standard output is closed there is nobody to report to.
         let _ = writeln!(out, "{line}");
     }
     drop(out);
@@ -85,7 +84,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use slipway_credentials::Origin;
-    use slipway_credentials::renewal::{Elsewhere, Group, Standing};
+    use slipway_credentials::renewal::{CertificateState, Elsewhere, Group};
 
     use super::*;
 
@@ -98,7 +97,7 @@ mod tests {
     fn scanned() -> Scanned {
         let now = now();
         let at = |days: i64| now + jiff::SignedDuration::from_hours(24 * days);
-        let standing = |name: &str, days: i64, elsewhere: Option<i64>| Standing {
+        let standing = |name: &str, days: i64, elsewhere: Option<i64>| CertificateState {
             name: name.to_owned(),
             issuer: None,
             origin: Origin::Generated,
@@ -129,12 +128,12 @@ mod tests {
         }
     }
 
-    /// What the template asks CloudWatch for by these marks, each with the word that follows it up to `end`.
+    /// The words in the template between each `before` and the next `end`.
     fn words(before: &str, end: &str) -> Vec<&'static str> {
         TEMPLATE.split(before).skip(1).filter_map(|after| Some(after.split_once(end)?.0)).collect()
     }
 
-    /// Alarms and dashboard look at metrics that there are: each name under the dimensions that a scan gives it.
+    /// Alarms and dashboard refer only to metrics that a scan writes, with the dimensions that it writes.
     #[test]
     fn alarms_and_dashboard_look_at_what_a_scan_writes() {
         let mut written: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
@@ -147,7 +146,7 @@ mod tests {
                 written.extend(sets.iter().map(|set| (set.clone(), name.to_owned())));
             }
         }
-        // Those that CloudWatch counts in the logs.
+        // Metrics that CloudWatch derives from the logs.
         let counted = words("MetricNamespace: Slipway, MetricName: ", ",");
         written.extend(counted.iter().map(|name| (Vec::new(), (*name).to_owned())));
 
@@ -157,7 +156,7 @@ mod tests {
             asked.insert((dimensions.split(',').map(str::to_owned).collect(), name.to_owned()));
         }
         asked.extend(words("[\"Slipway\", \"", "\"]").iter().map(|name| (Vec::new(), (*name).to_owned())));
-        // Of alarms none names a dimension: they are of the whole installation.
+        // Alarms name no dimension, because they cover the whole installation.
         for alarm in words("      Namespace: Slipway\n      MetricName: ", "TreatMissingData") {
             let (name, rest) = alarm.split_once('\n').unwrap();
             assert!(!rest.contains("Dimensions"), "{alarm}");
@@ -184,7 +183,7 @@ mod tests {
             lines[2]["_aws"]["CloudWatchMetrics"][0]["Dimensions"],
             json!([["Cluster", "Certificate"]])
         );
-        // Each name that is declared is there, as CloudWatch asks it.
+        // Each declared name is present, as CloudWatch requires.
         for line in &lines {
             let directive = &line["_aws"]["CloudWatchMetrics"][0];
             let metrics = directive["Metrics"].as_array().unwrap().iter().map(|one| &one["Name"]);

@@ -1,4 +1,4 @@
-//! Changes of add-ons: objects inside the cluster, which belong to no stack and touch no node.
+//! Changes of add-ons. They are objects inside the cluster, so they belong to no stack and replace no node.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use slipway_core::release::{AddonSet, Installed};
 
-/// What happens to an add-on.
+/// What happens to one add-on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonPlan {
     /// Its name.
     pub name: String,
-    /// Installed, changed, removed. One that stays as it is has no plan.
+    /// Whether it is installed, changed or removed. An unchanged add-on has no plan.
     pub action: AddonAction,
-    /// Its version before; `None` if it is new.
+    /// Its version before; `None`: it is new.
     pub before: Option<String>,
-    /// Its version after; `None` if it goes.
+    /// Its version after; `None`: it is removed.
     pub after: Option<String>,
-    /// The objects that come (`+`), change (`~`) or go (`-`): `~ Deployment coredns`.
+    /// The objects that are added (`+`), changed (`~`) or removed (`-`): `~ Deployment coredns`.
     pub objects: Vec<String>,
 }
 
@@ -30,12 +30,12 @@ pub enum AddonAction {
     Add,
     /// Some of its objects change.
     Change,
-    /// It is taken away with all of its objects.
+    /// It is removed with all of its objects.
     Remove,
 }
 
 impl AddonPlan {
-    /// `v1.14.5 → v1.14.6`; one version where it stays; nothing for one that has none.
+    /// `v1.14.5 → v1.14.6`; one version if it does not change; empty for an add-on without a version.
     #[must_use]
     pub fn versions(&self) -> String {
         match (&self.before, &self.after) {
@@ -45,13 +45,13 @@ impl AddonPlan {
         }
     }
 
-    /// Its name, with the versions if it has any: `coredns v1.14.5 → v1.14.6`.
+    /// Its name, with its versions if it has any: `coredns v1.14.5 → v1.14.6`.
     #[must_use]
     pub fn title(&self) -> String {
         format!("{} {}", self.name, self.versions()).trim_end().to_owned()
     }
 
-    /// In a few words, to be said after its name: `changed (v1.14.5 → v1.14.6)`.
+    /// What happens to it, to follow its name: `changed (v1.14.5 → v1.14.6)`.
     #[must_use]
     pub fn fate(&self) -> String {
         let word = match self.action {
@@ -66,7 +66,7 @@ impl AddonPlan {
     }
 }
 
-/// The add-ons that differ, in the order in which they are applied; those that go come last.
+/// The add-ons that differ, in the order in which they are applied, with removed ones last.
 pub(super) fn compare(old: Option<&AddonSet>, new: &AddonSet) -> Vec<AddonPlan> {
     let before = |name: &str| old.and_then(|old| old.addon(name));
     let staying = new.addons.iter().map(|addon| one(before(&addon.name), Some(addon)));
@@ -96,7 +96,7 @@ fn one(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
     Some(AddonPlan { name, action, before: version(old), after: version(new), objects: changed })
 }
 
-/// By kind and name; names of one kind are unique within an add-on, whose objects share one namespace.
+/// An add-on's objects by kind and name. Names of one kind are unique, because the objects of an add-on share one namespace.
 fn objects(addon: Option<&Installed>) -> BTreeMap<String, &Value> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let all = addon.into_iter().flat_map(|addon| &addon.objects);

@@ -1,5 +1,5 @@
-//! What one stack exports and another uses: CloudFormation neither removes such an export nor changes its value, and stops
-//! the update when it is half done. So it is said before.
+//! Exports of a stack that other stacks use. CloudFormation refuses to remove such an export or to change its value, and it does so in
+//! the middle of the update, so the plan checks it beforehand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use slipway_core::release::{Rendering, Stack, StackKind};
 
 use super::{Baseline, Replacement, StackPlan, stacks};
 
-/// An export that a plan takes away or changes while other stacks use it.
+/// An export that a plan removes or changes while other stacks use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExportInUse {
@@ -17,26 +17,26 @@ pub struct ExportInUse {
     pub stack: String,
     /// Its name.
     pub export: String,
-    /// What it is, as the stack describes it: `Subnet private-a in eu-west-1a`.
+    /// A description from the stack: `Subnet private-a in eu-west-1a`.
     pub what: String,
-    /// Taken away; otherwise it becomes another.
+    /// Whether it is removed; otherwise its value changes.
     pub removed: bool,
     /// The stacks that use it.
     pub used_by: Vec<String>,
-    /// Those of them that no spec can change, since an earlier rollout left them standing.
+    /// Those of them that no spec can change, because an earlier rollout orphaned them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<String>,
 }
 
 impl ExportInUse {
-    /// What, and by whom it is used: the first of them, where there are many.
+    /// What it is, and the first of the stacks that use it.
     pub(super) fn words(&self) -> String {
         let users: Vec<&str> = self.used_by.iter().map(String::as_str).collect();
         format!("{} (used by {})", self.what, few(&users))
     }
 }
 
-/// The first of the names, and how many more there are.
+/// The first names, and how many more there are.
 pub(super) fn few(names: &[&str]) -> String {
     const MOST: usize = 3;
     let first = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
@@ -50,14 +50,14 @@ struct Export {
     value: Value,
 }
 
-/// What `plans` would take away or change of what stacks use that stand.
+/// The exports that `plans` remove or change although deployed stacks use them.
 pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) -> Vec<ExportInUse> {
     let Some(old) = &baseline.rendering else { return Vec::new() };
     let imports: Vec<(&str, BTreeSet<String>)> =
         old.stacks.iter().map(|stack| (stack.name.as_str(), imports(stack))).collect();
     let mut found = Vec::new();
     for before in &old.stacks {
-        // A stack that goes as a whole is left standing, or exports nothing.
+        // A stack that is no longer in the spec is orphaned, or exports nothing.
         let Some(after) = new.stack(&before.name).filter(|after| after.sha256 != before.sha256) else {
             continue;
         };
@@ -74,7 +74,7 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
             let used_by: Vec<String> = users.map(|(stack, _)| (*stack).to_owned()).collect();
             if !used_by.is_empty() {
                 let stack = before.name.clone();
-                // A pool goes by a rollout of its own.
+                // A removed pool is deleted by a rollout of its own.
                 let is_pool = |user: &str| old.stack(user).is_some_and(|stack| stack.kind == StackKind::Pool);
                 let left = used_by.iter().filter(|user| baseline.left.contains(*user) && !is_pool(user));
                 let left = left.cloned().collect();
@@ -85,7 +85,7 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
     found
 }
 
-/// Logical ids of the resources that surely become others.
+/// Logical ids of the resources that are certainly replaced.
 fn replaced(stack: &str, plans: &[StackPlan]) -> BTreeSet<String> {
     let of_stack = plans.iter().filter(|plan| plan.name == stack).flat_map(|plan| &plan.resources);
     of_stack

@@ -1,6 +1,6 @@
-//! A plan as one page that a person opens in a browser: the summary first, everything below it.
+//! A plan as an HTML page: the summary first, the details below.
 //!
-//! Everything that comes out of a spec is escaped by maud, which writes no value into a page otherwise.
+//! maud escapes every value, so nothing from a spec becomes markup.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use super::{
     ResourceChange, StackAction, StackPlan,
 };
 
-/// A value longer than this is cut: userdata and policies are, and the release has them whole.
+/// Longer values, such as user data and policies, are truncated. The release contains them in full.
 const LONGEST: usize = 1500;
 
 /// The page.
@@ -72,7 +72,7 @@ fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
     }
 }
 
-/// Each once, in order.
+/// Each entry once, in order.
 fn once(list: &[(Risk, String)]) -> Vec<&(Risk, String)> {
     let mut seen = std::collections::BTreeSet::new();
     list.iter().filter(|(_, text)| seen.insert(text)).collect()
@@ -144,7 +144,7 @@ fn membership(plan: &Plan) -> Markup {
     }
 }
 
-/// What becomes of the objects inside the cluster, which no machine is replaced for.
+/// Changes of objects inside the cluster, for which no machine is replaced.
 fn addons(plan: &Plan) -> Markup {
     let line = |addon: &AddonPlan| {
         let (word, class) = match addon.action {
@@ -157,7 +157,7 @@ fn addons(plan: &Plan) -> Markup {
                 th scope="row" { (clean(&addon.name)) }
                 td class="word" { (clean(&addon.versions())) }
                 td class={ "word " (class) } { (word) }
-                // One that comes or goes as a whole says enough by its name.
+                // The name of an add-on that is installed or removed says enough.
                 td { @if addon.action == AddonAction::Change {
                     @for object in &addon.objects { div { (clean(object)) } }
                 } }
@@ -201,7 +201,7 @@ fn stack(stack: &StackPlan) -> Markup {
     if matches!(stack.action, StackAction::Unchanged | StackAction::Left) {
         return html! { p class="stack" { (title) } };
     }
-    // What is changed is shown; what comes or goes as a whole says enough in its title.
+    // Changes are unfolded. For a stack that is created or deleted the title says enough.
     let open = (stack.action == StackAction::Update).then_some("open");
     html! {
         details class="stack" open=[open] {
@@ -239,7 +239,7 @@ fn resource(change: &ResourceChange) -> Markup {
     }
 }
 
-/// Before and after, property by property; what forces a replacement is marked.
+/// A table of values before and after, by property. Changes that force a replacement are marked.
 fn table<'p>(found: impl Iterator<Item = (&'p Difference, Option<&'p str>, bool)>) -> Markup {
     html! {
         table {

@@ -1,7 +1,7 @@
-//! The plan: what a change would do, per stack and per node, and why (P3).
+//! The plan: what a change would do to each stack and node, and why (P3).
 //!
-//! [`plan`] compares what is deployed with a new rendering. Applying a plan executes that plan and no other: the
-//! rollout holds CloudFormation's own change set against it before it executes one.
+//! [`plan`] compares what is deployed with a new rendering. A rollout executes that plan and no other: before it executes a
+//! CloudFormation change set, it compares the change set with the plan.
 
 mod addons;
 mod exports;
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::RolloutPolicy;
 use slipway_core::diff::Difference;
 use slipway_core::digest::sha256_hex;
-use slipway_core::members::{MemberPin, Standing};
+use slipway_core::members::{DeployedMembers, MemberPin};
 use slipway_core::release::{AddonSet, Rendering, StackKind};
 use slipway_core::role::Role;
 
@@ -42,47 +42,47 @@ pub use upgrades::MinorChange;
 pub struct Plan {
     /// Version of this format.
     pub format: u32,
-    /// Twenty hex digits, the same for the same start, target and policy.
+    /// Twenty hex digits, derived from start, target and policy.
     pub id: String,
     /// `clusterName`.
     pub cluster: String,
-    /// The release that each stack that stands is at, which this plan starts from.
+    /// The release of each existing stack when the plan was made.
     pub from: BTreeMap<String, String>,
-    /// The release whose add-ons are applied, which this plan starts from; `None` if none are.
+    /// The release whose add-ons were applied when the plan was made; `None`: none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons_from: Option<String>,
-    /// Releases that some nodes of a role may be of besides, which this plan starts from.
+    /// For each role, older releases that some of its nodes may still have, when the plan was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<Role, BTreeSet<String>>,
-    /// The release (id of a [`Rendering`]) that this plan leads to.
+    /// The release that this plan results in, by the id of its [`Rendering`].
     pub to: String,
-    /// How it is to be rolled out.
+    /// The rollout policy.
     pub policy: RolloutPolicy,
-    /// Each stack of either side, in the order of the launch; those that go away last.
+    /// All stacks before and after, in launch order, with those to be deleted last.
     pub stacks: Vec<StackPlan>,
-    /// Each role of either side.
+    /// All roles before and after.
     pub nodes: Vec<NodePlan>,
-    /// What becomes of etcd's membership, in order, one at a time; empty if nothing does.
+    /// The changes of etcd's membership, in the order in which they are made, one at a time.
     #[serde(default)]
     pub membership: Vec<MembershipChange>,
-    /// The roles that would go to another minor release.
+    /// The roles that change to another minor release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub minors: Vec<MinorChange>,
-    /// The add-ons that come, change or go.
+    /// The add-ons that are added, changed or removed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addons: Vec<AddonPlan>,
-    /// What it would take away or change although other stacks use it, which CloudFormation refuses.
+    /// Exports that it would remove or change although other stacks use them, which CloudFormation refuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub in_use: Vec<ExportInUse>,
-    /// What forbids it, given what runs: a minor release back or skipped, a volume that would shrink.
+    /// Why it cannot be executed, given what is deployed: for example a minor release back or skipped, or a volume that would shrink.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objections: Vec<String>,
-    /// What it does for renewed certificates.
+    /// What it does to deliver renewed certificates.
     #[serde(default, skip_serializing_if = "RenewalPlan::is_none")]
     pub renewal: RenewalPlan,
 }
 
-/// What happens to a stack.
+/// What happens to one stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StackPlan {
@@ -90,9 +90,9 @@ pub struct StackPlan {
     pub name: String,
     /// Its kind.
     pub kind: StackKind,
-    /// Created, updated, deleted, left alone.
+    /// Whether it is created, updated, deleted or unchanged.
     pub action: StackAction,
-    /// Changes of resources, by logical id; for a stack that is created, each resource once.
+    /// Changes of resources by logical id; for a new stack, all of its resources.
     pub resources: Vec<ResourceChange>,
     /// Changes outside the resources: outputs, tags, description.
     pub other: Vec<Difference>,
@@ -106,15 +106,16 @@ pub enum StackAction {
     Create,
     /// Its template or tags change.
     Update,
-    /// It is no longer asked for.
+    /// The spec no longer has it.
     Delete,
-    /// It has not been asked for since an earlier rollout, and still stands: a person deletes it. No pool: the next rollout does that.
+    /// It is orphaned: an earlier rollout removed it from the cluster, and a person has to delete it. Pools are never orphaned, because
+    /// the next rollout deletes them.
     Left,
-    /// Byte for byte as it was.
+    /// Its bytes are unchanged.
     Unchanged,
 }
 
-/// What happens to a resource of a stack.
+/// What happens to one resource of a stack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResourceChange {
@@ -122,11 +123,11 @@ pub struct ResourceChange {
     pub logical_id: String,
     /// `AWS::EC2::VPC`.
     pub resource_type: String,
-    /// Added, changed, removed.
+    /// Whether it is added, changed or removed.
     pub action: ResourceAction,
     /// Whether the resource keeps its identity.
     pub replacement: Replacement,
-    /// The properties that change; empty for one that is added or removed.
+    /// The properties that change; empty for a resource that is added or removed.
     pub properties: Vec<PropertyChange>,
 }
 
@@ -142,28 +143,28 @@ pub enum ResourceAction {
     Remove,
 }
 
-/// Whether a changed resource keeps its identity, from AWS' own schema of its type.
+/// Whether a changed resource is replaced, according to AWS' schema of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Replacement {
     /// Changed in place.
     Never,
-    /// CloudFormation decides when it sees the values.
+    /// It depends on the values, and CloudFormation decides.
     Conditional,
-    /// A new one is made and the old one deleted.
+    /// A new resource is created and the old one deleted.
     Always,
 }
 
-/// What happens to a property.
+/// What happens to one property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PropertyChange {
-    /// Where it was, where it is to be, and its path below `Properties`.
+    /// The values before and after, and the path below `Properties`.
     #[serde(flatten)]
     pub difference: Difference,
-    /// What that does to the resource.
+    /// The effect on the resource.
     pub replacement: Replacement,
-    /// The resource whose change brings this one along, when the template's text is the same.
+    /// The resource whose change causes this one, if the text of the template is the same.
     pub because_of: Option<String>,
 }
 
@@ -175,82 +176,82 @@ pub struct NodePlan {
     pub role: Role,
     /// The stack that it is in.
     pub stack: String,
-    /// How many nodes at least and at most, as the new rendering says (the old one, for a role that goes); of those that
-    /// are replaced or refreshed only the ones that are there already.
+    /// The minimum and maximum size according to the new rendering (the old one, for a role that is removed). For nodes that are replaced
+    /// or refreshed, only the existing ones count.
     pub nodes: slipway_core::cluster::GroupSize,
-    /// What happens to each.
+    /// What happens to each node.
     pub action: NodeAction,
     /// Why, one line each.
     pub reasons: Vec<String>,
-    /// What Auto Scaling may do to its nodes besides, by itself.
+    /// Which of its nodes Auto Scaling may terminate by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undrained: Vec<Undrained>,
-    /// One of its nodes is drained and leaves, since there are to be fewer.
+    /// Whether one of its nodes is drained and removed, because the new rendering has fewer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fewer: bool,
 }
 
-/// Something by which Auto Scaling terminates nodes that nobody drained (P6).
+/// A reason for which Auto Scaling terminates nodes without draining them (P6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Undrained {
-    /// What makes it do so.
+    /// The reason.
     pub cause: UndrainedCause,
-    /// What it may do and when, and what to do before.
+    /// What it may do and when, and what to do beforehand.
     pub words: String,
 }
 
-/// What makes Auto Scaling terminate nodes by itself.
+/// Why Auto Scaling terminates nodes by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UndrainedCause {
-    /// The group may have fewer nodes than before: those above it go when its stack is updated.
+    /// The group's maximum is lowered: surplus nodes are terminated when its stack is updated.
     LowerMaximum,
-    /// The group leaves subnets: the nodes there go when its stack is updated.
+    /// The group loses subnets: the nodes in them are terminated when its stack is updated.
     LeavesSubnets,
-    /// The group may shrink further than before: no node goes before something scales it.
+    /// The group's minimum is lowered: no node is terminated until something scales the group.
     LowerMinimum,
 }
 
-/// What happens to a node.
+/// What happens to the nodes of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NodeAction {
-    /// New.
+    /// It is created.
     Create,
-    /// Outdated: drained, terminated, made anew.
+    /// Outdated: it is drained, terminated and created again.
     Replace,
-    /// Stale: takes its new credentials in place.
+    /// Stale: it receives new credentials in place.
     Refresh,
-    /// Left alone.
+    /// It does not change.
     Untouched,
-    /// Goes with its stack.
+    /// It is removed with its stack.
     Remove,
-    /// Stands although the spec has not had it since an earlier rollout, and goes with its stack.
+    /// It is orphaned with its stack, which an earlier rollout removed from the cluster.
     Left,
 }
 
-/// What is deployed: the release that each stack is at, and the stacks and roles themselves.
+/// What is deployed: the release of each stack, and the stacks and roles themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Baseline {
-    /// Stack → release, of everything that stands.
+    /// The release of each existing stack.
     pub releases: BTreeMap<String, String>,
-    /// Those of them that an earlier rollout left standing when the spec had them no longer.
+    /// Those of them that are orphaned: an earlier rollout removed them from the cluster.
     pub left: BTreeSet<String>,
     /// The release whose add-ons are applied.
     pub addons: Option<String>,
-    /// The stacks and roles, each taken from its own release; `None` if nothing was ever deployed.
+    /// The stacks and roles, each from its own release. `None`: nothing was ever deployed.
     pub rendering: Option<Rendering>,
-    /// What some nodes of a role may be besides.
+    /// Other releases that some nodes of a role may have.
     pub behind: skew::Behind,
 }
 
 impl Baseline {
-    /// Puts together what stands: each stack, with its roles, from the release that it is at. What is `left` is no longer asked for,
-    /// and yet it uses exports, and its kubelets talk to the API server.
+    /// Assembles what is deployed: each stack and its roles, from the release of the stack. Orphaned stacks (`left`) count too, because
+    /// they use exports and their kubelets talk to the API server.
     ///
     /// # Errors
-    /// The release that `deployed` or `left` names and `releases` lacks.
+    /// The release named in `deployed` or `left` that `releases` lacks.
     pub fn assemble(
         cluster: &str,
         deployed: &BTreeMap<String, String>,
@@ -285,7 +286,7 @@ impl Baseline {
         Ok(Self { releases: standing, left, addons: None, rendering: Some(whole), behind: BTreeMap::new() })
     }
 
-    /// With the add-ons of the release `addons`, which are applied.
+    /// Adds the add-ons of the release `addons`, which are applied.
     ///
     /// # Errors
     /// That release, if `releases` lacks it.
@@ -300,10 +301,10 @@ impl Baseline {
         Ok(Self { addons: Some(id.to_owned()), rendering, ..self })
     }
 
-    /// With roles some of whose nodes may be of other releases, too.
+    /// Adds the roles some of whose nodes may have other releases.
     ///
     /// # Errors
-    /// The first of those that `releases` lacks.
+    /// The first of these releases that `releases` lacks.
     pub fn with_behind(
         mut self,
         behind: &BTreeMap<Role, BTreeSet<String>>,
@@ -318,7 +319,7 @@ impl Baseline {
         Ok(self)
     }
 
-    /// One release of which every stack is deployed; nothing if there is none.
+    /// A baseline in which every stack is at one release; `None`: nothing is deployed.
     #[must_use]
     pub fn whole(release: Option<Rendering>) -> Self {
         let Some(release) = release else { return Self::default() };
@@ -328,17 +329,17 @@ impl Baseline {
         Self { releases, left: BTreeSet::new(), addons, rendering: Some(release), behind: BTreeMap::new() }
     }
 
-    /// How etcd stands; `on_its_way`: a rollout is at work, which may be making members that are not written down yet.
+    /// Which etcd members are deployed. `in_progress`: a rollout is in progress, which may be creating members that are not recorded yet.
     #[must_use]
-    pub fn etcd(&self, on_its_way: bool) -> Standing {
+    pub fn etcd(&self, in_progress: bool) -> DeployedMembers {
         let roles = self.rendering.iter().flat_map(|rendering| &rendering.roles);
         let members: BTreeMap<u32, MemberPin> = roles
             .filter_map(|(role, node)| Some((role.member()?, node.member.as_ref()?.pin.clone())))
             .collect();
-        match (members.is_empty(), on_its_way) {
-            (false, _) => Standing::Members(members),
-            (true, true) => Standing::OnItsWay,
-            (true, false) => Standing::Nothing,
+        match (members.is_empty(), in_progress) {
+            (false, _) => DeployedMembers::Members(members),
+            (true, true) => DeployedMembers::InProgress,
+            (true, false) => DeployedMembers::Nothing,
         }
     }
 }
@@ -347,7 +348,7 @@ impl Baseline {
 #[must_use]
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
     let to = new.id();
-    // The policy is part of what a person approves: a plan that waits is another than one that does not.
+    // The policy is part of what a person approves: a plan that needs approval is not the plan that needs none.
     let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
         .expect("maps of strings and a policy are JSON");
     let behind: BTreeMap<Role, BTreeSet<String>> = baseline
@@ -379,7 +380,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     }
 }
 
-/// Asked again of every plan: what was checked when a spec was uploaded is not what runs when a rollout under way has ended.
+/// Checked again for every plan, because what is deployed may differ from what was deployed when the spec was uploaded.
 fn objections(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Vec<String> {
     let old = baseline.rendering.iter();
     let found = old.flat_map(|old| skew::between(old, &baseline.behind, new));
@@ -388,10 +389,10 @@ fn objections(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> V
 }
 
 impl Plan {
-    /// The current format: 2 since it lists changes of etcd's membership.
+    /// The current format. Since 2 it lists changes of etcd's membership.
     pub const FORMAT: u32 = 2;
 
-    /// Nothing would move.
+    /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.stacks.iter().all(|stack| matches!(stack.action, StackAction::Unchanged | StackAction::Left))
@@ -402,18 +403,18 @@ impl Plan {
             && self.addons.is_empty()
     }
 
-    /// The stacks that stand although the spec has had them no longer since an earlier rollout.
+    /// The orphaned stacks: an earlier rollout removed them from the cluster, and they still exist.
     pub fn left(&self) -> impl Iterator<Item = &StackPlan> {
         self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
     }
 
-    /// How many nodes meet `action`, counting each role's lower bound (and at least one).
+    /// The number of nodes that meet `action`, counting each role's minimum size (at least one).
     #[must_use]
     pub fn count(&self, action: NodeAction) -> u32 {
         self.nodes.iter().filter(|node| node.action == action).map(|node| node.nodes.min.max(1)).sum()
     }
 
-    /// The pools that are rolled before `node` is, where this plan rolls both.
+    /// The pools that this plan rolls before `node`.
     #[must_use]
     pub fn waits_for(&self, node: &NodePlan) -> Vec<&Role> {
         let Role::Pool(name) = &node.role else { return Vec::new() };
@@ -423,25 +424,25 @@ impl Plan {
         self.nodes.iter().filter(rolled).map(|other| &other.role).filter(|role| before(role)).collect()
     }
 
-    /// One line for a person.
+    /// A summary in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         text::summary(self)
     }
 
-    /// How many add-ons come, change and go, in words: `1 new, 2 changed`; empty if none does.
+    /// How many add-ons are added, changed and removed: `1 new, 2 changed`; empty if none.
     #[must_use]
     pub fn addons_summary(&self) -> String {
         text::addons(self)
     }
 
-    /// The plan as one page for a browser that stands alone: `plans/<id>.html`.
+    /// The plan as a self-contained HTML page: `plans/<id>.html`.
     #[must_use]
     pub fn to_html(&self) -> String {
         html::page(self)
     }
 
-    /// The plan as a person reads it on a terminal, without colour.
+    /// The plan as text for a terminal, without colour.
     #[must_use]
     pub fn to_text(&self) -> String {
         text::whole(self)
@@ -449,14 +450,14 @@ impl Plan {
 }
 
 impl NodePlan {
-    /// Every line of why: the reasons, and what Auto Scaling may do besides.
+    /// All reasons, including what Auto Scaling may do by itself.
     pub fn why(&self) -> impl Iterator<Item = &str> {
         self.reasons.iter().map(String::as_str).chain(self.undrained.iter().map(|one| one.words.as_str()))
     }
 }
 
 impl StackPlan {
-    /// What a person does about a stack that is left standing.
+    /// What a person has to do about an orphaned stack.
     #[must_use]
     pub const fn to_clear(&self) -> &'static str {
         match self.kind {
@@ -469,7 +470,7 @@ impl StackPlan {
         }
     }
 
-    /// The logical ids that executing this plan may replace or remove: CloudFormation's change set may name no other.
+    /// The logical ids that this plan may replace or remove. CloudFormation's change set may replace or remove no others.
     #[must_use]
     pub fn may_replace(&self) -> Vec<String> {
         self.resources

@@ -1,7 +1,7 @@
-//! Changes of etcd's membership: who joins, moves, comes back or leaves, in order, one at a time.
+//! Changes of etcd's membership: members that join, move, return or leave, in order, one at a time.
 //!
-//! What joins comes first and what leaves comes last, so that there are never fewer voters than need be. Nothing is in the list when a
-//! cluster is founded: its members come up together.
+//! Members join first and leave last, so that there are never fewer voters than necessary. The list is empty for a new cluster, whose
+//! members start together.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use slipway_core::members::{MemberRole, VolumePin};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 
-/// One change of the membership. The next begins when this one is done and every voter is healthy.
+/// One change of the membership. The next one begins when this one is done and every voter is healthy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MembershipChange {
@@ -18,31 +18,31 @@ pub struct MembershipChange {
     pub member: Role,
     /// What happens to it.
     pub action: MembershipAction,
-    /// How many vote before.
+    /// The number of voters before.
     pub voters_before: u32,
-    /// How many vote after.
+    /// The number of voters after.
     pub voters_after: u32,
     /// Why, in words.
     pub reason: String,
-    /// What it does to the quorum, in words.
+    /// What it means for the quorum, in words.
     pub quorum: String,
 }
 
-/// What happens to a member.
+/// What happens to one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MembershipAction {
     /// It joins as a learner, and votes once it has caught up.
     Add,
-    /// Its fellows are told another address of it.
+    /// The other members are told its new address.
     Readdress,
-    /// It leaves, and joins again with an empty volume.
+    /// It leaves and joins again with an empty volume.
     Replace,
     /// It leaves.
     Remove,
 }
 
-/// The changes from `old` to `new`; none if `old` has no etcd yet.
+/// The changes from `old` to `new`; empty if `old` has no etcd.
 pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<MembershipChange> {
     let before = old.map(standing).unwrap_or_default();
     let after = standing(new);
@@ -61,7 +61,7 @@ pub(super) fn compare(old: Option<&Rendering>, new: &Rendering) -> Vec<Membershi
         }
     }
     let gone = before.keys().filter(|index| !after.contains_key(index));
-    // The newest leaves first: the founders are those that controllers and people know.
+    // The newest member leaves first, because controllers and people know the founding members best.
     found.extend(gone.rev().map(|index| (MembershipAction::Remove, *index, counts.clone())));
     found.sort_by_key(|(action, ..)| *action);
 
@@ -92,7 +92,7 @@ fn standing(rendering: &Rendering) -> BTreeMap<u32, &NodeRole> {
     roles.filter_map(|(role, node)| Some((role.member()?, node))).collect()
 }
 
-/// What befalls a member that stays: its volume counts more than its address, as who joins anew brings both.
+/// What happens to a member that stays. A new volume takes precedence over a new address, because joining again changes both.
 fn moved(before: &MemberRole, after: &MemberRole) -> Option<(MembershipAction, String)> {
     if before.pin.volume != after.pin.volume {
         return Some((MembershipAction::Replace, other_volume(&before.pin.volume, &after.pin.volume)));
@@ -117,7 +117,7 @@ pub(super) fn other_volume(before: &VolumePin, after: &VolumePin) -> String {
     format!("its data volume is replaced by an empty one: {what}; a snapshot of the old one is kept")
 }
 
-/// How many of `voters` must be up.
+/// How many of `voters` must be available.
 const fn quorum(voters: u32) -> u32 {
     voters / 2 + 1
 }

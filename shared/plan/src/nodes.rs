@@ -1,4 +1,4 @@
-//! What happens to the nodes, and why (design §6: outdated, stale, or neither).
+//! What happens to the nodes, and why: nodes are outdated, stale, or neither.
 
 use serde_json::Value;
 use slipway_core::cluster::GroupSize;
@@ -11,7 +11,7 @@ use super::stacks::parse;
 use super::words::{change, short};
 use super::{Baseline, NodeAction, NodePlan, Undrained, UndrainedCause};
 
-/// One line for each role of either side: first the new ones in order, then those that go.
+/// A plan for each role: the roles of the new rendering in order, then those that are removed.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
     let old = baseline.rendering.as_ref();
     let mut plans: Vec<NodePlan> = new
@@ -77,12 +77,13 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]
     NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained, fewer }
 }
 
-/// Controllers' groups may always have one machine more than there are to be, so that the update of their stack by one fewer takes nobody.
+/// Whether a controllers' group gets one machine fewer. The maximum of these groups is one more than the count, so such an update
+/// terminates none by itself.
 const fn one_fewer(before: GroupSize, after: GroupSize) -> bool {
     before.max == after.max + 1
 }
 
-/// Some nodes of the role may be as `before` besides: the plan is for those, too.
+/// Extends the plan to nodes of the role that may still have the release of `before`.
 fn besides(planned: NodePlan, before: &NodeRole, after: &NodeRole) -> NodePlan {
     let (action, reasons) = judge(before, after);
     let more = match (planned.action, action) {
@@ -114,7 +115,7 @@ fn created(node: &NodeRole) -> &'static str {
     }
 }
 
-/// The subnets that the group of `role` no longer stands in. An etcd member's zone is that of its volume, which says it.
+/// The subnets that the group of `role` loses. Not for etcd members, for which the change of the volume's zone says it.
 fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
     let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
     if role.member().is_some() || before.sha256 == after.sha256 {
@@ -122,7 +123,7 @@ fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> V
     }
     let stay = subnets(after);
     let left = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
-    // A subnet of ours goes by the name that the network exports it under.
+    // A managed subnet is named by the network stack's export.
     left.map(|subnet| {
         let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
         name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
@@ -138,11 +139,11 @@ fn subnets(stack: &Stack) -> Vec<Value> {
     lists.flatten().cloned().collect()
 }
 
-/// What Auto Scaling may do to nodes by itself, once their group is updated.
+/// What Auto Scaling may do to nodes by itself once their group is updated.
 fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
     let mut found = Vec::new();
-    // Controllers are as many as the group's one size says: who terminates one has another launched, and a plan that would have them
-    // go so is not begun.
+    // The group of the controllers has a fixed size: a terminated controller is replaced by Auto Scaling. A plan in which controllers
+    // would be terminated in this way is refused.
     let pool = *role != Role::Controller;
     if after.max < before.max && (pool || !one_fewer(before, after)) {
         let before_that = format!("; drain and terminate them before, if more than {} run", after.max);
@@ -163,7 +164,7 @@ fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) 
         );
         found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
     }
-    // Where there never was a node, none goes.
+    // Without nodes there is nothing to terminate.
     if !left.is_empty() && before.max > 0 {
         let words = format!(
             "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
@@ -176,7 +177,7 @@ fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) 
     found
 }
 
-/// How many nodes `action` is done to: where the group is resized as well, those that stand and stay.
+/// The number of nodes that `action` affects. If the group is resized as well, only existing nodes that stay count.
 fn concerned(action: NodeAction, before: GroupSize, after: GroupSize) -> GroupSize {
     match action {
         NodeAction::Replace | NodeAction::Refresh => {
@@ -212,13 +213,13 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     (NodeAction::Untouched, reasons)
 }
 
-/// Why an etcd member does not find its data again.
+/// Why an etcd member cannot find its data again.
 fn another_volume(before: &NodeRole, after: &NodeRole) -> Option<String> {
     let (before, after) = (&before.member.as_ref()?.pin.volume, &after.member.as_ref()?.pin.volume);
     (before != after).then(|| other_volume(before, after))
 }
 
-/// Whether a mixed group only gained instance types: the nodes that it has are still of a type that it names.
+/// Whether a mixed group only gained instance types, so that existing nodes are still of a type that it names.
 fn allows_more_types(found: &Difference) -> bool {
     let types = |value: &Option<Value>| value.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     let after = types(&found.after);
@@ -228,7 +229,7 @@ fn allows_more_types(found: &Difference) -> bool {
 fn config_reasons(before: &str, after: &str) -> Vec<String> {
     match (serde_json::from_str(before), serde_json::from_str(after)) {
         (Ok(before), Ok(after)) => diff(&before, &after).iter().map(|found| line("config", found)).collect(),
-        // A config of an older format that is no JSON: the digests differ, and that is all that can be said.
+        // An old configuration that is not JSON: the digests differ, and nothing more can be said.
         _ => vec!["config: its bytes differ".to_owned()],
     }
 }

@@ -1,5 +1,5 @@
-//! Why this version of Slipway makes a plan and shows it, and does not begin it. What a later version learns to do safely is taken out here,
-//! and nowhere else.
+//! Reasons for which this version of Slipway shows a plan but does not execute it. When a later version can execute such plans safely,
+//! remove the reason here and nowhere else.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::exports::few;
 use super::{ExportInUse, MembershipAction, Plan, UndrainedCause};
 
 impl Plan {
-    /// Why this version of Slipway will not execute the plan although it can make it; `None`: it will.
+    /// Why this version of Slipway does not execute the plan; `None`: it does.
     #[must_use]
     pub fn not_executable(&self) -> Option<String> {
         let why: Vec<String> = [self.objected(), self.members_at_risk(), self.still_used(), self.undrained()]
@@ -25,7 +25,7 @@ impl Plan {
         (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
     }
 
-    /// CloudFormation would stop at the first of these and roll the stack back; and nodes stand there.
+    /// CloudFormation would stop at the first of these and roll the stack back, while nodes use it.
     fn still_used(&self) -> Option<String> {
         let list = |removed: bool| -> Vec<String> {
             self.in_use.iter().filter(|export| export.removed == removed).map(ExportInUse::words).collect()
@@ -36,21 +36,21 @@ impl Plan {
                 why.push(format!("{words} what other stacks still use: {}", list.join(", ")));
             }
         }
-        let mut cures = Vec::new();
-        // No spec has any say over a stack that was left.
+        let mut steps = Vec::new();
+        // No spec can change an orphaned stack.
         let left: BTreeSet<&str> =
             self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
         if !left.is_empty() {
             let which = if left.len() == 1 { "the stack" } else { "the stacks" };
             let left: Vec<&str> = left.into_iter().collect();
-            cures.push(format!(
+            steps.push(format!(
                 "Since no spec changes {which} {}, left standing by an earlier rollout: delete {which}, then upload this spec again, which \
                  is not tried again by itself",
                 few(&left)
             ));
         }
         if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
-            cures.push(
+            steps.push(
                 "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
                  and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
                  have moved and pools that the spec has no longer are gone: take it away then"
@@ -61,18 +61,18 @@ impl Plan {
             format!(
                 "it {}. CloudFormation refuses that: nothing is touched. {}",
                 why.join(", and "),
-                cures.join(". ")
+                steps.join(". ")
             )
         })
     }
 
-    /// CloudFormation would delete the volumes of all members that move at once, while etcd still counts their votes (P4), and the stack
-    /// of etcd can be updated for all members only. Until something moves them one at a time, such a plan is not begun.
+    /// Moving several members is not executed. The stack of etcd is updated as a whole, so CloudFormation would delete the volumes of all
+    /// moving members at once, while etcd still counts their votes (P4).
     ///
-    /// Those that leave are taken out of the membership one at a time before the stack is updated. Members that join may be launched
-    /// side by side, since etcd itself lets them in one after the other: each asks to be added as a learner, there may be one learner at
-    /// a time (`--max-learners` is 1 unless set: etcd.io/docs, "Learner"), it takes no part in the quorum, and it can be promoted only
-    /// once it has caught up with the leader.
+    /// Members that leave are removed from the membership one at a time before the stack is updated. Members that join may be launched in
+    /// parallel, because etcd admits them one after the other: each asks to be added as a learner, only one learner is allowed at a time
+    /// (`--max-learners` is 1 by default: etcd.io/docs, "Learner"), a learner is not part of the quorum, and it can be promoted only once
+    /// it has caught up with the leader.
     fn members_at_risk(&self) -> Option<String> {
         let names = |action| -> Vec<String> {
             let changes = self.membership.iter().filter(|change| change.action == action);
@@ -97,9 +97,9 @@ impl Plan {
         })
     }
 
-    /// What Auto Scaling takes at once leaves no order: of controllers none may go so. A pool that is to have fewer nodes at
-    /// most is somebody's own word, and is begun; that one which moves loses all nodes of a zone at once is not what its spec says,
-    /// and so a person has to read it first.
+    /// Terminations by Auto Scaling follow no order, so controllers must not be terminated that way. Lowering the maximum of a pool is an
+    /// explicit request and is executed. That a pool which moves loses all nodes of a zone at once is not obvious from its spec, so a
+    /// person has to approve it.
     fn undrained(&self) -> Option<String> {
         let of = |controllers: bool, causes: &[UndrainedCause]| -> Vec<String> {
             let nodes = self.nodes.iter().filter(|node| (node.role == Role::Controller) == controllers);

@@ -1,4 +1,4 @@
-//! What a renewal of certificates does to a plan: which nodes are replaced for it, and until when that may wait.
+//! What renewed certificates mean for a plan: which nodes are replaced, and when they must have the new certificates.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use slipway_credentials::Manifest;
 
 use super::{Baseline, NodeAction, Plan, ResourceAction, StackAction};
 
-/// What is known of renewed certificates when a plan is made: facts, and nothing that depends on when it is made.
+/// What is known of renewed certificates when a plan is made. Nothing in it depends on the time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RenewalPlan {
-    /// Roles whose nodes are replaced although they could take their credentials in place, and why.
+    /// Roles whose nodes are replaced although they could be refreshed in place, with the reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replaced: BTreeMap<Role, String>,
-    /// Until when what the nodes have is good.
+    /// When the certificates on the nodes expire.
     #[serde(default, skip_serializing_if = "Deadline::is_none")]
     pub deadline: Deadline,
 }
@@ -32,8 +32,8 @@ impl RenewalPlan {
     }
 }
 
-/// Until when the nodes of `baseline` are good, of each role that would have credentials that last longer: by what `manifest` knows of the
-/// bundles that they were made for. `lead`: as [`slipway_core::deadline::Roll::lead`].
+/// When the certificates on the nodes of `baseline` expire, for each role that would receive ones that last longer, by the bundles
+/// recorded in `manifest`. `lead`: as [`slipway_core::deadline::Roll::lead`].
 #[must_use]
 pub fn deadline(baseline: &Baseline, manifest: &Manifest, lead: SignedDuration) -> Deadline {
     let standing = baseline.rendering.iter().flat_map(|rendering| &rendering.roles);
@@ -58,7 +58,7 @@ pub fn deadline(baseline: &Baseline, manifest: &Manifest, lead: SignedDuration) 
 }
 
 impl Plan {
-    /// This plan with what is known of renewed certificates. What does not concern it leaves it as it is.
+    /// The plan with what is known of renewed certificates. Facts about roles that it does not change are left out.
     #[must_use]
     pub fn with_renewal(mut self, known: &RenewalPlan) -> Self {
         let mut renewal = RenewalPlan { deadline: known.deadline.clone(), ..RenewalPlan::default() };
@@ -75,7 +75,7 @@ impl Plan {
         };
         renewal.deadline.ends.retain(|role, _| renews(role));
         if !renewal.is_none() {
-            // Part of what a person approves.
+            // It is part of what a person approves.
             let text = serde_json::to_string(&renewal).expect("roles are written as text");
             self.id = sha256_hex(format!("{}\n{text}", self.id).as_bytes())[..20].to_owned();
             self.renewal = renewal;
@@ -83,27 +83,26 @@ impl Plan {
         self
     }
 
-    /// Whether its policy has it wait for a person, as long as nothing is urgent.
+    /// Whether its policy asks for approval, as long as nothing is urgent.
     #[must_use]
     pub fn needs_approval(&self) -> bool {
         self.policy.approval == Approval::Manual
     }
 
-    /// Whether it waits for a person at `now`. Only a plan that does nothing but bring credentials to etcd and controllers ever begins
-    /// without the approval that its policy asks for, so that nothing else slips through with it.
+    /// Whether it waits for approval at `now`. Only a plan that does nothing but bring credentials to etcd and controllers can begin
+    /// without the approval that its policy asks for, so that no other change is executed along with it.
     #[must_use]
     pub fn waits_for_approval(&self, now: Timestamp) -> bool {
         self.needs_approval() && !(self.urgency(now).overrides() && self.is_renewal())
     }
 
-    /// How near the end of what its nodes have is.
+    /// How soon the certificates on its nodes expire.
     #[must_use]
     pub fn urgency(&self, now: Timestamp) -> Urgency {
         self.renewal.deadline.urgency(|_| true, now)
     }
 
-    /// Until when it may wait, and for what it waits no longer from then on; `None`: it may wait as long as it likes, or waits for
-    /// nothing.
+    /// From when on the plan ignores approval or windows, in words; `None`: never, or it waits for neither.
     pub(super) fn deadline_in_words(&self) -> Option<String> {
         let deadline = &self.renewal.deadline;
         let (ends, from) = (deadline.first(|_| true)?, deadline.urgent_from(|_| true)?);
@@ -129,7 +128,7 @@ impl Plan {
         ))
     }
 
-    /// Whether it does nothing but bring other credentials to members of etcd and to controllers.
+    /// Whether it only brings other credentials to etcd members and controllers.
     #[must_use]
     pub fn is_renewal(&self) -> bool {
         let renews = |node: &super::NodePlan| {

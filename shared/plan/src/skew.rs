@@ -1,12 +1,12 @@
-//! What an update may not do to what runs: skip a minor release, go back one, leave kubelets too far behind, rename etcd's zone,
-//! issue tokens that half of the controllers refuse.
+//! Version skew: what an update may not do to a running cluster. It may not skip a minor release or go back one, leave kubelets too far
+//! behind, rename etcd's zone, or issue tokens that half of the controllers refuse.
 //!
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
-//! each minor). What runs is known from the release that is deployed; a release of an older Slipway, which did not write versions down,
-//! objects to nothing.
+//! each minor). The running versions are known from the deployed release. A release of an older Slipway that did not record versions
+//! causes no objections.
 //!
-//! It is asked twice: [`objections`] of a spec, so that the person who wrote it is told where, and [`between`] of every plan, since a
-//! release that was harmless when it was uploaded may be a step back once the rollout that was under way has ended.
+//! It is checked twice: [`objections`] for a spec, so that the finding has a place, and [`between`] for every plan, because a release
+//! that was harmless when it was uploaded may be a step back once the rollout in progress has ended.
 
 mod issuer;
 #[cfg(test)]
@@ -24,11 +24,11 @@ use slipway_core::versions::{self, ETCD_STEPS, KUBELET_LAG};
 use slipway_render::lock::Lock;
 use slipway_spec::{Objection, Places};
 
-/// What some nodes of a role may be besides, by the release that says so: a rollout ended before it had seen to them. `None`: that
-/// release lacks the role.
+/// For each role, other releases that some of its nodes may have, because a rollout ended before it replaced them. `None`: that release
+/// does not have the role.
 pub type Behind = BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>;
 
-/// What runs: the release that is deployed, and what some nodes may be besides.
+/// What is running: the deployed release, and other releases that some nodes may have.
 #[derive(Debug, Clone, Copy)]
 struct Runs<'a> {
     deployed: &'a Rendering,
@@ -36,13 +36,13 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// The releases that nodes of `role` may run.
+    /// The versions that nodes of `role` may run.
     fn versions(&self, role: &Role) -> BTreeSet<Release> {
         let older = self.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
         self.deployed.roles.get(role).into_iter().chain(older).filter_map(version).collect()
     }
 
-    /// The pools that stand.
+    /// The deployed pools.
     fn pools(&self) -> impl Iterator<Item = (&Role, &String, &NodeRole)> {
         self.deployed.roles.iter().filter_map(|(role, node)| match role {
             Role::Pool(name) => Some((role, name, node)),
@@ -51,8 +51,8 @@ impl Runs<'_> {
     }
 }
 
-/// What speaks against bringing `running`, some of whose nodes are `behind`, to `cluster`; each finding with its place in the
-/// spec.
+/// The objections to updating `running`, some of whose nodes are `behind`, to `cluster`, as findings with their place in the
+/// spec (`places`).
 #[must_use]
 pub fn check_update(
     places: &Places,
@@ -64,7 +64,7 @@ pub fn check_update(
     places.findings(objections(cluster, lock, running, behind))
 }
 
-/// `1.34.2` or `3.6.16`: both projects number alike.
+/// A version such as `1.34.2` or `3.6.16`. Kubernetes and etcd use the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Release {
     major: u16,
@@ -86,7 +86,7 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// Everything that speaks against bringing `running`, some of whose nodes are `behind`, to `cluster` in one step.
+/// All objections to updating `running`, some of whose nodes are `behind`, to `cluster` in one step.
 #[must_use]
 pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &Behind) -> Vec<Objection> {
     let runs = Runs { deployed: running, behind };
@@ -100,11 +100,11 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &
     found.extend(etcd(cluster, lock, runs));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
-    found.extend(zone::objection(running, &NameZone::of(cluster.etcd.hosted_zone_id.as_deref())));
+    found.extend(zone::objection(running, &NameZone::from_id(cluster.etcd.hosted_zone_id.as_deref())));
     found
 }
 
-/// What forbids bringing `running`, some of whose nodes are `behind`, to `new` in one step, whatever was checked when `new` was rendered.
+/// All objections to updating `running`, some of whose nodes are `behind`, to `new` in one step, independent of earlier checks.
 #[must_use]
 pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Objection> {
     let runs = Runs { deployed: running, behind };
@@ -122,7 +122,7 @@ pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Obj
         (before.pin.volume == after.pin.volume && after.volume_gib < before.volume_gib)
             .then(|| shrinks(*index, &format!("etcd member {index}"), before.volume_gib, after.volume_gib))
     }));
-    if let Some(asked) = zone::of(new) {
+    if let Some(asked) = zone::members_zone(new) {
         found.extend(zone::objection(running, asked));
     }
     found.extend(issuer::between(running, new));
@@ -130,7 +130,7 @@ pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Obj
     found
 }
 
-/// `1.34` of `1.34.2`; the whole of what is no release.
+/// `1.34` of `1.34.2`; the whole text if it is no version.
 pub(crate) fn minor_of(release: &str) -> String {
     Release::read(release)
         .map_or_else(|| release.to_owned(), |release| format!("{}.{}", release.major, release.minor))
@@ -140,7 +140,7 @@ fn version(node: &NodeRole) -> Option<Release> {
     Release::read(node.version.as_deref()?)
 }
 
-/// The exact release that `asked` will be; the lock may be about to pin it.
+/// The exact version for `asked`; the lock may be about to pin it.
 fn exact(lock: &Lock, asked: KubernetesVersion) -> Option<Release> {
     let pinned = lock.kubernetes.get(&asked.to_string()).cloned();
     Release::read(&pinned.or_else(|| versions::newest_patch(asked).map(|version| version.to_string()))?)
@@ -155,13 +155,14 @@ fn step_controllers(runs: Runs<'_>, asked: Release) -> Option<Objection> {
     step("Kubernetes", runs, asked, vec!["kubernetesVersion".to_owned()])
 }
 
-/// Nodes of a role may differ after an update that stopped half-way: the oldest bounds the way up, the newest the way down.
+/// The version that is farthest from `asked`. Nodes of a role may differ after an interrupted update: the oldest limits an upgrade, the
+/// newest a downgrade.
 fn nearest(runs: &BTreeSet<Release>, asked: Release) -> Option<Release> {
     let (oldest, newest) = (*runs.first()?, *runs.last()?);
     Some(if asked < newest { newest } else { oldest })
 }
 
-/// Objects to more than one minor up, or one down; warns of a patch down.
+/// Objects to an upgrade by more than one minor and to a downgrade of the minor; warns of a downgrade of the patch.
 fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option<Objection> {
     let both = format!("{what} {runs} runs, and {}.{} is asked for", asked.major, asked.minor);
     if (asked.major, asked.minor) < (runs.major, runs.minor) {
@@ -173,7 +174,7 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
         let message = format!("{both}: a minor release cannot be skipped");
         let way: Vec<String> =
             (runs.minor + 1..=asked.minor).map(|minor| format!("{}.{minor}", asked.major)).collect();
-        // A bare number is Kubernetes', as people say it.
+        // A version without a name is that of Kubernetes.
         let of = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
         let help = match way.split_first() {
             Some((first, rest)) => format!(
@@ -193,7 +194,7 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
     })
 }
 
-/// The controllers come first, so that for a while the new API server serves the kubelets that run now.
+/// Checks the kubelets against the new API server, which is updated first and serves the present kubelets for a while.
 fn kubelets(
     served: (u16, u16),
     running: Runs<'_>,
@@ -231,8 +232,8 @@ fn kubelets(
     found
 }
 
-/// A kubelet may well be older than the API server; one that goes back a minor meets pods that were made for a newer one. Of a pool that goes
-/// back with the API servers nothing is said: theirs is the reason.
+/// A kubelet may be older than the API server, but after a downgrade by a minor it would run pods that were created for a newer one. If
+/// the API servers are downgraded too, the objection to that is enough.
 fn kubelets_back(
     served: Option<(u16, u16)>,
     running: Runs<'_>,
@@ -290,7 +291,7 @@ fn members(running: &Rendering) -> BTreeMap<u32, &NodeRole> {
     running.roles.iter().filter_map(|(role, node)| Some((role.member()?, node))).collect()
 }
 
-/// A volume grows in place and never shrinks; one that is replaced anyway may have any size.
+/// Objects to smaller data volumes. A volume grows in place but cannot shrink; one that is replaced may have any size.
 fn volumes(cluster: &Cluster, running: &Rendering) -> Vec<Objection> {
     let members = members(running);
     let smaller = |asked: &EtcdMember| {

@@ -1,4 +1,4 @@
-//! What happens to the stacks and their resources.
+//! What happens to the stacks and to their resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::{
     update_rules,
 };
 
-/// One line for each stack of either side: first the new ones in their order, then those that go.
+/// A plan for each stack: those of the new rendering in order, then those that are removed.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
     let old = baseline.rendering.as_ref();
     let mut plans: Vec<StackPlan> = new
@@ -24,7 +24,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
     plans.extend(gone.map(|stack| {
-        // A pool that an earlier Slipway left standing is taken away now.
+        // A pool that a release of an older Slipway orphaned is deleted now.
         let left = baseline.left.contains(&stack.name) && stack.kind != StackKind::Pool;
         let (action, resources) = if left {
             (StackAction::Left, Vec::new())
@@ -36,7 +36,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
     plans
 }
 
-/// A stack that was left standing and is asked for again is updated even if it is as it was: it belongs to the cluster once more.
+/// An orphaned stack that the spec has again is updated even if it is unchanged, because it belongs to the cluster again.
 fn back(plan: StackPlan) -> StackPlan {
     let mut other = plan.other;
     let (before, after) = (Some(Value::Bool(false)), Some(Value::Bool(true)));
@@ -69,7 +69,7 @@ fn one(before: Option<&Stack>, after: &Stack) -> StackPlan {
     plan(StackAction::Update, changes(&resources(&old), &resources(&new)), other)
 }
 
-/// Our own templates: always JSON objects.
+/// The template as JSON; Slipway's templates are always objects.
 pub(super) fn parse(stack: &Stack) -> Value {
     serde_json::from_str(&stack.body).unwrap_or(Value::Null)
 }
@@ -132,7 +132,7 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
                 .map(|difference| {
                     let path = difference.path.strip_prefix("Properties.");
                     let replacement = match (difference.path.as_str(), path) {
-                        // CloudFormation refuses to change a resource's type under the same name.
+                        // CloudFormation does not change the type of a resource under the same name.
                         ("Type", _) => Replacement::Always,
                         (_, Some(path)) => rule(&kind, path),
                         (_, None) => Replacement::Never,
@@ -151,10 +151,10 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
     }
 }
 
-/// A type that only a patch can have brought in has no rules here: what it does is CloudFormation's to decide.
+/// The effect of a change. A type that only a patch can have added has no rules here, so CloudFormation decides.
 fn rule(resource_type: &str, path: &str) -> Replacement {
     match update_rules::replacement(resource_type, path).unwrap_or(Replacement::Conditional) {
-        // The condition is an UpdatePolicy with AutoScalingReplacingUpdate, and no group of ours has one (design §6).
+        // The condition is an UpdatePolicy with AutoScalingReplacingUpdate, which no group of Slipway's has.
         Replacement::Conditional if resource_type == "AWS::AutoScaling::AutoScalingGroup" => {
             Replacement::Never
         }
@@ -166,8 +166,8 @@ fn worst(properties: &[PropertyChange]) -> Replacement {
     properties.iter().map(|change| change.replacement).max().unwrap_or(Replacement::Never)
 }
 
-/// A resource that refers to one that is replaced, or to an attribute of one that changes, changes with it although
-/// its own text is the same: CloudFormation's change sets list it too.
+/// Adds the indirect changes: a resource that refers to a replaced resource, or to an attribute of a changed one, changes with it
+/// although its own text is the same. CloudFormation's change sets list these as well.
 fn spread(new: &Map<String, Value>, found: &mut BTreeMap<String, ResourceChange>) {
     loop {
         let mut more: Vec<(String, PropertyChange)> = Vec::new();
@@ -188,7 +188,7 @@ fn spread(new: &Map<String, Value>, found: &mut BTreeMap<String, ResourceChange>
                     continue;
                 }
                 let rule = rule(&type_of(resource), &path);
-                // A replaced resource surely has a new id; an attribute of a changed one only perhaps a new value.
+                // A replaced resource certainly has a new id; an attribute of a changed one may have a new value.
                 let ceiling = if identity == Replacement::Always {
                     Replacement::Always
                 } else {
@@ -225,7 +225,7 @@ fn spread(new: &Map<String, Value>, found: &mut BTreeMap<String, ResourceChange>
     }
 }
 
-/// Where a resource's properties refer to others: path, logical id, and whether by `Fn::GetAtt`.
+/// The references in a resource's properties: path, logical id, and whether by `Fn::GetAtt`.
 fn references(resource: &Value) -> BTreeSet<(String, String, bool)> {
     let mut found = BTreeSet::new();
     if let Some(properties) = resource.get("Properties") {
@@ -268,7 +268,7 @@ pub(super) fn collect(value: &Value, path: String, found: &mut BTreeSet<(String,
                 collect(below, next, found);
             }
         }
-        // The elements of an array have no names of their own: they belong to the array's path.
+        // The elements of an array have no names, so they belong to the array's path.
         Value::Array(items) => {
             for item in items {
                 collect(item, path.clone(), found);
@@ -278,7 +278,7 @@ pub(super) fn collect(value: &Value, path: String, found: &mut BTreeSet<(String,
     }
 }
 
-/// `${Name}` and `${Name.Attribute}` of an `Fn::Sub`.
+/// The names in `${Name}` and `${Name.Attribute}` of an `Fn::Sub`.
 fn substitutions(value: &Value, path: &str, found: &mut BTreeSet<(String, String, bool)>) {
     let text = match value {
         Value::String(text) => text.as_str(),

@@ -1,4 +1,4 @@
-//! A plan in plain words: what happens to what runs, what is interrupted meanwhile, and how grave that is.
+//! A plan in plain words: what happens, what is interrupted meanwhile, and how risky it is.
 
 use slipway_core::cluster::CountOrPercent;
 use slipway_core::release::StackKind;
@@ -10,16 +10,16 @@ use super::{
     UndrainedCause,
 };
 
-/// How much a plan can break.
+/// How much damage a plan can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Risk {
-    /// Nothing that runs is touched.
+    /// Nothing that runs changes.
     None,
-    /// What runs is changed in place.
+    /// Running resources are changed in place.
     Low,
-    /// Machines are replaced, in the order that keeps the cluster up.
+    /// Machines are replaced, in an order that keeps the cluster available.
     Medium,
-    /// Something is interrupted, or lost, that a rollout cannot keep up.
+    /// Something is interrupted or lost that a rollout cannot keep available.
     High,
 }
 
@@ -39,15 +39,15 @@ impl Risk {
 pub(super) struct Story {
     pub(super) headline: String,
     pub(super) risk: Risk,
-    /// Why the risk is what it is, the gravest first.
+    /// Why the risk is what it is, the most serious reason first.
     pub(super) why: Vec<(Risk, String)>,
     /// What happens, in order.
     pub(super) effects: Vec<String>,
-    /// What is interrupted; empty if nothing is.
+    /// What is interrupted.
     pub(super) interrupted: Vec<String>,
 }
 
-/// Resources of these types carry what cannot be made again, or what everything else stands on.
+/// Types of resources that cannot be recreated, or on which everything else depends.
 const GRAVE: [&str; 7] = [
     "AWS::EC2::VPC",
     "AWS::EC2::Subnet",
@@ -58,7 +58,7 @@ const GRAVE: [&str; 7] = [
     "AWS::EC2::NatGateway",
 ];
 
-/// Tells `plan`.
+/// The story of `plan`.
 pub(super) fn story(plan: &Plan) -> Story {
     let mut story = Story {
         headline: headline(plan),
@@ -198,7 +198,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
     }
 }
 
-fn of(plan: &Plan, action: NodeAction, which: impl Fn(&Role) -> bool) -> Vec<&NodePlan> {
+fn nodes_with(plan: &Plan, action: NodeAction, which: impl Fn(&Role) -> bool) -> Vec<&NodePlan> {
     plan.nodes.iter().filter(|node| node.action == action && which(&node.role)).collect()
 }
 
@@ -212,8 +212,8 @@ fn machines(node: &NodePlan) -> u32 {
 
 fn etcd(plan: &Plan, story: &mut Story) {
     let is_member = |role: &Role| matches!(role, Role::Etcd(_));
-    let replaced = of(plan, NodeAction::Replace, is_member);
-    let refreshed = of(plan, NodeAction::Refresh, is_member);
+    let replaced = nodes_with(plan, NodeAction::Replace, is_member);
+    let refreshed = nodes_with(plan, NodeAction::Refresh, is_member);
     let members =
         plan.nodes.iter().filter(|node| is_member(&node.role) && node.action != NodeAction::Create).count();
     if !replaced.is_empty() {
@@ -257,7 +257,7 @@ fn etcd(plan: &Plan, story: &mut Story) {
 
 fn controllers(plan: &Plan, story: &mut Story) {
     let is_controller = |role: &Role| *role == Role::Controller;
-    for node in of(plan, NodeAction::Replace, is_controller) {
+    for node in nodes_with(plan, NodeAction::Replace, is_controller) {
         let number = machines(node);
         story.effects.push(if number == 1 {
             "The controller is replaced: its successor serves before it goes.".to_owned()
@@ -266,7 +266,7 @@ fn controllers(plan: &Plan, story: &mut Story) {
         });
         story.why.push((Risk::Medium, "Controllers are replaced; the API stays up.".to_owned()));
     }
-    if !of(plan, NodeAction::Refresh, is_controller).is_empty() {
+    if !nodes_with(plan, NodeAction::Refresh, is_controller).is_empty() {
         story.effects.push("Controllers take new credentials without being replaced.".to_owned());
         story.why.push((Risk::Low, "Credentials are renewed in place.".to_owned()));
     }
@@ -274,7 +274,7 @@ fn controllers(plan: &Plan, story: &mut Story) {
 
 fn pools(plan: &Plan, story: &mut Story) {
     let is_pool = |role: &Role| matches!(role, Role::Pool(_));
-    let replaced = of(plan, NodeAction::Replace, is_pool);
+    let replaced = nodes_with(plan, NodeAction::Replace, is_pool);
     for node in &replaced {
         let at_a_time = match plan.policy.max_unavailable {
             CountOrPercent::Count(number) => format!("{number} at a time"),
@@ -307,13 +307,13 @@ fn pools(plan: &Plan, story: &mut Story) {
             story.why.push((Risk::High, "Drains may be forced, which the spec allows.".to_owned()));
         }
     }
-    let gone = of(plan, NodeAction::Remove, is_pool);
+    let gone = nodes_with(plan, NodeAction::Remove, is_pool);
     if !gone.is_empty() {
         story.interrupted.push(format!("What runs on {}, until it runs elsewhere.", names(&gone)));
     }
 }
 
-/// What a stack is to people.
+/// The kind of stack in words.
 pub(super) const fn kind(kind: StackKind) -> &'static str {
     match kind {
         StackKind::Network => "network",
@@ -324,7 +324,7 @@ pub(super) const fn kind(kind: StackKind) -> &'static str {
     }
 }
 
-/// A release's id as people see it.
+/// The shortened id of a release.
 pub(super) fn brief(id: &str) -> String {
     id.get(..12).unwrap_or(id).to_owned()
 }

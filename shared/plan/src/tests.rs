@@ -423,13 +423,13 @@ fn p5_what_would_have_auto_scaling_take_controllers_at_once_is_not_begun_and_of_
     for approval in [Approval::Auto, Approval::Manual] {
         let subnets_stay = "leaves the controllers' subnets as they are";
         let one_by_one = "a spec with one controller fewer, and the next when that is rolled out";
-        for (max, subnets, cure) in
+        for (max, subnets, help) in
             [(3, &["A", "B"][..], one_by_one), (5, &["A"], subnets_stay), (4, &["A"], subnets_stay)]
         {
             let (why, _) = judge(Role::Controller, max, subnets, approval);
             let why = why.unwrap();
             assert!(why.starts_with("Auto Scaling would terminate controllers at once"), "{why}");
-            assert!(why.ends_with(cure), "{why}");
+            assert!(why.ends_with(help), "{why}");
         }
         for max in [4, 7] {
             assert_eq!(judge(Role::Controller, max, &["A", "B"], approval).0, None);

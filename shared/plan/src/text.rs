@@ -1,4 +1,4 @@
-//! A plan as a person reads it.
+//! A plan as text.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{
     ResourceAction, ResourceChange, StackAction, StackPlan, UndrainedCause, words,
 };
 
-/// One line: how many stacks and nodes, by what happens to them.
+/// One line: the number of stacks and nodes by action.
 pub(super) fn summary(plan: &Plan) -> String {
     let left: Vec<&str> = plan.left().map(|stack| stack.name.as_str()).collect();
     let left = if left.is_empty() { String::new() } else { format!("; left standing: {}", left.join(", ")) };
@@ -41,7 +41,7 @@ pub(super) fn summary(plan: &Plan) -> String {
             nodes.push(format!("{count} {word}"));
         }
     }
-    // Whoever lets every plan go on reads this line at most.
+    // For people who approve every plan, this line may be all that they read.
     let goes = |cause| match cause {
         UndrainedCause::LowerMaximum | UndrainedCause::LeavesSubnets => true,
         UndrainedCause::LowerMinimum => false,
@@ -79,7 +79,7 @@ pub(super) fn summary(plan: &Plan) -> String {
     text + &left
 }
 
-/// How many add-ons there are of each fate.
+/// The number of add-ons by action.
 pub(super) fn addons(plan: &Plan) -> String {
     let mut parts = Vec::new();
     for (action, word) in
@@ -93,7 +93,7 @@ pub(super) fn addons(plan: &Plan) -> String {
     parts.join(", ")
 }
 
-/// What is said of a member, by what happens to it.
+/// The words for what happens to a member.
 const MEMBERSHIP: [(MembershipAction, &str); 4] = [
     (MembershipAction::Add, "joining"),
     (MembershipAction::Readdress, "readdressed"),
@@ -101,7 +101,7 @@ const MEMBERSHIP: [(MembershipAction, &str); 4] = [
     (MembershipAction::Remove, "leaving"),
 ];
 
-/// Every stack and role, and what happens to it.
+/// All stacks and roles, with what happens to them.
 pub(super) fn whole(plan: &Plan) -> String {
     let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
     for stack in &plan.stacks {
@@ -146,7 +146,7 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         }
     };
     push(text, format_args!("  {sign} {} {word}{resources}", stack.name));
-    // A stack that comes or goes as a whole says enough in one line.
+    // One line is enough for a stack that is created or deleted.
     if stack.action != StackAction::Update {
         return;
     }
@@ -199,7 +199,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
     let before: Vec<String> = plan.waits_for(node).iter().map(ToString::to_string).collect();
     let after = if before.is_empty() { String::new() } else { format!(", after {}", before.join(", ")) };
     push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
-    // Why a new node is new needs no saying.
+    // The reason for a new node is obvious.
     if node.action != NodeAction::Create {
         for reason in node.why() {
             push(text, format_args!("      {reason}"));
@@ -226,7 +226,7 @@ fn addon_lines(addon: &AddonPlan, text: &mut String) {
         AddonAction::Remove => ('-', "removed"),
     };
     push(text, format_args!("  {sign} {}: {word}", addon.title()));
-    // One that comes or goes as a whole says enough in one line.
+    // One line is enough for an add-on that is installed or removed.
     if addon.action == AddonAction::Change {
         for object in &addon.objects {
             push(text, format_args!("      {object}"));

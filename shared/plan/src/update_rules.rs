@@ -1,7 +1,7 @@
-//! Which changes of a property make CloudFormation replace the resource.
+//! Which property changes make CloudFormation replace a resource.
 //!
-//! The rules are AWS' own, from the resource schemas (`createOnlyProperties`, `conditionalCreateOnlyProperties`);
-//! `shared/sim/data/make.py` takes them from a pinned source, so that nothing here is remembered by a person.
+//! The rules come from AWS' resource schemas (`createOnlyProperties`, `conditionalCreateOnlyProperties`). `shared/sim/data/make.py`
+//! extracts them from a pinned source.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::Replacement;
 
-/// A resource type whose update rules are not known here: it may only have come in by a patch.
+/// A resource type without known update rules; only a patch can have added it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the update rules of resource type {resource_type} are not known")]
 pub struct UnknownType {
@@ -25,7 +25,7 @@ struct File {
     types: BTreeMap<String, Rules>,
 }
 
-/// Property paths, joined by dots; `*` stands for an element of an array.
+/// Property paths, joined by dots; `*` stands for any element of an array.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rules {
@@ -39,12 +39,12 @@ static RULES: LazyLock<BTreeMap<String, Rules>> = LazyLock::new(|| {
         .types
 });
 
-/// What a change of `property_path` (below `Properties`, keys joined by dots: `DnsOptions.PrivateDnsPreference`)
-/// does to a resource of `resource_type`.
+/// The effect of a change of `property_path` (below `Properties`, keys joined by dots: `DnsOptions.PrivateDnsPreference`) on a resource
+/// of `resource_type`.
 ///
-/// A property that is part of a rule's, or that a rule's is part of, is under that rule; where only a part of what
-/// changed is under it (the whole of `DnsOptions` comes or goes), the values decide: [`Replacement::Conditional`].
-/// A property that no rule names is changed in place: [`Replacement::Never`].
+/// A rule applies to its property, to the properties inside it, and to a property that contains it. In the last case only a part of the
+/// change is under the rule (the whole of `DnsOptions` is added or removed), so the values decide: [`Replacement::Conditional`]. A
+/// property without a rule is changed in place: [`Replacement::Never`].
 ///
 /// # Errors
 /// [`UnknownType`] for a type that Slipway does not render.
@@ -74,9 +74,9 @@ pub fn knows(resource_type: &str) -> bool {
 
 enum Overlap {
     None,
-    /// What changed is the rule's property, or inside it.
+    /// The changed property is the rule's, or inside it.
     Within,
-    /// The rule's property is inside what changed.
+    /// The changed property contains the rule's.
     Partly,
 }
 

@@ -1,4 +1,5 @@
-//! Which roles would go to another minor release: what the rules of version skew are about, and so the order in which nodes are replaced.
+//! The roles that change to another minor release. Version skew rules are about these, so they determine the order in which nodes are
+//! replaced.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +11,15 @@ use slipway_core::role::Role;
 use super::Baseline;
 use crate::skew;
 
-/// A role whose nodes would run another minor of Kubernetes, or of etcd.
+/// A role whose nodes change to another minor of Kubernetes or of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MinorChange {
     /// The role.
     pub role: Role,
-    /// The exact release that it was launched with; of several that its nodes may be of, one of another minor than is asked for.
+    /// The exact present release. If its nodes may have several, one whose minor differs from the new one.
     pub from: String,
-    /// The exact release that is asked for.
+    /// The exact new release.
     pub to: String,
 }
 
@@ -31,7 +32,7 @@ impl MinorChange {
     }
 }
 
-/// The changes from what stands to `new`. An older Slipway, which did not write releases down, is believed to have launched the same minor.
+/// The changes from what is deployed to `new`. If an older Slipway did not record the release, it is assumed to be of the same minor.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<MinorChange> {
     let Some(old) = &baseline.rendering else { return Vec::new() };
     let both = new.roles.iter().filter_map(|(role, after)| {
@@ -44,8 +45,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<MinorChange> 
     both.collect()
 }
 
-/// Pools whose nodes would stay of an earlier minor, since a rollout may take none of them away and bring none first: how old their kubelets
-/// are would be known to nobody.
+/// Pools whose nodes would keep an earlier minor because the policy lets a rollout neither remove a node nor add one first. The age of
+/// their kubelets would then be unknown.
 pub(super) fn unseen(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Vec<String> {
     let weighted = |role: &Role| new.roles.get(role).is_some_and(|node| node.weighted);
     let stays = |change: &MinorChange| match &change.role {

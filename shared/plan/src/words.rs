@@ -1,20 +1,20 @@
-//! Values and their differences as one short line.
+//! Values and their differences in one short line.
 
 use serde_json::Value;
 
-/// Characters of a value that are shown.
+/// How many characters of a value are shown.
 const LONGEST: usize = 60;
-/// Characters that are shown before the place where two long values part, so that it is recognised.
+/// How many characters are shown before the first difference of two long values, as context.
 const LEAD: usize = 20;
-/// Elements of a list that are named.
+/// How many elements of a list are named.
 const NAMED: usize = 3;
 
-/// A value as one short line.
+/// A value in one short line.
 pub(super) fn short(value: Option<&Value>) -> String {
     value.map_or_else(|| "(absent)".to_owned(), |value| cut(&text(value), 0))
 }
 
-/// How `before` became `after`: of lists what came and went, of long texts the place where they part.
+/// How `before` became `after`: for lists the added and removed elements, for long texts the place of the first difference.
 pub(super) fn change(before: Option<&Value>, after: Option<&Value>) -> String {
     if let (Some(Value::Array(before)), Some(Value::Array(after))) = (before, after)
         && let Some(words) = elements(before, after)
@@ -29,18 +29,18 @@ pub(super) fn change(before: Option<&Value>, after: Option<&Value>) -> String {
     format!("{} → {}", cut(&before, from), cut(&after, from))
 }
 
-/// The character from which on to show two texts, of which `longest` characters are shown, so that their difference is seen.
+/// The first character to show of two texts, of which `longest` characters are shown, so that their difference is visible.
 pub(super) fn window(before: &str, after: &str, longest: usize) -> usize {
     let long = |text: &str| text.chars().nth(longest).is_some();
     if !long(before) && !long(after) {
         return 0;
     }
     let same = before.chars().zip(after.chars()).take_while(|(left, right)| left == right).count();
-    // Where they part within what is shown anyway, the beginning says best what they are.
+    // If they differ within the first characters, showing the beginning is best.
     if same + LEAD < longest { 0 } else { same - LEAD }
 }
 
-/// What came and went, if any element stayed; an order that changed has no such words.
+/// The added and removed elements, if any element stayed. A change of the order only has no such words.
 fn elements(before: &[Value], after: &[Value]) -> Option<String> {
     let mut dropped: Vec<&Value> = before.iter().collect();
     let mut added = Vec::new();
@@ -75,7 +75,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// `text` from its character `from` on, as far as is shown.
+/// `text` from its character `from`, truncated.
 fn cut(text: &str, from: usize) -> String {
     let length = text.chars().count();
     if length <= LONGEST {

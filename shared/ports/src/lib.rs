@@ -1,8 +1,7 @@
-//! What the flows and the node agent need from the world: one narrow trait a capability, each mirrored by the IAM actions it
-//! costs.
+//! What the flows and the node agent need from the outside: one narrow trait for each capability, with the IAM actions that it needs.
 //!
-//! Production (`slipway-aws`, `slipway-crypto`, `slipway-registry`), the command line (a directory), the simulator and the agent each
-//! implement those that they need. [`refusal`] says what a service that says no means by it, [`sealed`] opens what was sealed.
+//! Production (`slipway-aws`, `slipway-crypto`, `slipway-registry`), the command line (a local directory), the simulator and the agent
+//! each implement those that they need. [`refusal`] classifies errors of AWS services, [`sealed`] opens sealed objects.
 
 pub mod refusal;
 pub mod sealed;
@@ -27,7 +26,7 @@ impl Secret {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes. Look twice at where they go.
+    /// The bytes. Check carefully where they go.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0
@@ -40,7 +39,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A call that did not work.
+/// A failed call.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} of {subject} failed: {message}")]
 pub struct PortError {
@@ -48,26 +47,26 @@ pub struct PortError {
     pub kind: ErrorKind,
     /// The call, as AWS names it: `s3:PutObject`.
     pub operation: &'static str,
-    /// What it was about: a key, an ARN, a stack's name.
+    /// What the call was about: a key, an ARN, a stack's name.
     pub subject: String,
-    /// The service's own words, with its error code and request id.
+    /// The service's message, with its error code and request id.
     pub message: String,
 }
 
 /// What to do about a [`PortError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// Throttled, timed out, unreachable: the same call may work later.
+    /// Throttled, timed out or unreachable: a retry may succeed.
     Transient,
-    /// A permission or a key policy says no; a person must change it.
+    /// A permission or key policy denies the call; a person must change it.
     Denied,
-    /// What was named does not exist (a bucket, a key); a person must make it.
+    /// The named resource (a bucket, a key) does not exist; a person must create it.
     Missing,
-    /// The service refuses the content: a template, a parameter.
+    /// The service rejects the content: a template or parameter.
     Invalid,
 }
 
-/// An error of a port.
+/// The result of a port's call.
 pub type PortResult<T> = Result<T, PortError>;
 
 /// An object as read.
@@ -77,27 +76,27 @@ pub struct Object {
     pub bytes: Vec<u8>,
     /// For `If-Match`.
     pub etag: String,
-    /// Version id, in a versioned bucket; empty elsewhere.
+    /// Version id in a versioned bucket; otherwise empty.
     pub version: String,
 }
 
-/// On what a write depends.
+/// The condition of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     /// `If-None-Match: *`.
     Absent,
     /// `If-Match: <etag>`.
     Unchanged(String),
-    /// None: for content-addressed objects alone, where every writer writes the same.
+    /// Unconditional, only for content-addressed objects, for which every writer writes the same bytes.
     Always,
 }
 
-/// How a conditional write ended.
+/// The result of a conditional write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Put {
-    /// Written; the new etag.
+    /// The object was written; its new etag.
     Written(String),
-    /// Somebody else was first: read again.
+    /// Another writer was first: read the object again.
     Lost,
 }
 
@@ -111,7 +110,7 @@ pub trait Objects: Send + Sync {
         key: &str,
         version: &str,
     ) -> impl Future<Output = PortResult<Option<Object>>> + Send;
-    /// Version id, size in bytes and etag of the newest version of `key`; `None` if there is none. `s3:GetObject`.
+    /// Version id, size in bytes and etag of the newest version of `key`; `None` if it does not exist. `s3:GetObject`.
     fn head(&self, key: &str) -> impl Future<Output = PortResult<Option<Head>>> + Send;
     /// Writes `key` under `condition`. `s3:PutObject`.
     fn put(
@@ -124,29 +123,29 @@ pub trait Objects: Send + Sync {
     fn url(&self, key: &str) -> String;
 }
 
-/// What is known of an object without reading it.
+/// The metadata of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// Version id; empty in a bucket without versions.
+    /// Version id; empty in an unversioned bucket.
     pub version: String,
     /// Size in bytes.
     pub size: u64,
-    /// As of [`Object::etag`].
+    /// As in [`Object::etag`].
     pub etag: String,
 }
 
 /// A bucket whose keys can be listed.
 pub trait Listing: Send + Sync {
-    /// The objects whose keys begin with `prefix`, in the order of their keys, `most` at most. `s3:ListBucket`.
+    /// The objects whose keys begin with `prefix`, in key order, at most `most`. `s3:ListBucket`.
     fn list(&self, prefix: &str, most: usize) -> impl Future<Output = PortResult<Vec<Listed>>> + Send;
 }
 
-/// An object as a list has it.
+/// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
     /// Its key.
     pub key: String,
-    /// As of [`Object::etag`].
+    /// As in [`Object::etag`].
     pub etag: String,
     /// Size in bytes.
     pub size: u64,
@@ -154,10 +153,10 @@ pub struct Listed {
     pub modified: Timestamp,
 }
 
-/// A bucket whose folders can be listed, a page at a time.
+/// A bucket whose folders can be listed page by page.
 pub trait Folders: Send + Sync {
-    /// The names of the folders right below `prefix`, which ends with a slash: those that come after the folder `after`, in the
-    /// order of their keys, as many as one call gives; none: there are no more. `s3:ListBucket`.
+    /// The next page of the names of the folders directly below `prefix`, which ends with a slash: those after the folder `after`, in key
+    /// order. Empty: there are no more. `s3:ListBucket`.
     fn folders_after(
         &self,
         prefix: &str,
@@ -165,9 +164,9 @@ pub trait Folders: Send + Sync {
     ) -> impl Future<Output = PortResult<Vec<String>>> + Send;
 }
 
-/// A bucket from which objects can be taken away. No function may: only a person who collects what is unused.
+/// A bucket whose objects can be deleted. No function may: only a person who collects unused objects.
 pub trait Removal: Send + Sync {
-    /// Deletes `key`; none is success. A versioned bucket keeps what it was. `s3:DeleteObject`.
+    /// Deletes `key`; it succeeds if the object does not exist. A versioned bucket keeps the old version. `s3:DeleteObject`.
     fn remove(&self, key: &str) -> impl Future<Output = PortResult<()>> + Send;
 }
 
@@ -187,48 +186,47 @@ pub struct DataKey {
 
 /// KMS, or a local key file.
 pub trait Keys: Send + Sync {
-    /// What the key `arn` (`None`: Slipway's own) is called in sealed bytes and in the inventory; no call.
+    /// The name of the key `arn` (`None`: the installation's key) in sealed bytes and in the inventory; no call.
     fn name(&self, arn: Option<&str>) -> String;
-    /// A new data key under `context`, from the key `arn` or, with `None`, Slipway's own. `kms:GenerateDataKey`.
+    /// A new data key under `context`, from the key `arn`, or from the installation's key with `None`. `kms:GenerateDataKey`.
     fn generate(
         &self,
         arn: Option<&str>,
         context: &Context,
     ) -> impl Future<Output = PortResult<DataKey>> + Send;
-    /// The data key behind `wrapped`, if `context` is the one that it was made under. `kms:Decrypt`.
+    /// Decrypts `wrapped` to its data key. `context` must be the one that it was generated under. `kms:Decrypt`.
     fn unwrap(&self, wrapped: &[u8], context: &Context) -> impl Future<Output = PortResult<Secret>> + Send;
 }
 
 /// SSM parameters.
 pub trait Parameters: Send + Sync {
-    /// The value of a public or own parameter; `None` if there is none. `ssm:GetParameter`.
+    /// The value of a public parameter or of one of the account's; `None` if it does not exist. `ssm:GetParameter`.
     fn value(&self, name: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
-    /// The value of a parameter that is a secret. `ssm:GetParameter`.
+    /// The value of a secret parameter. `ssm:GetParameter`.
     fn secret(&self, name: &str) -> impl Future<Output = PortResult<SecretParameter>> + Send;
 }
 
-/// What became of asking for a secret.
+/// The result of reading a secret parameter.
 #[derive(Debug)]
 pub enum SecretParameter {
-    /// A SecureString, opened.
+    /// A SecureString, decrypted.
     Secret(Secret),
-    /// A parameter of that name is there in plain, so that its value is no secret.
+    /// The parameter exists but is not a SecureString, so its value is no secret.
     Plain,
-    /// There is none of that name.
+    /// The parameter does not exist.
     Missing,
 }
 
-/// What projects have published: images, and what they say beside their programs.
+/// Images and checksums that projects publish.
 pub trait Registry: Send + Sync {
-    /// The digest (`sha256:…`) that the tag of `reference` (`registry.k8s.io/coredns/coredns:v1.14.6`) has; `None` if the
-    /// registry has no such image. No AWS call: HTTPS, without credentials.
+    /// The digest (`sha256:…`) of the tag in `reference` (`registry.k8s.io/coredns/coredns:v1.14.6`); `None` if the registry has no such
+    /// image. HTTPS without credentials, no AWS call.
     fn digest(&self, reference: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
-    /// The short text that is published at `url`, such as a checksum; `None` if nothing is there. No AWS call: HTTPS, without
-    /// credentials.
+    /// The short text published at `url`, such as a checksum; `None` if there is none. HTTPS without credentials, no AWS call.
     fn text(&self, url: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
 }
 
-/// What was made: a private part, and what anybody may see.
+/// A new asset: its private and its public half.
 #[derive(Debug)]
 pub struct Made {
     /// PEM of a private key, or the secret's text.
@@ -237,7 +235,7 @@ pub struct Made {
     pub public: Option<String>,
 }
 
-/// The certificate and key that sign.
+/// The certificate and key of an authority that signs.
 #[derive(Debug, Clone)]
 pub struct Signer {
     /// PEM.
@@ -246,7 +244,7 @@ pub struct Signer {
     pub key: Secret,
 }
 
-/// What is wrong with something that was brought, without any of it, and what to do.
+/// What is wrong with a file that the user provides, without quoting the file, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flaw {
     /// What is wrong.
@@ -255,10 +253,10 @@ pub struct Flaw {
     pub help: String,
 }
 
-/// A certificate that was looked at.
+/// A certificate that was examined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// What it says; [`CertificateFacts::issuer_fingerprint`] is empty: it does not say.
+    /// Its content. [`CertificateFacts::issuer_fingerprint`] is empty, because a certificate does not contain it.
     pub facts: CertificateFacts,
     /// SHA-256 of its DER.
     pub fingerprint: String,
@@ -266,22 +264,22 @@ pub struct Seen {
     pub flaws: Vec<Flaw>,
 }
 
-/// An authority that somebody else made.
+/// An authority that the user provides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BroughtAuthority {
     /// Its certificate alone, PEM.
     pub certificate: String,
     /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
     pub spki_sha256: String,
-    /// Its certificate and those above it, each one's issuer after it, PEM.
+    /// Its certificate followed by those above it, each followed by its issuer, PEM.
     pub chain: String,
-    /// How many of the chain, from the first, are no root.
+    /// How many certificates of the chain, from the first, are not roots.
     pub intermediates: usize,
-    /// When the first of the chain ends.
+    /// When the first certificate of the chain expires.
     pub ends: Timestamp,
 }
 
-/// A private key that somebody else made.
+/// A private key that the user provides.
 #[derive(Debug)]
 pub struct BroughtKey {
     /// PKCS #8, PEM, without a passphrase.
@@ -290,29 +288,29 @@ pub struct BroughtKey {
     pub spki_sha256: String,
 }
 
-/// Cryptography with randomness: in production aws-lc-rs and rcgen, in the simulator a seeded stand-in.
+/// Cryptography with randomness: aws-lc-rs and rcgen in production, a seeded substitute in the simulator.
 pub trait Crypto: Send + Sync {
-    /// Makes an asset that is no certificate.
+    /// Makes an asset that is not a certificate.
     ///
     /// # Errors
     /// If the library refuses; the message names the algorithm, never key material.
     fn make(&self, kind: &AssetKind) -> PortResult<Made>;
-    /// Makes a key and a certificate for it, valid from five minutes before `now`, and no longer than the signer's. `signer: None`
-    /// signs itself.
+    /// Makes a key with a certificate, valid from five minutes before `now` and no longer than the signer's. `signer: None`: it is
+    /// self-signed.
     ///
     /// # Errors
-    /// As [`Crypto::make`]; also if the signer's ends too soon.
+    /// As [`Crypto::make`]; also if the signer's certificate expires too soon.
     fn issue(
         &self,
         profile: &CertificateProfile,
         signer: Option<&Signer>,
         now: Timestamp,
     ) -> PortResult<Made>;
-    /// Makes a certificate for a key that there is, in PEM; otherwise as [`Crypto::issue`]. What its key is for follows the
-    /// key, not the profile's algorithm.
+    /// Makes a certificate for an existing key, in PEM; otherwise as [`Crypto::issue`]. The algorithm is that of the key, not that of the
+    /// profile.
     ///
     /// # Errors
-    /// As [`Crypto::issue`]; also if `key` cannot be read. The message shows nothing of it.
+    /// As [`Crypto::issue`]; also if `key` cannot be read. The message quotes nothing of it.
     fn certify(
         &self,
         profile: &CertificateProfile,
@@ -325,26 +323,27 @@ pub trait Crypto: Send + Sync {
     /// # Errors
     /// If `pem` is no certificate.
     fn facts(&self, pem: &str) -> PortResult<(CertificateFacts, String)>;
-    /// Reads a certificate that lies at `key`, and says what is wrong with it besides its dates and its names.
+    /// Examines the certificate stored at `key`, and reports what is wrong with it besides its dates and names.
     ///
     /// # Errors
     /// If `bytes` are no certificate, or more than one.
     fn look(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw>;
-    /// Reads a public key, as AWS and others are to know it.
+    /// Reads a public key in the form in which it is published for AWS and others.
     ///
     /// # Errors
-    /// If `pem` is no public key, or of a kind that signs no tokens.
+    /// If `pem` is no public key, or of a type that cannot sign tokens.
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey>;
-    /// Reads an authority's file: its certificate first, then those above it. Dates are looked at as of `now`; `None`: not.
+    /// Reads an authority's file: its own certificate first, then those above it. Dates are checked at `now`; `None`: they are not
+    /// checked.
     ///
     /// # Errors
-    /// Everything that speaks against issuing under it, or against relying on it.
+    /// All reasons not to issue certificates under it, or not to trust it.
     fn brought_authority(&self, text: &Secret, now: Option<Timestamp>)
     -> Result<BroughtAuthority, Vec<Flaw>>;
-    /// Reads a leaf that is to do what `profile` says; its certificate alone, PEM.
+    /// Reads the certificate of a leaf for `profile`, PEM.
     ///
     /// # Errors
-    /// Everything in which it is another than the profile, or not `authority`'s.
+    /// All differences from the profile, and if `authority` did not sign it.
     fn brought_leaf(
         &self,
         text: &Secret,
@@ -352,39 +351,39 @@ pub trait Crypto: Send + Sync {
         authority: &BroughtAuthority,
         now: Timestamp,
     ) -> Result<String, Vec<Flaw>>;
-    /// Reads a private key, in any of the forms that OpenSSL writes.
+    /// Reads a private key in any form that OpenSSL writes.
     ///
     /// # Errors
-    /// If it is none, or the passphrase does not open it.
+    /// If it is no private key, or the passphrase does not decrypt it.
     fn brought_key(&self, text: &Secret, passphrase: Option<&Secret>) -> Result<BroughtKey, Flaw>;
-    /// Whether a file's private key is under a passphrase.
+    /// Whether a file's private key is encrypted with a passphrase.
     fn is_locked(&self, text: &Secret) -> bool;
-    /// Seals `plain` under a data key into one [`Sealing`]: AES-256-GCM, `context` as additional data, the wrapped key and
-    /// the name of the key that wrapped it carried along.
+    /// Seals `plain` under a data key into one [`Sealing`]: AES-256-GCM with `context` as additional data. The wrapped data key and the
+    /// name of the key that wrapped it are included.
     ///
     /// # Errors
     /// As [`Crypto::make`].
     fn seal(&self, key: &DataKey, context: &Context, plain: &[u8]) -> PortResult<Vec<u8>>;
-    /// The sealings that a sealed object holds, one after the other, oldest first: the same text, sealed under one KMS key
-    /// and then under another. There is at least one.
+    /// The sealings of a sealed object, oldest first: the same text, sealed under one KMS key and then under another. There is at least
+    /// one.
     ///
     /// # Errors
-    /// If `sealed` is not of our format: truncated, or something else.
+    /// If `sealed` is truncated or not of Slipway's format.
     fn sealings<'a>(&self, sealed: &'a [u8]) -> PortResult<Vec<Sealing<'a>>>;
-    /// Opens one sealing, as [`Crypto::seal`] made it.
+    /// Opens one sealing made by [`Crypto::seal`].
     ///
     /// # Errors
-    /// If it was tampered with, truncated, or made under another key or context.
+    /// If it was modified, truncated, or made under another key or context.
     fn open(&self, key: &Secret, context: &Context, sealing: &[u8]) -> PortResult<Secret>;
 }
 
-/// A text sealed under one data key.
+/// A text sealed under one data key, as part of a sealed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealing<'a> {
-    /// The key that wrapped the data key, as [`Keys::name`] has it. Authenticated once it opens.
+    /// The name of the key that wrapped the data key, as [`Keys::name`] returns it. Authenticated only when the sealing is opened.
     pub wrapped_by: &'a str,
     /// The wrapped data key.
     pub wrapped: &'a [u8],
-    /// All of it, for [`Crypto::open`].
+    /// The whole sealing, for [`Crypto::open`].
     pub bytes: &'a [u8],
 }

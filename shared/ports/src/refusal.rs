@@ -1,12 +1,12 @@
-//! What the refusals of AWS' services mean, for whoever calls them by an SDK or without.
+//! What the error codes of AWS services mean, for callers with and without an SDK.
 
 use std::error::Error;
 
 use crate::ErrorKind;
 
-/// Errors by which a service asks for patience, whatever their HTTP status.
+/// Error codes that call for a retry, whatever their HTTP status.
 const TRANSIENT: &[&str] = &[
-    // Throttling, as the services spell it (the list of the SDK's own retry policy).
+    // Throttling, in the services' different spellings (from the list of the SDK's retry policy).
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
     "PriorRequestNotComplete",
@@ -20,14 +20,14 @@ const TRANSIENT: &[&str] = &[
     "ThrottlingException",
     "TooManyRequestsException",
     "TransactionInProgressException",
-    // Somebody else is at it this moment.
+    // Another request is changing the same resource.
     "ConcurrentModificationException",
     "OperationAborted",
     "OperationInProgressException",
     "OperationStatusCheckFailed",
     "ResourceContention",
     "ScalingActivityInProgress",
-    // Late, or out of sorts.
+    // Timeouts and internal errors.
     "DependencyTimeoutException",
     "ExpiredToken",
     "ExpiredTokenException",
@@ -42,7 +42,7 @@ const TRANSIENT: &[&str] = &[
     "ServiceUnavailable",
 ];
 
-/// Errors that a change of a permission, a key policy or a credential cures.
+/// Error codes that a change of a permission, a key policy or a credential resolves.
 const DENIED: &[&str] = &[
     "AccessDenied",
     "AccessDeniedException",
@@ -54,12 +54,12 @@ const DENIED: &[&str] = &[
     "SignatureDoesNotMatch",
     "UnauthorizedOperation",
     "UnrecognizedClientException",
-    // A key that somebody disabled, or whose deletion is scheduled: a person must decide.
+    // A key that is disabled or scheduled for deletion: a person must decide.
     "DisabledException",
     "KMSInvalidStateException",
 ];
 
-/// Errors by which a service says that what was named does not exist.
+/// Error codes that say that a named resource does not exist.
 const MISSING: &[&str] = &[
     "ChangeSetNotFound",
     "InvalidVolume.NotFound",
@@ -74,7 +74,7 @@ const MISSING: &[&str] = &[
     "ResourceNotFoundException",
 ];
 
-/// What an error code means for the caller. A code that nobody told us about is judged by the status.
+/// What an error code means for the caller. An unknown code is judged by the HTTP status.
 #[must_use]
 pub fn kind_of(code: &str, status: u16) -> ErrorKind {
     // Some services send `com.amazonaws.kms#NotFoundException` or `ThrottlingException:http://…`.
@@ -90,7 +90,7 @@ pub fn kind_of(code: &str, status: u16) -> ErrorKind {
     }
 }
 
-/// An error and its sources in one line. Only `Display`: the debug form of an SDK's error holds the whole response.
+/// An error and its sources in one line. It uses `Display` only, because the debug form of an SDK error contains the whole response.
 #[must_use]
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -1,4 +1,4 @@
-//! Sealed objects: the contexts that they are sealed under, and how whoever receives one opens it.
+//! Sealed objects: the encryption contexts that they are sealed under, and how the receiver opens them.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use slipway_core::role;
 
 use crate::{Context, Crypto, ErrorKind, Keys, PortError, PortResult, Sealing, Secret};
 
-/// `{cluster, role}`, under which KMS wraps a data key.
+/// The encryption context under which KMS wraps a data key: `{cluster, role}`.
 #[must_use]
 pub fn context(cluster: &str, role: &str) -> Context {
     BTreeMap::from([("cluster".to_owned(), cluster.to_owned()), ("role".to_owned(), role.to_owned())])
 }
 
-/// The context under which a private half is sealed: [`context`] of the vault, and which object it is.
+/// The encryption context of the private half of an asset: [`context`] of the vault, plus the object's name.
 #[must_use]
 pub fn object_context(cluster: &str, asset: &str, fingerprint: &str) -> Context {
     let mut context = context(cluster, "vault");
@@ -20,7 +20,7 @@ pub fn object_context(cluster: &str, asset: &str, fingerprint: &str) -> Context 
     context
 }
 
-/// In which order the sealings of an object are tried: that of the key that is wanted, then the newest first.
+/// The order in which the sealings of an object are tried: first the one under `wanted`, then the newest first.
 #[must_use]
 pub fn newest_first<'s, 'a>(sealings: &'s [Sealing<'a>], wanted: &str) -> Vec<&'s Sealing<'a>> {
     let mut order: Vec<_> = sealings.iter().rev().collect();
@@ -28,8 +28,8 @@ pub fn newest_first<'s, 'a>(sealings: &'s [Sealing<'a>], wanted: &str) -> Vec<&'
     order
 }
 
-/// Whether a key, rather than what it wrapped, is why a data key is not unwrapped: not ours to use, disabled, gone.
-/// Another sealing of the same object may have a better one.
+/// Whether a data key cannot be unwrapped because of the KMS key, which may be disabled, deleted or denied. Another sealing of the same
+/// object may be under a usable key.
 #[must_use]
 pub fn is_of_key(error: &PortError) -> bool {
     match error.kind {
@@ -38,14 +38,14 @@ pub fn is_of_key(error: &PortError) -> bool {
     }
 }
 
-/// The text of a bundle of `role`, as a node opens it: with one call of KMS, as long as it may use the key under which the
-/// bundle was sealed last.
+/// Opens a bundle as a node of `role` does: with one KMS call, as long as the node may use the key under which the bundle was sealed
+/// last.
 ///
-/// While a cluster moves from one KMS key to another, a node whose stack was not updated yet may use the old one alone: it is
-/// refused once, and opens what the bundle holds beside.
+/// While a cluster moves from one KMS key to another, a node whose stack was not updated yet may use only the old key. It is denied once,
+/// and then opens the older sealing in the bundle.
 ///
 /// # Errors
-/// If `sealed` is damaged, or another role's or cluster's; if KMS refuses every key that it is sealed under.
+/// If `sealed` is damaged or belongs to another role or cluster; if KMS denies every key that it is sealed under.
 pub async fn open<K: Keys, C: Crypto>(
     keys: &K,
     crypto: &C,
@@ -57,7 +57,7 @@ pub async fn open<K: Keys, C: Crypto>(
     opened(keys, crypto, &context, &context, sealed).await
 }
 
-/// The private half of an asset, out of what the vault keeps under its fingerprint.
+/// Opens the private half of an asset, as the vault stores it under its fingerprint.
 ///
 /// # Errors
 /// As [`open`].

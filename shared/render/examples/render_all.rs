@@ -1,14 +1,13 @@
-//! Writes the templates of each given spec into a folder, for cfn-lint and curious people:
+//! Writes the templates of each given spec into a folder, for cfn-lint and for reading:
 //!
 //! ```text
 //! cargo run -p slipway-render --example render_all -- OUT examples/*.yaml
 //! cfn-lint --ignore-checks W3010 -- OUT/*/*.json
 //! ```
 //!
-//! W3010 asks not to name availability zones. A spec names them, so that it renders the same bytes
-//! everywhere.
+//! W3010 warns of availability zone names. A spec names the zones, so that it renders the same bytes everywhere.
 //!
-//! The lock and the credentials' digests are made up: nothing here could be launched.
+//! The lock and the credentials' digests are invented, so the result cannot be launched.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -45,8 +44,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes `OUT/<cluster>/<stack>.json` and `OUT/<cluster>/<role>.config.json.txt`, which cfn-lint is not to
-/// take for templates.
+/// Writes `OUT/<cluster>/<stack>.json` and `OUT/<cluster>/<role>.config.json.txt`, whose suffix keeps cfn-lint from reading it as a
+/// template.
 fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
     let site = Site {
         asset_bucket: "slipway-assets-example".to_owned(),

@@ -1,10 +1,11 @@
-//! Add-ons: the Kubernetes objects that the node manager keeps applied, with every image pinned by digest.
+//! Add-ons: the Kubernetes objects that the node manager keeps applied, with all images pinned by digest.
 //!
-//! They belong to no stack and no node's configuration: a changed add-on rolls no node (P2). The set is stored under its
-//! digest, and the node managers read which one is current from a pointer that a rollout moves at its end.
+//! They belong to no stack and no node's configuration, so a changed add-on replaces no node (P2). The set is stored under its digest. A
+//! pointer, which a rollout updates at its end, tells the node managers which set is current.
 //!
-//! One module an add-on. `object` holds what all of their manifests have in common, `permissions` what they may do in
-//! AWS. Each object carries the label [`ADDON_LABEL`](slipway_core::release::ADDON_LABEL), by which the node manager prunes what is no longer in the set.
+//! Each add-on has a module. `object` contains what their manifests have in common, `permissions` what they may do in AWS. Each object
+//! has the label [`ADDON_LABEL`](slipway_core::release::ADDON_LABEL), by which the node manager prunes objects that are no longer in the
+//! set.
 
 mod cloud_controller_manager;
 mod cluster_access;
@@ -30,7 +31,7 @@ use crate::images as addons;
 use crate::images::{AddonName, Image};
 pub(super) use permissions::{instance_statements, permissions};
 
-/// Renders the add-ons that the spec asks for.
+/// Renders the add-ons that the spec enables.
 pub(super) fn render(context: &mut Context<'_>) -> AddonSet {
     let enabled = addons::enabled(context.cluster);
     let addons = enabled.into_iter().map(|name| {
@@ -52,14 +53,14 @@ pub(super) fn render(context: &mut Context<'_>) -> AddonSet {
     AddonSet::new(addons.collect())
 }
 
-/// What an add-on's module renders with.
+/// What the modules of add-ons need for rendering.
 pub(super) struct Kit<'k, 'a> {
     context: &'k mut Context<'a>,
     name: AddonName,
 }
 
 impl Kit<'_, '_> {
-    /// What the spec says of the add-on.
+    /// The add-on's settings in the spec.
     fn settings(&self) -> Option<&Addon> {
         addons::settings(&self.context.cluster.addons, self.name)
     }
@@ -68,12 +69,12 @@ impl Kit<'_, '_> {
         self.settings()?.replicas
     }
 
-    /// How many replicas of what runs on any node.
+    /// The number of replicas of an add-on that runs on any node.
     fn replicas(&self) -> u32 {
         self.asked_replicas().unwrap_or(2)
     }
 
-    /// How many replicas of what runs on controllers: two on one machine would only fight for its ports.
+    /// The number of replicas of an add-on that runs on controllers: at most one for each, because they use host ports.
     fn replicas_on_controllers(&self) -> u32 {
         self.asked_replicas().unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
     }
@@ -82,13 +83,13 @@ impl Kit<'_, '_> {
         addons::reference(self.context.cluster, self.context.lock, self.name, image)
     }
 
-    /// The tag of the add-on's own image, if it has one.
+    /// The tag of the add-on's own image; empty if it has none.
     fn version(&self) -> String {
         let main = self.name.images().first().and_then(|image| self.reference(*image));
         main.and_then(|reference| Some(reference.rsplit_once(':')?.1.to_owned())).unwrap_or_default()
     }
 
-    /// `image` by tag and digest.
+    /// `image` with tag and digest.
     fn image(&mut self, image: Image) -> String {
         let Some(reference) = self.reference(image) else {
             let error = RenderError::UnpinnedAddon { image: image.repository() };

@@ -1,4 +1,4 @@
-//! Just enough of CloudFormation's language: templates, resources, outputs and intrinsic functions.
+//! The part of CloudFormation's language that Slipway needs: templates, resources, outputs and intrinsic functions.
 //!
 //! Maps are sorted and the JSON is canonical, so equal templates are equal bytes (P1).
 
@@ -32,10 +32,10 @@ pub(crate) struct Resource {
     on_delete: Option<Removal>,
 }
 
-/// `DeletionPolicy` and `UpdateReplacePolicy`, always the same: data is as dear when a resource is replaced.
+/// `DeletionPolicy` and `UpdateReplacePolicy`. Both have the same value, because data is as valuable when a resource is replaced.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Removal {
-    /// A last snapshot is taken and kept.
+    /// A final snapshot is taken and kept.
     Snapshot,
 }
 
@@ -58,7 +58,7 @@ impl Template {
         }
     }
 
-    /// Adds a resource and gives its logical id back, for references to it.
+    /// Adds a resource and returns its logical id, for references to it.
     pub(crate) fn add(&mut self, id: impl Into<String>, resource: Resource) -> String {
         let id = id.into();
         if self.resources.insert(id.clone(), resource).is_some() {
@@ -90,7 +90,7 @@ impl Template {
         }
     }
 
-    /// Logical ids that were given twice. Ids of named things carry a hash, so it takes a hash collision.
+    /// Logical ids that were used twice. Ids of named things end with a hash, so this takes a hash collision.
     pub(crate) fn collisions(&self) -> &[String] {
         &self.collisions
     }
@@ -133,13 +133,13 @@ impl Resource {
         }
     }
 
-    /// Makes it wait for another resource that no property refers to.
+    /// Adds a dependency on a resource that no property refers to.
     pub(crate) fn depends_on(mut self, id: Option<&str>) -> Self {
         self.depends_on.extend(id.map(str::to_owned));
         self
     }
 
-    /// What becomes of it when it is deleted or replaced.
+    /// Sets what happens to its data when it is deleted or replaced.
     pub(crate) fn on_delete(mut self, removal: Removal) -> Self {
         self.on_delete = Some(removal);
         self

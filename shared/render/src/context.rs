@@ -1,4 +1,4 @@
-//! What every stack's renderer needs: the arguments of [`super::render`], names, and a place for errors.
+//! What the renderers of all stacks share: the arguments of [`super::render`], names, and the list of errors.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) mod export {
     pub(crate) const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
 }
 
-/// One rendering under way.
+/// One rendering in progress.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) cluster: &'a Cluster,
@@ -34,7 +34,7 @@ pub(super) struct Context<'a> {
     pub(super) credentials: &'a BTreeMap<Role, String>,
     pub(super) site: &'a Site,
     pub(super) patches: Applied<'a>,
-    /// What patches changed of the machines, by role.
+    /// What patches change in the machines of each role.
     pub(super) patched_machines: BTreeMap<Role, Value>,
     pub(super) errors: Vec<RenderError>,
 }
@@ -48,22 +48,22 @@ impl<'a> Context<'a> {
 }
 
 impl Context<'_> {
-    /// Name of the stack of that kind; a pool's has the pool's name too.
+    /// The name of the stack of that kind. For a pool it contains the pool's name.
     pub(super) fn stack_name(&self, kind: StackKind, pool: &str) -> String {
         stack_name(&self.cluster.name, kind, pool)
     }
 
-    /// Name under which the network stack exports its output `id`.
+    /// The name under which the network stack exports its output `id`.
     pub(super) fn network_export(&self, id: &str) -> String {
         format!("{}-{id}", self.stack_name(StackKind::Network, ""))
     }
 
-    /// The network stack's output `id`, for another stack.
+    /// The value of the network stack's output `id`, for another stack.
     pub(super) fn network_value(&self, id: &str) -> Value {
         import_value(self.network_export(id))
     }
 
-    /// The VPC's id, for a stack other than network's.
+    /// The VPC's id, for a stack other than the network's.
     pub(super) fn vpc_id(&self) -> Value {
         match &self.cluster.network.vpc {
             Vpc::Managed(_) => self.network_value(export::VPC),
@@ -71,8 +71,8 @@ impl Context<'_> {
         }
     }
 
-    /// The ids of the named subnets, for a stack other than network's. They are sorted by name: the order in
-    /// which a spec lists subnets means nothing to Auto Scaling, so it must not reach the template.
+    /// The ids of the named subnets, for a stack other than the network's. They are sorted by name, because their order means nothing to
+    /// Auto Scaling and must not change the template.
     pub(super) fn subnet_ids(&self, names: &[String]) -> Vec<Value> {
         let mut names: Vec<&String> = names.iter().collect();
         names.sort();
@@ -86,14 +86,14 @@ impl Context<'_> {
             .collect()
     }
 
-    /// Tags of a thing that this cluster owns.
+    /// The tags of a resource that this cluster owns.
     pub(super) fn tags(&self, name: &str) -> Tags {
         Tags::default()
             .with("Name", format!("{}-{name}", self.cluster.name))
             .with(format!("kubernetes.io/cluster/{}", self.cluster.name), "owned")
     }
 
-    /// The exact Kubernetes release, from the spec if it names a patch, else from the lock.
+    /// The exact Kubernetes release: from the spec if it names a patch, otherwise from the lock.
     pub(super) fn kubernetes_version(&mut self, asked: KubernetesVersion) -> String {
         if let Some(exact) = self.lock.kubernetes.get(&asked.to_string()) {
             return exact.clone();
@@ -104,7 +104,7 @@ impl Context<'_> {
         asked.to_string()
     }
 
-    /// The exact etcd release, from the spec if it names one, else from the lock.
+    /// The exact etcd release: from the spec if it names one, otherwise from the lock.
     pub(super) fn etcd_version(&mut self) -> String {
         if let Some(exact) = self.lock.etcd_version(self.cluster) {
             return exact.to_owned();
@@ -114,13 +114,13 @@ impl Context<'_> {
         String::new()
     }
 
-    /// What is settled about `member`; in a cluster that nobody settled anything for, it is one of the founders.
+    /// The pin of `member`. Without one it is a founding member.
     pub(super) fn member_pin(&self, member: &EtcdMember) -> MemberPin {
         let pinned = self.lock.etcd_members.get(&member.index).cloned();
         pinned.unwrap_or_else(|| members::founder(self.cluster, member))
     }
 
-    /// The hosted zone of etcd's names, for a stack other than network's.
+    /// The hosted zone of etcd's names, for a stack other than the network's.
     pub(super) fn etcd_zone(&self) -> Value {
         match &self.cluster.etcd.hosted_zone_id {
             Some(id) => json!(id),
@@ -153,12 +153,12 @@ impl Context<'_> {
         String::new()
     }
 
-    /// What nodes of `role` install, by the digests of the lock.
+    /// The programs that nodes of `role` install, with the digests of the lock.
     pub(super) fn software(&mut self, role: &Role) -> Vec<ProgramFile> {
         let mut files = Vec::new();
         for wanted in software::wanted(self.cluster, self.lock, role) {
             let Some(version) = wanted.version else {
-                // Of what follows the cluster's own releases it is told there.
+                // A missing release of the cluster itself is reported elsewhere.
                 if !software::follows_the_cluster(wanted.name) {
                     let program = wanted.name.as_str();
                     self.errors.push(RenderError::UnpinnedProgramVersion { program });
@@ -178,8 +178,8 @@ impl Context<'_> {
     /// The images that the configuration of `role`'s nodes names.
     pub(super) fn system_images(&mut self, role: &Role) -> BTreeMap<String, String> {
         let mut images = BTreeMap::new();
-        for image in SystemImage::of(role) {
-            // A release that is not pinned is told of by itself.
+        for image in SystemImage::for_role(role) {
+            // A missing release is reported elsewhere.
             let Some(reference) = software::reference(*image, self.cluster, self.lock) else { continue };
             images.insert(
                 image.as_str().to_owned(),
@@ -189,7 +189,7 @@ impl Context<'_> {
         images
     }
 
-    /// `reference`, from the mirror if there is one, by tag and digest: the tag is for people, the digest is what is pulled.
+    /// `reference` with tag and digest, from the mirror if there is one. The tag is for people; the digest determines what is pulled.
     pub(super) fn image(&mut self, reference: String, mirror: Option<&str>) -> String {
         let Some(digest) = self.lock.addon_images.get(&reference) else {
             self.errors.push(RenderError::UnpinnedDigest { reference });
@@ -199,12 +199,12 @@ impl Context<'_> {
         format!("{prefix}{reference}@{digest}")
     }
 
-    /// The key that the cluster's credentials are sealed with.
+    /// The KMS key that seals the cluster's credentials.
     pub(super) fn kms_key_arn(&self) -> &str {
         self.cluster.kms_key_arn.as_deref().unwrap_or(&self.site.kms_key_arn)
     }
 
-    /// `aws`, or the partition that the region lies in.
+    /// The AWS partition of the region.
     pub(super) fn partition(&self) -> &'static str {
         self.cluster.partition()
     }
@@ -215,7 +215,7 @@ impl Context<'_> {
     }
 }
 
-/// The id of something that exists already, in any stack.
+/// The id of an existing resource, in any stack.
 pub(super) fn existing(thing: &Existing) -> Value {
     match thing {
         Existing::Id(id) => json!(id),

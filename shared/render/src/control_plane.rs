@@ -1,4 +1,4 @@
-//! The control-plane stack: one group of controllers, which are stateless, behind the API's endpoints.
+//! The control-plane stack: one group of stateless controllers behind the API's endpoints.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,13 @@ use slipway_core::role::Role;
 
 use super::cfn::Template;
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, root_device};
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 use super::{addons, endpoints, node_config};
 
-/// A controller pulls its images and waits for etcd before it is ready. It goes within minutes: pods on it
-/// are few.
+/// A controller pulls its images and waits for etcd before it is ready. It terminates within minutes, because few pods run on it.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 900, unspoken: Unspoken::Terminate };
 
 /// Renders the control-plane stack and the controllers' role.
@@ -54,48 +53,28 @@ pub(super) fn template(context: &mut Context<'_>) -> (Template, (Role, NodeRole)
         tenancy: controller.tenancy,
     };
     let config = node_config::controller(context, &stack);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &stack,
-            zone: None,
-        },
-    );
-    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let boot = Boot { config: &config, group: &stack, zone: None };
+    let launch_template = machine.add_launch_template(context, &mut template, "LaunchTemplate", &boot);
     let size = GroupSize { min: controller.count, max: controller.count };
     let group = Group {
         name: &stack,
         role: &role,
-        // One more may come before one goes (P5).
+        // An additional controller may start before one is terminated (P5).
         size: GroupSize { max: size.max + 1, ..size },
         subnet_ids: context.subnet_ids(&controller.subnets),
         hooks: HOOKS,
     }
     .resource(context, Vec::new())
-    .set("LaunchTemplate", launch_template_specification(&launch_template))
+    .set("LaunchTemplate", launch_template)
     .set("TargetGroupARNs", json!(target_groups));
     template.add("Group", group);
-    let node_role = NodeRole {
-        stack,
-        nodes: size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.kubernetes_version(context.cluster.kubernetes_version)),
-        member: None,
-        weighted: false,
-    };
+    let version = context.kubernetes_version(context.cluster.kubernetes_version);
+    let node_role = machine.node_role(context, stack, size, config, version);
     (template, (role, node_role))
 }
 
-/// Add-ons that use AWS stand on controllers, so that workers need no such right; and the node manager reads the add-ons
-/// that it is to apply, and looks up the machines behind nodes.
+/// Add-ons that use AWS run on controllers, so that workers need no such permissions. The node manager reads the add-ons that it has to
+/// apply, and looks up the machines behind nodes.
 fn statements(context: &Context<'_>) -> Vec<Value> {
     let own = format!(
         "arn:{}:s3:::{}/clusters/{}",
@@ -109,7 +88,7 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
         json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
         Value::Null,
     );
-    // What a kubelet may serve as is what EC2 says of the machine. This action knows no resources.
+    // The names in a kubelet's serving certificate are checked with EC2. This action has no resource-level permissions.
     let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
     [read, know].into_iter().chain(addons::instance_statements(context)).collect()
 }

@@ -1,10 +1,9 @@
-//! The API's endpoints: for each a network load balancer, its security group, and an alias record; or what of these is
-//! ours where the spec names a balancer that exists.
+//! The API's endpoints: for each a network load balancer with a security group and an alias record, or for an existing load balancer the
+//! parts that Slipway makes.
 //!
-//! They are part of the control-plane stack, though design §6 would allow the network stack too. An export
-//! that is in use cannot change: a balancer in the network stack could never turn from public to private, nor
-//! an endpoint go away, as long as the controllers' group imports its target group. Here both change in one
-//! update.
+//! They are part of the control-plane stack and not of the network stack, because an export in use cannot change: with load balancers in
+//! the network stack, an endpoint could not become private or be removed while the controllers' group imports its target group. In one
+//! stack, one update changes both.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +15,10 @@ use super::cfn::{Resource, Template, get_att, logical_id, reference};
 use super::context::{Context, existing, export};
 use super::{network, ports};
 
-/// As long as kube-aws' records lived.
+/// The TTL of kube-aws' records.
 const RECORD_TTL_S: u32 = 300;
 
-/// Adds all endpoints; the target groups that the controllers' group must be in.
+/// Adds all endpoints and returns the target groups for the controllers' group.
 pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> {
     let mut endpoints: Vec<&ApiEndpoint> = context.cluster.api_endpoints.iter().collect();
     endpoints.sort_by_key(|endpoint| &endpoint.name);
@@ -40,7 +39,7 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> 
     for door in doors {
         door.add(context, template);
     }
-    // Two names may share a target group, and a group is in each once.
+    // Two endpoints may share a target group, and the group may list it only once.
     let mut seen: Vec<Value> = Vec::new();
     target_groups.retain(|one| {
         !seen.contains(one) && {
@@ -51,8 +50,8 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> 
     target_groups
 }
 
-/// A balancer of ours. Its scheme cannot change, and a target group belongs to one balancer: public and private have
-/// different logical ids, so that the new ones stand before the old ones go.
+/// A managed load balancer. Its scheme cannot change and a target group belongs to one load balancer. Public and private ones therefore
+/// have different logical ids, so that the new one is created before the old one is deleted.
 fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {
     let name = &endpoint.name;
     let balancer = &endpoint.load_balancer;
@@ -70,7 +69,7 @@ fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
         .set("Scheme", if balancer.private { "internal" } else { "internet-facing" })
         .set("Subnets", json!(context.subnet_ids(&balancer.subnets)))
         .set("SecurityGroups", json!(groups))
-        // Else a zone whose controller is down answers nobody, while the other zones' are idle.
+        // Otherwise a zone whose controller is down would not answer, although other zones could.
         .set(
             "LoadBalancerAttributes",
             json!([{ "Key": "load_balancing.cross_zone.enabled", "Value": "true" }]),
@@ -85,7 +84,7 @@ fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
             json!({
                 "DNSName": get_att(&load_balancer, "DNSName"),
                 "HostedZoneId": get_att(&load_balancer, "CanonicalHostedZoneID"),
-                // There is no second target to turn to.
+                // There is no alternative target to fail over to.
                 "EvaluateTargetHealth": false,
             }),
         );
@@ -99,7 +98,7 @@ fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
     reference(&target_group)
 }
 
-/// Our listener and target group at a balancer that exists. Both are others for another balancer.
+/// A listener and target group at an existing load balancer. Both are replaced if the load balancer changes.
 fn on_existing(
     context: &Context<'_>,
     template: &mut Template,
@@ -129,9 +128,9 @@ fn record(endpoint: &ApiEndpoint, zone: &Existing) -> Resource {
         .set("Name", format!("{}.", endpoint.dns_name.trim_end_matches('.')))
 }
 
-/// A record that leads to a balancer of the user's. An alias would need the balancer's own hosted zone too. It bears the
-/// logical id of an alias: Route 53 has no CNAME beside another record of the name, and CloudFormation changes the one
-/// into the other in place.
+/// A record that points to a load balancer of the user's: a CNAME, because an alias would need that balancer's hosted zone. It has the
+/// logical id of an alias, because Route 53 allows no CNAME beside another record of that name, and CloudFormation changes one into the
+/// other in place.
 fn given_record(template: &mut Template, endpoint: &ApiEndpoint) {
     let balancer = &endpoint.load_balancer;
     if let (Some(zone), Some(target)) = (&balancer.hosted_zone_id, &balancer.dns_name) {
@@ -143,16 +142,16 @@ fn given_record(template: &mut Template, endpoint: &ApiEndpoint) {
     }
 }
 
-/// Through which a balancer that is not ours reaches the controllers, in their own security group.
+/// A source from which an existing load balancer reaches the controllers, for their own security group.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Door {
     /// The balancer's security group.
     Group(String),
-    /// Clients' addresses, which a balancer without security groups hands through, and its own for health checks.
+    /// The addresses of clients, which a balancer without security groups passes through, or its own for health checks.
     Range(String),
 }
 
-/// Several endpoints may need the same: EC2 takes each rule once.
+/// The sources of one endpoint. Several endpoints may need the same, and EC2 accepts each rule once.
 fn own_doors(context: &Context<'_>, balancer: &LoadBalancer) -> Vec<Door> {
     let mut doors: Vec<Door> = balancer.security_group_ids.iter().cloned().map(Door::Group).collect();
     doors.extend(balancer.source_cidrs.iter().map(|cidr| Door::Range(cidr.to_string())));
@@ -181,7 +180,7 @@ impl Door {
     }
 }
 
-/// Controllers answer on 6443. A target is healthy when its API server is ready, and its etcd with it.
+/// Controllers listen on 6443. A target is healthy when its API server is ready, which includes its etcd.
 fn target_group(
     context: &Context<'_>,
     template: &mut Template,
@@ -204,11 +203,10 @@ fn target_group(
         .set(
             "TargetGroupAttributes",
             json!([
-                // Watches never end by themselves: after a minute they are cut, and clients come back
-                // elsewhere.
+                // Watches never end by themselves. After a minute they are closed, and clients reconnect elsewhere.
                 { "Key": "deregistration_delay.timeout_seconds", "Value": "60" },
                 { "Key": "deregistration_delay.connection_termination.enabled", "Value": "true" },
-                // The audit log shows who asked, not the balancer.
+                // The audit log should contain the client's address, not the load balancer's.
                 { "Key": "preserve_client_ip.enabled", "Value": "true" },
             ]),
         )
@@ -216,9 +214,9 @@ fn target_group(
     template.add(logical_id(&format!("{kind}TargetGroup"), name), resource)
 }
 
-/// Who may use the endpoint: the spec's ranges, and the cluster's own nodes in any case. Nodes reach a
-/// private balancer from their own addresses, a public one from those of the NAT gateways. The address of an
-/// Elastic IP or NAT gateway that exists already is not known here: the spec must list it.
+/// Who may use the endpoint: the spec's ranges, and always the cluster's own nodes. Nodes reach a private load balancer from their own
+/// addresses, and a public one from those of the NAT gateways. The address of an existing Elastic IP or NAT gateway is not known here, so
+/// the spec must list it.
 fn security_group(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> String {
     let name = &endpoint.name;
     let balancer = &endpoint.load_balancer;

@@ -1,4 +1,4 @@
-//! Why a cluster cannot be rendered. Each error says what to do.
+//! The reasons why a cluster cannot be rendered. Each error says what to do.
 
 use slipway_core::diagnostic::Diagnostic;
 
@@ -11,7 +11,7 @@ pub enum RenderError {
          resolve the parameter and pin it in lock.json, or give an amiId"
     )]
     UnpinnedImage {
-        /// Whose image.
+        /// The role.
         role: String,
         /// The SSM public parameter.
         parameter: String,
@@ -22,12 +22,12 @@ pub enum RenderError {
          or an instance type of another"
     )]
     NoImage {
-        /// Whose image.
+        /// The role.
         role: String,
         /// `arm64` or `x86_64`.
         architecture: &'static str,
     },
-    /// The lock does not pin the patch release.
+    /// The lock does not pin the patch of a Kubernetes release.
     #[error(
         "the lock pins no exact release for Kubernetes {asked}; pin one in lock.json, \
          or write the patch into kubernetesVersion"
@@ -50,13 +50,13 @@ pub enum RenderError {
         /// The role.
         role: String,
     },
-    /// The installation cannot publish the cluster's keys.
+    /// The installation has no bucket for the cluster's public keys.
     #[error(
         "iamRolesForServiceAccounts needs a bucket from which AWS reads the cluster's public keys, and this installation has \
          none; deploy infra/template.yaml with ServiceAccountIssuer=public, or remove iamRolesForServiceAccounts"
     )]
     NoIssuerBucket,
-    /// An ARN does not tell the account.
+    /// An ARN contains no account.
     #[error(
         "the ARN of Slipway's own key, {arn}, names no account; mend the installation's SLIPWAY_KMS_KEY_ARN"
     )]
@@ -64,7 +64,7 @@ pub enum RenderError {
         /// The ARN.
         arn: String,
     },
-    /// Public subnets in an existing VPC need its gateway.
+    /// A public subnet in an existing VPC needs the VPC's internet gateway.
     #[error(
         "public subnet {subnet} in the existing VPC {vpc} needs the VPC's internet gateway; \
          give internetGateway.id, or a routeTable.id that leads to it"
@@ -75,7 +75,7 @@ pub enum RenderError {
         /// One of the subnets concerned.
         subnet: String,
     },
-    /// One NAT gateway was given two addresses.
+    /// One NAT gateway has two Elastic IPs.
     #[error(
         "private subnets that share the NAT gateway in {subnet} name two Elastic IPs for it, {first} and {second}; \
          name one, or use another public subnet for one of them"
@@ -88,7 +88,7 @@ pub enum RenderError {
         /// The other.
         second: String,
     },
-    /// Two things got one logical id.
+    /// Two things have the same logical id.
     #[error("stack {stack}: two things have the logical id {id}; rename one of them")]
     LogicalIdCollision {
         /// The stack.
@@ -96,24 +96,24 @@ pub enum RenderError {
         /// The id.
         id: String,
     },
-    /// A patch does not apply, or may not do what it does.
+    /// A patch does not apply, or changes something that it may not.
     #[error("{0}")]
     Patch(Box<Diagnostic>),
     /// A quota of AWS would be exceeded.
-    #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {cure}")]
+    #[error("stack {stack}: {what} is {actual}, and AWS allows {limit}; {help}")]
     Limit {
         /// The stack.
         stack: String,
-        /// What was counted, with its unit and where.
+        /// What was counted, with its unit.
         what: String,
-        /// How much there is.
+        /// The actual number.
         actual: usize,
-        /// How much may be.
+        /// The allowed number.
         limit: usize,
         /// What to do.
-        cure: &'static str,
+        help: &'static str,
     },
-    /// The lock does not say which version of an add-on's image there is to be.
+    /// The lock pins no version of an add-on's image.
     #[error(
         "the lock pins no version for the image {image}; give the add-on's `version`, or let the lock be resolved"
     )]
@@ -144,13 +144,13 @@ pub enum RenderError {
          under `programFiles`"
     )]
     UnpinnedProgram {
-        /// Where its publisher has it.
+        /// Its URL at the publisher.
         url: String,
     },
 }
 
 impl RenderError {
-    /// The error as a finding, with its place where it has one.
+    /// The error as a finding, with its place if it has one.
     #[must_use]
     pub fn diagnostic(&self) -> Diagnostic {
         match self {

@@ -1,5 +1,5 @@
-//! The etcd stack. Each member has a group of one, a data volume and a DNS name that outlive its instance: a
-//! replaced member comes back with its data and its name, and nothing downstream changes.
+//! The etcd stack. Each member has a group of one machine, and a data volume and a DNS name that outlive the machine: a replaced member
+//! keeps its data and its name, and its clients need no change.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,16 @@ use slipway_core::role::Role;
 
 use super::cfn::{Removal, Resource, Template, sub};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal, allow};
 use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::node_config;
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 
-/// A new instance may have to wait for the old one to let go of the volume, so the launch hook waits much
-/// longer.
+/// A new instance may have to wait until the old one has released the volume, so the launch hook has a longer timeout.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 600, unspoken: Unspoken::Terminate };
 
-/// How the name of a member begins whose name nobody chose.
+/// The prefix of a member's name if the spec names none.
 const MEMBER_PREFIX: &str = "etcd-";
 
 /// Renders the etcd stack and the roles of its members.
@@ -71,20 +70,9 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         tenancy: etcd.tenancy,
     };
     let config = node_config::etcd(context, member, &pin, &group);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &group,
-            zone: Some(zone),
-        },
-    );
+    let boot = Boot { config: &config, group: &group, zone: Some(zone) };
     let launch_template =
-        template.add(format!("LaunchTemplate{index}"), machine.launch_template(context, userdata));
+        machine.add_launch_template(context, template, format!("LaunchTemplate{index}"), &boot);
     let size = GroupSize { min: 1, max: 1 };
     let resource = Group {
         name: &group,
@@ -94,31 +82,25 @@ fn member(context: &mut Context<'_>, template: &mut Template, member: &EtcdMembe
         hooks: HOOKS,
     }
     .resource(context, Vec::new())
-    .set("LaunchTemplate", launch_template_specification(&launch_template))
-    // The first instance looks for its volume as soon as it boots.
+    .set("LaunchTemplate", launch_template)
+    // The first instance looks for its volume when it boots.
     .depends_on(Some(&volume_id));
     template.add(format!("Group{index}"), resource);
+    let version = context.etcd_version();
     let node_role = NodeRole {
-        stack,
-        nodes: size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.etcd_version()),
         member: Some(MemberRole {
             peer_url: members::peer_url(member),
             volume_gib: member.data_volume.size_gib,
             pin,
-            zone: NameZone::of(context.cluster.etcd.hosted_zone_id.as_deref()),
+            zone: NameZone::from_id(context.cluster.etcd.hosted_zone_id.as_deref()),
         }),
-        weighted: false,
+        ..machine.node_role(context, stack, size, config, version)
     };
     (role, node_role)
 }
 
-/// CloudFormation refuses to move a volume or to encrypt it anew ("updates are not supported"): one that lies elsewhere is
-/// another resource.
+/// The logical id of a member's data volume. CloudFormation can neither move a volume nor change its key ("updates are not supported"),
+/// so such a change makes it another resource.
 fn volume_id(member: &EtcdMember, pin: &VolumePin) -> String {
     match pin.number {
         0 | 1 => format!("DataVolume{}", member.index),
@@ -126,8 +108,7 @@ fn volume_id(member: &EtcdMember, pin: &VolumePin) -> String {
     }
 }
 
-/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without paying
-/// for a volume that nobody uses.
+/// A snapshot is kept when the volume is deleted, so that a destroyed cluster can be restored without the cost of an unused volume.
 fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &VolumePin) -> Resource {
     let cluster = context.cluster;
     let tags = node_tags(context, role)
@@ -146,8 +127,8 @@ fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &Vo
         .on_delete(Removal::Snapshot)
 }
 
-/// What a member needs besides: to take and restore snapshots, to attach its volume, to set its one record, and to take back those of all
-/// members when the cluster is taken away.
+/// What a member needs in addition: to take and restore snapshots, to attach its volume, to write its own record, and to delete the
+/// records of all members when the cluster is destroyed.
 fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
     let (partition, region) = (context.partition(), &context.cluster.region);
     let tagged = json!({ "StringEquals": {
@@ -163,7 +144,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         ] }),
     };
     let mut statements = vec![
-        // Any member may take a snapshot, and each is restored from one that any of them took. None may delete one.
+        // Any member may take a snapshot and restore any snapshot. None may delete one.
         allow(
             "KeepSnapshots",
             &["s3:GetObject", "s3:PutObject"],
@@ -210,8 +191,8 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
             }),
         ),
     ];
-    // Who attaches a volume under a key of the user's gives EC2 a grant on it. Under the account's own key for EBS, the
-    // key's policy lets in whoever comes by way of EC2.
+    // To attach a volume that is encrypted with the user's key, the member has to create a grant for EC2. The account's own key for EBS
+    // has a policy that allows this through EC2.
     if let Some(key) = &member.data_volume.kms_key_arn {
         let service = format!("ec2.{region}.{}", context.dns_suffix());
         statements.push(allow(
@@ -227,8 +208,8 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
     statements
 }
 
-/// The names that members have, may have and may have had, as a pattern of IAM's: a member that is dead or has left cannot take its own record
-/// back. Of others' names a user chose those that stand here beside it.
+/// IAM patterns for the DNS names that members have, may get and may have had, because a dead or removed member cannot delete its own
+/// record. Names that the user chose are listed individually.
 fn members_names(context: &Context<'_>) -> Vec<String> {
     let etcd = &context.cluster.etcd;
     let usual = |name: &str| name.starts_with(MEMBER_PREFIX);

@@ -53,7 +53,7 @@ fn parameter(architecture: Architecture) -> String {
     format!("{kernel}-{}", architecture.as_str())
 }
 
-/// Every add-on that goes with the others, so that each is rendered.
+/// All add-ons that can be combined, so that each is rendered.
 fn addons() -> Addons {
     let on = || Addon { enabled: true, ..Addon::default() };
     Addons {
@@ -76,7 +76,7 @@ fn addons() -> Addons {
     }
 }
 
-/// Pins what `lock` lacks for `cluster`; a digest is that of the image's name.
+/// Pins what `lock` lacks for `cluster`. The digest of an image is that of its name.
 pub fn pinned(cluster: &Cluster, lock: Lock) -> Lock {
     let mut lock = lock;
     let missing = lock.missing(cluster);
@@ -318,7 +318,7 @@ pub fn cluster() -> Cluster {
 }
 
 #[cfg(test)]
-/// A rendering under way, for what is not rendered as a whole.
+/// A rendering in progress, for tests of parts.
 pub(crate) fn context<'a>(
     cluster: &'a Cluster,
     lock: &'a Lock,

@@ -1,7 +1,7 @@
-//! Auto Scaling groups: what etcd members, controllers and pools have in common.
+//! Auto Scaling groups: what those of etcd members, controllers and pools have in common.
 //!
-//! No group has an `UpdatePolicy`: CloudFormation records the new launch template, and the rollout function
-//! replaces nodes, one safe step after the other (design §6).
+//! No group has an `UpdatePolicy`. CloudFormation records the new launch template, and the rollout function replaces the nodes one safe
+//! step after the other.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::GroupSize;
@@ -12,35 +12,35 @@ use super::cfn::{Resource, get_att, reference};
 use super::context::Context;
 use super::launch_template::node_tags;
 
-/// What becomes of an instance when nobody speaks for its terminate hook any more.
+/// What happens to an instance when its terminate hook times out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unspoken {
-    /// It is terminated: it has nothing that the others lack, and its successor may need its volume.
+    /// It is terminated: it has no unique data, and its successor may need its volume.
     Terminate,
-    /// It is kept running, beside the group, until it is terminated in so many words: its pods were not evicted (P6).
+    /// It is retained outside of the group until it is terminated explicitly, because its pods were not evicted (P6).
     /// docs.aws.amazon.com/autoscaling/ec2/userguide/instance-lifecycle-policy.html
     Retain,
 }
 
-/// Lifecycle hooks and how long they wait without a heartbeat, in seconds.
+/// The lifecycle hooks with their heartbeat timeouts in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hooks {
-    /// Until the agent says that the node is locally healthy.
+    /// Until the agent reports that the node is healthy.
     pub(super) launch_s: u32,
-    /// Until the agent says that the node is drained, or may go.
+    /// Until the node is drained, or may terminate without a drain.
     pub(super) terminate_s: u32,
-    /// What then becomes of one that was to be terminated.
+    /// What happens when the terminate hook times out.
     pub(super) unspoken: Unspoken,
 }
 
 impl Hooks {
-    /// Name of the hook on launch.
+    /// Name of the launch hook.
     pub(super) const LAUNCH: &'static str = LAUNCH_HOOK;
-    /// Name of the hook on termination.
+    /// Name of the terminate hook.
     pub(super) const TERMINATE: &'static str = TERMINATE_HOOK;
 }
 
-/// A group under construction.
+/// A group to render.
 pub(super) struct Group<'a> {
     pub(super) name: &'a str,
     pub(super) role: &'a Role,
@@ -50,13 +50,12 @@ pub(super) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The group, without what it launches.
+    /// The group, without its launch template.
     ///
-    /// It is named outright, not by CloudFormation, so that a node's role can be limited to its own group
-    /// without a circle between the two, and the agent knows the group whose hooks it settles.
-    /// `DesiredCapacity` is not set: at creation it is the minimum; after that it belongs to the autoscaler
-    /// or to the rollout, and a stack update that set it again would terminate nodes undrained. Health is
-    /// EC2's, not the balancer's: while etcd is down no controller is ready, and the group would kill them
+    /// Its name is not left to CloudFormation, so that a node's role can be limited to its own group without a circular dependency, and
+    /// the agent knows the group whose hooks it completes. `DesiredCapacity` is not set: at creation it defaults to the minimum, and
+    /// afterwards it belongs to the autoscaler or the rollout. Setting it in a stack update would terminate nodes without a drain. Health
+    /// checks are those of EC2, not of the load balancer: while etcd is down no controller is ready, and the group would terminate them
     /// all.
     pub(super) fn resource(&self, context: &Context<'_>, extra_tags: Vec<Value>) -> Resource {
         let mut tags = node_tags(context, self.role).propagating(true);
@@ -81,21 +80,20 @@ impl Group<'_> {
             .set("Tags", json!(tags))
     }
 
-    /// Hooks in the group itself: as resources of their own they would miss the first instances.
+    /// The hooks are part of the group, because separate resources would be created after the first instances.
     fn hooks(&self) -> Value {
         json!([
             {
                 "LifecycleHookName": Hooks::LAUNCH,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
-                // A node that never reports healthy is replaced.
+                // A node that never becomes healthy is replaced.
                 "DefaultResult": "ABANDON",
                 "HeartbeatTimeout": self.hooks.launch_s,
             },
             {
                 "LifecycleHookName": Hooks::TERMINATE,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                // Who drains the node prolongs this by heartbeats for as long as it takes. When they stop,
-                // nobody is draining it any more.
+                // While a drain is in progress, heartbeats extend the timeout. When it runs out, nobody is draining the node any more.
                 "DefaultResult": match self.hooks.unspoken {
                     Unspoken::Terminate => "CONTINUE",
                     Unspoken::Retain => "ABANDON",
@@ -106,8 +104,7 @@ impl Group<'_> {
     }
 }
 
-/// The launch template with the version that the stack's own update makes, so that a new instance is always
-/// of the newest.
+/// The launch template with its newest version according to the stack, so that new instances use the version of the stack's last update.
 pub(super) fn launch_template_specification(launch_template: &str) -> Value {
     json!({
         "LaunchTemplateId": reference(launch_template),

@@ -1,5 +1,5 @@
-//! What a node may do: read its own role's bundles, decrypt under its own role's context, answer Run Command,
-//! tell where it stands, settle its own lifecycle hooks. No more, unless its role needs it and says so.
+//! The IAM role of nodes: read the bundles of their role, decrypt under their role's context, answer Run Command, write their status, and
+//! complete their own lifecycle hooks. Further permissions are added by the roles that need them.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{IAM_PATH, Iam};
@@ -8,7 +8,7 @@ use slipway_core::role::Role;
 use super::cfn::{Resource, Template, get_att, reference, sub};
 use super::context::Context;
 
-/// An instance profile: of ours, by logical id, or the user's, by ARN.
+/// An instance profile: made by the stack (its logical id), or the user's (its ARN).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Profile {
     Own(String),
@@ -24,7 +24,7 @@ impl Profile {
         }
     }
 
-    /// For the description of a machine: `own`, or the user's ARN.
+    /// Its description for plans: `own`, or the user's ARN.
     pub(super) fn describe(&self) -> &str {
         match self {
             Self::Own(_) => "own",
@@ -33,11 +33,11 @@ impl Profile {
     }
 }
 
-/// What the nodes of one role are called in IAM.
+/// The names of one role's nodes in IAM.
 pub(super) struct Principal<'a> {
     /// Logical ids are `<prefix>Role<suffix>` and `<prefix>Profile<suffix>`.
     pub(super) prefix: &'a str,
-    /// The index of an etcd member; empty for the others.
+    /// The index of an etcd member; otherwise empty.
     pub(super) suffix: String,
     /// The nodes' role.
     pub(super) role: &'a Role,
@@ -45,11 +45,11 @@ pub(super) struct Principal<'a> {
     pub(super) stack: &'a str,
     /// Their Auto Scaling group.
     pub(super) group: &'a str,
-    /// What the spec says.
+    /// The IAM settings of the spec.
     pub(super) iam: &'a Iam,
 }
 
-/// Adds role and instance profile, unless the spec brings a profile.
+/// Adds role and instance profile, unless the spec provides a profile.
 pub(super) fn add(
     context: &Context<'_>,
     template: &mut Template,
@@ -94,7 +94,7 @@ pub(super) fn add(
     Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
 }
 
-/// A policy of those statements.
+/// A policy with these statements.
 pub(super) fn policy(statements: Vec<Value>) -> Value {
     json!({ "Version": "2012-10-17", "Statement": statements })
 }
@@ -108,7 +108,7 @@ pub(super) fn allow(sid: &str, actions: &[&str], resources: Value, condition: Va
     statement
 }
 
-/// What every node needs.
+/// The statements that every node needs.
 fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Value> {
     let cluster = &context.cluster.name;
     let role = principal.role.to_string();
@@ -125,15 +125,14 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
             Value::Null,
         ),
-        // Where it stands, and why it gave up: it has nobody else to tell.
+        // Its status, and why its bootstrap failed.
         allow(
             "ReportOwnState",
             &["s3:PutObject"],
             json!(format!("{bucket}/clusters/{cluster}/nodes/{role}/*")),
             Value::Null,
         ),
-        // KMS matches the context exactly, so a bundle of another role stays closed even to who holds its
-        // bytes.
+        // KMS matches the context exactly, so a bundle of another role cannot be decrypted even by a node that has its bytes.
         allow(
             "OpenOwnCredentials",
             &["kms:Decrypt"],
@@ -143,8 +142,8 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
                 "kms:EncryptionContext:role": role,
             } }),
         ),
-        // The agent's side of Run Command. These actions know no resources. AWS' managed policy for it would
-        // also let the node read every parameter of the account.
+        // The SSM agent's part of Run Command. These actions have no resource-level permissions. AWS' managed policy would also allow
+        // reading every parameter of the account.
         allow(
             "AnswerRunCommand",
             &[

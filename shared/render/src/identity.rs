@@ -1,8 +1,7 @@
-//! The identity stack: AWS' trust in the cluster's service accounts, and a role for each of those that the spec or an
-//! add-on names.
+//! The identity stack: the OpenID Connect provider for the cluster's service accounts, and an IAM role for each service account that the
+//! spec or an add-on names.
 //!
-//! Everything of it is named by the spec and the site alone, so that a role's ARN can be written into a manifest before
-//! the role is there.
+//! All names follow from spec and installation, so that the ARN of a role can be written into a manifest before the role exists.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{IAM_PATH, IamRoles};
@@ -16,14 +15,14 @@ use super::{RenderError, addons};
 
 /// IAM's limit on a role's name.
 const MOST_ROLE_NAME: usize = 64;
-/// Hex digits at the end of each role's name. IAM is one for all regions, and hyphens join what has hyphens: only a hash
-/// keeps every pair of clusters and roles apart.
+/// Hex digits of a hash at the end of each role's name. IAM is global, and names with hyphens are joined by hyphens, so that only a hash
+/// distinguishes all pairs of clusters and roles.
 const HASH_DIGITS: usize = 8;
 
-/// A role that the pods of one service account take.
+/// An IAM role that the pods of one service account assume.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PodRole {
-    /// Unique within the cluster: the spec's, or `addon-<name>`.
+    /// Unique within the cluster: the name in the spec, or `addon-<name>`.
     pub(super) name: String,
     /// Namespace of the service account.
     pub(super) namespace: String,
@@ -31,16 +30,16 @@ pub(super) struct PodRole {
     pub(super) service_account: String,
     /// Managed policies.
     pub(super) managed_policy_arns: Vec<String>,
-    /// Statements of its own; only what Slipway says itself (the spec names managed policies, which the installation lists).
+    /// Policy statements, for Slipway's own add-ons only. (The spec names managed policies, which the installation must list.)
     pub(super) statements: Vec<Value>,
 }
 
-/// Whether service accounts have roles: controllers make tokens under the issuer that AWS knows.
+/// Whether service accounts have roles: tokens are issued under the public issuer.
 pub(super) fn is_on(context: &Context<'_>) -> bool {
     context.cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled)
 }
 
-/// The issuer of the cluster's tokens, where the spec speaks of it.
+/// The public issuer of the cluster's tokens, if the spec uses it.
 pub(super) fn issuer(context: &mut Context<'_>) -> Option<String> {
     context.cluster.iam_roles.as_ref()?;
     let issuer = oidc::issuer(context.cluster, context.site);
@@ -59,7 +58,7 @@ pub(super) fn role_name(context: &Context<'_>, name: &str) -> String {
     format!("{whole}-{}", &hash[..HASH_DIGITS])
 }
 
-/// The ARN of the role called `name`, for a manifest: nothing needs to be asked of AWS.
+/// The ARN of the role `name`, computed without a call, for a manifest.
 pub(super) fn role_arn(context: &mut Context<'_>, name: &str) -> String {
     let arn = &context.site.kms_key_arn;
     let Some(account) = arn.split(':').nth(4).filter(|account| !account.is_empty()) else {
@@ -69,13 +68,13 @@ pub(super) fn role_arn(context: &mut Context<'_>, name: &str) -> String {
     format!("arn:{}:iam::{account}:role{IAM_PATH}{}", context.partition(), role_name(context, name))
 }
 
-/// The stack, where the cluster's issuer is in use.
+/// The stack, if the public issuer is used.
 pub(super) fn template(context: &mut Context<'_>) -> Option<Template> {
     let spec = context.cluster.iam_roles.as_ref().filter(|roles| roles.enabled)?;
     let issuer = issuer(context)?;
     let mut template =
         Template::new(format!("Service accounts of the Kubernetes cluster {}", context.cluster.name));
-    // Without thumbprints: AWS checks the certificate of S3 by its own list of authorities.
+    // Without thumbprints: AWS verifies S3's certificate with its own list of authorities.
     // https://docs.aws.amazon.com/IAM/latest/APIReference/API_CreateOpenIDConnectProvider.html
     let provider = Resource::new("AWS::IAM::OIDCProvider")
         .set("Url", json!(issuer))
@@ -103,7 +102,7 @@ fn roles(context: &Context<'_>, spec: &IamRoles) -> Vec<PodRole> {
 }
 
 fn resource(context: &Context<'_>, role: &PodRole, issuer: &str, provider: &str) -> Resource {
-    // Condition keys name the issuer as the provider's ARN does: without the scheme.
+    // Condition keys contain the issuer in the form of the provider's ARN: without the scheme.
     let claims = issuer.trim_start_matches("https://");
     let subject = format!("system:serviceaccount:{}:{}", role.namespace, role.service_account);
     let trust = json!({

@@ -1,14 +1,12 @@
-//! The add-ons that Slipway keeps installed: what they are called, which images they are made of, and which version goes
-//! with each Kubernetes minor.
+//! The add-ons that Slipway installs: their names, their images, and the versions for each Kubernetes minor.
 //!
-//! A version of this table reaches a cluster through its lock alone: what a cluster runs is pinned when its Kubernetes
-//! minor is first rendered, and a newer Slipway moves nothing by itself (P1). An image's digest is never written here:
-//! the registry says it, once.
+//! A version in this table reaches a cluster only through its lock. The versions of a cluster are pinned when its Kubernetes minor is
+//! first rendered, so a newer Slipway changes nothing by itself (P1). Digests are not listed here: the registry is asked once.
 //!
-//! Where the versions come from: the Kubernetes release's own manifests (CoreDNS, node-local DNS), each project's newest
-//! release (`go list -m` where it is a Go module), and the AWS EBS CSI driver's chart for its sidecars. The cloud
-//! provider and the cluster autoscaler follow the Kubernetes minor; where none of that minor was seen published, the
-//! newest before it stands here, which their skew policies allow. Read in November 2026.
+//! Sources of the versions: the manifests of the Kubernetes release (CoreDNS, node-local DNS), each project's newest release (`go list
+//! -m` for Go modules), and the chart of the AWS EBS CSI driver for its sidecars. The cloud provider and the cluster autoscaler follow
+//! the Kubernetes minor; where none was published for that minor, this table has the newest earlier one, which their skew policies allow.
+//! Read in November 2026.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +15,7 @@ use slipway_core::cluster::{Addon, Addons, Cluster, KubernetesVersion, NetworkPr
 
 use crate::lock::Lock;
 
-/// An add-on, in the order in which they are applied: what others need to start comes first.
+/// An add-on. Add-ons are applied in this order, in which dependencies come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the names are the projects'")]
@@ -35,7 +33,7 @@ pub enum AddonName {
 }
 
 impl AddonName {
-    /// Every add-on, in the order in which they are applied.
+    /// All add-ons, in the order in which they are applied.
     pub const ALL: [Self; 10] = [
         Self::ClusterAccess,
         Self::KubeProxy,
@@ -49,7 +47,7 @@ impl AddonName {
         Self::ClusterAutoscaler,
     ];
 
-    /// The name that objects are labelled with and plans show.
+    /// The name in labels and plans.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +64,7 @@ impl AddonName {
         }
     }
 
-    /// The images that it is made of, its own first; none where it is objects alone.
+    /// Its images, with its own first; empty if it has none.
     #[must_use]
     pub fn images(self) -> &'static [Image] {
         match self {
@@ -135,13 +133,13 @@ impl Image {
         }
     }
 
-    /// The last part of its repository: its name in the lock.
+    /// The last part of the repository, which is its name in the lock.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.repository().rsplit('/').next().unwrap_or_default()
     }
 
-    /// The tag that goes with a Kubernetes minor. `None` for kube-proxy, whose tag is the exact release.
+    /// The tag for a Kubernetes minor. `None`: kube-proxy, whose tag is the exact Kubernetes release.
     fn tag(self, minor: u16) -> Option<&'static str> {
         Some(match self {
             Self::KubeProxy => return None,
@@ -171,14 +169,14 @@ impl Image {
     }
 }
 
-/// The tag of each image for Kubernetes `version`, by [`Image::name`], as this version of Slipway knows them.
+/// The tags of an add-on's images for Kubernetes `version` that this version of Slipway knows, by [`Image::name`].
 #[must_use]
 pub fn newest(version: KubernetesVersion, addon: AddonName) -> BTreeMap<String, String> {
     let tagged = |image: &Image| Some((image.name().to_owned(), image.tag(version.minor)?.to_owned()));
     addon.images().iter().filter_map(tagged).collect()
 }
 
-/// The add-ons that `cluster` has, in the order in which they are applied.
+/// The add-ons that `cluster` enables, in the order in which they are applied.
 #[must_use]
 pub fn enabled(cluster: &Cluster) -> Vec<AddonName> {
     AddonName::ALL.into_iter().filter(|name| is_enabled(&cluster.addons, *name)).collect()
@@ -199,7 +197,7 @@ fn is_enabled(addons: &Addons, name: AddonName) -> bool {
     }
 }
 
-/// What the spec says of an add-on; `None` for the one that no cluster can do without, of which it says nothing.
+/// The spec's settings of an add-on. `None`: the one that cannot be configured.
 #[must_use]
 pub fn settings(addons: &Addons, name: AddonName) -> Option<&Addon> {
     Some(match name {
@@ -216,8 +214,8 @@ pub fn settings(addons: &Addons, name: AddonName) -> Option<&Addon> {
     })
 }
 
-/// Where an image of `cluster` comes from, without any mirror, as `repository:tag`: the name that its digest is pinned
-/// under. `None`: the lock does not say the version.
+/// The `repository:tag` of an image of `cluster` in its own registry, not in a mirror, under which its digest is pinned. `None`: the lock
+/// has no version.
 #[must_use]
 pub fn reference(cluster: &Cluster, lock: &Lock, addon: AddonName, image: Image) -> Option<String> {
     let asked = settings(&cluster.addons, addon).and_then(|addon| addon.version.as_deref());
@@ -230,7 +228,7 @@ pub fn reference(cluster: &Cluster, lock: &Lock, addon: AddonName, image: Image)
     Some(format!("{}:{tag}", image.repository()))
 }
 
-/// The references of every image that `cluster`'s add-ons need and whose version is known.
+/// The references of all images that `cluster`'s add-ons need and whose version is known.
 #[must_use]
 pub fn references(cluster: &Cluster, lock: &Lock) -> Vec<String> {
     let images = enabled(cluster).into_iter().flat_map(|addon| {

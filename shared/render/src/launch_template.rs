@@ -1,39 +1,41 @@
-//! What a machine is: the launch template, and its description for plans.
+//! The launch template of machines, and its description for plans.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use slipway_core::cluster::{Architecture, Image, Tenancy, Volume};
+use slipway_core::cluster::{Architecture, GroupSize, Image, Tenancy, Volume};
 use slipway_core::diff::diff;
+use slipway_core::release::NodeRole;
 use slipway_core::role::Role;
 
-use super::cfn::{Resource, Tags};
+use super::cfn::{Resource, Tags, Template};
 use super::context::Context;
+use super::groups::launch_template_specification;
 use super::iam::Profile;
+use super::node_config::Config;
+use super::userdata::{Boot, userdata};
 
-/// Hops that an answer of the metadata service may take. One: it reaches the instance itself, and no pod that
-/// has a network of its own, so pods cannot take the node's role (P9). Who needs it in a pod runs that pod on
-/// the host network.
+/// The hop limit of the metadata service. With one hop, only the instance and pods in its host network can reach it, so other pods cannot
+/// use the node's role (P9).
 const METADATA_HOPS: u32 = 1;
 
-/// Everything of a launch template but the userdata.
+/// Everything in a launch template except the user data.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) role: Role,
     pub(super) architecture: Architecture,
     pub(super) image_id: String,
-    /// The first is the template's own; the others stand in a mixed-instances policy.
+    /// The first type is the template's own; the others are in a mixed-instances policy.
     pub(super) instance_types: Vec<String>,
     pub(super) root_device: RootDevice,
     pub(super) root_volume: Volume,
-    /// Volumes besides the root that come and go with the machine, by the name under which they are attached.
+    /// Volumes besides the root that are created and deleted with the machine, by device name.
     pub(super) volumes: BTreeMap<String, Volume>,
-    /// An EC2 key pair instead of the cluster's.
+    /// The EC2 key pair that overrides the cluster's.
     pub(super) key_name: Option<String>,
-    /// The subnet of an etcd member, which fixes the zone of its volume. The groups of others spread over
-    /// theirs.
+    /// The subnet of an etcd member, which determines the zone of its volume. For other roles the group has the subnets.
     pub(super) subnet: Option<String>,
-    /// Name of the network stack's output that has the role's security group.
+    /// The network stack's output with the role's security group.
     pub(super) security_group: &'static str,
     pub(super) security_group_ids: Vec<String>,
     pub(super) profile: Profile,
@@ -41,11 +43,11 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// The description in [`super::NodeRole::machine`]: a node is outdated when this differs.
+    /// The description in [`super::NodeRole::machine`]. A node is outdated if it differs.
     ///
-    /// `stackTags` are not in it: a tag is no reason to replace a node. Nor is etcd's data volume, which
-    /// grows in place, nor anything of a group: sizes, subnets, weights, target groups.
-    pub(super) fn describe(&self, context: &Context<'_>) -> Value {
+    /// It contains neither `stackTags`, since a tag is no reason to replace a node, nor etcd's data volume, which grows in place, nor
+    /// settings of the group: sizes, subnets, weights, target groups.
+    fn describe(&self, context: &Context<'_>) -> Value {
         let mut instance_types = self.instance_types.clone();
         instance_types.sort();
         instance_types.dedup();
@@ -63,7 +65,7 @@ impl Machine {
             self.volumes.iter().map(|(device, volume)| (device.as_str(), describe_volume(volume))).collect();
         let optional = [
             ("keyName", self.key_name(context).map(Value::from)),
-            // What is usual for the image is in `imageId` already.
+            // The usual root device follows from `imageId`.
             ("rootDevice", self.root_device.unusual.then(|| self.root_device.name.clone().into())),
             ("volumes", (!volumes.is_empty()).then(|| json!(volumes))),
             ("agent", context.lock.agent.get(&self.architecture).cloned().map(Value::from)),
@@ -78,8 +80,43 @@ impl Machine {
         machine
     }
 
-    /// The launch template.
-    pub(super) fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
+    /// The nodes of this machine's role, in a group of `nodes`, with `version` of Kubernetes or etcd. For etcd members and weighted groups
+    /// the caller sets the rest.
+    pub(super) fn node_role(
+        &self,
+        context: &mut Context<'_>,
+        stack: String,
+        nodes: GroupSize,
+        config: Config,
+        version: String,
+    ) -> NodeRole {
+        NodeRole {
+            stack,
+            nodes,
+            machine: self.describe(context),
+            config: config.text,
+            config_digest: config.digest,
+            credentials_digest: context.credentials_digest(&self.role),
+            version: Some(version),
+            member: None,
+            weighted: false,
+        }
+    }
+
+    /// Adds the launch template with the logical id `id`, and returns how the group refers to it.
+    pub(super) fn add_launch_template(
+        &self,
+        context: &mut Context<'_>,
+        template: &mut Template,
+        id: impl Into<String>,
+        boot: &Boot<'_>,
+    ) -> Value {
+        let userdata = userdata(context, self, boot);
+        let id = template.add(id, self.launch_template(context, userdata));
+        launch_template_specification(&id)
+    }
+
+    fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
         let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
         let mut root = ebs(&self.root_volume);
         root["DeleteOnTermination"] = json!(true);
@@ -99,10 +136,10 @@ impl Machine {
                 "HttpEndpoint": "enabled",
                 "HttpTokens": "required",
                 "HttpPutResponseHopLimit": METADATA_HOPS,
-                // Tags in the metadata refuse keys with a slash, and ours have one.
+                // Tags in the metadata allow no slash in keys, and Slipway's keys contain one.
                 "InstanceMetadataTags": "disabled",
             },
-            // CloudFormation's stack tags reach the instances through their group, but never their volumes.
+            // CloudFormation's stack tags reach instances through their group, but not their volumes.
             "TagSpecifications": [
                 { "ResourceType": "instance", "Tags": tags },
                 { "ResourceType": "volume", "Tags": tags },
@@ -118,7 +155,7 @@ impl Machine {
         Resource::new("AWS::EC2::LaunchTemplate").set("LaunchTemplateData", data)
     }
 
-    /// Said only where it is not what EC2 does anyway.
+    /// Only set if it is not the default of EC2.
     fn tenancy(&self) -> Option<&'static str> {
         match self.tenancy {
             Tenancy::Default => None,
@@ -142,13 +179,13 @@ impl Machine {
     }
 }
 
-/// Tags of a node: what SSM documents, IAM conditions and Kubernetes find it by.
+/// Tags of a node, by which SSM documents, IAM conditions and Kubernetes find it.
 pub(super) fn node_tags(context: &Context<'_>, role: &Role) -> Tags {
     let role = role.to_string();
     context.tags(&role).with("slipway:cluster", context.cluster.name.as_str()).with("slipway:role", role)
 }
 
-/// The part that a volume has in common, whether in a launch template or as a resource of its own.
+/// The properties of a volume that are the same in a launch template and in a resource.
 pub(super) fn ebs(volume: &Volume) -> Value {
     let mut ebs = json!({ "VolumeType": volume.kind, "VolumeSize": volume.size_gib, "Encrypted": true });
     if let Some(iops) = volume.iops {
@@ -178,10 +215,9 @@ fn describe_volume(volume: &Volume) -> Value {
     described
 }
 
-/// The name under which an image expects its root volume. A mapping under another name would add a second
-/// volume, and leave the root as small as the image. Ubuntu's say `/dev/sda1`; those of Amazon Linux, Debian
-/// and Flatcar `/dev/xvda`, which is assumed of an image that is given by its id alone.
-/// `image.rootDeviceName` says it of others.
+/// The device name of an image's root volume. A mapping under another name would add a second volume and leave the root as small as the
+/// image. Ubuntu's images use `/dev/sda1`; those of Amazon Linux, Debian and Flatcar `/dev/xvda`, which is also assumed for an image
+/// given by its id. `image.rootDeviceName` overrides it.
 pub(super) fn root_device(image: &Image, said: Option<&str>) -> RootDevice {
     let usual = match image {
         Image::Ami(_) => "/dev/xvda",
@@ -196,12 +232,12 @@ pub(super) fn root_device(image: &Image, said: Option<&str>) -> RootDevice {
 #[derive(Debug)]
 pub(super) struct RootDevice {
     pub(super) name: String,
-    /// Another than images of that origin mostly have.
+    /// Whether it differs from the usual name for images of that origin.
     unusual: bool,
 }
 
-/// What patches changed of each role's machine: the paths below `LaunchTemplateData` with their new values. Tags are no
-/// reason to replace a node.
+/// What patches changed in each role's machine: the paths below `LaunchTemplateData` with their new values. Tags are left out, because
+/// they are no reason to replace a node.
 pub(super) fn patched(before: &Value, after: &Value) -> Vec<(Role, Value)> {
     let resources = before["Resources"].as_object().into_iter().flatten();
     let templates = resources.filter(|(_, resource)| resource["Type"] == "AWS::EC2::LaunchTemplate");
@@ -222,7 +258,7 @@ pub(super) fn patched(before: &Value, after: &Value) -> Vec<(Role, Value)> {
     changed.collect()
 }
 
-/// The role whose nodes a launch template makes.
+/// The role of the nodes that a launch template launches.
 fn role_of(launch_template: &Value) -> Option<Role> {
     let specifications =
         launch_template.pointer("/Properties/LaunchTemplateData/TagSpecifications")?.as_array()?;

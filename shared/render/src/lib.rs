@@ -1,12 +1,10 @@
-//! Renders a cluster: CloudFormation stacks with their userdata, and each role's configuration (design §6).
+//! Renders a cluster into CloudFormation stacks with their user data, and a configuration for each role.
 //!
-//! The same arguments give the same bytes on any machine at any time (P1): no clock, no randomness, sorted
-//! maps.
+//! The same arguments give the same bytes on any machine at any time (P1): there is no clock and no randomness, and maps are sorted.
 
 //!
-//! [`render`] is the way in. `cfn` is CloudFormation's language; `network`, `etcd`, `control_plane` and
-//! `pool` are a stack each; `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints`
-//! what stacks are made of.
+//! [`render`] is the entry point. `cfn` implements CloudFormation's language; `network`, `etcd`, `control_plane` and `pool` render a
+//! stack each, with the parts in `node_config`, `launch_template`, `userdata`, `groups`, `iam` and `endpoints`.
 
 pub mod addons;
 mod cfn;
@@ -50,23 +48,23 @@ use slipway_spec::patch::{Applied, Patch, Target};
 use crate::lock::Lock;
 pub use error::RenderError;
 
-/// What [`render`] reads. Nothing else decides what comes out (P1).
+/// The inputs of [`render`]. Its output depends on nothing else (P1).
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// The checked spec.
     pub cluster: &'a Cluster,
-    /// What the outside world decided.
+    /// The pinned versions and digests.
     pub lock: &'a Lock,
     /// The keyed digest of each role's credentials bundle.
     pub credentials: &'a BTreeMap<Role, String>,
-    /// Where the functions keep things.
+    /// The resources of the installation.
     pub site: &'a Site,
-    /// What the cluster's owner changes in what was rendered, in the order in which it is applied.
+    /// The user's changes of what is rendered, in the order in which they are applied.
     pub patches: &'a [Patch],
 }
 
 impl<'a> Inputs<'a> {
-    /// What every cluster has; the rest is empty.
+    /// The mandatory inputs; there are no patches.
     #[must_use]
     pub const fn new(
         cluster: &'a Cluster,
@@ -81,12 +79,12 @@ impl<'a> Inputs<'a> {
 /// Renders `inputs.cluster`.
 ///
 /// # Errors
-/// All reasons at once: what the lock does not pin, credentials that are not there, AWS' limits.
+/// All reasons at once: what the lock does not pin, missing credentials, exceeded limits of AWS.
 pub fn render(inputs: &Inputs<'_>) -> Result<Rendering, Vec<RenderError>> {
     render_with_warnings(inputs).map(|(rendering, _)| rendering)
 }
 
-/// As [`render`], with what a person should know: patches that do nothing.
+/// As [`render`], with warnings about patches that have no effect.
 ///
 /// # Errors
 /// As [`render`].
@@ -94,8 +92,8 @@ pub fn render_with_warnings(inputs: &Inputs<'_>) -> Result<(Rendering, Vec<Diagn
     render_patched(inputs, Applied::new(inputs.patches)).map_err(|(errors, _)| errors)
 }
 
-/// Errors and warnings about patches, before the lock and the credentials are there. Only what a patch is for is rendered.
-/// `test` operations are left to [`render`], which knows the values.
+/// Errors and warnings about patches on a cluster, before lock and credentials exist. `test` operations are checked by the rendering,
+/// which knows the values. Only what a patch is for is rendered.
 #[must_use]
 pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     let unknown = || "unknown".to_owned();
@@ -143,7 +141,7 @@ pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, 
     (errors, warnings)
 }
 
-/// Both the errors and the warnings.
+/// Errors and warnings.
 type Findings = (Vec<RenderError>, Vec<Diagnostic>);
 
 fn render_patched(
@@ -188,13 +186,13 @@ fn render_patched(
         let cluster = cluster.name.clone();
         return Ok((Rendering { format: Rendering::FORMAT, cluster, stacks, roles, addons }, warnings));
     }
-    // Several roles may lack the same thing.
+    // Several roles may report the same error.
     errors.sort_by_key(ToString::to_string);
     errors.dedup();
     Err((errors, warnings))
 }
 
-/// Finishes a stack: patches it, and checks it against AWS' limits.
+/// Finishes a stack: applies patches, and checks AWS' limits.
 fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
     let name = context.stack_name(kind, pool);
     let value = patched(context, &name, template.value());
@@ -208,7 +206,7 @@ fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Temp
     Stack { sha256: sha256_hex(body.as_bytes()), name, kind, body, tags }
 }
 
-/// The template with what patches change in it. What they change of a machine makes its nodes outdated.
+/// Applies patches to the template. Changes of a launch template make its nodes outdated.
 fn patched(context: &mut Context<'_>, stack: &str, rendered: Value) -> Value {
     if context.patches.is_empty() {
         return rendered;

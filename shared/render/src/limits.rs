@@ -1,5 +1,4 @@
-//! AWS' limits on what is rendered, checked here so that a person hears of them before CloudFormation does,
-//! with a cure.
+//! AWS' limits, checked when rendering, so that they are reported before CloudFormation fails, and with help.
 
 mod table;
 
@@ -8,27 +7,27 @@ use table::ROWS;
 
 use super::RenderError;
 
-/// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB". Taken as the smaller of its two
-/// readings. <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
+/// Bytes of a template given by its S3 URL, as Slipway always does: "1 MB", read as the smaller of its two meanings.
+/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html>
 const BODY_BYTES: usize = 1_000_000;
-/// Bytes of a template given in the request itself. No error: only such a template can be pasted by hand.
+/// Bytes of a template in the request itself. Not an error: larger templates only cannot be pasted by hand.
 pub const INLINE_BODY_BYTES: usize = 51_200;
 /// Resources of a template (same page).
 const RESOURCES: usize = 500;
 /// Outputs of a template (same page).
 const OUTPUTS: usize = 200;
-/// Parameters of a template (same page): a patch may bring some.
+/// Parameters of a template (same page). Only patches can add any.
 const PARAMETERS: usize = 200;
 /// Bytes of a template's description (same page).
 const DESCRIPTION_BYTES: usize = 1_024;
 /// Characters of a stack's name (API reference of `CreateStack`).
 const STACK_NAME_CHARACTERS: usize = 128;
-/// Bytes of a node's configuration. Our own limit: the agent reads it whole on the smallest machine, before anything runs.
+/// Bytes of a node's configuration. This is Slipway's limit: the agent reads it as a whole, also on small machines.
 const NODE_CONFIG_BYTES: usize = 1_000_000;
-/// Bytes of userdata before base64.
+/// Bytes of user data before base64.
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/instancedata-add-user-data.html>
 const USERDATA_BYTES: usize = 16 * 1024;
-/// Characters of all inline policies of a role together; white space does not count.
+/// Characters of all inline policies of a role together, without white space.
 /// <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html>
 const INLINE_POLICY_CHARACTERS: usize = 10_240;
 /// Characters of a managed policy (same page).
@@ -46,8 +45,8 @@ const SECURITY_GROUP_RULES: usize = 60;
 /// Security groups of a network interface by default (same page).
 const SECURITY_GROUPS: usize = 5;
 
-/// Everything about the template of the stack called `stack` that AWS would refuse for its size. Each
-/// resource also gets the stack's own tags from CloudFormation, `stack_tags` in number.
+/// All limits of AWS that the template of the stack `stack` exceeds. CloudFormation adds the `stack_tags` tags of the stack to each
+/// resource.
 pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags: usize) -> Vec<RenderError> {
     let mut check = Check { stack, stack_tags, errors: Vec::new() };
     check.at_most(
@@ -88,14 +87,14 @@ pub(super) fn check(stack: &str, template: &Value, body_bytes: usize, stack_tags
     check.errors
 }
 
-/// Whether the configuration of `role`'s nodes, in the stack called `stack`, is too large.
+/// Whether the configuration of `role`'s nodes in the stack `stack` is too large.
 pub(super) fn check_config(stack: &str, role: &str, bytes: usize) -> Option<RenderError> {
     (bytes > NODE_CONFIG_BYTES).then(|| RenderError::Limit {
         stack: stack.to_owned(),
         what: format!("the configuration of {role} nodes in bytes"),
         actual: bytes,
         limit: NODE_CONFIG_BYTES,
-        cure: "have fewer or shorter customFiles, and fetch what is large from a bucket of your own",
+        help: "have fewer or shorter customFiles, and fetch what is large from a bucket of your own",
     })
 }
 
@@ -106,18 +105,18 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn at_most(&mut self, what: impl Into<String>, actual: usize, limit: usize, cure: &'static str) {
+    fn at_most(&mut self, what: impl Into<String>, actual: usize, limit: usize, help: &'static str) {
         if actual > limit {
             let (stack, what) = (self.stack.to_owned(), what.into());
-            self.errors.push(RenderError::Limit { stack, what, actual, limit, cure });
+            self.errors.push(RenderError::Limit { stack, what, actual, limit, help });
         }
     }
 
     fn resource(&mut self, id: &str, resource: &Value) {
         let properties = &resource["Properties"];
         for row in ROWS.iter().filter(|row| resource["Type"] == row.kind) {
-            let actual = properties.pointer(row.pointer).map_or(0, |value| row.measure.of(value));
-            self.at_most(format!("{} of {id}", row.what), actual, row.limit, row.cure);
+            let actual = properties.pointer(row.pointer).map_or(0, |value| row.measure.size(value));
+            self.at_most(format!("{} of {id}", row.what), actual, row.limit, row.help);
         }
         self.at_most(
             format!("the number of tags of {id}"),
@@ -194,8 +193,7 @@ fn len(list: &Value) -> usize {
     list.as_array().map_or(0, Vec::len)
 }
 
-/// Bytes of userdata, with an intrinsic function's JSON counted for what it will become: an id is shorter
-/// than that.
+/// Bytes of user data. An intrinsic function counts with the length of its JSON, which is longer than the id that replaces it.
 fn userdata_bytes(userdata: &Value) -> usize {
     match userdata["Fn::Join"][1].as_array() {
         Some(parts) => parts.iter().map(part_bytes).sum(),
@@ -227,7 +225,7 @@ mod tests {
         errors[0].to_string()
     }
 
-    /// A property of that measure.
+    /// A property of that size.
     fn sized(measure: table::Measure, size: usize) -> Value {
         match measure {
             table::Measure::Items => Value::Array(vec![json!({}); size]),
@@ -243,13 +241,13 @@ mod tests {
             let with = |size: usize| {
                 let steps: Vec<&str> = row.pointer.split('/').skip(1).collect();
                 let value = sized(row.measure, size);
-                assert_eq!(row.measure.of(&value), size, "{row:?}");
+                assert_eq!(row.measure.size(&value), size, "{row:?}");
                 let properties = steps.iter().rev().fold(value, |below, step| json!({ *step: below }));
                 one(row.kind, properties)
             };
             assert_eq!(errors(&with(row.limit)), [], "{row:?}");
             let error = only(&with(row.limit + 1));
-            let figures = format!("is {}, and AWS allows {}; {}", row.limit + 1, row.limit, row.cure);
+            let figures = format!("is {}, and AWS allows {}; {}", row.limit + 1, row.limit, row.help);
             assert!(
                 error.contains("prod-etcd") && error.contains("Thing") && error.ends_with(&figures),
                 "{error}"

@@ -1,4 +1,4 @@
-//! The lock: what the outside world decided, pinned so that the same spec renders the same bytes (P1).
+//! The lock: versions, images and digests, pinned so that the same spec renders the same bytes (P1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,30 +16,30 @@ use crate::{images as addons, software};
 pub struct Lock {
     /// Version of this file's format.
     pub format: u32,
-    /// The exact release for the `kubernetesVersion` that was asked for, by what was asked (`1.34` → `1.34.2`).
+    /// The exact release for each requested `kubernetesVersion` (`1.34` → `1.34.2`).
     pub kubernetes: BTreeMap<String, String>,
-    /// The etcd release that goes with a Kubernetes minor (`1.34` → `3.6.16`), where `etcd.version` names none.
+    /// The etcd release for each Kubernetes minor (`1.34` → `3.6.16`), if `etcd.version` names none.
     pub etcd: BTreeMap<String, String>,
     /// The image id behind each SSM public parameter.
     pub images: BTreeMap<String, String>,
-    /// How each etcd member comes up, by index: see [`slipway_core::members`].
+    /// The pin of each etcd member, by index: see [`slipway_core::members`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub etcd_members: BTreeMap<u32, MemberPin>,
-    /// The add-ons came to AWS by the controllers' role before the spec gave service accounts roles, and go on so: see
+    /// Whether add-ons keep using the controllers' role because the cluster ran before its service accounts got roles: see
     /// [`Lock::settle_way_to_aws`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub addons_through_controllers: bool,
-    /// SHA-256 of the node agent for each architecture that one has been published for.
+    /// SHA-256 of the node agent, by architecture.
     pub agent: BTreeMap<Architecture, String>,
-    /// The tag of each add-on's image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), where the spec
-    /// names none.
+    /// The tag of each add-on image, by Kubernetes minor and image name (`1.34` → `coredns` → `v1.14.6`), if the spec names none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
-    /// The digest of each add-on's and each static pod's image, by its reference in its own registry
+    /// The digest of each image of add-ons and static pods, by its reference in its own registry
     /// (`registry.k8s.io/coredns/coredns:v1.14.6` → `sha256:…`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub addon_images: BTreeMap<String, String>,
-    /// The release of each program that follows no other, by Kubernetes minor and program (`1.34` → `containerd` → `2.4.2`).
+    /// The release of each program that does not follow Kubernetes or etcd, by Kubernetes minor and program (`1.34` → `containerd` →
+    /// `2.4.2`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
     /// SHA-256 of each program that nodes install, by its publisher's URL.
@@ -47,25 +47,24 @@ pub struct Lock {
     pub program_files: BTreeMap<String, String>,
 }
 
-/// What a cluster needs from the lock and does not find there.
+/// What a cluster needs from the lock and the lock lacks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Missing {
     /// SSM parameters whose image is not pinned.
     pub parameters: BTreeSet<String>,
-    /// The release that `kubernetesVersion` is to be pinned to, by what was asked: the newest patch that this
-    /// version of Slipway knows.
+    /// The release to pin for each requested `kubernetesVersion`: the newest patch that this version of Slipway knows.
     pub kubernetes: BTreeMap<String, String>,
     /// The etcd release, by Kubernetes minor.
     pub etcd: BTreeMap<String, String>,
-    /// The processors for which no agent is pinned.
+    /// The architectures for which no agent is pinned.
     pub agent: BTreeSet<Architecture>,
-    /// The tags of add-ons' images, by Kubernetes minor and image name: those that this version of Slipway knows.
+    /// Tags of add-on images that this version of Slipway knows, by Kubernetes minor and image name.
     pub addon_versions: BTreeMap<String, BTreeMap<String, String>>,
     /// References of images whose digest is not pinned.
     pub addon_images: BTreeSet<String>,
-    /// The releases of programs, by Kubernetes minor and program: those that this version of Slipway knows.
+    /// Releases of programs that this version of Slipway knows, by Kubernetes minor and program.
     pub program_versions: BTreeMap<String, BTreeMap<String, String>>,
-    /// URLs of programs whose digest is not pinned, and where each one's publisher says it.
+    /// URLs of programs whose digest is not pinned, each with the URL of its checksum.
     pub program_files: BTreeMap<String, String>,
 }
 
@@ -102,7 +101,7 @@ impl Lock {
         if missing.is_empty() { BTreeMap::new() } else { BTreeMap::from([(minor, missing)]) }
     }
 
-    /// This lock with every release that it lacks, as [`Lock::pin_known`] will pin it.
+    /// This lock with all releases that it lacks, as [`Lock::pin_known`] will pin them.
     fn versioned(&self, cluster: &Cluster) -> Self {
         let mut versioned = self.clone();
         versioned.kubernetes.extend(self.missing_releases(cluster));
@@ -121,13 +120,12 @@ impl Lock {
             .collect()
     }
 
-    /// Settles how `cluster`'s add-ons come to AWS. `stands`: what is deployed, and what is on its way.
+    /// Decides how `cluster`'s add-ons get AWS credentials. `stands`: the releases that are deployed or being deployed.
     ///
-    /// A cluster whose controllers have made tokens under their own issuer goes on by the controllers' role when its service
-    /// accounts get roles: until every controller is replaced there are tokens that AWS does not know, and the add-ons
-    /// would stand without AWS. It is never taken back here, so that the same spec renders the same (P1). What takes it back
-    /// is the rollout that has seen every controller sign with the issuer that AWS knows (issue 7), and that in two steps:
-    /// the add-ons change to their own roles, and only then the controllers lose what those needed.
+    /// A cluster whose controllers have issued tokens under their local issuer keeps using the controllers' role when its service
+    /// accounts get roles: until every controller is replaced there are tokens that AWS cannot verify, with which add-ons would have no
+    /// access to AWS. This is never reverted here, so that the same spec renders the same (P1). To revert it, the add-ons would first
+    /// have to switch to their own roles, and only then could the controllers lose these permissions.
     pub fn settle_way_to_aws<'r>(
         &mut self,
         cluster: &Cluster,
@@ -137,7 +135,7 @@ impl Lock {
         self.addons_through_controllers |= !on || stands.into_iter().any(oidc::signs_locally);
     }
 
-    /// Pins everything of `missing` that needs nobody to be asked: releases and tags that this version of Slipway knows.
+    /// Pins what `missing` lists and this version of Slipway knows: releases and tags.
     pub fn pin_known(&mut self, missing: &Missing) {
         self.format = Self::FORMAT;
         self.kubernetes.extend(missing.kubernetes.clone());
@@ -152,20 +150,20 @@ impl Lock {
         }
     }
 
-    /// Pins the tags of [`Missing::addon_versions`] beside those that are pinned.
+    /// Adds the tags of [`Missing::addon_versions`] to the pinned ones.
     fn pin_addon_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
         for (minor, images) in missing {
             self.addon_versions.entry(minor).or_default().extend(images);
         }
     }
 
-    /// The tag that is pinned for an add-on's image.
+    /// The pinned tag of an add-on image.
     #[must_use]
     pub fn addon_version(&self, cluster: &Cluster, image: addons::Image) -> Option<&str> {
         self.addon_versions.get(&minor(cluster.kubernetes_version))?.get(image.name()).map(String::as_str)
     }
 
-    /// The exact Kubernetes release of `cluster`: the spec's, or the pinned one.
+    /// The exact Kubernetes release of `cluster`: from the spec, or the pinned one.
     #[must_use]
     pub fn kubernetes_version(&self, cluster: &Cluster) -> Option<String> {
         let asked = cluster.kubernetes_version;
@@ -173,7 +171,7 @@ impl Lock {
         pinned.or_else(|| asked.patch.map(|_| asked.to_string()))
     }
 
-    /// Of the controllers' version, and of each pool's that lags.
+    /// Missing releases of the controllers and of pools with their own version.
     fn missing_releases(&self, cluster: &Cluster) -> BTreeMap<String, String> {
         let pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
         std::iter::once(cluster.kubernetes_version)

@@ -1,8 +1,7 @@
-//! The network stack: VPC, subnets with their ways out, security groups, and the private zone of etcd's
-//! names.
+//! The network stack: VPC, subnets with their routes, security groups, and the private zone of etcd's names.
 //!
-//! What exists already (a VPC, subnets, gateways, route tables) is named by its id and left as it is. The
-//! API's load balancers are not here but in the control-plane stack: see `endpoints.rs`.
+//! Existing resources (a VPC, subnets, gateways, route tables) are referred to by id and not changed. The API's load balancers are in the
+//! control-plane stack: see `endpoints.rs`.
 
 mod egress;
 mod security_groups;
@@ -34,12 +33,12 @@ pub(super) fn template(context: &mut Context<'_>) -> Template {
     template
 }
 
-/// The VPC, if it is ours; its id in any case.
+/// Adds the VPC if it is managed, and returns its id.
 fn vpc(context: &Context<'_>, template: &mut Template) -> Value {
     match &context.cluster.network.vpc {
         Vpc::Existing { id, .. } => existing(id),
         Vpc::Managed(cidr) => {
-            // Both DNS settings are needed for the private hosted zone of etcd's names.
+            // The private hosted zone of etcd's names needs both DNS settings.
             let vpc = Resource::new("AWS::EC2::VPC")
                 .set("CidrBlock", cidr.to_string())
                 .set("EnableDnsSupport", true)
@@ -55,7 +54,7 @@ fn vpc(context: &Context<'_>, template: &mut Template) -> Value {
 fn subnets(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     for subnet in &context.cluster.network.subnets {
         let SubnetSource::Managed { cidr, .. } = &subnet.source else { continue };
-        // Where Kubernetes' load balancer controllers look for subnets to stand in.
+        // Tags by which Kubernetes' load balancer controllers find subnets.
         let role = if subnet.private { "kubernetes.io/role/internal-elb" } else { "kubernetes.io/role/elb" };
         let id = subnet_id(&subnet.name);
         let resource = Resource::new("AWS::EC2::Subnet")
@@ -70,8 +69,7 @@ fn subnets(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     }
 }
 
-/// The zone of the members' names. Each member sets its own record at boot, so a replaced member keeps its
-/// name.
+/// The zone of the members' names. Each member writes its own record at boot, so a replaced member keeps its name.
 fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
     let cluster = context.cluster;
     if cluster.etcd.hosted_zone_id.is_some() {
@@ -86,8 +84,8 @@ fn hosted_zone(context: &Context<'_>, template: &mut Template, vpc_id: &Value) {
         .set("VPCs", json!([{ "VPCId": vpc_id, "VPCRegion": cluster.region }]))
         .set("HostedZoneTags", context.tags("etcd").list());
     let id = template.add(ETCD_HOSTED_ZONE, zone);
-    // Members look for one another before each has set its record. That a name does not exist, resolvers remember for a quarter of
-    // an hour (the zone's SOA); an address that nobody has (RFC 5737), for ten seconds.
+    // Members look each other up before all records exist. Resolvers cache a missing name for a quarter of an hour (the zone's SOA), but
+    // a record with an unused address (RFC 5737) only for ten seconds.
     let nobody = Resource::new("AWS::Route53::RecordSet")
         .set("HostedZoneId", reference(&id))
         .set("Name", format!("*.{}.", cluster.etcd.internal_domain.trim_end_matches('.')))

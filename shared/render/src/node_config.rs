@@ -1,4 +1,4 @@
-//! Fills in what [`slipway_core::node`] says that a node is told.
+//! Renders the configurations of nodes, whose types are in [`slipway_core::node`].
 
 mod components;
 mod controller;
@@ -31,7 +31,7 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// `content` with what patches change in it.
+    /// `content` with the changes of patches.
     fn new(context: &mut Context<'_>, role: &Role, content: &impl Serialize) -> Self {
         let mut value = serde_json::to_value(content).expect("a node configuration has string keys only");
         context.patches.apply(Target::Node(role), &mut value);
@@ -41,7 +41,7 @@ impl Config {
     }
 }
 
-/// What every node's configuration begins with.
+/// The fields that every node's configuration has.
 fn base(context: &mut Context<'_>, role: &Role, auto_scaling_group: &str) -> Base {
     let software = context.software(role);
     let images = context.system_images(role);
@@ -60,7 +60,7 @@ fn base(context: &mut Context<'_>, role: &Role, auto_scaling_group: &str) -> Bas
     }
 }
 
-/// Keys whose order in the spec means nothing.
+/// The keys in a fixed order, because their order in the spec means nothing.
 fn in_order(keys: &[String]) -> Vec<String> {
     let mut keys = keys.to_vec();
     keys.sort();
@@ -76,13 +76,12 @@ fn pod_network(cluster: &Cluster) -> PodNetwork {
     }
 }
 
-/// What is said of some nodes, over what is said of all.
+/// The settings of some nodes, which override those of all.
 fn over<T: Clone>(all: &BTreeMap<String, T>, some: &BTreeMap<String, T>) -> BTreeMap<String, T> {
     let mut both = all.clone();
     both.extend(some.iter().map(|(key, value)| (key.clone(), value.clone())));
     both
 }
 
-/// The domain of service names. No key of the spec changes it: certificates and the world's manifests expect
-/// it.
+/// The domain of service names. The spec cannot change it, because certificates and common manifests expect it.
 pub(super) const CLUSTER_DOMAIN: &str = "cluster.local";

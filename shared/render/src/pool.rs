@@ -9,16 +9,15 @@ use slipway_core::role::Role;
 
 use super::cfn::{Tags, Template};
 use super::context::{Context, export};
-use super::groups::{Group, Hooks, Unspoken, launch_template_specification};
+use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal};
 use super::launch_template::{Machine, root_device};
 use super::node_config::{self, labels};
-use super::userdata::{Digests, userdata};
+use super::userdata::Boot;
 
-/// What the cluster autoscaler's tags begin with.
+/// The prefix of the cluster autoscaler's tags.
 const PREFIX: &str = "k8s.io/cluster-autoscaler";
-/// A drain may take hours; the agent's heartbeat, not this figure, keeps the instance while it does. A worker whose
-/// drain nobody finished still has its pods.
+/// A drain may take hours; heartbeats extend the hook meanwhile. A worker whose drain was not finished still has pods, so it is retained.
 const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 1800, unspoken: Unspoken::Retain };
 
 /// Renders one pool's stack and its workers' role.
@@ -39,7 +38,7 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         group: &stack,
         iam: &pool.iam,
     };
-    // Which of its volumes is which, EC2 alone knows. This action knows no resources.
+    // Only EC2 can tell the volumes apart. This action has no resource-level permissions.
     let find = iam::allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null);
     let own = if pool.storage.mounts.is_empty() { Vec::new() } else { vec![find] };
     let profile = iam::add(context, &mut template, &principal, own);
@@ -63,19 +62,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
         tenancy: pool.tenancy,
     };
     let config = node_config::worker(context, pool, &stack);
-    let credentials = context.credentials_digest(&role);
-    let userdata = userdata(
-        context,
-        Digests {
-            role: &role,
-            architecture,
-            config: &config.digest,
-            credentials: &credentials,
-            group: &stack,
-            zone: None,
-        },
-    );
-    let launch_template = template.add("LaunchTemplate", machine.launch_template(context, userdata));
+    let boot = Boot { config: &config, group: &stack, zone: None };
+    let launch = machine.add_launch_template(context, &mut template, "LaunchTemplate", &boot);
 
     let target_groups = sorted(&pool.target_group_arns);
     let load_balancers = sorted(&pool.load_balancer_names);
@@ -89,7 +77,6 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     .resource(context, autoscaler_tags(context, pool))
     .set_some("TargetGroupARNs", (!target_groups.is_empty()).then(|| json!(target_groups)))
     .set_some("LoadBalancerNames", (!load_balancers.is_empty()).then(|| json!(load_balancers)));
-    let launch = launch_template_specification(&launch_template);
     template.add(
         "Group",
         match &pool.mixed_instances {
@@ -99,21 +86,15 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
                 .set_some("CapacityRebalance", mixed.capacity_rebalance.then_some(true)),
         },
     );
+    let version = context.kubernetes_version(context.cluster.version_of(pool));
     let node_role = NodeRole {
-        stack,
-        nodes: pool.size,
-        machine: machine.describe(context),
-        config: config.text,
-        config_digest: config.digest,
-        credentials_digest: credentials,
-        version: Some(context.kubernetes_version(context.cluster.version_of(pool))),
-        member: None,
         weighted: pool.is_weighted(),
+        ..machine.node_role(context, stack, pool.size, config, version)
     };
     (template, (role, node_role))
 }
 
-/// What the spec's order of names does not change (P1).
+/// The names sorted, so that their order in the spec does not matter (P1).
 fn sorted(names: &[String]) -> Vec<&String> {
     let mut names: Vec<&String> = names.iter().collect();
     names.sort();
@@ -121,7 +102,7 @@ fn sorted(names: &[String]) -> Vec<&String> {
     names
 }
 
-/// Volumes besides the root. The instance store needs no mapping: NVMe disks are there anyway.
+/// Volumes besides the root. The instance store needs no mapping, because its NVMe disks are always present.
 fn volumes(pool: &NodePool) -> BTreeMap<String, Volume> {
     let mounts = pool.storage.mounts.iter();
     mounts
@@ -155,8 +136,8 @@ fn mixed_instances_policy(mixed: &MixedInstances, launch: &Value) -> Value {
     })
 }
 
-/// What the cluster autoscaler finds its groups by, and what it must know of a node to scale up from none.
-/// They stay on the group: instances have no use for them.
+/// The tags by which the cluster autoscaler finds its groups, and what it must know about a node to scale up from zero. They are not
+/// propagated to instances.
 fn autoscaler_tags(context: &Context<'_>, pool: &NodePool) -> Vec<Value> {
     if !pool.cluster_autoscaler {
         return Vec::new();
@@ -167,7 +148,7 @@ fn autoscaler_tags(context: &Context<'_>, pool: &NodePool) -> Vec<Value> {
     for (key, value) in labels(pool) {
         tags = tags.with(format!("{LABEL_TAG}{key}"), value);
     }
-    // The rest it asks EC2 about, by the instance type; how large a root volume is, only we know.
+    // The autoscaler derives the rest from the instance type, but not the size of the root volume.
     if pool.storage.instance_store.as_ref().is_none_or(|store| store.path.is_some()) {
         let size = format!("{}Gi", pool.root_volume.size_gib);
         tags = tags.with(format!("{PREFIX}/node-template/resources/ephemeral-storage"), size);

@@ -1,11 +1,11 @@
-//! What a node runs besides its image: the programs that the agent installs, and the static pods' images.
+//! The software of a node in addition to its machine image: programs that the agent installs, and images of static pods.
 //!
-//! A node takes programs by the digests that its configuration names, so what runs is decided when a cluster is rendered,
-//! never by what a site serves on the day when a machine boots. The digest is the publisher's own checksum, read once and
-//! kept in the lock. A version of this table reaches a cluster through its lock alone (P1).
+//! A node installs programs by the digests in its configuration. So what runs is determined when a cluster is rendered, and not by what a
+//! site serves when a machine boots. The digest is the publisher's checksum, read once and kept in the lock. A version in this table
+//! reaches a cluster only through its lock (P1).
 //!
-//! Where the versions come from: the newest release of each module (`go list -m -versions`), in November 2026. containerd
-//! 2 needs runc and the plugins of CNI beside it (github.com/containerd/containerd, docs/getting-started.md).
+//! Sources of the versions: the newest release of each module (`go list -m -versions`), in November 2026. containerd 2 needs runc and the
+//! CNI plugins as well (github.com/containerd/containerd, docs/getting-started.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use slipway_credentials::policy;
 
 use crate::lock::{Lock, minor};
 
-/// The release that this version of Slipway knows; `None` for those whose release follows the cluster's.
+/// The release that this version of Slipway knows. `None`: the program follows the cluster's releases.
 fn newest(program: Program) -> Option<&'static str> {
     match program {
         Program::CniPlugins => Some("1.9.1"),
@@ -26,12 +26,12 @@ fn newest(program: Program) -> Option<&'static str> {
     }
 }
 
-/// Whether its release is the cluster's Kubernetes' or etcd's.
+/// Whether its release is that of the cluster's Kubernetes or etcd.
 pub(crate) fn follows_the_cluster(program: Program) -> bool {
     newest(program).is_none()
 }
 
-/// Where its publisher has it.
+/// Its URL at the publisher.
 fn url(program: Program, version: &str, architecture: Architecture) -> String {
     let arch = architecture.as_go();
     match program {
@@ -51,7 +51,7 @@ fn url(program: Program, version: &str, architecture: Architecture) -> String {
     }
 }
 
-/// Where the publisher says the SHA-256 of what is at `url`: a file of its own, or a list beside it.
+/// The URL of the publisher's SHA-256 of `url`: a file of its own, or a list in the same folder.
 fn checksum_url(url: &str) -> String {
     let beside = |name: &str| format!("{}/{name}", url.rsplit_once('/').map_or(url, |(folder, _)| folder));
     if url.contains("/etcd-io/etcd/") {
@@ -65,18 +65,18 @@ fn checksum_url(url: &str) -> String {
     }
 }
 
-/// What the lock lacks of a component: the release that is wanted.
+/// A program that nodes install.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// What.
     pub name: Program,
-    /// Its release; `None`: nothing says it.
+    /// Its release. `None`: it is not known.
     pub version: Option<String>,
-    /// At its publisher's; empty without a release.
+    /// Its URL at the publisher; empty if the release is not known.
     pub url: String,
 }
 
-/// The releases of what follows no other, where the lock has none yet.
+/// The releases of independent programs that the lock lacks.
 pub(crate) fn missing_versions(cluster: &Cluster, lock: &Lock) -> BTreeMap<String, BTreeMap<String, String>> {
     if cluster.software.source == SoftwareSource::Image {
         return BTreeMap::new();
@@ -97,7 +97,7 @@ pub(crate) fn missing_versions(cluster: &Cluster, lock: &Lock) -> BTreeMap<Strin
     missing
 }
 
-/// What nodes of `role` install, in the order of their names; nothing, if their image has it all.
+/// The programs that nodes of `role` install, sorted by name. Empty: their image contains them.
 #[must_use]
 pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
     if cluster.software.source == SoftwareSource::Image {
@@ -125,7 +125,7 @@ pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
             lock.program_versions.get(&minor(kubernetes))?.get(name.as_str()).cloned()
         }
     };
-    let wanted = Program::of(role).iter().map(|name| {
+    let wanted = Program::for_role(role).iter().map(|name| {
         let version = version(*name);
         let url = version.as_deref().map(|version| url(*name, version, architecture)).unwrap_or_default();
         Wanted { name: *name, version, url }
@@ -133,7 +133,7 @@ pub fn wanted(cluster: &Cluster, lock: &Lock, role: &Role) -> Vec<Wanted> {
     wanted.collect()
 }
 
-/// Where the publisher says the checksum of each file whose digest the lock lacks, by the file's URL.
+/// For each file whose digest the lock lacks, by its URL: the URL of its checksum.
 pub(crate) fn missing_files(cluster: &Cluster, lock: &Lock) -> BTreeMap<String, String> {
     policy::roles(cluster)
         .iter()
@@ -146,8 +146,8 @@ pub(crate) fn missing_files(cluster: &Cluster, lock: &Lock) -> BTreeMap<String, 
         .collect()
 }
 
-/// The SHA-256 that `text`, a publisher's checksum file, says of what is at `url`: a digest alone, or lines of a digest and a
-/// file's name, as `sha256sum` writes them.
+/// The SHA-256 of `url` in a publisher's checksum file `text`: either a single digest, or lines with digest and file name as `sha256sum`
+/// writes them.
 #[must_use]
 pub fn checksum(text: &str, url: &str) -> Option<String> {
     let name = url.rsplit('/').next()?;
@@ -168,7 +168,7 @@ fn is_sha256(word: &str) -> bool {
     word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The URL at which a node finds what its publisher has at `url`: below the mirror, if there is one, under host and path.
+/// The URL at which a node downloads what is published at `url`: with a mirror, host and path are appended to the mirror's URL.
 pub(crate) fn mirrored(cluster: &Cluster, url: &str) -> String {
     match &cluster.software.base_url {
         None => url.to_owned(),
@@ -176,7 +176,7 @@ pub(crate) fn mirrored(cluster: &Cluster, url: &str) -> String {
     }
 }
 
-/// `registry/repository:tag`, under which its digest is pinned; `None`: the lock does not say the release.
+/// `registry/repository:tag`, under which its digest is pinned. `None`: its release is not known.
 #[must_use]
 pub fn reference(image: SystemImage, cluster: &Cluster, lock: &Lock) -> Option<String> {
     let tag = match image {
@@ -191,7 +191,7 @@ pub fn reference(image: SystemImage, cluster: &Cluster, lock: &Lock) -> Option<S
     Some(format!("registry.k8s.io/{}:{tag}", image.as_str()))
 }
 
-/// The references of every system image of `cluster` whose release is known.
+/// The references of all system images of `cluster` whose release is known.
 pub(crate) fn references(cluster: &Cluster, lock: &Lock) -> BTreeSet<String> {
     SystemImage::ALL.into_iter().filter_map(|image| reference(image, cluster, lock)).collect()
 }

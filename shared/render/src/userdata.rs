@@ -1,48 +1,44 @@
-//! Userdata: a small script and `node.json` with the two digests. It fetches, checks, and hands over to the
-//! node agent.
+//! User data: a small script and `node.json` with the two digests. The script downloads and verifies the node agent, and starts it.
 
 use serde_json::{Value, json};
 use slipway_core::canonical::canonical_json;
-use slipway_core::cluster::Architecture;
 use slipway_core::node::NodeFile;
-use slipway_core::role::Role;
 
 use super::cfn::{base64, join};
 use super::context::Context;
 use super::groups::Hooks;
+use super::launch_template::Machine;
+use super::node_config::Config;
 
-/// What differs between one node's userdata and another's.
-pub(super) struct Digests<'a> {
-    pub(super) role: &'a Role,
-    pub(super) architecture: Architecture,
-    pub(super) config: &'a str,
-    pub(super) credentials: &'a str,
-    /// The Auto Scaling group, whose launch hook it gives up.
+/// What a machine boots with.
+pub(super) struct Boot<'a> {
+    pub(super) config: &'a Config,
+    /// The Auto Scaling group, whose launch hook the script abandons on failure.
     pub(super) group: &'a str,
-    /// The hosted zone in which an etcd member sets its record: one that is made is known to CloudFormation alone.
+    /// The hosted zone in which an etcd member writes its record. If the network stack makes it, only CloudFormation knows its id.
     pub(super) zone: Option<Value>,
 }
 
 /// The `UserData` property.
-pub(super) fn userdata(context: &Context<'_>, digests: Digests<'_>) -> Value {
+pub(super) fn userdata(context: &mut Context<'_>, machine: &Machine, boot: &Boot<'_>) -> Value {
     let node = NodeFile {
         format: NodeFile::FORMAT,
         cluster: context.cluster.name.clone(),
-        role: digests.role.to_string(),
+        role: machine.role.to_string(),
         region: context.cluster.region.clone(),
         asset_bucket: context.site.asset_bucket.clone(),
-        agent: context.lock.agent.get(&digests.architecture).cloned(),
-        config: digests.config.to_owned(),
-        credentials: digests.credentials.to_owned(),
-        // Below.
+        agent: context.lock.agent.get(&machine.architecture).cloned(),
+        config: boot.config.digest.clone(),
+        credentials: context.credentials_digest(&machine.role),
+        // It is added below.
         zone: None,
     };
-    let tail = tail(&node, &digests, context.dns_suffix());
+    let tail = tail(&node, machine.architecture.as_str(), boot.group, context.dns_suffix());
     let node = canonical_json(&serde_json::to_value(&node).expect("a node file has string keys only"));
-    base64(match &digests.zone {
+    base64(match &boot.zone {
         None => Value::String(format!("{HEAD}{node}{tail}")),
         Some(zone) => {
-            // The last key of node.json, filled in by CloudFormation unless the spec names the zone.
+            // The last key of node.json; CloudFormation fills it in unless the spec names the zone.
             let open = node.strip_suffix('}').expect("a node file is a JSON object");
             if let Value::String(zone) = zone {
                 return base64(Value::String(format!("{HEAD}{open},\"zone\":\"{zone}\"}}{tail}")));
@@ -61,11 +57,11 @@ cd /var/lib/slipway
 cat >node.json <<'NODE'
 ";
 
-/// The script after `node.json`. It repeats some of its values, because an image need not have a JSON parser.
-fn tail(node: &NodeFile, digests: &Digests<'_>, dns_suffix: &str) -> String {
+/// The script after `node.json`. It repeats some values of the file, because an image may have no JSON parser.
+fn tail(node: &NodeFile, architecture: &str, group: &str, dns_suffix: &str) -> String {
     let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
     let agent = node.agent.as_deref().unwrap_or_default();
-    let (architecture, group, hook) = (digests.architecture.as_str(), digests.group, Hooks::LAUNCH);
+    let hook = Hooks::LAUNCH;
     format!(
         r#"
 NODE
@@ -85,11 +81,11 @@ die "slipway-node bootstrap ended with status $ended"
     )
 }
 
-// `call` takes the role's credentials anew each time, as they may appear late, and hands them to curl by standard input: a
-// command line can be read by any process. S3 wants the digest of what is sent, empty or not, in a header that is signed; curl
-// signs the headers that it is given since 7.87, and adds this one by itself only since 8. `fetch` pauses 2, 4, … 256 s between its
-// tries, eight and a half minutes in all, well inside the launch hook's time. The credentials need no checksum: AES-GCM refuses
-// what was changed. Who gives up says so where `BootstrapReport` is read, and has the group take the instance away at once.
+// `call` reads the role's credentials from the metadata service each time, because they may become available late, and passes them to
+// curl on standard input, because any process can read command lines. S3 requires the digest of the body in a signed header; curl signs
+// given headers since 7.87, and adds this one by itself only since 8. `fetch` pauses 2, 4, … 256 s between its tries, eight and a half
+// minutes in total, well within the launch hook's timeout. The credentials need no checksum, because AES-GCM detects changes. A script
+// that gives up writes a `BootstrapReport`, and abandons the launch hook so that the group replaces the instance at once.
 const SCRIPT: &str = r#"imds='http://169.254.169.254/latest'
 say() { echo "slipway: $*" | tee /dev/console >&2 2>/dev/null || :; }
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p"; }

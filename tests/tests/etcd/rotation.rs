@@ -9,9 +9,9 @@ use serde_json::json;
 use slipway_core::cluster::Cluster;
 use slipway_core::node::Refreshed;
 use slipway_core::role::Role;
-use slipway_credentials::rotation::{Heard, Seen};
+use slipway_credentials::rotation::{NodeReport, Seen};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::rotation::{self, Did};
+use slipway_flows::credentials::rotation::{self, Did, Request};
 use slipway_node::failure::{FailureCode, Outcome};
 use slipway_node::refresh::Order;
 use slipway_ports::{Crypto as _, Signer};
@@ -94,10 +94,10 @@ async fn seen(cloud: &Surroundings, credentials: &Credentials) -> Seen {
         seen.boots_with.insert(role.clone(), [bundle.digest.clone()].into());
     }
     for index in 0..3 {
-        let told = Heard::from(&cloud.status(&role(index)).await);
+        let told = NodeReport::from(&cloud.status(&role(index)).await);
         seen.nodes.insert(role(index), [(INSTANCE.to_owned(), told)].into());
     }
-    let controller = Heard {
+    let controller = NodeReport {
         at: Timestamp::now(),
         credentials: Some(bundles[&Role::Controller].digest.clone()),
         as_asked: true,
@@ -112,7 +112,8 @@ async fn seen(cloud: &Surroundings, credentials: &Credentials) -> Seen {
 async fn go_on(cloud: &Surroundings, credentials: &Credentials, cluster: &Cluster) -> Did {
     let (workshop, seen) = (&credentials.workshop, seen(cloud, credentials).await);
     let now = Timestamp::now();
-    let done = rotation::go_on(&workshop.assets, &workshop.keys, &AwsLc, cluster, "etcd-ca", &seen, now)
+    let request = Request::Continue(&seen);
+    let done = rotation::change(&workshop.assets, &workshop.keys, &AwsLc, cluster, "etcd-ca", now, request)
         .await
         .unwrap();
     if done.did == Did::Waits {
@@ -137,7 +138,8 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
         let (mut writes, mut gap, mut retried) = (0, Duration::ZERO, 0);
         let begun = Instant::now();
         let now = Timestamp::now();
-        let start = rotation::start(&workshop.assets, &workshop.keys, &AwsLc, &cluster, "etcd-ca", now);
+        let (assets, keys) = (&workshop.assets, &workshop.keys);
+        let start = rotation::change(assets, keys, &AwsLc, &cluster, "etcd-ca", now, Request::Start);
         assert_eq!(start.await.unwrap().did, Did::Begun);
         for (stage, restarts, authorities, then) in [
             ("trust both", true, 2, Did::Issues),

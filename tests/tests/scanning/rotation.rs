@@ -47,7 +47,9 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     let gone = MachineFacts { id: "i-gone".to_owned(), ..pool.clone() };
     world.tells(&gone, &world.manifest(), now);
     let mut before = world.manifest();
-    rotation::start(&world.assets, &world.keys, &AwsLc, &cluster, "ca", now).await.unwrap();
+    rotation::change(&world.assets, &world.keys, &AwsLc, &cluster, "ca", now, rotation::Request::Start)
+        .await
+        .unwrap();
 
     for (stage, next) in
         [(Stage::Trust, Some(Stage::Issue)), (Stage::Issue, Some(Stage::Drop)), (Stage::Drop, None)]

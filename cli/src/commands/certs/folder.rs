@@ -1,4 +1,4 @@
-//! Reads a folder whatever lies in it: nothing there makes it fail, nothing is passed over in silence.
+//! Reads a folder with arbitrary content. Nothing in it causes a failure, and no file is skipped silently.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
@@ -10,11 +10,11 @@ use slipway_ports::Secret;
 
 use crate::failure::Failure;
 
-/// No certificate or key is larger.
+/// The largest file that is read as a certificate or key.
 const MOST_BYTES: u64 = 1 << 20;
-/// How deep folders are looked into; kubeadm's are two deep, ours three.
+/// How deep folders are searched. kubeadm's are two levels deep, Slipway's three.
 const MOST_DEPTH: usize = 6;
-/// Who names a folder with more than so many files has named the wrong one.
+/// A folder with more files is taken for the wrong one.
 const MOST_FILES: usize = 20_000;
 
 /// Whether `slipway render` wrote `dir`.
@@ -22,7 +22,7 @@ pub(super) fn is_ours(dir: &Path) -> bool {
     dir.join("slipway.json").is_file() && dir.join("credentials").is_dir()
 }
 
-/// Every file; of a directory of ours those of its credentials.
+/// All files; in a directory of `slipway render` only those of its credentials.
 pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
     let root = if is_ours(dir) { dir.join("credentials") } else { dir.to_owned() };
     fs::read_dir(&root).map_err(|error| Failure::file("read", &root, &error))?;
@@ -35,13 +35,13 @@ pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
     Ok(files)
 }
 
-/// Takes them apart; a folder without any certificate is no success.
-pub(super) fn look(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
+/// Analyses the files; it is an error if there is no certificate.
+pub(super) fn inspect(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
     let survey = survey(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
         let problem = format!("there is no certificate in {place}");
-        let cure = "name a directory that `slipway render` wrote, or one with certificates in PEM";
-        return Err(Failure::refused(problem, cure));
+        let help = "name a directory that `slipway render` wrote, or one with certificates in PEM";
+        return Err(Failure::refused(problem, help));
     }
     Ok(survey)
 }
@@ -86,7 +86,7 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<File>) {
             }
             continue;
         }
-        // What a link leads to is what whoever uses it reads.
+        // For a link, the target is read, as its users read it.
         let (mode, found) =
             match fs::metadata(&path).and_then(|about| Ok((about.clone(), open(&path, &about)?))) {
                 Ok((about, found)) => (about.permissions().mode() & 0o7777, found),
@@ -104,7 +104,7 @@ fn open(path: &Path, about: &Metadata) -> io::Result<Found> {
     if about.is_dir() {
         return Ok(Found::Not("it is a link to a folder, which is not followed".to_owned()));
     }
-    // A pipe would make us wait for ever.
+    // Reading a pipe could block for ever.
     if !about.is_file() {
         return Ok(Found::Not("it is no file".to_owned()));
     }

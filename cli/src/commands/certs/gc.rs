@@ -16,17 +16,17 @@ use crate::failure::Failure;
 use crate::local::Workspace;
 use crate::printer::Printer;
 
-/// Remove stored credentials that nobody refers to any more: replaced certificates and keys, and bundles of earlier releases.
+/// Remove unused stored credentials: replaced certificates and keys, and bundles of earlier releases.
 ///
-/// Says what would go; --apply removes it. What the inventory names, what the release in the directory refers to, and what
-/// such a bundle holds stays.
+/// Shows what would be removed; --apply removes it. Credentials that the inventory names, that the release in the directory uses, or that
+/// such a bundle contains are kept.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of a cluster in AWS, every release that lies in the asset bucket counts as in use, and so does what is
-younger than a day; the versioned bucket keeps what is removed as an earlier version.
+For a cluster in AWS, every release in the asset bucket counts as used, and so does every object younger
+than a day. The versioned bucket keeps removed objects as earlier versions.
 
-A directory knows its own release alone. If nodes were made from an earlier one by hand, copy their
-bundles from the directory before you remove anything here.
+A directory contains its last release only. If you launched nodes from an earlier one by hand, copy their
+bundles from the directory before you remove anything.
 
 Exit codes:
   0  done, or nothing to do
@@ -44,19 +44,20 @@ pub(crate) struct Args {
     dir: Option<PathBuf>,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Remove what nobody refers to.
+    /// Remove the unused credentials.
     #[arg(long)]
     apply: bool,
 }
 
-/// Nobody else writes into a locked directory, so nothing in it is too young to be judged.
+/// A locked directory has no other writers, so young files can be judged as well.
 const AT_ONCE: SignedDuration = SignedDuration::ZERO;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
-    let place = Place::of(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
+    let place = Place::open(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
     let (cluster, going) = match &place {
         Place::Folder(dir) => {
-            let workspace = if args.apply { Workspace::open_existing(dir)? } else { Workspace::look(dir)? };
+            let workspace =
+                if args.apply { Workspace::open_existing(dir)? } else { Workspace::open_read_only(dir)? };
             let Some((folder, cluster)) = workspace.bucket() else {
                 let problem = format!("{} is no directory that slipway render wrote", dir.display());
                 return Err(Failure::refused(problem, "name one, such as the one given to --out"));
@@ -68,14 +69,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             };
             let mut referred = Referred::default();
             referred.add_release(&release);
-            // A file of this very moment is no younger than the clock says.
+            // A file written in this moment must not be younger than the clock.
             let now = Timestamp::now() + SignedDuration::from_secs(1);
             let referred = || async { Ok(referred.clone()) };
             let going = unused(args.apply, &folder, &cluster, referred, AT_ONCE, now).await?;
             (cluster, going)
         }
         Place::Cloud(cloud) => {
-            // Nobody asks the nodes what they run: whatever was ever rendered may run somewhere.
+            // Nodes are not queried, so every stored release may be in use.
             let referred = || gc::referred(cloud.assets(), &cloud.cluster, &Nodes::Unknown);
             let going =
                 unused(args.apply, cloud.assets(), &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
@@ -93,11 +94,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     if let Place::Cloud(_) = place {
         place.name_in(&mut machine);
     }
-    printer.result(&told(args, &place, &going, bytes), &machine);
+    printer.result(&report(args, &place, &going, bytes), &machine);
     Ok(Exit::Done)
 }
 
-/// What goes: taken away, or only looked at.
+/// The unused objects; they are deleted with --apply.
 async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Referred>>>(
     apply: bool,
     bucket: &B,
@@ -113,7 +114,7 @@ async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Re
     Ok(verdicts.into_iter().filter(|verdict| verdict.goes).collect())
 }
 
-fn told(args: &Args, place: &Place, going: &[Verdict], bytes: u64) -> String {
+fn report(args: &Args, place: &Place, going: &[Verdict], bytes: u64) -> String {
     let note = match place {
         Place::Folder(_) => "",
         Place::Cloud(_) => {

@@ -1,4 +1,4 @@
-//! Where the certificates are that a verb is about: in a folder, or in the buckets of an installation.
+//! The place of certificates: a folder, or the buckets of an installation.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ pub(super) enum Place {
 
 impl PlaceArgs {
     pub(super) async fn find(&self) -> Result<Place, Failure> {
-        Place::of(&self.dir, &self.cloud).await
+        Place::open(&self.dir, &self.cloud).await
     }
 }
 
 impl Place {
-    /// The cluster in AWS, if one was named, or else `dir`.
-    pub(super) async fn of(dir: &Path, cloud: &CloudArgs) -> Result<Self, Failure> {
+    /// The cluster in AWS, if one was named; otherwise `dir`.
+    pub(super) async fn open(dir: &Path, cloud: &CloudArgs) -> Result<Self, Failure> {
         Ok(match cloud.cluster().await? {
             Some(cloud) => Self::Cloud(Box::new(cloud)),
             None => Self::Folder(dir.to_owned()),
@@ -50,12 +50,12 @@ impl Place {
         }
     }
 
-    /// Takes them apart.
-    pub(super) fn look(&self, files: Vec<File>) -> Result<Survey, Failure> {
-        folder::look(&self.to_string(), files)
+    /// Analyses the files.
+    pub(super) fn survey(&self, files: Vec<File>) -> Result<Survey, Failure> {
+        folder::inspect(&self.to_string(), files)
     }
 
-    /// Says in a result which place it is about.
+    /// Adds the place to a result.
     pub(super) fn name_in(&self, machine: &mut Value) {
         match self {
             Self::Folder(dir) => machine["directory"] = json!(dir.display().to_string()),

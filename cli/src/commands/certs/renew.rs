@@ -1,6 +1,6 @@
 //! `slipway certs renew`.
 
-pub(in crate::commands) mod standing;
+pub(in crate::commands) mod deployed;
 
 use std::path::PathBuf;
 
@@ -16,16 +16,16 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::source::PatchArgs;
 
-/// Issue one certificate of a rendered cluster, or of one in AWS, anew. Everything else keeps its bytes: only the bundles that
-/// hold it get a new digest, and only the nodes that receive them change.
+/// Renew one certificate of a rendered cluster or of a cluster in AWS. Everything else stays the same: only bundles that contain it get a
+/// new digest, and only nodes that receive these bundles change.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of a cluster in AWS it says what it would change; --apply issues the certificate. Nodes have it after the
-rollout that the next upload of the spec leads to: --upload uploads the same spec again.
+For a cluster in AWS it shows what would change; --apply renews the certificate. Nodes receive it by the
+rollout that follows the next upload of the spec: --upload uploads the same spec again.
 
 Exit codes:
-  0  renewed, and rendered; of a cluster in AWS: renewed, or said what would be
-  1  there is no such certificate, it is not renewed by itself, or the spec changes more than that
+  0  renewed and rendered; for a cluster in AWS: renewed, or the consequences were shown
+  1  there is no such certificate, it cannot be renewed individually, or the spec changes something else as well
   2  wrong usage
   3  something could not be read or written
 
@@ -35,7 +35,7 @@ Examples:
   slipway certs renew apiserver --cluster prod
   slipway certs renew apiserver --cluster prod --apply --upload")]
 pub(in crate::commands) struct Args {
-    /// The certificate, as `slipway certs show` calls it.
+    /// The certificate, as shown by `slipway certs show`.
     name: String,
     /// The spec that was rendered.
     #[arg(required_unless_present = "cluster", conflicts_with = "cluster")]
@@ -43,24 +43,24 @@ pub(in crate::commands) struct Args {
     /// The directory that `slipway render` wrote.
     #[arg(long, value_name = "DIR", required_unless_present = "cluster", conflicts_with = "cluster")]
     out: Option<PathBuf>,
-    /// Give it a new key, too.
+    /// Make a new key for it as well.
     #[arg(long)]
     new_key: bool,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Issue it; without this, only what it would change is said.
+    /// Renew it. Without this, only the consequences are shown.
     #[arg(long, requires = "cluster", help_heading = AWS)]
     apply: bool,
-    /// Upload the same spec again afterwards: that is what a rollout is planned by.
+    /// Upload the same spec again afterwards, which plans the rollout.
     #[arg(long, requires = "apply", help_heading = AWS)]
     upload: bool,
 }
 
 pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     if let Some(cloud) = args.cloud.cluster().await? {
-        return standing::run(args, &cloud, printer).await;
+        return deployed::run(args, &cloud, printer).await;
     }
     let (Some(file), Some(out)) = (&args.file, &args.out) else {
         return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));

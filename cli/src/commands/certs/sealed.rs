@@ -1,4 +1,4 @@
-//! Opens what is sealed, with the key of the place where it lies: whether it opens, and what is in it.
+//! Opens sealed objects with the key of their place, to check whether they open and what they contain.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use slipway_ports::{ErrorKind, Keys, Objects, PortError, Secret};
 use crate::failure::Failure;
 use crate::local::{LocalKeys, Workspace};
 
-/// As [`open`], for a directory of ours, if its local.key is at hand. `false`: there is no key to open with.
+/// As [`open`], for a directory of `slipway render` with its local.key. `false`: there is no key.
 pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<bool, Failure> {
-    let workspace = Workspace::look(dir)?;
+    let workspace = Workspace::open_read_only(dir)?;
     let Some((cluster, folder)) = workspace.folder() else { return Ok(false) };
     let local = match LocalKeys::read(AwsLc, &workspace.key_file()) {
         Ok(Some(local)) => local,
@@ -31,8 +31,8 @@ pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<boo
     Ok(true)
 }
 
-/// Adds to `files` the private keys that lie sealed in a cluster's folder, each beside its certificate; what does not open is
-/// told in the place of its file.
+/// Adds the sealed private keys of a cluster's folder to `files`, each beside its certificate. A key that cannot be opened is reported
+/// instead.
 pub(super) async fn open<O: Objects, K: Keys>(
     objects: &O,
     keys: &K,
@@ -40,13 +40,13 @@ pub(super) async fn open<O: Objects, K: Keys>(
     files: &mut Vec<File>,
 ) -> Result<(), FlowError> {
     let Ok(Some(manifest)) = objects.get(&keys::manifest(cluster)).await else { return Ok(()) };
-    // One that cannot be read is told by the survey.
+    // The survey reports an inventory that cannot be read.
     let Ok(manifest) = serde_json::from_slice::<Manifest>(&manifest.bytes) else { return Ok(()) };
     let mut digest_key = None;
     for (asset, entry) in manifest.assets.iter().filter(|(_, entry)| entry.has_private_half()) {
         let key = keys::private_half(cluster, asset, &entry.fingerprint);
         let opened = match read(objects, &key).await {
-            // What is not there is told by the survey.
+            // The survey reports a missing object.
             Ok(None) => continue,
             Ok(Some(sealed)) => {
                 let of = (asset.as_str(), entry.fingerprint.as_str());
@@ -101,7 +101,7 @@ async fn bundle_problem<O: Objects, K: Keys>(
     })
 }
 
-/// What does not open is a finding; that nobody may open it, or not now, is none: it would be one of every object.
+/// An object that does not open is a finding. A denied or failed call is an error, because it would affect every object.
 fn problem<T>(opened: Result<T, PortError>) -> Result<Result<T, String>, PortError> {
     match opened {
         Err(error) if matches!(error.kind, ErrorKind::Denied | ErrorKind::Transient) => Err(error),
@@ -117,7 +117,7 @@ fn words(error: PortError) -> String {
     error.message
 }
 
-/// As the walk names it.
+/// The path as the listing names it.
 fn relative(cluster: &str, key: &str) -> String {
     key.strip_prefix(&format!("clusters/{cluster}/")).unwrap_or(key).to_owned()
 }

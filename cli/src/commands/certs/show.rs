@@ -15,10 +15,9 @@ use crate::failure::Failure;
 use crate::local::write_atomic;
 use crate::printer::{Colour, Printer};
 
-/// Show every certificate of a folder, or of a cluster in AWS: names, issuer, dates, the days that are left, key, and which
-/// roles hold it.
+/// Show all certificates of a folder or of a cluster in AWS: names, issuer, dates, remaining days, key, and the roles that have it.
 ///
-/// Names that share one key are called out. Nothing is decrypted.
+/// Certificates that share a key are pointed out. Nothing is decrypted.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -36,10 +35,10 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// What comes first.
+    /// The order.
     #[arg(long, value_enum, default_value_t = Sort::Expiry, value_name = "ORDER")]
     sort: Sort,
-    /// Write a page with a line of time for a browser, too; it stands alone and can be sent to anybody.
+    /// Also write a self-contained HTML page with a timeline.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -48,16 +47,16 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Sort {
-    /// What expires first.
+    /// By expiry, the earliest first.
     Expiry,
-    /// The alphabet.
+    /// By name.
     Name,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
     let now = args.moment.get();
     let place = args.place.find().await?;
-    let survey = place.look(place.files().await?)?;
+    let survey = place.survey(place.files().await?)?;
     let mut shown: Vec<(String, &Certificate)> =
         survey.certificates.iter().map(|one| (survey.name_of(one), one)).collect();
     shown.sort_by(|(a, one), (b, other)| {
@@ -104,7 +103,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// A first line to run an eye down, then the rest.
+/// A first line with the most important facts, then the details.
 fn certificate(
     text: &mut String,
     printer: &Printer,

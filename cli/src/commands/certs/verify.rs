@@ -19,20 +19,21 @@ use crate::failure::Failure;
 use crate::printer::{Colour, Printer};
 use crate::source::{PatchArgs, Source};
 
-/// Check the certificates and keys of a folder, or of a cluster in AWS: chain, names, purpose, keys, dates. All that is wrong is told at once.
+/// Verify the certificates and keys of a folder or of a cluster in AWS: chain, names, purpose, keys, dates. All problems are reported at
+/// once.
 ///
-/// Whose folder it is, ours, kubeadm's or kube-aws', is seen by its files. A file that is none of theirs is listed as unknown.
+/// The layout of the folder (Slipway's, kubeadm's or kube-aws') is detected. Files that do not belong to it are listed as unknown.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The names that a certificate must have come from the spec: --spec, or cluster.yaml in the folder or
-beside it, in our form or kube-aws'; of a cluster in AWS, the newest in the spec bucket, if that is known.
-Without one only the names that every cluster has are asked for.
+The names that certificates must have are derived from the spec: --spec, or cluster.yaml in the folder or
+beside it, in Slipway's or kube-aws' format; for a cluster in AWS, the newest in the spec bucket, if that is
+known. Without a spec only the names that every cluster has are checked.
 
-What is sealed in a directory is opened if its local.key is there; in AWS, with --open.
+Sealed objects are opened if the directory has its local.key; in AWS, with --open.
 
 Exit codes:
   0  nothing is wrong
-  1  something is, or expires soon; or there is no certificate
+  1  something is wrong or expires soon, or there is no certificate
   2  wrong usage
   3  something could not be read
 
@@ -45,13 +46,13 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Have KMS open what is sealed, and check the private keys too; none of it is shown or kept. Needs kms:Decrypt.
+    /// Decrypt sealed objects with KMS, and verify the private keys as well. They are neither shown nor stored. Needs kms:Decrypt.
     #[arg(long, requires = "cluster")]
     open: bool,
-    /// The cluster's spec, whose names must be in the certificates.
+    /// The cluster's spec, from which the certificates' names are checked.
     #[arg(long, value_name = "FILE")]
     spec: Option<PathBuf>,
-    /// Name what expires within so many days.
+    /// Report certificates that expire within so many days.
     #[arg(long, value_name = "DAYS", default_value_t = SOON_DAYS)]
     days: u32,
     #[command(flatten)]
@@ -80,7 +81,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         }
         Place::Cloud(_) => false,
     };
-    let survey = place.look(files)?;
+    let survey = place.survey(files)?;
     let (spec, note) = match (given, &place) {
         (Some(given), _) => (Some(given), None),
         (None, Place::Folder(dir)) => beside(dir),
@@ -106,11 +107,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         Place::Folder(_) => "what is sealed was opened with its local.key",
         Place::Cloud(_) => "what is sealed was opened by KMS",
     });
-    printer.result(&told(printer, &survey, &findings, (spec, note), opened), &machine);
+    printer.result(&report(printer, &survey, &findings, (spec, note), opened), &machine);
     Ok(if findings.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
-/// The cluster that a spec describes, ours or kube-aws'.
+/// The cluster that a spec describes, Slipway's or kube-aws'.
 fn demanded(
     path: &Path,
 ) -> Result<Result<Cluster, (Source, Vec<slipway_core::diagnostic::Diagnostic>)>, Failure> {
@@ -124,7 +125,7 @@ fn demanded(
     Ok(old.map(|parsed| parsed.cluster).ok_or((source, findings)))
 }
 
-/// The newest spec of a cluster in AWS; and why none could be used, if one lies there.
+/// The newest spec of a cluster in AWS, and why it cannot be used.
 async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
     let Some(specs) = cloud.known_specs() else { return Ok((None, None)) };
     let key = keys::spec(&cloud.cluster);
@@ -137,10 +138,10 @@ async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
     })
 }
 
-/// A spec, and where it lies; or why there is none.
+/// A spec and its place, or why there is none.
 type Spec = (Option<(String, Cluster)>, Option<String>);
 
-/// The spec in the folder or beside it; and why none could be used, if one lies there.
+/// The spec in the folder or beside it, and why it cannot be used.
 fn beside(dir: &Path) -> Spec {
     let above = fs::canonicalize(dir).ok().and_then(|dir| dir.parent().map(Path::to_path_buf));
     let mut places =
@@ -153,7 +154,7 @@ fn beside(dir: &Path) -> Spec {
     }
 }
 
-fn told(
+fn report(
     printer: &Printer,
     survey: &Survey,
     findings: &[Finding],

@@ -1,4 +1,4 @@
-//! kube-aws' `credentials/`: the CA is carried over for the import, everything else is issued anew, and each file is answered for.
+//! kube-aws' `credentials/`: the CA is copied for the import, everything else is issued anew, and each file is accounted for.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use slipway_ports::Secret;
 
 use crate::failure::Failure;
 
-/// No file of kube-aws' is larger; what is, is none of its.
+/// The largest file that is read. kube-aws' files are smaller.
 const MOST_BYTES: u64 = 256 * 1024;
 
-/// What a person must do with the key before it leaves the machine.
+/// What to do with the key before it is uploaded.
 const ABOUT_IMPORT: &str = "\
 The old CA lies in import/ and is named in cluster.yaml (certificatesConfiguration.authorities.ca): the first rendering imports it,
 so that whoever trusts the old CA trusts the new cluster. kube-aws signed everything with it; here it signs the API server and its
@@ -33,9 +33,9 @@ afterwards a CA is not exchanged.
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Credentials {
-    /// Each file by its name.
+    /// The files, sorted by name.
     pub(super) files: Vec<File>,
-    /// Names of private keys that are one and the same.
+    /// Groups of private keys that are the same key.
     pub(super) shared: Vec<Vec<String>>,
 }
 
@@ -44,13 +44,13 @@ impl Credentials {
         self.files.iter().any(|file| matches!(file.fate, Fate::Imported { .. }))
     }
 
-    /// What `import/` is good for, if there is one.
+    /// What to do with `import/`, if there is one.
     pub(super) fn about_import(&self) -> Option<&'static str> {
         self.imported().then_some(ABOUT_IMPORT)
     }
 }
 
-/// A file, and what becomes of it.
+/// A file, and what was done with it.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) name: String,
@@ -59,14 +59,14 @@ pub(super) struct File {
 
 #[derive(Debug)]
 pub(super) enum Fate {
-    /// Carried over.
+    /// It was copied for the import.
     Imported { as_file: &'static str, bytes: Secret },
-    /// Left, and why.
+    /// It was not copied, with the reason.
     Left(String),
 }
 
 impl File {
-    pub(super) fn told(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         match &self.fate {
             Fate::Imported { as_file, .. } => {
                 format!("carried over as import/{as_file}")
@@ -82,12 +82,12 @@ impl Serialize for File {
             Fate::Imported { as_file, .. } => Some(format!("import/{as_file}")),
             Fate::Left(_) => None,
         };
-        serde_json::json!({ "name": self.name, "imported": imported, "message": self.told() })
+        serde_json::json!({ "name": self.name, "imported": imported, "message": self.in_words() })
             .serialize(serializer)
     }
 }
 
-/// Reads `credentials/` of a kube-aws directory; there need be none.
+/// Reads `credentials/` of a kube-aws directory, which may be missing.
 pub(super) fn read(dir: &Path) -> Result<Credentials, Failure> {
     let folder = dir.join("credentials");
     let entries = match fs::read_dir(&folder) {
@@ -146,7 +146,7 @@ enum Opened {
     Left(String),
 }
 
-/// A file's bytes; links are told, and followed nowhere.
+/// A file's bytes. Links are reported and not followed.
 fn open(path: &Path, root: &Path) -> Result<Opened, Failure> {
     let fail = |error: std::io::Error| Failure::file("read", path, &error);
     let about = fs::symlink_metadata(path).map_err(fail)?;
@@ -172,7 +172,7 @@ fn open(path: &Path, root: &Path) -> Result<Opened, Failure> {
     fs::read(path).map(|bytes| Opened::Bytes(Secret::new(bytes))).map_err(fail)
 }
 
-/// What is said of files that hold no PEM; `None` for those that do.
+/// The remark about a file that contains no PEM; `None` for one that does.
 fn not_pem(name: &str, has_plain: bool) -> Option<String> {
     if name.ends_with(".fingerprint") {
         return Some("kube-aws' cache, not needed".to_owned());
@@ -198,7 +198,7 @@ fn not_pem(name: &str, has_plain: bool) -> Option<String> {
     }
 }
 
-/// Carries the cluster's CA over, if its key is there and belongs to it.
+/// Imports the cluster's CA, if its key is present and belongs to it.
 fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Credentials) {
     let Some((certificate, certificate_bytes)) = pems.remove("ca.pem") else {
         if pems.remove("ca-key.pem").is_some() {
@@ -232,7 +232,7 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
             Fate::Imported { as_file: "ca-key.pem", bytes }
         }
         Inspected::Key { .. } => Fate::Left("not taken over: it is not the key of ca.pem".to_owned()),
-        // Whose it is shows when the passphrase is given, at the import.
+        // Whether the key belongs to it is checked at the import, when the passphrase is known.
         Inspected::LockedKey => Fate::Imported { as_file: "ca-key.pem", bytes },
         Inspected::Certificate { .. } => Fate::Left("not taken over: it is no private key".to_owned()),
         Inspected::Other(problem) => Fate::Left(format!("not taken over: {problem}")),

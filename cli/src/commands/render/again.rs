@@ -1,4 +1,4 @@
-//! A rendered directory whose credentials change, and nothing else does: what the spec would change besides is not done in passing.
+//! Changes only the credentials in a rendered directory. It fails if the spec would change anything else.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::local::{Folder, LocalKeys, LocalRegistry, Overlay, SiteArgs, Workspac
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
-/// A directory that was rendered before, and the spec that it was rendered from.
+/// A rendered directory with its spec.
 #[derive(Debug)]
 pub(in crate::commands) struct Rendered {
     pub(in crate::commands) cluster: Cluster,
@@ -27,18 +27,18 @@ pub(in crate::commands) struct Rendered {
     before: Rendering,
 }
 
-/// What a change led to.
+/// The result of a change.
 #[derive(Debug)]
 pub(in crate::commands) struct Changed<T> {
     pub(in crate::commands) done: T,
     /// The inventory after it.
     pub(in crate::commands) manifest: Manifest,
-    /// Names of the files beside the credentials that are others now.
+    /// Names of the other files that changed.
     pub(in crate::commands) files: Vec<String>,
 }
 
 impl Rendered {
-    /// Looks at the directory `out` and at the spec `file`; `None`: the spec was refused, and why was said. Nothing is written.
+    /// Reads the directory `out` and the spec `file`; `None`: the spec was refused and the findings were printed. Nothing is written.
     pub(in crate::commands) fn find(
         file: &Path,
         patches: &PatchArgs,
@@ -53,8 +53,8 @@ impl Rendered {
                 return Ok(None);
             }
         };
-        // Looked at before it is opened: opening makes a directory.
-        let before = Workspace::look(out)?.release()?.ok_or_else(|| {
+        // Read before it is opened, because opening creates a directory.
+        let before = Workspace::open_read_only(out)?.release()?.ok_or_else(|| {
             let problem = format!("nothing was rendered into {}", out.display());
             Failure::refused(problem, "name the directory that `slipway render` wrote")
         })?;
@@ -63,8 +63,8 @@ impl Rendered {
         Ok(Some(Self { cluster, folder, source, workspace, site, before }))
     }
 
-    /// Changes credentials by `act`, then renders what follows from it. A spec that says more than was rendered is refused before: by
-    /// `what`, such as "renewing a certificate", nothing else changes. `None`: the spec was refused, and why was said.
+    /// Changes credentials with `act`, and renders the result. It fails if the spec differs from what was rendered, because `what`, such
+    /// as "renewing a certificate", changes nothing else. `None`: the spec was refused and the findings were printed.
     pub(in crate::commands) async fn change<T>(
         &self,
         what: &str,
@@ -72,7 +72,7 @@ impl Rendered {
         act: impl AsyncFnOnce(&Folder, &LocalKeys<AwsLc>) -> Result<T, Failure>,
     ) -> Result<Option<Changed<T>>, Failure> {
         let keys = super::keys(&self.workspace)?;
-        // In memory: whoever is refused has changed nothing.
+        // In memory first: a refused change has no effect.
         let (folder, _) = self.workspace.claim(&self.cluster, &SiteArgs::default())?;
         let Some(first) = self.prepared(&Overlay::new(folder), &keys, printer).await? else {
             return Ok(None);

@@ -1,7 +1,6 @@
-//! `slipway renew --recover`: everything has expired, and no API answers.
+//! `slipway renew --recover`: recovers a cluster whose certificates have expired and whose API is down.
 //!
-//! In which order nodes come back is the core's to say ([`Recovery`]); here certificates are renewed, Run Command is asked, and what happens
-//! is told.
+//! [`Recovery`] decides the order of the nodes. This module renews certificates, calls Run Command, and prints what happens.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use crate::failure::Failure;
 use crate::overview::plain;
 use crate::printer::Printer;
 
-/// Between two looks at what became of commands.
+/// The pause between two queries of Run Command.
 const LOOKS: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
@@ -55,7 +54,7 @@ pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result
     Ok(if recovery.is_well() && failed.is_empty() { Exit::Done } else { Exit::Findings })
 }
 
-/// Issues what has expired anew, as a scan does, and says it on the bus, so that it is planned too. What could not be.
+/// Renews what has expired, as a scan does, and announces it on the bus, so that a plan is made too. Returns the failures.
 async fn renew(
     args: &Args,
     cloud: &Cloud,
@@ -63,7 +62,7 @@ async fn renew(
     asked: &Asked,
     printer: &Printer,
 ) -> Result<Vec<String>, Failure> {
-    let (specs, bus) = (cloud.specs().await?, args.bus.of(cloud).await?);
+    let (specs, bus) = (cloud.specs().await?, args.bus.open(cloud).await?);
     let (keys, groups) = (cloud.keys(sealed_under), cloud.groups());
     let (assets, crypto) = (cloud.assets(), &AwsLc);
     let ports = ScanPorts { specs: &specs, assets, groups: &groups, keys: &keys, bus: &bus, crypto };

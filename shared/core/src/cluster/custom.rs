@@ -1,9 +1,9 @@
-//! Files and units of the user's on the nodes of one role.
+//! Files and systemd units of the user's, on the nodes of one role.
 
 use serde::{Deserialize, Serialize};
 
-/// What is written to every node of a role besides Slipway's own. Its order says nothing, so it has one only: files by
-/// path, units by name.
+/// What is written to every node of a role besides Slipway's own files. Files are sorted by path and units by name, so that their order
+/// in the spec changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Custom {
@@ -40,14 +40,15 @@ pub struct CustomFile {
     pub content: Content,
 }
 
-/// What is in a file. Text wherever it is text, so that the way in which the spec gave it rolls no node.
+/// The content of a file. Valid text is always stored as text, so that switching between `content` and `contentBase64` in the spec
+/// replaces no node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Content {
-    /// As it is.
+    /// As text.
     #[serde(rename = "content")]
     Text(String),
-    /// In standard base64, with padding.
+    /// Bytes that are no text, in standard base64 with padding.
     #[serde(rename = "contentBase64")]
     Base64(String),
 }
@@ -56,16 +57,16 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CustomUnit {
-    /// With its suffix.
+    /// With its suffix, such as `.service`.
     pub name: String,
-    /// The verb for `systemctl`, if any, once everything is written.
+    /// The `systemctl` verb to run once everything is written, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Whether it is enabled.
     pub enable: bool,
-    /// Whether it is written below `/run` rather than `/etc`.
+    /// Whether it is written to `/run` instead of `/etc`.
     pub runtime: bool,
-    /// The unit; `None` for one that the image has.
+    /// The unit file. `None`: the image has the unit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// `drop-ins`, by name.
@@ -73,7 +74,7 @@ pub struct CustomUnit {
     pub drop_ins: Vec<DropIn>,
 }
 
-/// A part of a unit, in `<unit>.d`.
+/// A drop-in of a unit, in `<unit>.d`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DropIn {

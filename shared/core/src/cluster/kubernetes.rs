@@ -10,9 +10,9 @@ use serde_json::Value;
 pub struct Kubernetes {
     /// `encryptionAtRest.enabled`.
     pub encryption_at_rest: bool,
-    /// `apiServer.certSANs`, which really reach the certificate.
+    /// `apiServer.certSANs`: further names in the API server's certificate.
     pub extra_sans: Vec<String>,
-    /// `apiServer.auditLog`; `None` is off.
+    /// `apiServer.auditLog`. `None`: off.
     pub audit_log: Option<AuditLog>,
     /// `featureGates`, for every component.
     pub feature_gates: BTreeMap<String, bool>,
@@ -31,17 +31,17 @@ pub struct Kubernetes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditLog {
-    /// A file below `/var/log`, or `-`.
+    /// A file below `/var/log`, or `-` for standard output.
     pub path: String,
-    /// How old files are kept; `None` where there are none.
+    /// How log files are rotated. `None`: the log goes to standard output.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub files: Option<LogFiles>,
-    /// A policy of the user's.
+    /// The user's audit policy.
     #[serde(skip)]
     pub policy: Option<BTreeMap<String, Value>>,
 }
 
-/// How files of a log are kept.
+/// How log files are rotated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogFiles {
@@ -59,7 +59,7 @@ pub struct Oidc {
     pub issuer_url: String,
     pub client_id: String,
     pub username_claim: String,
-    /// `usernamePrefix`, resolved: perhaps empty.
+    /// `usernamePrefix`, resolved; may be empty.
     pub username_prefix: String,
     /// `groupsClaim` and `groupsPrefix`.
     pub groups: Option<(String, String)>,
@@ -77,7 +77,7 @@ pub struct Admission {
     pub event_rate_limits: Vec<EventRateLimit>,
 }
 
-/// How many events are taken in.
+/// A limit on the rate of events that the API server accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventRateLimit {
@@ -89,30 +89,30 @@ pub struct EventRateLimit {
     pub cache_size: u32,
 }
 
-/// What the spec says of a component that is a static pod.
+/// What the spec says about a component that runs as a static pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Component {
-    /// Flags, without dashes before them.
+    /// Flags, without leading dashes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub flags: BTreeMap<String, String>,
     /// `requests` and `limits` of `cpu` and `memory`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, BTreeMap<String, String>>,
-    /// Files and folders of the machine, by name.
+    /// Files and folders of the machine to mount, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<HostVolume>,
 }
 
 impl Component {
-    /// Whether the spec says nothing of it.
+    /// Whether the spec sets nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.flags.is_empty() && self.resources.is_empty() && self.volumes.is_empty()
     }
 }
 
-/// A file or folder of the machine.
+/// A file or folder of the machine that is mounted into a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostVolume {

@@ -1,4 +1,4 @@
-//! The network, the names of the API, and what stands behind them.
+//! The network, the DNS names of the API, and the load balancers behind them.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
-/// One name under which the Kubernetes API is reached.
+/// One name by which the Kubernetes API is reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiEndpoint {
     /// `name`, unique among the endpoints.
@@ -17,48 +17,48 @@ pub struct ApiEndpoint {
     pub load_balancer: LoadBalancer,
 }
 
-/// What stands behind an endpoint's name.
+/// The load balancer behind an endpoint's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBalancer {
-    /// Ours, or one that exists, or none.
+    /// Made by Slipway, existing, or none.
     pub backing: Backing,
-    /// `false`: it is reached from the internet. Said of a managed balancer alone.
+    /// `false`: reachable from the internet. Only for a managed load balancer.
     pub private: bool,
-    /// Names of the subnets it stands in, resolved: of a managed balancer, never empty, all public or all private.
+    /// Names of its subnets, resolved, all public or all private. Never empty for a managed load balancer.
     pub subnets: Vec<String>,
-    /// The Route 53 hosted zone in which a record is made; `None` leaves the record to the user.
+    /// The Route 53 hosted zone in which a record is made. `None`: the user makes the record.
     pub hosted_zone_id: Option<Existing>,
-    /// `loadBalancer.dnsName`: where the record leads to, if the balancer is not ours.
+    /// `loadBalancer.dnsName`: the target of the record if Slipway does not make the load balancer.
     pub dns_name: Option<String>,
-    /// `apiAccessAllowedSourceCIDRs`: at our balancer's security group, or, where a balancer that exists has none, at the
-    /// controllers'. Perhaps empty.
+    /// `apiAccessAllowedSourceCIDRs`: allowed by the managed balancer's security group. For an existing balancer without security groups,
+    /// allowed by the controllers' group. May be empty.
     pub source_cidrs: Vec<Ipv4Net>,
-    /// `securityGroupIds`: besides our own, of a managed balancer; else the groups that the balancer has, which controllers
-    /// let in.
+    /// `securityGroupIds`. For a managed balancer: groups that it gets besides Slipway's own. Otherwise: the groups that the balancer
+    /// has; controllers admit them.
     pub security_group_ids: Vec<String>,
 }
 
-/// Who brings the load balancer.
+/// Who provides the load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Backing {
     /// The control-plane stack makes it.
     Managed,
-    /// `loadBalancer.id`: a network load balancer that exists gets our listener and target group. Its ARN.
+    /// `loadBalancer.id`: the ARN of an existing network load balancer. The control-plane stack adds a listener and a target group to it.
     Balancer(Existing),
-    /// `managed: false` with `targetGroup.arns`: controllers register there.
+    /// `managed: false` with `targetGroup.arns`: controllers register in these target groups.
     TargetGroups(Vec<String>),
-    /// `managed: false`: a name in the API server's certificate, and no more.
+    /// `managed: false` without target groups: the name is only in the API server's certificate.
     Nothing,
 }
 
-/// Something that none of our stacks made.
+/// A resource that no stack of the cluster makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Existing {
     /// `id`.
     Id(String),
-    /// `idFromStackOutput`: the id is what another stack of the account exports under this name.
+    /// `idFromStackOutput`: another stack of the account exports the id under this name.
     Export(String),
 }
 
@@ -82,12 +82,12 @@ impl fmt::Display for Existing {
     }
 }
 
-/// The VPC and what lies in it.
+/// The VPC and its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// Ours, or one that exists.
+    /// Made by the network stack, or existing.
     pub vpc: Vpc,
-    /// `internetGateway.id`, when one exists already.
+    /// `internetGateway.id`, if one exists already.
     pub internet_gateway_id: Option<Existing>,
     /// All subnets, in the order of the spec, with unique names.
     pub subnets: Vec<Subnet>,
@@ -95,7 +95,7 @@ pub struct Network {
     pub service_cidr: Ipv4Net,
     /// `dnsServiceIP`, inside `service_cidr`.
     pub dns_service_ip: Ipv4Addr,
-    /// `sshAccessAllowedSourceCIDRs`: from where port 22 of every node is reached; empty means from nowhere.
+    /// `sshAccessAllowedSourceCIDRs`: ranges that may reach port 22 of every node. Empty: none may.
     pub ssh_source_cidrs: Vec<Ipv4Net>,
 }
 
@@ -105,7 +105,7 @@ pub struct Network {
 pub enum Vpc {
     /// Made by the network stack, with this range.
     Managed(Ipv4Net),
-    /// `vpc.id`, with its range as the spec states it.
+    /// `vpc.id`, with its range as stated in the spec.
     Existing {
         /// `vpc-…`.
         id: Existing,
@@ -130,9 +130,9 @@ pub struct Subnet {
     pub name: String,
     /// `availabilityZone`, such as `eu-west-1a`.
     pub availability_zone: String,
-    /// Without a route to an internet gateway of its own.
+    /// Whether it lacks a direct route to an internet gateway.
     pub private: bool,
-    /// Ours, or one that exists.
+    /// Made by the network stack, or existing.
     pub source: SubnetSource,
 }
 
@@ -160,9 +160,9 @@ pub enum SubnetSource {
 pub enum Egress {
     /// A public subnet: its route table leads to the internet gateway.
     InternetGateway,
-    /// A private subnet: through a NAT gateway made in the named public subnet (same zone where there is one).
+    /// A private subnet: through a NAT gateway made in the named public subnet, if possible in the same zone.
     ManagedNat {
-        /// The public subnet that holds the gateway; gateways are shared by subnet.
+        /// The public subnet that holds the gateway. Each public subnet has at most one.
         public_subnet: String,
         /// `natGateway.eipAllocationId`: an Elastic IP that exists.
         eip_allocation_id: Option<Existing>,
@@ -172,7 +172,7 @@ pub enum Egress {
         /// `nat-…`.
         id: Existing,
     },
-    /// `routeTable.id`: a route table that exists and is taken as it is.
+    /// `routeTable.id`: an existing route table, which is not changed.
     RouteTable {
         /// `rtb-…`.
         id: Existing,

@@ -9,47 +9,47 @@ use super::{Custom, Iam, Image, KubernetesVersion, Storage, Tenancy, Volume};
 /// One pool of workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePool {
-    /// `name`, unique, and the last part of its stack's name.
+    /// `name`: unique, and the last part of its stack's name.
     pub name: String,
     /// The first instance type; all types of a pool share one architecture.
     pub instance_type: String,
-    /// The pool's own `kubernetesVersion`, where it lags behind the controllers'; `None` is the cluster's.
+    /// The pool's own `kubernetesVersion`, if it lags behind the controllers'. `None`: the cluster's.
     pub kubernetes_version: Option<KubernetesVersion>,
-    /// The pool's own image; `None` is the cluster's.
+    /// The pool's own image. `None`: the cluster's.
     pub image: Option<Image>,
     /// `image.rootDeviceName` of the pool's own image.
     pub root_device: Option<String>,
-    /// The pool's own `keyName`; `None` is the cluster's.
+    /// The pool's own `keyName`. `None`: the cluster's.
     pub key_name: Option<String>,
-    /// The pool's own `sshAuthorizedKeys`; `None` are the cluster's.
+    /// The pool's own `sshAuthorizedKeys`. `None`: the cluster's.
     pub ssh_authorized_keys: Option<Vec<String>>,
-    /// The pool's own `apiEndpointName`; `None` is that of all workers.
+    /// The pool's own `apiEndpointName`. `None`: that of all workers.
     pub api_endpoint: Option<String>,
     pub root_volume: Volume,
     /// Volumes besides the root, and the instance store.
     pub storage: Storage,
-    /// `gpu.nvidia.enabled`: pods may use NVIDIA's GPUs.
+    /// `gpu.nvidia.enabled`: pods may use NVIDIA GPUs.
     pub nvidia: bool,
-    /// Names of subnets, resolved, never empty.
+    /// Names of subnets, resolved; never empty.
     pub subnets: Vec<String>,
     /// Group sizes.
     pub size: GroupSize,
-    /// Several instance types, spot and weights; `None` is one type, on demand.
+    /// Several instance types, spot instances and weights. `None`: on-demand instances of one type.
     pub mixed_instances: Option<MixedInstances>,
     /// `autoscaling.clusterAutoscaler.enabled`.
     pub cluster_autoscaler: bool,
-    /// Besides our own.
+    /// Security groups besides Slipway's own.
     pub security_group_ids: Vec<String>,
     /// `targetGroup.arns`.
     pub target_group_arns: Vec<String>,
-    /// `loadBalancer.names`: classic load balancers.
+    /// `loadBalancer.names`: Classic Load Balancers.
     pub load_balancer_names: Vec<String>,
     pub iam: Iam,
     pub node_labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
-    /// `featureGates` of the pool's kubelets, besides those of every component.
+    /// `featureGates` of the pool's kubelets, in addition to those of all components.
     pub feature_gates: BTreeMap<String, bool>,
-    /// `kubelet`: fields of `KubeletConfiguration`, over those of `kubernetes.kubelet`.
+    /// `kubelet`: fields of `KubeletConfiguration`; they override those of `kubernetes.kubelet`.
     pub kubelet: BTreeMap<String, serde_json::Value>,
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
@@ -57,7 +57,7 @@ pub struct NodePool {
 }
 
 impl NodePool {
-    /// Whether its group counts units of capacity, not machines.
+    /// Whether its group counts capacity units instead of machines.
     #[must_use]
     pub fn is_weighted(&self) -> bool {
         let types = self.mixed_instances.iter().flat_map(|mixed| &mixed.types);
@@ -65,7 +65,7 @@ impl NodePool {
     }
 }
 
-/// Sizes of an Auto Scaling group, in instances, or in capacity units where weights are given.
+/// Sizes of an Auto Scaling group, in machines, or in capacity units if types have weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSize {
     /// `minSize`.
@@ -83,15 +83,15 @@ pub struct MixedInstances {
     pub on_demand_base: u32,
     /// `onDemandPercentageAboveBaseCapacity`.
     pub on_demand_percentage: u32,
-    /// `onDemandAllocationStrategy`; `None` is the order of the types.
+    /// `onDemandAllocationStrategy`. `None`: the order of the types.
     pub on_demand_strategy: Option<String>,
     /// `spotAllocationStrategy`.
     pub spot_strategy: String,
-    /// `capacityRebalance`: a spot instance at risk is replaced before EC2 takes it.
+    /// `capacityRebalance`: a spot instance at elevated risk is replaced before EC2 interrupts it.
     pub capacity_rebalance: bool,
 }
 
-/// An instance type and how much capacity it counts for.
+/// An instance type and the capacity units that it counts for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightedType {
     /// EC2 instance type.
@@ -104,7 +104,7 @@ pub struct WeightedType {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {
     pub key: String,
-    /// Value, perhaps empty.
+    /// Value; may be empty.
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,

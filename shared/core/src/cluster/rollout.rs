@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 /// How changes are rolled out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RolloutPolicy {
-    /// Whether a plan waits for a person.
+    /// Whether a plan waits for approval.
     pub approval: Approval,
-    /// `maxUnavailable` of a pool: a number or a percentage of it.
+    /// `maxUnavailable` of a pool: a number of machines or a percentage of the pool.
     pub max_unavailable: CountOrPercent,
     /// `surge` of a pool.
     pub surge: CountOrPercent,
-    /// Minutes after which a drain may be forced; `None`: never.
+    /// Minutes after which a drain may be forced. `None`: never.
     pub drain_force_after_min: Option<u32>,
-    /// How many replacements may fail before the rollout stops.
+    /// How many replacements may fail before the rollout fails.
     pub failure_budget: u32,
-    /// Times in which disruptive steps may start; empty is always.
+    /// Times in which disruptive steps may start. Empty: at any time.
     pub windows: Vec<MaintenanceWindow>,
-    /// What is otherwise for a pool, by its name; a pool without an entry is rolled as this says, whenever it likes.
+    /// Settings that override these for a pool, by the pool's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pools: BTreeMap<String, PoolRollout>,
 }
 
-/// How changes are rolled out to one pool.
+/// Rollout settings of one pool.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRollout {
-    /// Pools whose nodes are all replaced before this pool's first: never in a circle. From `nodePoolRollingStrategy`.
+    /// Pools whose nodes are all replaced before this pool's first; free of cycles. From kube-aws' `nodePoolRollingStrategy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
     /// The pool's own `rollout.maxUnavailable`.
@@ -55,18 +55,18 @@ pub enum Approval {
     Manual,
 }
 
-/// A number of nodes, or a share of a pool.
+/// A number of nodes, or a percentage of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CountOrPercent {
-    /// So many.
+    /// A number.
     Count(u32),
-    /// So many in a hundred.
+    /// A percentage.
     Percent(u32),
 }
 
 impl CountOrPercent {
-    /// So many of `nodes`; of a share, what is left over counts as a whole one.
+    /// The number of `nodes` that this is, a percentage rounded up.
     #[must_use]
     pub const fn at_most(self, nodes: u32) -> u32 {
         match self {
@@ -75,7 +75,7 @@ impl CountOrPercent {
         }
     }
 
-    /// So many of `nodes`; of a share, what is left over does not count.
+    /// The number of `nodes` that this is, a percentage rounded down.
     #[must_use]
     pub const fn at_least(self, nodes: u32) -> u32 {
         match self {
@@ -86,7 +86,7 @@ impl CountOrPercent {
 }
 
 impl RolloutPolicy {
-    /// At what pace the pool of that name is rolled.
+    /// The pace at which the pool of that name is rolled.
     #[must_use]
     pub fn pace(&self, pool: &str) -> Pace {
         let own = self.pools.get(pool);
@@ -96,7 +96,7 @@ impl RolloutPolicy {
         }
     }
 
-    /// Seconds after which a drain of a machine of the pool may be forced; `None`: never.
+    /// Seconds after which the drain of a machine of the pool may be forced. `None`: never.
     #[must_use]
     pub fn force_after_s(&self, pool: &str) -> Option<u32> {
         let own = self.pools.get(pool).and_then(|pool| pool.drain_force_after_min);
@@ -104,13 +104,13 @@ impl RolloutPolicy {
     }
 }
 
-/// At what pace a pool is rolled.
+/// The pace at which a pool is rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pace {
     /// How many of its machines may be missing.
     pub max_unavailable: CountOrPercent,
-    /// How many it may have too many.
+    /// How many machines it may have beyond its size.
     pub surge: CountOrPercent,
 }
 
@@ -121,20 +121,20 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Machines that a pool has too many at most, whatever its spec allows: an invocation stays bounded.
+    /// The largest surge, whatever the spec allows, so that one invocation has bounded work.
     const MOST: u32 = 10;
 
-    /// So many machines that every share but none at all makes up one of them.
+    /// A pool so large that every percentage above 0 is at least one machine of it.
     const MANY: u32 = 100;
 
-    /// Whether a pool may have one machine less than it wants for a while, or one more. Of a group that counts units of capacity nobody
-    /// knows how many machines one more unit is.
+    /// Whether a pool may have one machine less than its size for a while, or one more. A weighted group cannot surge: nobody knows how
+    /// many machines one more capacity unit is.
     #[must_use]
     pub const fn can_move(self, weighted: bool) -> bool {
         self.may_miss(Self::MANY) > 0 || (!weighted && self.more(Self::MANY) > 0)
     }
 
-    /// How many of `nodes` machines may be missing. Where neither share makes up a whole machine, one may: it would never end.
+    /// How many of `nodes` machines may be missing. If both values round to 0, it is 1: otherwise the roll would never end.
     #[must_use]
     pub const fn may_miss(self, nodes: u32) -> u32 {
         match (self.max_unavailable.at_least(nodes), self.surge.at_most(nodes)) {
@@ -143,7 +143,7 @@ impl Pace {
         }
     }
 
-    /// How many more than `nodes` machines there may be.
+    /// How many machines there may be beyond `nodes`.
     #[must_use]
     pub const fn more(self, nodes: u32) -> u32 {
         let more = self.surge.at_most(nodes);
@@ -151,14 +151,14 @@ impl Pace {
     }
 }
 
-/// A weekly window, in UTC.
+/// A weekly maintenance window, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaintenanceWindow {
-    /// Days; empty is each day.
+    /// Days. Empty: every day.
     pub days: Vec<Day>,
-    /// Minute of the day at which it opens.
+    /// The minute of the day at which it opens.
     pub start_minute: u16,
-    /// How long it is open, in minutes.
+    /// Its length in minutes.
     pub length_min: u16,
 }
 

@@ -10,14 +10,14 @@ use super::{
     words,
 };
 
-/// How often the world is looked at while something is waited for.
+/// How often the node is observed while a drain waits.
 const LOOK: SignedDuration = SignedDuration::from_secs(5);
-/// How soon, when somebody was just asked: what comes of it decides the next step.
+/// The pause after an eviction request, whose result decides the next step.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
-/// After so many tries the wait grows no more.
+/// After so many retries the wait grows no more.
 const DOUBLINGS: u32 = 4;
 
-/// How long to wait after the so-many-th refusal: 5 s, then twice as long each time, up to 80 s.
+/// How long to wait after the n-th refusal: 5 s, then twice as long each time, up to 80 s.
 #[must_use]
 pub fn back_off(count: u32) -> SignedDuration {
     LOOK * (1 << count.saturating_sub(1).min(DOUBLINGS))
@@ -73,7 +73,7 @@ fn stays(observed: &Observed, pod: &Pod) -> Option<Stays> {
     }
 }
 
-/// What is done to a pod that must go, or why nothing is; `forcing`: another one is deleted by force in this step.
+/// What is done to a pod that must go, or why nothing is. `forcing`: another pod is deleted by force in this step.
 fn wait(observed: &Observed, policy: &Policy, pod: &Pod, now: Timestamp, forcing: bool) -> (Cause, String) {
     if let Some(until) = pod.terminating {
         return (Cause::Terminating, terminating(until, now));
@@ -98,9 +98,9 @@ fn wait(observed: &Observed, policy: &Policy, pod: &Pod, now: Timestamp, forcing
         );
     }
     let (cause, refusal) = match &last.answer {
-        // The API server has not said yet that it is being deleted.
+        // The API server does not report it as terminating yet.
         Answer::Accepted => return (Cause::Terminating, "its eviction was accepted".to_owned()),
-        // No budget is in its way, so force would not be by its rules.
+        // No budget blocks it, and the rules for force are only for pods that a budget blocks.
         Answer::Refused(words) => return (Cause::Refused, format!("the API server refuses: {words}")),
         Answer::Budget if allowed => {
             return (Cause::Budget, "its budget forbade it, and allows it now: it is asked again".to_owned());
@@ -124,7 +124,7 @@ fn wait(observed: &Observed, policy: &Policy, pod: &Pod, now: Timestamp, forcing
     (Cause::Forcing, format!("{refusal}; all rules for force hold, so it is deleted"))
 }
 
-/// Whether nothing forbids the eviction any more.
+/// Whether no budget forbids the eviction any more.
 fn allowed(observed: &Observed, pod: &Pod) -> bool {
     pod.budgets.iter().all(|name| observed.budgets.get(name).is_none_or(|budget| budget.allowed > 0))
 }
@@ -137,7 +137,7 @@ fn two_budgets(budgets: &BTreeSet<ObjectName>) -> String {
     )
 }
 
-/// `until` is when the API server expected it to be gone.
+/// `until` is when the API server expected the pod to be gone.
 fn terminating(until: Timestamp, now: Timestamp) -> String {
     let late = between(until, now);
     if late > SignedDuration::ZERO {

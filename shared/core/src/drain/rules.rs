@@ -1,4 +1,4 @@
-//! What a drain may do besides evicting under budgets.
+//! When a drain may do more than evict pods under their disruption budgets.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -8,41 +8,41 @@ use crate::cluster::RolloutPolicy;
 /// How a node is drained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// When a pod may be deleted though its budget forbids it; `None`: never.
+    /// When a pod may be deleted although its budget forbids the eviction. `None`: never.
     pub force: Option<Force>,
-    /// What becomes of pods with data of their own.
+    /// What happens to pods with an `emptyDir`.
     pub empty_dir: Treatment,
-    /// What becomes of pods that nobody makes again.
+    /// What happens to bare pods, which nothing recreates.
     pub bare: Treatment,
 }
 
-/// What becomes of pods that lose something.
+/// What happens to pods that lose something when they are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Treatment {
     /// They are evicted like others.
     Evict,
-    /// The drain waits until a person has seen to them.
+    /// The drain waits until a person has deleted them.
     Wait,
 }
 
-/// All of these must hold before a pod is deleted by force, and its eviction must just have been refused because of a
-/// budget. They are Zalando's.
+/// The rules for force: all must hold before a pod is deleted by force, and its eviction must just have been refused because of a
+/// disruption budget. They are those of Zalando's cluster-lifecycle-manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Force {
-    /// How long the node has been drained.
+    /// How long the drain must have lasted.
     pub after: SignedDuration,
-    /// How old the pod is.
+    /// How old the pod must be.
     pub pod_age: SignedDuration,
-    /// For how long each healthy pod of its budgets has been healthy: a new one must have shown that it can serve.
+    /// How long each healthy pod of its budgets must have been healthy: a new pod must have shown that it can serve.
     pub healthy_for: SignedDuration,
-    /// For how long each unhealthy one has been that: somebody must have had the time to mend it.
+    /// How long each unhealthy pod of its budgets must have been unhealthy: somebody must have had time to repair it.
     pub unhealthy_for: SignedDuration,
-    /// How long no pod of the node was deleted by force.
+    /// How long ago the last pod of the node was deleted by force.
     pub interval: SignedDuration,
 }
 
 impl Force {
-    /// The rules, for nodes that have been drained so long.
+    /// The rules, with the duration after which a drain may be forced.
     #[must_use]
     pub const fn after(after: SignedDuration) -> Self {
         Self {
@@ -56,14 +56,14 @@ impl Force {
 }
 
 impl Policy {
-    /// Data in an `emptyDir` and pods of their own are lost with any node: a machine that fails asks nobody. So they go,
-    /// and a drain ends.
+    /// The policy with `force`. Bare pods and data in an `emptyDir` are evicted: they would be lost with any failing machine as well, and
+    /// waiting for them would block the drain for ever.
     #[must_use]
     pub const fn with(force: Option<Force>) -> Self {
         Self { force, empty_dir: Treatment::Evict, bare: Treatment::Evict }
     }
 
-    /// How nodes are drained by the spec: those of `pool`, or controllers.
+    /// The policy of the spec for the nodes of `pool`, or for controllers.
     #[must_use]
     pub fn of(rollout: &RolloutPolicy, pool: Option<&str>) -> Self {
         let own = pool.and_then(|name| rollout.pools.get(name)).and_then(|pool| pool.drain_force_after_min);
@@ -75,13 +75,13 @@ impl Policy {
 /// A rule that does not hold yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unmet {
-    /// When it will, if nothing changes.
+    /// When it will hold if nothing changes.
     pub(super) at: Timestamp,
     /// What is too short.
     pub(super) what: Rule,
 }
 
-/// What a rule is about.
+/// The rules, each with the duration that it asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Rule {
     Drain(SignedDuration),
@@ -92,16 +92,16 @@ pub(super) enum Rule {
 }
 
 impl Force {
-    /// Which of the rules keep `pod` from being deleted at `now`, each with the moment at which it will not.
+    /// The rules that keep `pod` from being deleted at `now`, each with the time from which it holds.
     pub(super) fn unmet(&self, observed: &Observed, pod: &Pod, now: Timestamp) -> Vec<Unmet> {
         let mut unmet = Vec::new();
         let mut demand = |since: Timestamp, long: SignedDuration, what: Rule| {
             if between(since, now) < long {
-                // An instant at the end of time is as good as never.
+                // A time too late to represent counts as never.
                 unmet.push(Unmet { at: since.checked_add(long).unwrap_or(Timestamp::MAX), what });
             }
         };
-        // A node without the annotation is begun with, before anything else.
+        // A node without the annotation gets it before anything else happens, so its drain has just begun.
         demand(observed.node.started.unwrap_or(now), self.after, Rule::Drain(self.after));
         demand(pod.created, self.pod_age, Rule::PodAge(self.pod_age));
         for sibling in pod.budgets.iter().filter_map(|name| observed.budgets.get(name)).flat_map(|b| &b.pods)

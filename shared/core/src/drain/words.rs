@@ -1,4 +1,4 @@
-//! Why a pod is waited for, in words that a person can use.
+//! The reasons for which a pod is waited for, in words.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::rules::{Rule, Unmet};
 use super::{ObjectName, Observed, Pod};
 use crate::words::moment;
 
-/// How many siblings are named.
+/// How many pods of the budget are named.
 const SIBLINGS_NAMED: usize = 3;
 
-/// A length of time as people say it: `6h`, `1h 30m`, `45s`.
+/// A duration for people: `6h`, `1h 30m`, `45s`.
 #[must_use]
 pub fn lasting(long: SignedDuration) -> String {
     let seconds = long.as_secs().max(0);
@@ -24,7 +24,7 @@ pub(super) fn budgets(names: &BTreeSet<ObjectName>) -> String {
     names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-/// The budget that forbids the eviction, and what it counts.
+/// Which budgets forbid the eviction, with the healthy pods of the first.
 pub(super) fn budget(observed: &Observed, pod: &Pod) -> String {
     if pod.budgets.is_empty() {
         return "a disruption budget allows no eviction now".to_owned();
@@ -40,7 +40,7 @@ pub(super) fn budget(observed: &Observed, pod: &Pod) -> String {
     )
 }
 
-/// What must hold before force may be used, and when it will.
+/// The rules that must hold before force may be used, and when each will.
 pub(super) fn unmet(unmet: &[Unmet]) -> String {
     let mut siblings = 0;
     let mut said = Vec::new();

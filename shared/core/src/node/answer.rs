@@ -1,8 +1,8 @@
-//! What each verb of `slipway-node` prints when it succeeds. The agent writes these types, the simulator writes them, and whoever asked
-//! reads them: nobody builds or picks apart the JSON by hand.
+//! What each verb of `slipway-node` prints when it succeeds. The agent and the simulator write these types, and the sender of the command
+//! reads them. Nothing builds or parses the JSON by hand.
 //!
-//! The form on the wire is the form of these types. What a decision needs must be there; all else may be missing, so that an answer of an
-//! agent of another release is read as well.
+//! The JSON is that of these types. Only fields that a decision needs are mandatory, so that the answers of agents of other releases can
+//! be read as well.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::report::Served;
 use super::{EtcdHealth, Failure, NodeStatus, Verb, Word};
 use crate::drain::{Cause, Stays, Step};
 
-/// What a verb prints: its answer, or why it has none.
+/// What a verb prints: its answer, or why it failed.
 pub type Outcome = Result<Answer, Failure>;
 
-/// The answer of one kind of verb.
+/// A type that is the answer of one verb.
 pub trait OfVerb: Clone + Sized {
-    /// It, if `answer` is of that verb.
+    /// The answer, if `answer` is that of this verb.
     fn of(answer: &Answer) -> Option<Self>;
 }
 
-/// Makes the list of answers: for each verb the type of its answer.
+/// Defines [`Answer`] from the list of verbs with the types of their answers.
 macro_rules! answers {
     ($($verb:ident($answer:ty),)+) => {
         /// The answer of a verb: one variant for each [`Verb`].
@@ -37,10 +37,10 @@ macro_rules! answers {
         }
 
         impl Answer {
-            /// Reads what `verb` answered.
+            /// Reads the answer of `verb`.
             ///
             /// # Errors
-            /// If it is not what that verb answers.
+            /// If it is not an answer of that verb.
             pub fn read(verb: &Verb, value: Value) -> serde_json::Result<Self> {
                 match verb {
                     $(Verb::$verb { .. } => serde_json::from_value(value).map(Self::$verb),)+
@@ -76,7 +76,7 @@ answers! {
     Uncordon(Uncordoned),
 }
 
-/// The JSON object that is printed for `outcome`.
+/// The JSON object to print for `outcome`.
 #[must_use]
 pub fn printed(outcome: &Result<impl Serialize, Failure>) -> Value {
     match outcome {
@@ -88,7 +88,7 @@ pub fn printed(outcome: &Result<impl Serialize, Failure>) -> Value {
 /// Reads what `verb` printed.
 ///
 /// # Errors
-/// With what is wrong with it, if it is neither an answer of that verb nor a failure.
+/// What is wrong, if it is neither an answer of that verb nor a failure.
 pub fn read(verb: &Verb, printed: &str) -> Result<Outcome, Unreadable> {
     let value: Value = serde_json::from_str(printed).map_err(|_| Unreadable::NoJson)?;
     let Value::Object(mut object) = value else { return Err(Unreadable::NoJson) };
@@ -99,13 +99,13 @@ pub fn read(verb: &Verb, printed: &str) -> Result<Outcome, Unreadable> {
     outcome.map_err(|error| Unreadable::Unexpected(error.to_string()))
 }
 
-/// Why what a verb printed cannot be read.
+/// Why the output of a verb cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is no JSON object: it was cut, or somebody else printed it.
+    /// It is no JSON object: it was truncated, or something else printed it.
     #[error("it is no JSON object")]
     NoJson,
-    /// It is another object than this verb's.
+    /// It is a JSON object of another form than this verb's answer.
     #[error("{0}")]
     Unexpected(String),
 }
@@ -114,21 +114,21 @@ pub enum Unreadable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refreshed {
-    /// Whether any file is another now.
+    /// Whether any file changed.
     pub changed: bool,
-    /// The digest of the credentials that are in force.
+    /// The digest of the credentials in use.
     pub credentials: String,
-    /// What each listener presents now whose certificate the bundle brings. One that presented nothing before, as it may wait for
-    /// others, may still present nothing.
+    /// The certificate that each listener now presents, if the bundle contains it. A listener that presented none before may still
+    /// present none, for example while it waits for other members.
     #[serde(default)]
     pub served: Vec<Served>,
-    /// Which processes were restarted.
+    /// The processes that were restarted.
     #[serde(default)]
     pub restarted: Vec<String>,
-    /// What was done about the kubelet's own certificate; `None` if it was good.
+    /// What was done about the kubelet's own certificate. `None`: it was good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<KubeletRenewed>,
-    /// Whether scanner and rotation were told; if not, the hourly timer tells them.
+    /// Whether the node's status was published for the scan function. If not, the hourly timer publishes it.
     #[serde(default)]
     pub published: bool,
 }
@@ -137,9 +137,9 @@ pub struct Refreshed {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeletRenewed {
-    /// Why no API server would have accepted the old one.
+    /// Why API servers would have refused the old certificate.
     pub refused: String,
-    /// The serial number of the new one.
+    /// The serial number of the new certificate.
     pub serial: String,
 }
 
@@ -171,23 +171,23 @@ pub enum LeaderStays {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotTaken {
-    /// When, in the form that `etcd restore` takes.
+    /// The time of the snapshot, in the form that `etcd restore` takes.
     pub time: String,
     /// Its key in the asset bucket.
     pub key: String,
-    /// Bytes of the database.
+    /// The size of the database in bytes.
     #[serde(default)]
     pub size: u64,
-    /// SHA-256 of the database, as etcd has it.
+    /// SHA-256 of the database, computed by etcd.
     #[serde(default)]
     pub sha256: String,
-    /// The revision that it holds at least.
+    /// The lowest revision that it can contain.
     #[serde(default)]
     pub revision: u64,
-    /// The server's release.
+    /// The release of the etcd server.
     #[serde(default)]
     pub version: String,
-    /// The KMS key under which it is sealed.
+    /// The KMS key with which it is sealed.
     #[serde(default)]
     pub sealed_under: String,
     /// How long it took, in seconds.
@@ -199,32 +199,32 @@ pub struct SnapshotTaken {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Restored {
-    /// Whether the data were changed: not if a run before this one did it.
+    /// Whether the data was replaced. `false`: an earlier run had done it.
     pub changed: bool,
     /// What was restored.
     #[serde(flatten)]
     pub mark: RestoreMark,
-    /// Where the data lie that were there before, if any were.
+    /// Where the previous data was moved, if there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_aside: Option<String>,
-    /// How etcd is since it was started with them.
+    /// How etcd is since it was started with the restored data.
     pub etcd: RestoredEtcd,
-    /// Why it does not serve yet.
+    /// Why it is not serving yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// How a member is that was started.
+/// The state of a member that was started with restored data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RestoredEtcd {
-    /// It reads through a majority.
+    /// It can read through a majority.
     Serving,
-    /// It was started, and runs: it may wait for a majority.
+    /// It runs; it may be waiting for a majority.
     Waiting,
 }
 
-/// What a member's data were restored from; it lies beside them.
+/// The snapshot that a member's data was restored from. It is stored beside the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreMark {
@@ -234,15 +234,15 @@ pub struct RestoreMark {
     pub token: String,
     /// `--initial-cluster`.
     pub initial_cluster: String,
-    /// SHA-256 of the database, as etcd has it.
+    /// SHA-256 of the database, computed by etcd.
     pub sha256: String,
-    /// Whether revisions were raised and older ones marked as compacted. Where they were not, whoever watches must be started
-    /// anew: controllers, kubelets, everything with a cache.
+    /// Whether revisions were raised and older ones marked as compacted. If not, everything with a watch or cache must be restarted:
+    /// controllers, kubelets and other clients.
     pub bumped: bool,
-    /// Whether etcd was started with these data: from then on they are the member's, and nobody makes them again.
+    /// Whether etcd was started with this data. From then on the data is the member's, and is not restored again.
     #[serde(default)]
     pub started: bool,
-    /// The tokens of restores before this one.
+    /// The tokens of earlier restores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tokens_before: Vec<String>,
 }
@@ -251,12 +251,12 @@ pub struct RestoreMark {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberRemoved {
-    /// Whether the member was removed now; `false`: the membership no longer had it.
+    /// Whether the member was removed now. `false`: it was no longer in the membership.
     pub removed: bool,
     /// Its number, if it was removed now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// How many members there are now.
+    /// The number of members now.
     #[serde(default)]
     pub members: usize,
 }
@@ -268,7 +268,7 @@ pub struct RecordsRetired {
     /// The hosted zone.
     #[serde(default)]
     pub zone: String,
-    /// The names whose records were deleted now.
+    /// The names of the records that were deleted now.
     pub records: Vec<String>,
 }
 
@@ -278,16 +278,16 @@ pub struct RecordsRetired {
 pub struct Uncordoned {
     /// The node: the machine's id.
     pub node: String,
-    /// Whether pods are still kept away from it: never.
+    /// Whether the node is still cordoned: always `false`.
     pub cordoned: bool,
 }
 
-/// How many pods are named: Systems Manager keeps 24,000 characters of what is printed.
+/// How many pods are named: Systems Manager keeps 24,000 characters of the output.
 const PODS_NAMED: usize = 30;
 /// How many characters of a reason are printed.
 const REASON_LENGTH: usize = 300;
 
-/// How a drain stands when `drain` ends: the node is empty, or the time is over.
+/// The state of a drain when the `drain` command ends: the node is empty, or the command's time is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Drained {
@@ -295,10 +295,10 @@ pub struct Drained {
     pub node: String,
     /// Whether the node is empty.
     pub done: bool,
-    /// Since when it is being drained, by whoever began.
+    /// Since when the node is being drained, possibly by an earlier command.
     #[serde(default)]
     pub since: Option<Timestamp>,
-    /// Why the node is not ready; `None`: it is.
+    /// Why the node is not ready. `None`: it is ready.
     #[serde(default)]
     pub not_ready: Option<String>,
     /// The pods that this command evicted.
@@ -307,24 +307,24 @@ pub struct Drained {
     /// The pods that this command deleted by force.
     #[serde(default)]
     pub forced: PodNames,
-    /// How many pods may stay, by why.
+    /// How many pods may stay, by reason.
     #[serde(default)]
     pub skipped: BTreeMap<Word<Stays>, usize>,
-    /// The first of the pods that are waited for.
+    /// The pods that are waited for, up to a limit.
     #[serde(default)]
     pub waiting: Vec<PodWaits>,
-    /// How many more are waited for.
+    /// How many more are waited for beyond those in `waiting`.
     #[serde(default)]
     pub waiting_more: usize,
 }
 
-/// Pods to which something was done.
+/// A number of pods with some of their names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodNames {
     /// How many.
     pub count: usize,
-    /// The last of them, newest first: `namespace/name`.
+    /// The names of the last ones, newest first: `namespace/name`.
     pub last: Vec<String>,
 }
 
@@ -334,13 +334,13 @@ pub struct PodNames {
 pub struct PodWaits {
     /// `namespace/name`.
     pub pod: String,
-    /// Why it is waited for, for machines.
+    /// Why it is waited for, as a code.
     pub cause: Word<Cause>,
     /// Why it is waited for, in words.
     pub why: String,
 }
 
-/// What a drain has done since its command began, and what it saw last. Whoever drains keeps it, and prints its [`Self::answer`].
+/// What a drain has done since its command began, and what it saw last. The drain loop updates it, and prints its [`Self::answer`].
 #[derive(Debug, Clone)]
 pub struct DrainRecord {
     node: String,
@@ -352,7 +352,7 @@ pub struct DrainRecord {
 }
 
 impl DrainRecord {
-    /// Nothing was done yet.
+    /// A drain that has done nothing yet.
     #[must_use]
     pub fn new(node: impl Into<String>) -> Self {
         Self {
@@ -371,24 +371,24 @@ impl DrainRecord {
         &self.node
     }
 
-    /// What a look at the node gave: since when it is drained, why it is not ready, and what is to be done next.
+    /// Records an observation of the node: since when it is drained, why it is not ready, and the next step.
     pub fn see(&mut self, since: Option<Timestamp>, not_ready: Option<&str>, step: &Step) {
         self.since = since;
         self.not_ready = not_ready.map(str::to_owned);
         self.last = step.clone();
     }
 
-    /// The pod was evicted.
+    /// Records that the pod was evicted.
     pub fn evicted(&mut self, pod: &crate::drain::ObjectName) {
         self.evicted.push(pod.to_string());
     }
 
-    /// The pod was deleted by force.
+    /// Records that the pod was deleted by force.
     pub fn forced(&mut self, pod: &crate::drain::ObjectName) {
         self.forced.push(pod.to_string());
     }
 
-    /// What is printed in the end: `done` if the node is empty.
+    /// The answer to print at the end. `done`: the node is empty.
     #[must_use]
     pub fn answer(&self, done: bool) -> Drained {
         let mut skipped: BTreeMap<Word<Stays>, usize> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! What a node is asked: a verb of its agent, by a document of Systems Manager, and what became of that.
+//! Commands: verbs of the agent that are sent to a machine through a document of Systems Manager, and their results.
 //!
-//! Each document names one verb of `slipway-node`. `SendCommand` has no idempotency token of its own, so a command carries ours as its
-//! comment: whoever sends looks for it first, and whoever asks finds its answer by it.
+//! Each document runs one verb of `slipway-node`. `SendCommand` has no idempotency token, so a command carries Slipway's token as its
+//! comment: before sending, the sender looks for a command with the token, and later finds the answer by it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub enum Verb {
     Refresh {
         /// Digest of the credentials.
         credentials: String,
-        /// Whether what a process reads at its start alone may cost it one restart.
+        /// Whether a process that reads its credentials only at start may be restarted once.
         restart: bool,
     },
     /// `Slipway-EtcdHealth`, on a member.
@@ -32,18 +32,18 @@ pub enum Verb {
     EtcdSnapshot,
     /// `Slipway-EtcdRemove`, on another member.
     EtcdRemove {
-        /// Who leaves the membership: `etcd-4`.
+        /// The member to remove from the membership: `etcd-4`.
         member: String,
     },
-    /// `Slipway-EtcdRetire`, on a member of a cluster that is taken away.
+    /// `Slipway-EtcdRetire`, on a member of a cluster that is being destroyed.
     EtcdRetire,
     /// `Slipway-Drain`, on a controller.
     Drain {
         /// The node: the machine's id.
         node: String,
-        /// Seconds after which it ends, done or not.
+        /// Seconds after which the command ends, whether the node is empty or not.
         for_s: u32,
-        /// Seconds after which it may use force by all the other rules; `None`: never.
+        /// Seconds after which force may be used if all other rules for force hold. `None`: never.
         force_after_s: Option<u32>,
     },
     /// `Slipway-Uncordon`, on a controller.
@@ -70,23 +70,23 @@ impl Verb {
         }
     }
 
-    /// `timeoutSeconds` of its document's step in `infra/template.yaml`: after so long Run Command ends it.
+    /// `timeoutSeconds` of its document's step in `infra/template.yaml`, after which Run Command ends it.
     #[must_use]
     pub const fn timeout_s(&self) -> u32 {
         match self {
             Self::Status | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
-            // Little more than it may be told to take: one that hangs holds one of the five workers of its machine's agent until then
-            // (amazon-ssm-agent, `DefaultCommandWorkersLimit`).
+            // Little longer than the longest `for_s`: a hanging command occupies one of the five workers of the machine's SSM agent until
+            // then (amazon-ssm-agent, `DefaultCommandWorkersLimit`).
             Self::Drain { .. } => 900,
         }
     }
 
-    /// After so long a command that was not answered never will be: its document ends it, and its delivery and the answer may be late.
+    /// The time after which a missing answer will never come: the document's timeout, plus delays of delivery and of the answer.
     #[must_use]
     pub const fn answers_within(&self) -> SignedDuration {
-        /// Delivery is given two minutes, and Run Command tells of a command's end within moments.
+        /// Two minutes for the delivery, and as long until Run Command reports the end.
         const LATE_S: i64 = 240;
         SignedDuration::from_secs(self.timeout_s() as i64 + LATE_S)
     }
@@ -117,7 +117,7 @@ impl Verb {
         }
     }
 
-    /// The node that it drains, if it drains one.
+    /// The node that this verb drains. `None`: it drains none.
     #[must_use]
     pub fn drains(&self) -> Option<&str> {
         match self {
@@ -133,10 +133,10 @@ impl Verb {
         }
     }
 
-    /// The verb that a document names with these parameters: what [`Self::parameters`] gives is read back as the same verb.
+    /// The verb that a document runs with these parameters: the inverse of [`Self::parameters`].
     ///
     /// # Errors
-    /// With what is wrong, if there is no such document here or a parameter is missing or has no such value.
+    /// If the document does not exist, or a parameter is missing or invalid.
     pub fn read(document: &str, parameters: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |name: &str| {
             parameters.get(name).cloned().ok_or_else(|| format!("{document} has no parameter {name}"))
@@ -177,12 +177,12 @@ impl Verb {
     }
 }
 
-/// One verb on one machine, asked for once.
+/// One verb to run once on one machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Command {
-    /// Ours, and its comment: at most 100 characters (`SendCommand`). Names cluster, generation, step and attempt, so that the same
-    /// is never asked twice.
+    /// The token, which is the command's comment of at most 100 characters (`SendCommand`). It contains cluster, generation, step and
+    /// attempt, so that the same command is never sent twice.
     pub token: String,
     /// The machine that runs it.
     pub instance: String,
@@ -190,32 +190,32 @@ pub struct Command {
     pub verb: Verb,
 }
 
-/// The cluster that a command with this token belongs to, if the token is one of ours: what stands before its first slash.
+/// The cluster of a command with this token: the part before the first slash. `None`: the token is not Slipway's.
 #[must_use]
 pub fn cluster_of_token(token: &str) -> Option<&str> {
     token.split_once('/').map(|(cluster, _)| cluster).filter(|cluster| !cluster.is_empty())
 }
 
-/// What became of a [`Command`].
+/// The state of a [`Command`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandView {
-    /// The machine has not taken it.
+    /// The machine has not received it.
     Pending,
-    /// The machine is at it.
+    /// The machine is running it.
     InProgress,
     /// The verb succeeded, and this is its answer.
     Answered(Answer),
     /// The verb failed, and says why.
     Failed(Failure),
-    /// It is over without a word of the verb's that could be read.
+    /// It has ended without an answer that could be read.
     Unanswered(Unanswered),
 }
 
 impl CommandView {
-    /// Reads what Run Command tells of a command that names `verb`.
+    /// Reads what Run Command reports about a command that runs `verb`.
     #[must_use]
-    pub fn read(verb: &Verb, told: &Invocation<'_>) -> Self {
-        let how = match told.status {
+    pub fn read(verb: &Verb, invocation: &Invocation<'_>) -> Self {
+        let how = match invocation.status {
             CommandStatus::Pending => return Self::Pending,
             CommandStatus::InProgress => return Self::InProgress,
             CommandStatus::Success => HowUnanswered::Succeeded,
@@ -224,11 +224,11 @@ impl CommandView {
             CommandStatus::Undelivered => HowUnanswered::Undelivered,
         };
         let unanswered = |unreadable: Option<&Unreadable>| {
-            Self::Unanswered(Unanswered { how, problem: told.problem(unreadable) })
+            Self::Unanswered(Unanswered { how, problem: invocation.problem(unreadable) })
         };
-        match (answer::read(verb, told.printed), how) {
+        match (answer::read(verb, invocation.printed), how) {
             (Ok(Ok(answer)), HowUnanswered::Succeeded) => Self::Answered(answer),
-            // Ended from outside when it was about to end by itself: nobody knows whether it did all that it says.
+            // Run Command ended it while it was finishing by itself, so it is unknown whether it did everything that the answer says.
             (Ok(Ok(_)), HowUnanswered::Failed | HowUnanswered::TimedOut | HowUnanswered::Undelivered) => {
                 unanswered(None)
             }
@@ -237,7 +237,7 @@ impl CommandView {
         }
     }
 
-    /// Whether nothing more becomes of it.
+    /// Whether it has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         match self {
@@ -246,7 +246,7 @@ impl CommandView {
         }
     }
 
-    /// Whether the verb failed in that way.
+    /// Whether the verb failed with that code.
     #[must_use]
     pub fn failed_with(&self, code: FailureCode) -> bool {
         match self {
@@ -256,36 +256,36 @@ impl CommandView {
     }
 }
 
-/// A command that is over, of which no word of the verb's could be read.
+/// A command that ended without a readable answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unanswered {
     /// How it ended.
     pub how: HowUnanswered,
-    /// What went wrong, in Run Command's words, and what was printed instead of an answer. `None`: nobody says.
+    /// Run Command's description of the problem, and what was printed instead of an answer. `None`: nothing is known.
     pub problem: Option<String>,
 }
 
 /// How a command without an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HowUnanswered {
-    /// The verb says that it did what was asked, by its exit status, and what it printed cannot be read.
+    /// The exit status says that the verb succeeded, but its output cannot be read.
     Succeeded,
-    /// It failed, or was ended.
+    /// It failed or was cancelled.
     Failed,
-    /// It ran for too long.
+    /// It timed out while running.
     TimedOut,
     /// It never ran.
     Undelivered,
 }
 
-/// What `GetCommandInvocation` tells of a command on one machine.
+/// What `GetCommandInvocation` reports about a command on one machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Invocation<'t> {
     /// How far it is.
     pub status: CommandStatus,
-    /// `StatusDetails`, in the service's word.
+    /// `StatusDetails` as the service words it.
     pub details: &'t str,
-    /// `ResponseCode`: the exit status of what ran; negative while there is none.
+    /// `ResponseCode`: the exit status of the command; negative while it has none.
     pub response_code: i32,
     /// `StandardOutputContent`.
     pub printed: &'t str,
@@ -293,14 +293,14 @@ pub struct Invocation<'t> {
     pub errors: &'t str,
 }
 
-/// Characters of standard output that `GetCommandInvocation` gives at most.
+/// How many characters of standard output `GetCommandInvocation` returns at most.
 const MOST_OUTPUT: usize = 24_000;
 
-/// Characters of what was printed instead of an answer that are repeated: the end says most.
+/// How many characters of unreadable output are quoted. The end says most.
 const MOST_PROBLEM: usize = 600;
 
 impl Invocation<'_> {
-    /// Why there is no answer, in words; `unreadable`: what is wrong with what was printed.
+    /// Why there is no answer, in words. `unreadable`: what is wrong with the output.
     fn problem(&self, unreadable: Option<&Unreadable>) -> Option<String> {
         let mut problem = Vec::new();
         if self.status != CommandStatus::Success {
@@ -309,7 +309,7 @@ impl Invocation<'_> {
                 problem.push(format!("it ended with status {}", self.response_code));
             }
         }
-        // Agents put `--output truncated--` in the place of what is too much.
+        // Agents end truncated output with `--output truncated--`.
         let cut =
             self.printed.chars().count() >= MOST_OUTPUT || self.printed.trim_end().ends_with("truncated--");
         match (self.printed, unreadable) {
@@ -330,17 +330,17 @@ impl Invocation<'_> {
     }
 }
 
-/// The end of `text`.
+/// The last characters of `text`, at most [`MOST_PROBLEM`].
 fn tail(text: &str) -> &str {
     let text = text.trim();
     let from = text.char_indices().rev().nth(MOST_PROBLEM - 1).map_or(0, |(index, _)| index);
     &text[from..]
 }
 
-/// `StatusDetails` of `GetCommandInvocation`, as far as a rollout tells them apart.
+/// `StatusDetails` of `GetCommandInvocation`, as far as a rollout distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommandStatus {
-    /// `Pending`, `Delayed`: the machine has not taken it.
+    /// `Pending`, `Delayed`: the machine has not received it.
     Pending,
     /// `InProgress`, `Cancelling`.
     InProgress,
@@ -348,7 +348,7 @@ pub enum CommandStatus {
     Success,
     /// `Failed`, `Cancelled`, `Terminated`: the verb's answer may say why.
     Failed,
-    /// `Execution Timed Out`: it ran for too long.
+    /// `Execution Timed Out`: it timed out while running.
     TimedOut,
     /// `Delivery Timed Out`, `Undeliverable`, `Invalid Platform`, `Access Denied`: it never ran.
     Undelivered,

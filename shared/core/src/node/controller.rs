@@ -1,4 +1,4 @@
-//! What a controller must know: its Kubernetes components.
+//! The configuration of a controller: its Kubernetes components.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::cluster::{Component, Custom};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerConfig {
-    /// What every configuration has.
+    /// The fields that every configuration has.
     #[serde(flatten)]
     pub base: Base,
     /// Files and units of the user's.
@@ -20,8 +20,8 @@ pub struct ControllerConfig {
     pub custom: Custom,
     /// The release, such as `1.37.0`.
     pub kubernetes_version: String,
-    /// A controller's components use the API server beside them: a load balancer does not send a connection
-    /// back to where it came from, and a controller must not depend on its fellows to start.
+    /// The API server on the same machine. A load balancer does not return a connection to the machine that it came from, and a
+    /// controller must be able to start without the others.
     pub api_server: String,
     /// Its kubelet.
     pub kubelet: Kubelet,
@@ -43,38 +43,38 @@ pub struct ControlPlane {
     pub etcd_servers: Vec<String>,
     /// `--service-cluster-ip-range`.
     pub service_cidr: String,
-    /// Whether secrets are encrypted in etcd; the file that says how is in the credentials either way.
+    /// Whether secrets are encrypted in etcd. The encryption configuration is part of the credentials in either case.
     pub encryption_at_rest: bool,
-    /// The audit log's file, how it is kept, and its `policy`.
+    /// The audit log's file, its rotation, and its `policy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit_log: Option<Value>,
     /// `AuthenticationConfiguration`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Value>,
-    /// `enable`, `disable`, and perhaps the `configuration` of admission plugins.
+    /// Enabled and disabled admission plugins, and their `configuration` if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Value>,
-    /// What the spec says of the API server.
+    /// Settings of the API server in the spec.
     #[serde(default, skip_serializing_if = "Component::is_empty")]
     pub api_server: Component,
-    /// What the spec says of the controller manager.
+    /// Settings of the controller manager in the spec.
     #[serde(default, skip_serializing_if = "Component::is_empty")]
     pub controller_manager: Component,
-    /// What the spec says of the scheduler.
+    /// Settings of the scheduler in the spec.
     #[serde(default, skip_serializing_if = "Component::is_empty")]
     pub scheduler: Component,
-    /// `None`: tokens are for the cluster alone.
+    /// `None`: tokens are valid inside the cluster only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_tokens: Option<ServiceAccountTokens>,
 }
 
-/// Tokens of service accounts that the world can check, besides the cluster.
+/// Settings for service account tokens that can be verified outside of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceAccountTokens {
-    /// `--service-account-issuer`, one flag each: the first makes tokens, all are accepted.
+    /// `--service-account-issuer`, one flag each. Tokens are issued under the first; all are accepted.
     pub issuers: Vec<String>,
-    /// `--api-audiences`: a token for the API itself stays one, whichever issuer made it.
+    /// `--api-audiences`, so that a token for the API is accepted whichever issuer it names.
     pub audiences: Vec<String>,
     /// `--service-account-jwks-uri`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

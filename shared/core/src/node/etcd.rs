@@ -1,4 +1,4 @@
-//! What an etcd member must know: nothing of Kubernetes.
+//! The configuration of an etcd member. It says nothing about Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::{Deserialize, Serialize};
 use super::Base;
 use crate::cluster::Custom;
 
-/// The role in the encryption context of snapshots: no node's own, as each is restored by all members.
+/// The role in the encryption context of snapshots. It is no node's role, because every member may restore every snapshot.
 pub const SNAPSHOT_ROLE: &str = "etcd-snapshot";
 
 /// The configuration of one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdConfig {
-    /// What every configuration has.
+    /// The fields that every configuration has.
     #[serde(flatten)]
     pub base: Base,
     /// Files and units of the user's.
     #[serde(default, skip_serializing_if = "Custom::is_empty")]
     pub custom: Custom,
-    /// The member.
+    /// Settings of the member.
     pub etcd: EtcdSettings,
-    /// Where its data lie.
+    /// Its data volume.
     pub data_volume: DataVolume,
 }
 
-/// What etcd is told.
+/// Settings of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdSettings {
@@ -37,41 +37,41 @@ pub struct EtcdSettings {
     pub quota_bytes: Option<u64>,
     /// The member's name.
     pub name: String,
-    /// Its DNS name, which outlives its machine.
+    /// Its DNS name, which stays when the machine is replaced.
     pub dns_name: String,
-    /// Where clients come.
+    /// Port for clients.
     pub client_port: u16,
-    /// Where its fellows come.
+    /// Port for traffic between the members.
     pub peer_port: u16,
-    /// For a founder without data: peer URLs by member. A member that has data knows its fellows from there, and one that
-    /// joins asks.
+    /// Peer URLs by member, for a founding member with an empty volume. A member with data reads them from there, and a joining member
+    /// gets them from the others.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub initial_cluster: BTreeMap<String, String>,
-    /// Absent: it founds the cluster.
+    /// `None`: it founds the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_cluster_state: Option<InitialClusterState>,
     /// `--initial-cluster-token`.
     pub initial_cluster_token: String,
-    /// Where one that joins asks to be added; the answer is its `initial-cluster`.
+    /// Where a joining member asks to be added. The answer is its `initial-cluster`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub join_endpoints: Vec<String>,
 }
 
-/// `--initial-cluster-state`, as far as it is said.
+/// `--initial-cluster-state`, where it is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InitialClusterState {
-    /// With an empty volume the member joins, as a learner first.
+    /// If its volume is empty the member joins, first as a learner.
     Existing,
 }
 
-/// Where the data lie: the node finds the volume by its tags, which its role limits it to.
+/// The data volume. The node finds it by its tags, and its IAM role allows it no other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DataVolume {
-    /// All of these.
+    /// The tags that it has.
     pub tags: BTreeMap<String, String>,
-    /// The name under which it is attached.
+    /// The device name under which it is attached.
     pub device: String,
     /// `ext4`.
     pub file_system: String,

@@ -1,7 +1,6 @@
-//! What a verb of `slipway-node` prints when it fails: [`Failure`], whose code is one of [`FailureCode`].
+//! What a verb of `slipway-node` prints when it fails: a [`Failure`] with a [`FailureCode`].
 //!
-//! The agent and the simulator write only codes of that list. A reader also takes a code that a newer agent has and this release does not
-//! know: [`Word::Other`].
+//! The agent and the simulator write only codes of that list. A reader also accepts codes of newer agents: [`Word::Other`].
 
 use std::fmt;
 
@@ -9,44 +8,44 @@ use serde::{Deserialize, Serialize};
 
 use super::Word;
 
-/// A verb's failure, as it is printed below `error`.
+/// A verb's failure, printed under the key `error`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// What kind of failure it is, for machines.
+    /// The kind of failure, for programs.
     pub code: Word<FailureCode>,
     /// What is wrong, and where.
     pub message: String,
     /// What to do.
     #[serde(default)]
     pub help: String,
-    /// Whether trying again may help, with nothing done in between.
+    /// Whether a retry may succeed although nothing was changed in between.
     #[serde(default)]
     pub passing: bool,
 }
 
 impl Failure {
-    /// Something that may pass by itself.
+    /// A failure that may pass by itself.
     #[must_use]
     pub fn passing(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { code: Word::Known(code), message: message.into(), help: help.into(), passing: true }
     }
 
-    /// Something that a person must see to.
+    /// A failure that a person must resolve.
     #[must_use]
     pub fn lasting(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self { passing: false, ..Self::passing(code, message, help) }
     }
 
-    /// Whether it is of that kind.
+    /// Whether it has that code.
     #[must_use]
     pub fn is(&self, code: FailureCode) -> bool {
         self.code == Word::Known(code)
     }
 }
 
-/// Makes the list of codes: each with the word that is printed and with what it means.
+/// Defines [`FailureCode`]: each code with the word that is printed and its meaning.
 macro_rules! failure_codes {
     ($($variant:ident = $word:literal, $meaning:literal;)+) => {
         /// The kinds of failure that a verb of `slipway-node` has.

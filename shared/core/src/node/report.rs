@@ -1,5 +1,5 @@
-//! What a node says of itself: the answers of `slipway-node status` and `slipway-node etcd health`, which scanner and rollout
-//! read. Either has a format of its own; a reader takes what it knows and leaves the rest.
+//! What a node reports about itself: the answers of `slipway-node status` and `slipway-node etcd health`, which scan and rollout
+//! functions read. Each has a format version. A reader ignores fields that it does not know.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 
 use super::Word;
 
-/// The answer of `slipway-node status`: what is *served*, not what lies on the disk.
+/// The answer of `slipway-node status`. It describes the certificates that are *served*, not those on the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// [`Self::FORMAT`].
     pub format: u32,
-    /// When it was asked, by the node's clock.
+    /// When the status was taken, by the node's clock.
     pub at: Timestamp,
     /// The cluster's name.
     pub cluster: String,
     /// As [`crate::role::Role`] writes itself.
     pub role: String,
-    /// The machine; `None` where it could not be asked.
+    /// The machine. `None`: the metadata service did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<Instance>,
-    /// What was applied.
+    /// The digests of what is in use.
     pub applied: Applied,
-    /// What each listening component presents, by name.
+    /// The certificate that each listening component presents, by component name.
     pub served: Vec<Served>,
-    /// The certificates that nobody here serves, and that lie in force: those of clients, which are read when they call. By path.
+    /// The certificates in use that no component serves, by path: client certificates, which are read at each call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
-    /// How the components are, by name.
+    /// The health of the components, by name.
     pub components: Vec<ComponentHealth>,
-    /// Of an etcd member.
+    /// The health of etcd, on an etcd member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdHealth>,
     /// Of a controller or worker: what the cluster says of its Node. It is no part of `healthy`, which must not depend on the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeRegistration>,
-    /// Everything that this role has is well, and every certificate verifies.
+    /// Whether every component of this role is healthy and every certificate verifies.
     pub healthy: bool,
 }
 
@@ -67,28 +67,28 @@ pub struct NodeRegistration {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Instance {
-    /// `i-…`.
+    /// The instance id, `i-…`.
     pub id: String,
-    /// `eu-west-1a`.
+    /// Such as `eu-west-1a`.
     pub availability_zone: String,
-    /// In the VPC.
+    /// Its private IP address in the VPC.
     pub private_address: String,
 }
 
-/// The digests of what a node runs with.
+/// The digests of what a node is running with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Applied {
-    /// SHA-256 of the configuration that lies here.
+    /// SHA-256 of the configuration on the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<String>,
-    /// Keyed digest of the credentials whose files are in force; `None`: none are.
+    /// Keyed digest of the credentials in use. `None`: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
-    /// SHA-256 of the agent that runs.
+    /// SHA-256 of the running agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// Whether they are what `node.json` asks for. `false`: a bootstrap or refresh is under way, or died.
+    /// Whether they are those that `node.json` asks for. `false`: a bootstrap or refresh is in progress or was interrupted.
     pub as_asked: bool,
 }
 
@@ -99,15 +99,15 @@ pub struct Served {
     /// Which component on which port: `etcd-client`, `etcd-peer`, `kube-apiserver`, `kubelet`,
     /// `kube-controller-manager`, `kube-scheduler`.
     pub name: String,
-    /// Where it was asked.
+    /// The address that was queried.
     pub address: SocketAddr,
-    /// What it presents; `None`: nobody listens, or no handshake came to be.
+    /// The certificate. `None`: nothing listens, or the handshake failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<ServedCertificate>,
-    /// Why there is none, or why it does not verify.
+    /// Why there is no certificate, or why it does not verify.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Whether it should verify at all: controller manager and scheduler make certificates of their own, which nobody checks.
+    /// Whether it can verify: controller manager and scheduler use self-signed certificates, which nobody checks.
     pub verifiable: bool,
 }
 
@@ -121,21 +121,21 @@ pub struct ServedCertificate {
     pub fingerprint: String,
     /// Its subject, such as `CN=etcd-0`.
     pub subject: String,
-    /// Who signed it.
+    /// Its issuer.
     pub issuer: String,
     /// Start of validity.
     pub not_before: Timestamp,
     /// End of validity.
     pub not_after: Timestamp,
-    /// Whether the authority that this role trusts for it, the names and the dates are right.
+    /// Whether its issuer is the authority that this role trusts for it, and its names and dates are valid.
     pub verifies: bool,
 }
 
-/// A certificate that lies on a node for somebody to call with.
+/// A client certificate on a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
-    /// Where: a path of the role's bundle ([`slipway_credentials::policy::bundle`]), or where a kubelet keeps what it asked for.
+    /// A path of the role's bundle (`slipway_credentials::policy::bundle`), or the file in which the kubelet keeps its own certificate.
     pub path: String,
     /// Serial number in lower-case hex.
     pub serial: String,
@@ -143,7 +143,7 @@ pub struct Held {
     pub fingerprint: String,
     /// Its subject, such as `CN=apiserver-etcd-client`.
     pub subject: String,
-    /// Who signed it.
+    /// Its issuer.
     pub issuer: String,
     /// Start of validity.
     pub not_before: Timestamp,
@@ -151,7 +151,7 @@ pub struct Held {
     pub not_after: Timestamp,
 }
 
-/// A component of a node, as it is called on the machine.
+/// A component of a node, by its name on the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComponentName {
@@ -190,21 +190,21 @@ impl fmt::Display for ComponentName {
     }
 }
 
-/// How a component of a node is.
+/// The health of a component of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentHealth {
     /// Which.
     pub name: Word<ComponentName>,
-    /// Whether it says that it is well.
+    /// Whether it reports that it is healthy.
     pub healthy: bool,
-    /// What it says if it is not.
+    /// What it reports if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// The answer of `slipway-node etcd health`: this member, and what it sees of the others. Numbers that etcd gives as 64 bits
-/// to name members are hex here, as its own tools print them.
+/// The answer of `slipway-node etcd health`: this member, and how it sees the others. Member ids, 64-bit numbers in etcd, are written in
+/// hex as etcd's own tools print them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdHealth {
@@ -212,50 +212,50 @@ pub struct EtcdHealth {
     pub format: u32,
     /// The member's name in its configuration.
     pub name: String,
-    /// It answers, has a vote, reads through a majority, no alarm is raised, and every voter is reachable: the next
-    /// member may be taken down.
+    /// Whether another member may be taken down: this member answers, votes and reads through a majority, no alarm is raised, and every
+    /// voter is reachable.
     pub healthy: bool,
-    /// What is in the way, in words; empty if it is healthy.
+    /// Why it is not healthy, in words; empty if it is.
     pub problems: Vec<String>,
-    /// It reads through a majority.
+    /// Whether it reads through a majority.
     pub serving: bool,
-    /// Its number; `None`: it does not answer.
+    /// Its id. `None`: it does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The cluster's number.
+    /// The cluster's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
     /// The server's release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// It has no vote yet.
+    /// Whether it is a learner, without a vote.
     pub learner: bool,
-    /// It is the leader.
+    /// Whether it is the leader.
     pub leads: bool,
-    /// The leader's number, if there is one.
+    /// The leader's id, if there is a leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
-    /// The election that the leader won.
+    /// The Raft term.
     pub term: u64,
-    /// Of the keys.
+    /// The revision of the key space.
     pub revision: u64,
-    /// What the cluster agreed on, as far as it knows.
+    /// The Raft index that is committed, as far as this member knows.
     pub raft_index: u64,
-    /// What of it is in its keys.
+    /// The Raft index that is applied.
     pub raft_applied_index: u64,
-    /// How many entries it lacks of what the leader had a moment before; `None`: the leader did not answer.
+    /// How many entries this member lags behind the leader, measured a moment apart. `None`: the leader did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
-    /// Bytes of the database's file.
+    /// Size of the database file in bytes.
     pub db_size: u64,
-    /// Bytes of it that are used.
+    /// Bytes of the database file that are in use.
     pub db_size_in_use: u64,
-    /// Beyond this many bytes etcd takes no more writes; `None`: it does not say.
+    /// The size in bytes at which etcd stops accepting writes. `None`: it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_quota: Option<u64>,
     /// Alarms of the whole cluster.
     pub alarms: Vec<EtcdAlarm>,
-    /// All members, itself included, by name.
+    /// All members including this one, by name.
     pub members: Vec<EtcdMemberHealth>,
 }
 
@@ -264,38 +264,38 @@ impl EtcdHealth {
     pub const FORMAT: u32 = 1;
 }
 
-/// An alarm that is raised until somebody disarms it.
+/// An alarm, which stays raised until it is disarmed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdAlarm {
-    /// The number of whose it is.
+    /// The id of the member that it concerns.
     pub member: String,
     /// `NOSPACE` or `CORRUPT`.
     pub kind: String,
 }
 
-/// A member as one of them sees it.
+/// A member as seen by another one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdMemberHealth {
     /// Its number.
     pub id: String,
-    /// Empty until it has started once.
+    /// Empty until the member has started once.
     pub name: String,
-    /// Where its fellows come.
+    /// Its peer URLs.
     pub peer_urls: Vec<String>,
-    /// Where clients come.
+    /// Its client URLs.
     pub client_urls: Vec<String>,
-    /// It has no vote yet.
+    /// Whether it is a learner, without a vote.
     pub learner: bool,
-    /// It answers.
+    /// Whether it answers.
     pub reachable: bool,
-    /// It is the leader.
+    /// Whether it is the leader.
     pub leads: bool,
     /// As in [`EtcdHealth::behind`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
-    /// Why it is not reachable, or what it says is wrong.
+    /// Why it is not reachable, or which problem it reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

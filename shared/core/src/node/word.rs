@@ -1,17 +1,17 @@
-//! A word of a list that may grow with the agent.
+//! A word of an enumeration that newer agents may extend.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One of the words of `T`, or a word that this release does not know: a newer agent has more of them, and what else it says must be
-/// read all the same.
+/// A word of `T`, or a word that this release does not know. A newer agent may use more words, and the rest of its answer must still be
+/// readable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Word<T> {
-    /// A word of the list.
+    /// A known word.
     Known(T),
-    /// Another one.
+    /// An unknown word.
     Other(String),
 }
 

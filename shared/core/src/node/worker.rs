@@ -1,4 +1,4 @@
-//! What a worker must know: nothing of controllers, etcd and other pools.
+//! The configuration of a worker. It says nothing about controllers, etcd or other pools.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::cluster::Custom;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerConfig {
-    /// What every configuration has.
+    /// The fields that every configuration has.
     #[serde(flatten)]
     pub base: Base,
     /// Files and units of the user's.
@@ -19,7 +19,7 @@ pub struct WorkerConfig {
     pub custom: Custom,
     /// The kubelet's release, such as `1.37.0`.
     pub kubernetes_version: String,
-    /// Where the API is reached.
+    /// The URL of the API.
     pub api_server: String,
     /// Its kubelet.
     pub kubelet: Kubelet,
@@ -27,54 +27,54 @@ pub struct WorkerConfig {
     pub pod_network: PodNetwork,
     /// `featureGates` of the kubelet.
     pub feature_gates: BTreeMap<String, bool>,
-    /// File systems, disks, GPUs.
+    /// Its file systems, disks and GPUs.
     #[serde(flatten)]
     pub machine: Machine,
 }
 
-/// The part of a worker's configuration that is about its machine. A worker without any of it is told nothing.
+/// The part of a worker's configuration that is about its machine. It is left out if it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// In the order in which they are mounted: one below another comes after it.
+    /// In mount order: a mount point comes before those inside it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountSettings>,
-    /// The machine's own disks.
+    /// Its instance store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_store: Option<InstanceStoreSettings>,
-    /// The runtime that containerd uses for pods with GPUs: `nvidia`.
+    /// The containerd runtime for pods with GPUs: `nvidia`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
 }
 
-/// A file system on volumes that EC2 has attached already. On Nitro a volume appears as an NVMe disk, which tells the
-/// name that it was attached under; elsewhere `/dev/sdf` may appear as `/dev/xvdf`.
+/// A file system on volumes that EC2 has attached. On Nitro a volume appears as an NVMe disk, which reports the device name that it was
+/// attached under; elsewhere `/dev/sdf` may appear as `/dev/xvdf`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MountSettings {
-    /// As in the launch template; two or more are put together by RAID 0. The order of an array's members is part of it.
+    /// Device names as in the launch template. Two or more are combined by RAID 0; their order is part of the array.
     pub devices: Vec<String>,
     /// Where it is mounted.
     pub path: String,
     /// `ext4` or `xfs`.
     pub file_system: String,
-    /// It gets a folder `tmp` that everyone may write to.
+    /// It gets a world-writable folder `tmp`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub create_tmp: bool,
 }
 
-/// All NVMe disks of the machine that are no EBS volume.
+/// All NVMe disks of the machine that are not EBS volumes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceStoreSettings {
-    /// Put together by RAID 0, where there are several; otherwise each is mounted at `<path>/0`, `<path>/1`, ….
+    /// Whether several disks are combined by RAID 0. If not, each is mounted at `<path>/0`, `<path>/1`, ….
     pub raid0: bool,
     /// `ext4` or `xfs`.
     pub file_system: String,
     /// Where it is mounted, if it has a path of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Folders that are bound to it; none if it has a path of its own.
+    /// Folders that are bind-mounted from it; none if it has a path of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
 }

@@ -1,35 +1,35 @@
-//! What is said of certificates before they end: once a threshold, not each day.
+//! The announcements before certificates expire: one for each threshold, not one each day.
 
 use jiff::Timestamp;
 
-use super::{Announced, Observed, Standing, days_before, days_left};
+use super::{Announced, CertificateState, Observed, days_before, days_left};
 use crate::rotation::{Due, Why};
 use crate::{Origin, policy};
 
-/// The thresholds of a leaf, in days before its end; at 0 it has expired.
+/// The thresholds for leaves, in days before they expire. At 0 they have expired.
 pub const LEAF_DAYS: [u32; 6] = [30, 14, 7, 3, 1, 0];
 
-/// Those of an authority: to rotate one takes longer.
+/// The thresholds for authorities, which take longer to rotate.
 pub const AUTHORITY_DAYS: [u32; 9] = [365, 180, 90, 30, 14, 7, 3, 1, 0];
 
-/// Something to say.
+/// An event to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
     /// The asset.
     pub certificate: String,
-    /// When it ends.
+    /// When it expires.
     pub ends: Timestamp,
-    /// Whole days until then; negative once it has.
+    /// Whole days until then; negative once it has expired.
     pub days_left: i64,
-    /// The threshold that is passed.
+    /// The threshold that was passed.
     pub threshold_days: u32,
-    /// Where it is in use, if another is in the store already.
+    /// Where it is in use, if the inventory already has a newer one.
     pub place: Option<String>,
-    /// From when it is renewed by itself, if it is.
+    /// When it is renewed automatically, if it is.
     pub renewed_from: Option<Timestamp>,
     /// The same in words.
     pub message: String,
-    /// What its owner does.
+    /// What the owner has to do.
     pub help: String,
 }
 
@@ -38,26 +38,26 @@ fn threshold(ends: Timestamp, thresholds: &[u32], now: Timestamp) -> Option<u32>
     thresholds.iter().copied().filter(|days| days_before(ends, *days) <= now).min()
 }
 
-/// The thresholds of `standing`. An authority whose exchange is due, and that nobody exchanges by itself, has one more: that it is due.
-fn thresholds(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>) -> Vec<u32> {
+/// The thresholds for `standing`. An authority whose rotation is due but not automatic has one more: the day on which it is due.
+fn thresholds(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>) -> Vec<u32> {
     if standing.group.is_some() {
         return LEAF_DAYS.to_vec();
     }
     let left_to_people = due.filter(|due| !due.start && !due.under_way);
     let more = left_to_people.and_then(|due| match due.why {
         Why::Days(days) => Some(days),
-        // It ends within the life of a leaf that is issued now.
+        // It expires before a leaf that is issued now.
         Why::Leaves => Some(observed.cluster.certificates.leaf_days),
         Why::Year => None,
     });
     AUTHORITY_DAYS.into_iter().chain(more).collect()
 }
 
-/// What is to be said of `standing` and was not yet, and what is then known to have been said. `due`: its exchange is, if it is an
+/// The event about `standing` that was not published yet, if any, and what to remember as announced. `due`: its rotation is due, for an
 /// authority.
 pub(super) fn announce(
     observed: &Observed<'_>,
-    standing: &Standing,
+    standing: &CertificateState,
     due: Option<&Due>,
     now: Timestamp,
 ) -> (Option<Announcement>, Option<Announced>) {
@@ -98,7 +98,7 @@ pub(super) fn announce(
     (Some(announcement), Some(said))
 }
 
-fn help(observed: &Observed<'_>, standing: &Standing, due: Option<&Due>, elsewhere: bool) -> String {
+fn help(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>, elsewhere: bool) -> String {
     let (cluster, name) = (&observed.cluster.name, &standing.name);
     if elsewhere {
         return format!(

@@ -1,4 +1,4 @@
-//! The decision: what to renew and what to say.
+//! The decision: what to renew and what to announce.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
 
 use super::announce::announce;
-use super::standing::standings;
+use super::certificate_state::standings;
 use super::{
-    DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS, Standing, State, Told, Urgent,
-    days_before, seconds_before,
+    CertificateState, CertificateStatus, DAY_S, Decision, Group, Observed, Renew, Renewal, SPREAD_DAYS,
+    State, Urgent, days_before, seconds_before,
 };
 use crate::Origin;
 use crate::manifest::BACKDATED;
 use crate::rotation::due;
 
-/// Decides. Total: any inventory, any clock.
+/// Decides. It never fails, whatever the inventory and the time are.
 #[must_use]
 pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     let (mut standings, mut findings) = standings(observed, now);
@@ -32,7 +32,7 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
     let due = due(observed.manifest, &observed.cluster.certificates, now);
     let (mut announcements, mut announced) = (Vec::new(), BTreeMap::new());
     for standing in &standings {
-        // What is renewed in this moment is not said to expire: whether that worked is said.
+        // The expiry of a certificate that is being renewed now is not announced: the result of the renewal is.
         if renewed.contains(&standing.name.as_str()) && standing.first_end().2.is_none() {
             announced.extend(
                 observed.state.announced.get_key_value(&standing.name).map(|(k, v)| (k.clone(), v.clone())),
@@ -52,58 +52,59 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
         announced,
         superseded: still_superseded(observed, &standings),
         urgent: deadline::lead(observed.cluster).and_then(|lead| urgent(lead, &standings, &renewed, now)),
-        certificates: standings.iter().map(|one| (one.name.clone(), told(one))).collect(),
+        certificates: standings.iter().map(|one| (one.name.clone(), certificate_status(one))).collect(),
         findings: findings.clone(),
     };
-    let unwished = observed.wished.is_some_and(|wished| {
-        wished.digests.iter().any(|(role, digest)| {
+    let unplanned = observed.planned.is_some_and(|planned| {
+        planned.digests.iter().any(|(role, digest)| {
             observed.manifest.bundles.get(role).is_some_and(|bundle| bundle.digest != *digest)
         })
     });
-    Decision { renew, announce: announcements, findings, standings, unwished, next }
+    Decision { renew, announce: announcements, findings, standings, unplanned, next }
 }
 
-/// When a certificate that ends at `ends`, of those that are issued for `issued_days`, is renewed in the cluster `name`.
+/// When a certificate that expires at `ends` is renewed in the cluster `name`, if it is issued for `issued_days` and renewed `days`
+/// before.
 #[must_use]
 pub fn renewal_time(name: &str, ends: Timestamp, days: u32, issued_days: u32) -> Timestamp {
-    // Never so early that what was just issued would be due.
+    // Never so early that a newly issued certificate would already be due.
     let room_s = i64::from(issued_days.saturating_sub(days)) * DAY_S / 2;
     let spread_s = (i64::from(SPREAD_DAYS) * DAY_S).min(room_s);
-    // A share of the spread, in 65,536ths: it is the same at any time and on any machine.
+    // The cluster's share of the spread, in 65,536ths. It depends on the name only.
     let share = i64::from(u16::from_str_radix(&sha256_hex(name.as_bytes())[..4], 16).unwrap_or_default());
     seconds_before(days_before(ends, days), spread_s * share / 65_536)
 }
 
-/// Whether Slipway can issue it anew.
-fn is_ours(standing: &Standing) -> bool {
+/// Whether Slipway can renew it.
+fn is_ours(standing: &CertificateState) -> bool {
     standing.group.is_some() && standing.origin == Origin::Generated
 }
 
 fn renewed_from(
     observed: &Observed<'_>,
-    standing: &Standing,
+    standing: &CertificateState,
     policy: RolloutBeforeExpiry,
 ) -> Option<Timestamp> {
     is_ours(standing).then(|| renewal_time(&observed.cluster.name, standing.ends, policy.days, standing.days))
 }
 
-fn is_asked(observed: &Observed<'_>, standing: &Standing) -> bool {
+fn is_asked(observed: &Observed<'_>, standing: &CertificateState) -> bool {
     let asked = observed.asked;
-    // One that was issued since it was asked is the answer to it.
+    // A certificate that was issued after the request answers it.
     let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
     let answered = asked.at.is_some_and(|at| issued >= at);
     is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
 }
 
-fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> Vec<Renewal> {
+fn renewals(observed: &Observed<'_>, standings: &[CertificateState], now: Timestamp) -> Vec<Renewal> {
     let mut renewals = Vec::new();
     for group in [Group::Etcd, Group::ControlPlane, Group::Administrator] {
-        let ours: Vec<&Standing> =
+        let ours: Vec<&CertificateState> =
             standings.iter().filter(|one| one.group == Some(group) && is_ours(one)).collect();
-        let is_due = |one: &Standing| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
+        let is_due = |one: &CertificateState| one.gains() && one.renewed_from.is_some_and(|from| from <= now);
         let any_due = ours.iter().any(|one| is_due(one));
-        // What rolls the same nodes in less than half its life goes along.
-        let goes_along = |one: &Standing| {
+        // Others of the group that have passed half of their life are renewed with it.
+        let goes_along = |one: &CertificateState| {
             let half_life_s = i64::from(one.days) * DAY_S / 2;
             any_due && one.gains() && one.ends.as_second() - now.as_second() < half_life_s
         };
@@ -123,8 +124,14 @@ fn renewals(observed: &Observed<'_>, standings: &[Standing], now: Timestamp) -> 
     renewals
 }
 
-/// The first end among those that nodes use until the newest are everywhere, if it is so near that nothing may hold it up.
-fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: Timestamp) -> Option<Urgent> {
+/// The certificate that expires first among those that nodes use until the newest ones arrive, if it expires so soon that its renewal
+/// overrides windows and approval.
+fn urgent(
+    lead: SignedDuration,
+    standings: &[CertificateState],
+    renewed: &[&str],
+    now: Timestamp,
+) -> Option<Urgent> {
     let on_nodes = standings
         .iter()
         .filter(|one| is_ours(one) && matches!(one.group, Some(Group::Etcd | Group::ControlPlane)));
@@ -141,12 +148,15 @@ fn urgent(lead: SignedDuration, standings: &[Standing], renewed: &[&str], now: T
     })
 }
 
-/// What was replaced and may still be in use.
-fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap<String, super::Superseded> {
+/// The certificates that were renewed and may still be in use.
+fn still_superseded(
+    observed: &Observed<'_>,
+    standings: &[CertificateState],
+) -> BTreeMap<String, super::Superseded> {
     let in_use = |name: &String, fingerprint: &String| {
         let standing = standings.iter().find(|one| one.name == *name);
         standing.is_none_or(|one| {
-            // It was about to be replaced, and was not yet.
+            // Its renewal was planned and has not happened yet.
             one.fingerprint == *fingerprint || !one.elsewhere.is_empty()
         })
     };
@@ -154,8 +164,8 @@ fn still_superseded(observed: &Observed<'_>, standings: &[Standing]) -> BTreeMap
     kept.map(|(name, before)| (name.clone(), before.clone())).collect()
 }
 
-fn told(standing: &Standing) -> Told {
-    Told {
+fn certificate_status(standing: &CertificateState) -> CertificateStatus {
+    CertificateStatus {
         ends: standing.ends,
         group: standing.group,
         renewed_from: standing.renewed_from,

@@ -1,4 +1,4 @@
-//! Which certificates roll together, and what rolls by them.
+//! Which certificates are renewed together, and which nodes are replaced for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,28 +11,28 @@ use crate::{Asset, manifest};
 /// Where etcd runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
-    /// On machines of its own.
+    /// On its own machines.
     External,
-    /// On the controllers, which roll once for both.
+    /// On the controllers, which are replaced once for both.
     Stacked,
 }
 
-/// Certificates that roll together.
+/// Certificates that are renewed together.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "camelCase")]
 pub enum Group {
-    /// All that `etcd-ca` signs. Its members roll; controllers take their client certificate in place and do not roll.
+    /// All leaves of `etcd-ca`. Members are replaced; controllers take their etcd client certificate in place.
     Etcd,
-    /// The API server's and those of its neighbours: controllers roll.
+    /// The leaves of the API server and the components beside it. Controllers are replaced.
     ControlPlane,
-    /// The administrator's: a new kubeconfig, and nobody rolls.
+    /// The administrator's certificate: it needs a new kubeconfig, and no node is replaced.
     Administrator,
 }
 
 impl Group {
-    /// Whether `role` is what rolls for it: others that hold one of its certificates take it in place.
+    /// Whether nodes of `role` are replaced for this group. Other roles take its certificates in place.
     #[must_use]
     pub fn rolls(self, role: &Role) -> bool {
         match (self, role) {
@@ -55,7 +55,7 @@ impl fmt::Display for Group {
     }
 }
 
-/// The group of a leaf; `None` for an authority and for what is no certificate.
+/// The group of a leaf. `None`: an authority, or no certificate.
 #[must_use]
 pub fn group(
     asset: &Asset,

@@ -1,9 +1,9 @@
-//! Bringing nodes back whose certificates have expired, with the Kubernetes API down and etcd without a majority (P7).
+//! Recovery of nodes whose certificates have expired, while the Kubernetes API is down and etcd has no majority (P7).
 //!
-//! The new credentials are in the store; what is left is `refresh` on each node, in the order in which they need each other: members of
-//! etcd, until a majority serves; controllers, whose API server, kubeconfigs and kubelet come back with them; workers, whose kubelets ask
-//! the API server for another certificate. [`Recovery::next`] takes what Run Command answered and gives what to send. Nothing is
-//! kept: a refresh that is asked again changes nothing, so whoever was interrupted begins anew.
+//! The new credentials are stored already. What remains is a `refresh` on each node, in the order of their dependencies: etcd members
+//! until a majority serves; controllers, whose API server, kubeconfigs and kubelet work again with them; workers, whose kubelets request
+//! a new certificate from the API server. [`Recovery::next`] takes the answers of Run Command and returns the commands to send. Nothing
+//! is stored: a repeated refresh changes nothing, so an interrupted recovery can start again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,90 +14,90 @@ use slipway_core::node::{
 };
 use slipway_core::role::Role;
 
-/// How often a node is asked that gives no good answer, or none.
+/// How often a node is asked before it counts as failed.
 pub const TRIES: u32 = 6;
-/// Between two tries: a machine that boots, a controller manager that has not signed yet.
+/// The pause between two tries, for example for a machine that boots or a controller manager that has not signed yet.
 pub const PAUSE: SignedDuration = SignedDuration::from_secs(20);
-/// How long a command may be in no list of Run Command before it is taken for lost.
+/// How long a command may be missing from Run Command's lists before it counts as lost.
 pub const LOST: SignedDuration = SignedDuration::from_mins(3);
-/// How long members of etcd may take to find each other once each has its credentials.
+/// How long etcd may take to form a majority once the members have their credentials.
 pub const ETCD_MEETS: SignedDuration = SignedDuration::from_mins(10);
-/// Workers that are asked at a time. Members and controllers are asked one after the other.
+/// How many workers are asked at a time. Members and controllers are asked one after the other.
 pub const AT_ONCE: usize = 10;
 
-/// Where a recovery is.
+/// The stage of a recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Members of etcd take their credentials.
+    /// etcd members take their credentials.
     Etcd,
-    /// A majority of them is to serve again.
+    /// A majority of the members has to serve again.
     Quorum,
-    /// Controllers take theirs, and their kubelets ask for another certificate.
+    /// Controllers take their credentials, and their kubelets request certificates.
     Controllers,
-    /// Workers' kubelets ask for another certificate.
+    /// Workers' kubelets request certificates.
     Workers,
-    /// Nothing more is done.
+    /// The recovery has ended.
     Over,
 }
 
-/// How far a node is.
+/// The progress of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// It is to be asked, from then on.
+    /// It is to be asked at that time.
     Waiting(Timestamp),
-    /// It was asked, then.
+    /// It was asked at that time.
     Asked(Timestamp),
-    /// It is back.
+    /// It is recovered.
     Done,
-    /// It is not, and is asked no more.
+    /// It is not recovered and is not asked again.
     Failed(String),
 }
 
-/// A node to bring back.
+/// A node to recover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Its role.
     pub role: Role,
     /// The machine.
     pub instance: String,
-    /// The digest of the credentials that it is to have.
+    /// The digest of the credentials that it should have.
     pub credentials: String,
     /// How far it is.
     pub progress: Progress,
-    /// Its credentials are in force, though its kubelet may still have no certificate.
+    /// Whether its credentials are in use, although its kubelet may still have no certificate.
     pub in_force: bool,
     tries: u32,
-    /// What was said last of why it is not back.
+    /// The last known reason why it is not recovered.
     said: String,
 }
 
-/// What Run Command said of a command.
+/// What Run Command reported about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
-    /// What became of it.
+pub enum CommandReport {
+    /// Its state.
     View(CommandView),
-    /// It could not be sent, and why: Run Command does not know the machine, or not now.
+    /// It could not be sent, and why: for example, Run Command does not know the machine.
     NotSent(String),
 }
 
-/// What is to be done next.
+/// What to do next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// To be sent.
+    /// Commands to send.
     pub send: Vec<Command>,
     /// What has happened, in words.
     pub said: Vec<String>,
 }
 
-/// A recovery under way.
+/// A recovery in progress.
 #[derive(Debug, Clone)]
 pub struct Recovery {
-    /// Part of every token, so that another run asks anew.
+    /// Part of every token, so that another run sends its own commands.
     run: String,
     nodes: Vec<Node>,
     stage: Stage,
     since: Timestamp,
-    /// How often etcd was asked how it is, and when last; the question that is open.
+    /// How often etcd's health was queried, and when last.
     asked_etcd: (u32, Timestamp),
     open: Option<Command>,
     etcd_serves: bool,
@@ -106,8 +106,8 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Brings back `machines`, each with the credentials `digests` has for its role. `run` tells this run from others: at most 40
-    /// characters.
+    /// Starts the recovery of `machines`, each with the credentials that `digests` has for its role. `run` distinguishes this run from
+    /// others and has at most 40 characters.
     #[must_use]
     pub fn new(
         run: &str,
@@ -140,7 +140,7 @@ impl Recovery {
         }
     }
 
-    /// The nodes, and how far each is.
+    /// The nodes and their progress.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -152,19 +152,19 @@ impl Recovery {
         self.stage
     }
 
-    /// Why it ended before every node was asked; `None` if it did not.
+    /// Why it ended before every node was asked. `None`: it did not.
     #[must_use]
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
 
-    /// Whether it is over, and every node is back.
+    /// Whether it has ended and every node is recovered.
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.stage == Stage::Over && self.nodes.iter().all(|node| node.progress == Progress::Done)
     }
 
-    /// The commands that are under way: what became of them is to be asked.
+    /// The commands in progress, whose state has to be queried.
     #[must_use]
     pub fn under_way(&self) -> Vec<Command> {
         let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::Asked(_)));
@@ -201,7 +201,7 @@ impl Recovery {
     }
 
     fn refresh(&self, node: &Node) -> Command {
-        // A member restarts for nothing: the others may need it. On a controller only what reads files at its start does.
+        // An etcd member is not restarted, because the others may need it. On a controller, processes that read files only at start are.
         let restart = node.role == Role::Controller;
         let verb = Verb::Refresh { credentials: node.credentials.clone(), restart };
         Command {
@@ -211,16 +211,17 @@ impl Recovery {
         }
     }
 
-    /// Takes what was heard of the commands under way, by token, and says what to send. Total: any answers, any clock.
-    pub fn next(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp) -> Turn {
+    /// Takes the states of the commands in progress, by token, and returns the commands to send. It never fails, whatever the answers and
+    /// the time are.
+    pub fn next(&mut self, heard: &BTreeMap<String, CommandReport>, now: Timestamp) -> Turn {
         let mut turn = Turn::default();
         for place in 0..self.nodes.len() {
             if let Progress::Asked(since) = self.nodes[place].progress {
                 let token = self.refresh(&self.nodes[place]).token;
-                self.nodes[place].hears(heard.get(&token), since, now, &mut turn.said);
+                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.said);
             }
         }
-        self.hear_etcd(heard, now, &mut turn.said);
+        self.take_etcd_health(heard, now, &mut turn.said);
         while self.stage != Stage::Over && self.is_past(now, &mut turn.said) {}
         self.send(now, &mut turn.send);
         turn
@@ -230,11 +231,11 @@ impl Recovery {
         self.nodes.iter().filter(move |node| stage_of(&node.role) == stage)
     }
 
-    /// Goes to the next stage, if this one is done. What holds it up for good ends the recovery.
+    /// Proceeds to the next stage if this one is done. A failure that blocks the stage for good ends the recovery.
     fn is_past(&mut self, now: Timestamp, said: &mut Vec<String>) -> bool {
         let settled = self.of_stage(self.stage).all(|node| match node.progress {
             Progress::Done | Progress::Failed(_) => true,
-            // A controller's kubelet that waits for its certificate is asked again beside the workers.
+            // A controller's kubelet that waits for its certificate is asked again during the workers' stage.
             Progress::Waiting(_) => self.stage == Stage::Controllers && node.in_force,
             Progress::Asked(_) => false,
         });
@@ -298,7 +299,7 @@ impl Recovery {
         let mut room = most.saturating_sub(asked.count());
         let stage = self.stage;
         while room > 0 {
-            // Whoever was asked least comes first: a kubelet that must wait for others holds nobody up.
+            // Nodes that were asked least come first, so that a kubelet that waits for others delays nobody.
             let due = |node: &&mut Node| {
                 stage_of(&node.role) <= stage
                     && matches!(node.progress, Progress::Waiting(from) if from <= now)
@@ -329,11 +330,16 @@ impl Recovery {
         send.push(command);
     }
 
-    fn hear_etcd(&mut self, heard: &BTreeMap<String, Heard>, now: Timestamp, said: &mut Vec<String>) {
+    fn take_etcd_health(
+        &mut self,
+        heard: &BTreeMap<String, CommandReport>,
+        now: Timestamp,
+        said: &mut Vec<String>,
+    ) {
         let Some(open) = self.open.clone() else { return };
         let says = match heard.get(&open.token) {
-            Some(Heard::NotSent(why)) => Err(why.clone()),
-            Some(Heard::View(view)) => match outcome(view) {
+            Some(CommandReport::NotSent(why)) => Err(why.clone()),
+            Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
                 Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
                     Some(health) if health.serving => Ok(()),
@@ -356,40 +362,47 @@ impl Recovery {
     }
 }
 
-/// The stage in which nodes of `role` are asked.
+/// The stage for nodes of `role`.
 fn stage_of(role: &Role) -> Stage {
     match role {
         Role::Etcd(_) => Stage::Etcd,
         Role::Controller => Stage::Controllers,
         Role::Pool(_) => Stage::Workers,
-        // No machine.
+        // This role has no machines.
         Role::Admin => Stage::Over,
     }
 }
 
 impl Node {
-    /// Whether something is still to come of it.
+    /// Whether it is still to be asked or to answer.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.progress, Progress::Waiting(_) | Progress::Asked(_)) && self.role != Role::Admin
     }
 
-    fn hears(&mut self, heard: Option<&Heard>, since: Timestamp, now: Timestamp, said: &mut Vec<String>) {
+    fn take_report(
+        &mut self,
+        heard: Option<&CommandReport>,
+        since: Timestamp,
+        now: Timestamp,
+        said: &mut Vec<String>,
+    ) {
         let name = format!("{} ({})", self.instance, self.role);
         let (why, passing) = match heard {
             None if now.duration_since(since) < LOST => return,
             None => ("Run Command does not say what became of it".to_owned(), true),
-            Some(Heard::NotSent(why)) => (why.clone(), true),
-            Some(Heard::View(view)) => match outcome(view) {
+            Some(CommandReport::NotSent(why)) => (why.clone(), true),
+            Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
                 Some(Ok(answer)) => {
                     (self.progress, self.in_force) = (Progress::Done, true);
-                    let did = answer.and_then(Refreshed::of).map(|did| told(&did)).unwrap_or_default();
+                    let did =
+                        answer.and_then(Refreshed::of).map(|did| refresh_in_words(&did)).unwrap_or_default();
                     said.push(format!("{name} is back{did}"));
                     return;
                 }
                 Some(Err(failed)) => {
-                    // Its credentials are in force by then; a kubelet waits for whoever signs.
+                    // Its credentials are in use; the kubelet still waits for a signer.
                     self.in_force |= view.failed_with(FailureCode::RefreshKubelet);
                     failed
                 }
@@ -408,8 +421,8 @@ impl Node {
     }
 }
 
-/// What a refresh did, for a person.
-fn told(did: &Refreshed) -> String {
+/// The result of a refresh, in words.
+fn refresh_in_words(did: &Refreshed) -> String {
     let mut words = match did.changed {
         true => vec!["with its new credentials".to_owned()],
         false => vec!["and had its credentials already".to_owned()],
@@ -423,11 +436,10 @@ fn told(did: &Refreshed) -> String {
     format!(" {}", words.join("; "))
 }
 
-/// Where nothing is known of what a verb said.
+/// The reason given when nothing is known about a verb's result.
 const NO_ANSWER: &str = "it gave no answer";
 
-/// What became of a command: its answer, as far as it can be read; or why it did not do what it should, and whether it may if it is asked
-/// again. `None`: it is under way.
+/// The result of a command: its answer, as far as it can be read, or why it failed and whether to retry. `None`: it is in progress.
 fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
     match view {
         CommandView::Pending | CommandView::InProgress => None,

@@ -1,4 +1,4 @@
-//! What a node tells of its certificates, by the assets of the inventory.
+//! Translates a node's report of its certificates into assets of the inventory.
 
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
@@ -8,41 +8,41 @@ use slipway_core::role::Role;
 use crate::manifest;
 use crate::policy::{self, BundleFile, ETCD_DIR, KUBERNETES_DIR, Part};
 
-/// What a node told.
+/// A node's report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reported {
     /// Its role.
     pub role: Role,
     /// Which machine.
     pub instance: String,
-    /// When, by its own clock.
+    /// When it was written, by the node's clock.
     pub at: Timestamp,
-    /// The leaves that it serves or calls with.
+    /// The leaves that it serves or uses as a client.
     pub held: Vec<Held>,
 }
 
-/// A leaf of the inventory as a node has it.
+/// A leaf of the inventory on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The asset.
     pub asset: String,
-    /// The one that it has.
+    /// The fingerprint of the certificate that the node has.
     pub fingerprint: String,
-    /// When that ends.
+    /// When that certificate expires.
     pub ends: Timestamp,
-    /// Who presents it, or where it lies: `kube-apiserver`, `/etc/kubernetes/pki/scheduler.pem`.
+    /// The component that serves it, or its path: `kube-apiserver`, `/etc/kubernetes/pki/scheduler.pem`.
     pub by: String,
 }
 
-/// The file of what a component presents: that is what refreshing it changes.
+/// The bundle's file that determines what each listener presents.
 const SERVED: [(&str, &str, &str); 3] = [
     ("etcd-client", ETCD_DIR, "server.pem"),
     ("etcd-peer", ETCD_DIR, "peer.pem"),
     ("kube-apiserver", KUBERNETES_DIR, "apiserver.pem"),
 ];
 
-/// What `status` says of this cluster's leaves; `None` if it is of no role that it has. What a node makes or asks for by itself
-/// (a kubelet's, a scheduler's) is in nobody's inventory.
+/// The leaves of this cluster in `status`; `None` if it is of a role that the cluster does not have. Certificates that a node makes or
+/// requests itself (a kubelet's, a scheduler's) are in no inventory.
 #[must_use]
 pub fn reported(cluster: &Cluster, instance: &str, status: &NodeStatus) -> Option<Reported> {
     let role: Role = status.role.parse().ok()?;

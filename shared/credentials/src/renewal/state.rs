@@ -1,4 +1,4 @@
-//! `clusters/<name>/scan.json`: what was said of a cluster's certificates, and how they stood when it was scanned last.
+//! `clusters/<name>/scan.json`: which certificates were announced, and the state of all at the last scan.
 
 use std::collections::BTreeMap;
 
@@ -7,60 +7,60 @@ use serde::{Deserialize, Serialize};
 
 use super::{Finding, Group, Renewal};
 
-/// What a scan keeps for the next, for the render function, and for people.
+/// What a scan keeps for the next scan, for the render function, and for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct State {
     /// [`State::FORMAT`].
     pub format: u32,
-    /// When it was scanned.
+    /// When the cluster was scanned.
     pub at: Timestamp,
-    /// What was announced, by asset.
+    /// The last announcements, by asset.
     #[serde(default)]
     pub announced: BTreeMap<String, Announced>,
-    /// What was renewed and may still be in use somewhere, by asset.
+    /// Certificates that were renewed and may still be in use, by asset.
     #[serde(default)]
     pub superseded: BTreeMap<String, Superseded>,
-    /// What cannot wait for a window or an approval.
+    /// The certificate whose renewal overrides windows and approval, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<Urgent>,
-    /// Every certificate in use, by asset.
+    /// All certificates in use, by asset.
     #[serde(default)]
-    pub certificates: BTreeMap<String, Told>,
-    /// What a person has to look at.
+    pub certificates: BTreeMap<String, CertificateStatus>,
+    /// The problems that a person has to resolve.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
-/// What was announced of a certificate.
+/// The last announcement about a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Announced {
-    /// Which one it was: another has been announced nothing of yet.
+    /// The fingerprint of the certificate that was announced; its successor starts without announcements.
     pub fingerprint: String,
-    /// The threshold: so many days before its end; 0: it has expired.
+    /// The threshold in days before it expires; 0: it has expired.
     pub days: u32,
 }
 
-/// A certificate that was renewed, and that nodes may still have.
+/// A certificate that was renewed and that nodes may still use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Superseded {
-    /// The one before.
+    /// The fingerprint of the replaced certificate.
     pub fingerprint: String,
-    /// When it ends.
+    /// When it expires.
     pub ends: Timestamp,
 }
 
-/// What cannot wait: a certificate that nodes use is about to expire, or has.
+/// A certificate that nodes use and that has expired or expires soon, so that its renewal cannot wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Urgent {
     /// The asset.
     pub certificate: String,
-    /// When the one ends that is in use.
+    /// When the certificate in use expires.
     pub ends: Timestamp,
-    /// It has expired: the API may be down, and kubelets locked out.
+    /// Whether it has expired: the API may be down and kubelets rejected.
     pub expired: bool,
 }
 
@@ -76,19 +76,19 @@ impl Urgent {
     }
 }
 
-/// How a certificate stands, for people.
+/// The state of a certificate, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Told {
-    /// When it ends.
+pub struct CertificateStatus {
+    /// When it expires.
     pub ends: Timestamp,
-    /// What rolls when it is renewed; `None` for an authority.
+    /// The group that it is renewed with. `None`: an authority.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
-    /// When it is renewed by itself; `None`: it is not.
+    /// When it is renewed automatically. `None`: it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed_from: Option<Timestamp>,
-    /// Where an older one is still in use, and until when that is good.
+    /// Where older certificates are still in use, and when each expires.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub older: BTreeMap<String, Timestamp>,
 }
@@ -111,12 +111,12 @@ impl State {
         }
     }
 
-    /// This state once `renewals` are in the inventory: what they replaced is out there until nodes have the new.
+    /// The state after `renewals` were written to the inventory: the replaced certificates may be in use until nodes have the new ones.
     #[must_use]
     pub fn renewed(mut self, renewals: &[Renewal]) -> Self {
         for one in renewals.iter().flat_map(|renewal| &renewal.certificates) {
             let before = Superseded { fingerprint: one.fingerprint.clone(), ends: one.ends };
-            // Of several that may still be out there the one that ends first counts.
+            // If several may still be in use, the one that expires first counts.
             let kept = self.superseded.entry(one.name.clone()).or_insert_with(|| before.clone());
             if before.ends < kept.ends {
                 *kept = before;

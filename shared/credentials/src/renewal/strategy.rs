@@ -1,4 +1,4 @@
-//! How renewed credentials reach nodes: in place, or by replacing those that the renewal is of.
+//! How renewed credentials reach nodes: in place, or by replacing the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use slipway_core::role::Role;
 use super::{Topology, group};
 use crate::{Asset, Manifest, manifest, policy};
 
-/// With the strategy `rollout`: the roles whose nodes are replaced, because leaves of their own were renewed since they had the bundle
-/// `before`; and why.
+/// With the strategy `rollout`: the roles whose nodes are replaced because leaves of their own were renewed since the bundle `before`,
+/// each with the reason.
 #[must_use]
 pub fn by_strategy(
     cluster: &Cluster,
@@ -20,7 +20,7 @@ pub fn by_strategy(
     let mut renewed = BTreeMap::new();
     for (role, had) in before {
         let Some(has) = manifest.bundles.get(role) else { continue };
-        // Only what the inventory remembers can be told apart; a bundle that it does not know is taken in place.
+        // Only bundles that the inventory lists can be compared; an unknown bundle is replaced in place.
         let Some(had) = manifest.retired.get(role).and_then(|retired| retired.get(had)) else { continue };
         let new: BTreeSet<String> = manifest::fingerprints(has).difference(had).cloned().collect();
         let is_new = |asset: &&Asset| {
@@ -31,8 +31,8 @@ pub fn by_strategy(
     replaced(cluster, &renewed)
 }
 
-/// With the strategy `rollout`: the roles whose nodes are replaced when these assets of theirs are renewed, and why. Nodes that only hold
-/// a certificate of another group's (a controller, etcd's client certificate) take it in place (seed 002).
+/// With the strategy `rollout`: the roles whose nodes are replaced when these assets of theirs are renewed, each with the reason. Nodes
+/// that hold a certificate of another group (a controller: etcd's client certificate) take it in place.
 #[must_use]
 pub fn replaced(cluster: &Cluster, renewed: &BTreeMap<Role, Vec<String>>) -> BTreeMap<Role, String> {
     let renewal = cluster.certificates.rollout_before_expiry;

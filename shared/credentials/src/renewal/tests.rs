@@ -4,7 +4,7 @@
 
 mod cases;
 mod recovery;
-mod standings;
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -164,7 +164,7 @@ impl World {
             manifest: &self.manifest,
             stored: &BTreeMap::new(),
             nodes: &self.reports(),
-            wished: None,
+            planned: None,
             state: &self.state,
             asked,
         };

@@ -1,4 +1,4 @@
-//! When an authority should be rotated: the spec says how many days before its end, and no leaf may outlive it.
+//! When an authority should be rotated: as many days before its end as the spec says, and before a leaf would outlive it.
 
 use std::fmt;
 
@@ -10,36 +10,36 @@ use super::Stage;
 use crate::{Manifest, Origin};
 
 const DAY: i64 = 86_400;
-/// Three rollouts, and somebody who approves them, take a while.
+/// Time for three rollouts with their approvals.
 const LEAD_DAYS: u32 = 30;
-/// An authority that ends within this is spoken of.
+/// An authority that expires within this time is reported.
 const SPOKEN_OF: SignedDuration = SignedDuration::from_hours(365 * 24);
 
-/// An authority that ends.
+/// An authority that expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// Its name.
     pub name: String,
-    /// When it ends.
+    /// When it expires.
     pub ends: Timestamp,
-    /// Why it is spoken of.
+    /// Why it is reported.
     pub why: Why,
-    /// Whether the policy says to rotate it now.
+    /// Whether the policy is to start its rotation now.
     pub start: bool,
-    /// Whether it can be: what was brought is exchanged by whoever brings it.
+    /// Whether Slipway can rotate it: it cannot if the user provides the authority.
     pub ours: bool,
-    /// Its rotation is under way.
+    /// Whether its rotation is in progress.
     pub under_way: bool,
 }
 
-/// Why an authority is spoken of.
+/// Why an authority is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It ends within so many days, as `caRotationDays` says.
+    /// It expires within so many days, as `caRotationDays` says.
     Days(u32),
-    /// A certificate that it signed is renewed soon, and would outlive it.
+    /// A leaf is renewed soon and would outlive it.
     Leaves,
-    /// It ends within a year.
+    /// It expires within a year.
     Year,
 }
 
@@ -62,8 +62,7 @@ impl fmt::Display for Due {
     }
 }
 
-/// The authorities that should be rotated, or will have to be within a year. While `caRotationDays` is not given, none is rotated by
-/// itself.
+/// The authorities that should be rotated now or within a year. None is rotated automatically unless `caRotationDays` is set.
 #[must_use]
 pub fn due(manifest: &Manifest, policy: &Certificates, now: Timestamp) -> Vec<Due> {
     ROTATABLE.into_iter().filter_map(|name| one(manifest, policy, name, now)).collect()
@@ -86,7 +85,7 @@ fn one(manifest: &Manifest, policy: &Certificates, name: &str, now: Timestamp) -
     Some(Due { name: name.to_owned(), ends, why, start: wanted && ours && !under_way, ours, under_way })
 }
 
-/// Whether a certificate that it signed comes up for renewal before a rotation could be through, and would outlive it then.
+/// Whether one of its leaves is renewed before a rotation could be complete, and would then outlive it.
 fn leaves_outlive(
     manifest: &Manifest,
     policy: &Certificates,

@@ -1,7 +1,7 @@
-//! When the next stage may follow: what every node has to say first, and what is waited for, in words.
+//! When the next stage may begin: what every node has to report first, and what is waited for, in words.
 //!
-//! Closed unless all is known: a node that nobody has heard of keeps it closed, and so does a launch template that would still start
-//! a machine with what was before.
+//! The gate is closed unless everything is known. A node without a report keeps it closed, and so does a launch template that would start
+//! machines with earlier credentials.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,27 +14,27 @@ use slipway_core::role::{CA, KUBELET_CA, Role, SERVICE_ACCOUNT, predecessor, suc
 use super::{Rotation, Stage, reached};
 use crate::{Manifest, policy};
 
-/// What kube-controller-manager signs kubelets for, and what kube-apiserver prolongs pods' tokens to, unless told otherwise.
+/// The default lifetime of kubelet certificates from kube-controller-manager, and of pods' tokens that kube-apiserver extends.
 const YEAR: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// Clocks differ, and both backdate.
+/// Allowance for differing clocks and backdating.
 const SLACK: SignedDuration = SignedDuration::from_hours(1);
 
-/// What a node said of itself last.
+/// A node's last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
-    /// When, by its own clock.
+pub struct NodeReport {
+    /// When it was written, by the node's clock.
     pub at: Timestamp,
-    /// The digest of the credentials that are in force.
+    /// The digest of the credentials in use.
     pub credentials: Option<String>,
-    /// Whether it is what it was told to be: nothing is under way on it.
+    /// Whether the node has what it was told to have, with no bootstrap or refresh in progress.
     pub as_asked: bool,
-    /// The fingerprints of the certificates that it serves and the inventory knows, by the listener's name.
+    /// The fingerprints of the served certificates that are in the inventory, by the listener's name.
     pub serves: BTreeMap<String, String>,
 }
 
-impl From<&NodeStatus> for Heard {
+impl From<&NodeStatus> for NodeReport {
     fn from(status: &NodeStatus) -> Self {
-        // The kubelet asks for its own certificate, which no inventory has.
+        // The kubelet requests its own certificate, which is in no inventory.
         let ours = status.served.iter().filter(|one| one.verifiable && one.name != "kubelet");
         let serves =
             ours.filter_map(|one| Some((one.name.clone(), one.certificate.as_ref()?.fingerprint.clone())));
@@ -50,66 +50,66 @@ impl From<&NodeStatus> for Heard {
 /// What is known of the nodes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// What each said last, by role and machine. Those that are gone may be among them.
-    pub nodes: BTreeMap<Role, BTreeMap<String, Heard>>,
-    /// The machines that there are, as Auto Scaling says; a role that is missing was not asked for, and then whatever was ever heard of
+    /// The last reports, by role and machine. Machines that no longer exist may be among them.
+    pub nodes: BTreeMap<Role, BTreeMap<String, NodeReport>>,
+    /// The existing machines, as Auto Scaling lists them. A role that is missing was not queried; then every machine that ever reported
     /// counts.
     pub machines: BTreeMap<Role, BTreeSet<String>>,
-    /// The digests that the launch templates of each role give to a machine that starts now, of what is deployed and of what is on its
-    /// way. A role that is missing stands nowhere.
+    /// The digests with which a machine of each role would start now, from the launch templates that are deployed and being deployed. A
+    /// role that is missing has no stack.
     pub boots_with: BTreeMap<Role, BTreeSet<String>>,
-    /// A person says that every node has what lies in the inventory, of a cluster whose nodes nobody can ask.
+    /// A person confirms that every node has what the inventory says, for a cluster whose nodes cannot be queried.
     pub vouched: bool,
 }
 
-/// What a rotation does next.
+/// The next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// The new one issues, and everything that the old one issued is issued anew.
+    /// The new one issues, and everything that the old one signed is issued anew.
     Issue,
-    /// One goes: the old one, or the new one of a rotation that was aborted.
+    /// One is removed: the old one, or the new one after an abort.
     Drop,
-    /// Every node has the stage: what the other one signed may live on for a while from now.
+    /// Every node has the stage. From now on the rotation waits until what the other one signed has expired.
     Settle,
-    /// A node went back to what was before: the time that was counted counts no more.
+    /// A node went back to an earlier stage, so the waiting time starts again later.
     Unsettle(Vec<Wait>),
-    /// Every node has the last stage: there is nothing left to remember.
+    /// Every node has the last stage: the rotation ends.
     End,
-    /// Something is waited for.
+    /// The rotation waits.
     Wait(Vec<Wait>),
 }
 
 /// What a rotation waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// A role that the spec has stands nowhere yet.
+    /// A role of the spec has no stack yet.
     NotRolledOut(Role),
-    /// Machines of the role start with what was before.
+    /// New machines of the role would start with earlier credentials.
     Template(Role),
-    /// A role that the spec no longer has still stands, with what was before.
-    Left(Role),
-    /// So few nodes of a role were heard of, of so many at least.
+    /// A role that the spec no longer has still exists, with earlier credentials.
+    StillDeployed(Role),
+    /// Too few nodes of a role have reported: how many did, and how many are needed.
     TooFew(Role, usize, u32),
-    /// A machine that is there and was never heard of.
-    NotHeardOf(Role, String),
-    /// It said last that it has something else.
+    /// An existing machine has never reported.
+    NeverReported(Role, String),
+    /// The machine last reported other credentials.
     Other(Role, String, Timestamp),
-    /// It said last that it is being brought to what it was told.
+    /// The machine last reported that a bootstrap or refresh is in progress.
     UnderWay(Role, String, Timestamp),
-    /// It serves a certificate that is no longer in the inventory.
+    /// The machine serves a certificate that is no longer in the inventory.
     Serves(Role, String, String),
-    /// Until then what the other one signed may be valid.
+    /// What the other one signed may be valid until then.
     Until(Timestamp, &'static str),
 }
 
 impl Wait {
-    /// Somebody has, or would have, what was before this stage.
+    /// Whether some machine has, or a new one would get, the credentials of an earlier stage.
     fn is_back(&self) -> bool {
         match self {
-            Self::Template(_) | Self::Left(_) | Self::Other(..) => true,
+            Self::Template(_) | Self::StillDeployed(_) | Self::Other(..) => true,
             Self::NotRolledOut(_)
             | Self::TooFew(..)
-            | Self::NotHeardOf(..)
+            | Self::NeverReported(..)
             | Self::UnderWay(..)
             | Self::Serves(..)
             | Self::Until(..) => false,
@@ -129,14 +129,14 @@ impl fmt::Display for Wait {
                     "a new machine of {role} would start with what was before: roll out what was rendered last"
                 )
             }
-            Self::Left(role) => write!(
+            Self::StillDeployed(role) => write!(
                 f,
                 "{role} is no longer in the spec and still stands: drain it and delete its stack, or bring it back into the spec"
             ),
             Self::TooFew(role, heard, least) => {
                 write!(f, "{heard} of at least {least} nodes of {role} were heard of")
             }
-            Self::NotHeardOf(role, node) => write!(
+            Self::NeverReported(role, node) => write!(
                 f,
                 "{node} of {role} was never heard of: see that it runs, and that `slipway-node status --publish` works there"
             ),
@@ -156,7 +156,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// What the rotation of `name` does next; `None` if it is not being rotated.
+/// The next step of the rotation of `name`. `None`: it is not being rotated.
 #[must_use]
 pub fn next(cluster: &Cluster, manifest: &Manifest, name: &str, seen: &Seen, now: Timestamp) -> Option<Next> {
     let rotation = manifest.rotations.get(name)?;
@@ -177,7 +177,7 @@ pub fn next(cluster: &Cluster, manifest: &Manifest, name: &str, seen: &Seen, now
     })
 }
 
-/// Until when something may be valid that is signed by the one that is about to go, and that no inventory has.
+/// When the last thing expires that the one to be removed has signed outside of the inventory.
 enum Outlived {
     AtOnce,
     NotCounted,
@@ -189,14 +189,14 @@ fn outlived(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotat
     let Some(settled) = rotation.settled else { return Outlived::NotCounted };
     let counted = settled.checked_add(life).and_then(|end| end.checked_add(SLACK));
     let counted = counted.unwrap_or(Timestamp::MAX);
-    // What an authority signs ends with it at the latest.
+    // What an authority signed expires with it at the latest.
     let going = [predecessor(name), successor(name)];
     let ends = going.iter().filter_map(|name| manifest.assets.get(name)?.certificate.as_ref());
     let end = ends.map(|facts| facts.not_after).fold(counted, Timestamp::min);
     Outlived::At(end, what)
 }
 
-/// How long that lives which is signed on the nodes, and what it is.
+/// The lifetime of what is signed on the nodes, and what that is.
 fn life(cluster: &Cluster, name: &str) -> Option<(SignedDuration, &'static str)> {
     let flag = |flags: &BTreeMap<String, String>, name: &str| flags.get(name).and_then(|text| duration(text));
     match name {
@@ -221,7 +221,7 @@ fn life(cluster: &Cluster, name: &str) -> Option<(SignedDuration, &'static str)>
     }
 }
 
-/// A duration as Go writes it: `8760h0m0s`.
+/// A duration in Go's format: `8760h0m0s`.
 fn duration(text: &str) -> Option<SignedDuration> {
     let mut total = SignedDuration::ZERO;
     let mut digits = String::new();
@@ -242,7 +242,7 @@ fn duration(text: &str) -> Option<SignedDuration> {
     (digits.is_empty() && !text.is_empty()).then_some(total)
 }
 
-/// Everything that keeps the gate closed; nothing: it is open.
+/// All reasons why the gate is closed; empty: it is open.
 fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotation, seen: &Seen) -> Vec<Wait> {
     let mut waits = Vec::new();
     let current: BTreeSet<&str> = manifest.assets.values().map(|entry| entry.fingerprint.as_str()).collect();
@@ -261,7 +261,7 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
         let machines = seen.machines.get(&role);
         let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
         let silent = machines.into_iter().flatten().filter(|node| !heard.contains_key(*node));
-        waits.extend(silent.map(|node| Wait::NotHeardOf(role.clone(), node.clone())));
+        waits.extend(silent.map(|node| Wait::NeverReported(role.clone(), node.clone())));
         let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, &role));
         if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
             waits.push(Wait::TooFew(role.clone(), count, least));
@@ -282,11 +282,11 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
     let roles = policy::roles(cluster);
     let left = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
     let behind = left.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
-    waits.extend(behind.map(|(role, _)| Wait::Left(role.clone())));
+    waits.extend(behind.map(|(role, _)| Wait::StillDeployed(role.clone())));
     waits
 }
 
-/// Whether the nodes of a role for which nothing is sealed any more do well with what comes next.
+/// Whether nodes of a role that gets no new bundles work in the next stage.
 fn keeps_up(
     manifest: &Manifest,
     role: &Role,
@@ -295,7 +295,7 @@ fn keeps_up(
     rotation: &Rotation,
 ) -> bool {
     match role {
-        // They present what it signed, and need that anew.
+        // They present certificates that it signed, and need new ones.
         Role::Etcd(_) | Role::Controller | Role::Admin => return false,
         Role::Pool(_) if ![CA, KUBELET_CA].contains(&name) => return true,
         Role::Pool(_) => {}
@@ -311,14 +311,14 @@ fn keeps_up(
         && crate::manifest::fingerprints(bundle).contains(&comes.fingerprint)
 }
 
-/// How many nodes of a role there are at least, as the spec says.
+/// The minimum number of nodes of a role according to the spec.
 fn least(cluster: &Cluster, role: &Role) -> u32 {
     match role {
         Role::Etcd(_) => 1,
         Role::Controller => cluster.controller.count,
         Role::Pool(name) => {
             let pool = cluster.pools.iter().find(|pool| pool.name == *name);
-            // A machine may count for several, where types have weights.
+            // A machine may count for several units if types have weights.
             pool.map_or(
                 0,
                 |pool| if pool.mixed_instances.is_some() { pool.size.min.min(1) } else { pool.size.min },

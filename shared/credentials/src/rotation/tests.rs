@@ -149,8 +149,8 @@ impl Vault {
     }
 }
 
-fn heard(digest: &str, at: Timestamp) -> Heard {
-    Heard { at, credentials: Some(digest.to_owned()), as_asked: true, serves: BTreeMap::new() }
+fn heard(digest: &str, at: Timestamp) -> NodeReport {
+    NodeReport { at, credentials: Some(digest.to_owned()), as_asked: true, serves: BTreeMap::new() }
 }
 
 fn roles(names: &[&str]) -> BTreeSet<Role> {
@@ -436,7 +436,7 @@ fn after_the_old_one_is_gone_there_is_no_way_back() {
     vault.step(ETCD_CA, &vault.all());
     let error = vault.abort(ETCD_CA).unwrap_err();
     assert!(
-        error.to_string().contains("the old one is gone") && error.cure().contains("new rotation"),
+        error.to_string().contains("the old one is gone") && error.help().contains("new rotation"),
         "{error}"
     );
     // Which may begin before the last node has heard.
@@ -448,16 +448,16 @@ fn what_cannot_be_rotated_is_refused_with_what_to_do() {
     let mut vault = Vault::new();
     let refused = |vault: &mut Vault, name: &str| {
         let error = vault.begin(name).unwrap_err();
-        (error.to_string(), error.cure())
+        (error.to_string(), error.help())
     };
-    let (why, cure) = refused(&mut vault, "kublet-ca");
-    assert!(why.contains("did you mean kubelet-ca?") && cure.contains("service-account"), "{why}; {cure}");
-    let (why, cure) = refused(&mut vault, "apiserver");
-    assert!(why.contains("no authority") && cure.contains("slipway certs renew"), "{why}; {cure}");
+    let (why, help) = refused(&mut vault, "kublet-ca");
+    assert!(why.contains("did you mean kubelet-ca?") && help.contains("service-account"), "{why}; {help}");
+    let (why, help) = refused(&mut vault, "apiserver");
+    assert!(why.contains("no authority") && help.contains("slipway certs renew"), "{why}; {help}");
     vault.begin(CA).unwrap();
-    let (why, cure) = refused(&mut vault, CA);
+    let (why, help) = refused(&mut vault, CA);
     assert!(why.contains("being rotated since 2026-11-20T12:00:00Z (stage trust)"), "{why}");
-    assert!(cure.contains("--abort"), "{cure}");
+    assert!(help.contains("--abort"), "{help}");
     vault.manifest.assets.get_mut(ETCD_CA).unwrap().origin = Origin::Imported;
     let (why, _) = refused(&mut vault, ETCD_CA);
     assert!(why.contains("you brought it"), "{why}");

@@ -1,4 +1,4 @@
-//! How a rotation stands, in words a person can use.
+//! The state of a rotation, in words.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,33 @@ use slipway_core::role::{CA, ETCD_CA, KUBELET_CA, SERVICE_ACCOUNT};
 use super::{Next, Rotation, Stage, Wait};
 use crate::Manifest;
 
-/// How the rotation of one asset stands.
+/// The state of the rotation of one asset, in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct RotationStatus {
     /// `trust`, `issue` or `drop`.
     pub stage: String,
-    /// It goes back.
+    /// Whether it was aborted.
     pub aborted: bool,
-    /// What the stage is.
+    /// What the stage means.
     pub is: String,
-    /// What comes next, and on what it depends.
+    /// What comes next, and what it depends on.
     pub next: String,
 }
 
-/// How each rotation of the inventory stands, by asset.
+/// The state of each rotation in the inventory, by asset.
 #[must_use]
-pub fn words(manifest: &Manifest) -> BTreeMap<String, Told> {
-    manifest.rotations.iter().map(|(name, rotation)| (name.clone(), told(name, rotation))).collect()
+pub fn words(manifest: &Manifest) -> BTreeMap<String, RotationStatus> {
+    manifest
+        .rotations
+        .iter()
+        .map(|(name, rotation)| (name.clone(), rotation_status(name, rotation)))
+        .collect()
 }
 
-/// How one rotation stands.
+/// The state of one rotation.
 #[must_use]
-pub fn told(name: &str, rotation: &Rotation) -> Told {
+pub fn rotation_status(name: &str, rotation: &Rotation) -> RotationStatus {
     let is = match (rotation.stage, rotation.aborted) {
         (Stage::Trust, false) => {
             format!("nodes come to trust a new {name} beside the old one, which goes on {}", does(name))
@@ -48,7 +52,7 @@ pub fn told(name: &str, rotation: &Rotation) -> Told {
         (Stage::Issue, _) => format!("once every node has it{}, the old one goes", until(name, rotation)),
         (Stage::Drop, _) => "once every node has it, the rotation is over".to_owned(),
     };
-    Told { stage: rotation.stage.to_string(), aborted: rotation.aborted, is, next }
+    RotationStatus { stage: rotation.stage.to_string(), aborted: rotation.aborted, is, next }
 }
 
 fn does(name: &str) -> &'static str {
@@ -65,7 +69,7 @@ fn until(name: &str, rotation: &Rotation) -> String {
     }
 }
 
-/// What a person may have to do outside of the cluster before the next stage, if anything.
+/// What a person may have to do outside of the cluster before the next stage.
 #[must_use]
 pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
     match (name, stage) {
@@ -86,7 +90,7 @@ pub fn after(name: &str, stage: Stage) -> Option<&'static str> {
     }
 }
 
-/// What comes next and what it waits for, a line each.
+/// The next step and what it waits for, one line each.
 #[must_use]
 pub fn lines(next: &Next) -> Vec<String> {
     let all = |waits: &[Wait]| waits.iter().map(ToString::to_string).collect();

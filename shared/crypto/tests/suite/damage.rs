@@ -1,5 +1,5 @@
 //! The credentials flow over what is lost, damaged or refused: told, healed where that changes no digest, else named with
-//! its cure, and nothing made in its place.
+//! its help, and nothing made in its place.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::world::World;
 
 fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
     match result.unwrap_err() {
-        FlowError::Corrupt { key, problem, cure } => (key, problem, cure),
+        FlowError::Corrupt { key, problem, help } => (key, problem, help),
         other @ (FlowError::Port(_) | FlowError::Refused { .. } | FlowError::Race { .. }) => {
             panic!("{other:?}")
         }
@@ -233,17 +233,17 @@ async fn what_no_bundle_holds_is_named_with_its_cure_and_nothing_is_made_in_its_
             let good =
                 scene.damage(&key, damage, &scene.half(other, "sealed"), &scene.their_half(asset, "sealed"));
             let writes = world.bucket.writes();
-            let (at, problem, cure) = corrupt(ensure(world, &wide()).await);
+            let (at, problem, help) = corrupt(ensure(world, &wide()).await);
             assert_eq!(at, key);
             assert!(says(&problem, damage, true), "{asset} {damage:?}: {problem}");
-            assert!(cure.contains(whom) && cure.contains(MANIFEST), "{cure}");
+            assert!(help.contains(whom) && help.contains(MANIFEST), "{help}");
             assert_eq!(world.bucket.writes(), writes, "{problem}");
             // While nobody needs it, nobody minds.
             assert_eq!(ensure(world, &cluster()).await.unwrap().manifest, scene.first.manifest);
             world.bucket.upload(&key, good);
         }
     }
-    // The cure works: taken out of the inventory, it is made anew, and only what it reaches changes.
+    // The help works: taken out of the inventory, it is made anew, and only what it reaches changes.
     let mut manifest = stored(world);
     manifest.assets.remove("front-proxy-ca");
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
@@ -271,14 +271,14 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     let good = world.bucket.peek(MANIFEST).unwrap();
     world.bucket.upload(MANIFEST, old.clone());
     let writes = world.bucket.writes();
-    let (key, problem, cure) = corrupt(run(&known(&second)).await);
+    let (key, problem, help) = corrupt(run(&known(&second)).await);
     assert_eq!(key, MANIFEST);
     assert!(problem.contains("controller runs: it is older"), "{problem}");
     assert_eq!(world.bucket.writes(), writes);
-    // The cure by hand says what is meant.
+    // The help by hand says what is meant.
     let mut manifest: Manifest = serde_json::from_slice(&old).unwrap();
     let digest = second.digests[&Role::Controller].clone();
-    assert!(cure.contains(&format!("\"{digest}\": [] under \"retired\", \"controller\"")), "{cure}");
+    assert!(help.contains(&format!("\"{digest}\": [] under \"retired\", \"controller\"")), "{help}");
     manifest.retired.entry(Role::Controller).or_default().insert(digest, BTreeSet::new());
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
     assert_eq!(run(&known(&second)).await.unwrap().made, ["apiserver"]);
@@ -289,9 +289,9 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     assert!(corrupt(run(&known(&second)).await).1.contains("or of another cluster"));
     world.bucket.purge(MANIFEST);
     let writes = world.bucket.writes();
-    let (key, problem, cure) = corrupt(run(&known(&second)).await);
+    let (key, problem, help) = corrupt(run(&known(&second)).await);
     assert_eq!((key.as_str(), problem.as_str()), (MANIFEST, "is lost, and what stands was made with it"));
-    assert!(cure.contains("bring back its last version"), "{cure}");
+    assert!(help.contains("bring back its last version"), "{help}");
     // A plan alone, which nobody began, says as much.
     world.bucket.upload(&keys::desired("prod"), "{}");
     assert_eq!(corrupt(run(&Known::new()).await).0, MANIFEST);
@@ -307,13 +307,13 @@ async fn p2_a_digest_that_no_longer_follows_from_what_is_listed_is_refused() {
     let mut manifest = stored(&world);
     manifest.bundles.get_mut(&Role::Admin).unwrap().digest = "0".repeat(64);
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
-    let (key, problem, cure) = corrupt(ensure(&world, &cluster).await);
+    let (key, problem, help) = corrupt(ensure(&world, &cluster).await);
     assert_eq!(key, MANIFEST);
     assert!(
         problem.contains("the bundle of admin") && problem.contains(&first.digests[&Role::Admin]),
         "{problem}"
     );
-    assert!(cure.contains("take \"admin\" out of its \"bundles\""), "{cure}");
+    assert!(help.contains("take \"admin\" out of its \"bundles\""), "{help}");
     manifest.bundles.remove(&Role::Admin);
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
     assert_eq!(ensure(&world, &cluster).await.unwrap().digests, first.digests);

@@ -15,7 +15,7 @@ use slipway_credentials::rotation::{Seen, Stage};
 use slipway_credentials::{CertificateProfile, Manifest, policy};
 use slipway_crypto::AwsLc;
 use slipway_crypto::verify::{self, File, Found};
-use slipway_flows::credentials::rotation::{self, Did, Rotated};
+use slipway_flows::credentials::rotation::{self, Did, Request, Rotated};
 use slipway_flows::credentials::{self, Credentials};
 use slipway_flows::error::FlowResult;
 use slipway_flows::issuer;
@@ -31,15 +31,15 @@ fn vouched() -> Seen {
 }
 
 async fn start(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotated> {
-    rotation::start(world, world, &AwsLc, cluster, name, now()).await
+    rotation::change(world, world, &AwsLc, cluster, name, now(), Request::Start).await
 }
 
 async fn go_on(world: &World, cluster: &Cluster, name: &str, at: Timestamp) -> FlowResult<Rotated> {
-    rotation::go_on(world, world, &AwsLc, cluster, name, &vouched(), at).await
+    rotation::change(world, world, &AwsLc, cluster, name, at, Request::Continue(&vouched())).await
 }
 
 async fn abort(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotated> {
-    rotation::abort(world, world, &AwsLc, cluster, name, now()).await
+    rotation::change(world, world, &AwsLc, cluster, name, now(), Request::Abort).await
 }
 
 /// What each role finds in its bundle.

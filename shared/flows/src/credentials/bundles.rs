@@ -1,4 +1,4 @@
-//! The sealed bundle of each role: made once for a digest, and kept.
+//! The sealed bundle of each role. It is made once for a digest, and kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::{Healed, Known, refused};
 use crate::error::{FlowError, FlowResult};
 use crate::store::{AT_A_TIME, TRIES};
 
-/// Loads what the bundles of `roles` hold, so that whatever is lost or damaged is found before anything is written.
+/// Loads the content of the bundles of `roles`, so that lost or damaged objects are found before anything is written.
 pub(super) async fn load<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &Manifest,
@@ -33,11 +33,11 @@ pub(super) async fn load<O: Objects, K: Keys, C: Crypto>(
     vault.load(manifest, needs).await
 }
 
-/// What was found amiss of each role's bundle, if anything.
+/// The problem found in the bundle of each role, if any.
 pub(super) type Astray = BTreeMap<Role, Option<Healed>>;
 
-/// Seals the bundles of `roles`, which were loaded, and records them in `manifest`. A bundle that is there and damaged is
-/// written over: what it held is known.
+/// Seals the bundles of `roles`, whose content was loaded, and records them in `manifest`. A damaged bundle is overwritten, because its
+/// content is known.
 pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &mut Manifest,
@@ -69,9 +69,9 @@ pub(super) async fn seal<O: Objects, K: Keys, C: Crypto>(
     Ok(())
 }
 
-/// Adds a sealing under the KMS key that is wanted to the bundles that nodes still have and that are no longer the newest: a
-/// stack's permissions may name the other key a moment before its launch template names the newer bundle. What is lost or
-/// damaged of these is left alone: nobody knows any more what it held.
+/// Adds a sealing under the wanted KMS key to earlier bundles that nodes still have: for a moment during a stack's update, its
+/// permissions may name the new key while its launch template still names the earlier bundle. Lost or damaged ones are skipped, because
+/// their content is no longer known.
 pub(super) async fn seal_earlier<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
@@ -143,7 +143,7 @@ fn half(part: Part) -> Half {
     }
 }
 
-/// The first so many blocks of a PEM file.
+/// The first `count` blocks of a PEM file.
 pub(super) fn first_blocks(pem: &str, count: usize) -> String {
     pem.split_inclusive("-----END CERTIFICATE-----\n").take(count).collect()
 }
@@ -186,8 +186,8 @@ async fn seal_one<O: Objects, K: Keys, C: Crypto>(
     Err(FlowError::Race { key, tries: TRIES })
 }
 
-/// The same files make the same digest. If not, something else than the files changed, and who refers to the digest
-/// would be rolled without anybody having asked for it.
+/// Checks that the same files gave the same digest. If they did not, something other than the files changed, and the nodes with that
+/// digest would be replaced although nobody asked for it.
 fn refuse_silent_roll<O, K, C>(
     vault: &Vault<'_, O, K, C>,
     role: &Role,
@@ -202,7 +202,7 @@ fn refuse_silent_roll<O, K, C>(
                 "says that the bundle of {role} has the digest {}, and what it lists makes {digest}",
                 before.digest
             ),
-            cure: format!(
+            help: format!(
                 "bring back an earlier version of the object (a versioned bucket keeps them), or take \"{role}\" out of its \
                  \"bundles\": its nodes are then refreshed with what is listed"
             ),
@@ -211,18 +211,18 @@ fn refuse_silent_roll<O, K, C>(
     }
 }
 
-/// What is where a bundle should be.
+/// The object found at the key of a bundle.
 enum Found {
-    /// The bundle, sealed under the KMS key that is wanted.
+    /// The bundle, sealed under the wanted KMS key.
     Sealed,
-    /// The bundle, sealed under other KMS keys alone.
+    /// The bundle, sealed only under other KMS keys.
     UnderOthers,
-    /// Something else, and what is wrong with it.
+    /// Something else, with a description of the problem.
     Damaged(String),
 }
 
-/// Looks at a bundle that is there, perhaps left by a run that died. It is taken as it is, once all of it that can be opened
-/// opens to the same text; under a key that is gone, nothing can be.
+/// Examines an existing bundle, perhaps of an interrupted run. It is accepted if every sealing that can be opened has the same text.
+/// Sealings under a deleted key cannot be opened.
 async fn examine<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     context: &Context,
@@ -275,7 +275,7 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(
                     Zeroizing::new(source.part.content(text.map_err(|_| FlowError::Corrupt {
                         key: keys::manifest(&vault.cluster.name),
                         problem: format!("lists \"{}\", whose secret is not text", source.asset),
-                        cure: format!("take \"{}\" out of it, to have it made anew", source.asset),
+                        help: format!("take \"{}\" out of it, to have it made anew", source.asset),
                     })?))
                 }
             });

@@ -1,8 +1,8 @@
-//! Takes away the stored credentials and configurations that nobody refers to any more (`slipway_credentials::gc` says which).
+//! Deletes stored credentials and configurations that nothing refers to any more (`slipway_credentials::gc` decides which).
 //!
-//! It looks, a person agrees, and it looks again before it takes anything. A render that comes to need what was just taken is
-//! noticed by one more look at the end, which puts that back; should that look never come, the next render seals the bundle
-//! again, under the same digest. What no version of the inventory needs any more, the inventory forgets last.
+//! It lists them, a person agrees, and it lists them again before it deletes anything. A final check restores what a concurrent render
+//! came to need. If that check does not happen, the next render seals the bundle again under the same digest. Last, the inventory forgets
+//! the retired bundles that are gone.
 
 use std::collections::BTreeSet;
 
@@ -19,22 +19,22 @@ use slipway_rollout::Rollout;
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, AT_A_TIME, TRIES};
 
-/// What the nodes of a cluster say that they run.
+/// The digests that the nodes of a cluster report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
-    /// All of them were asked, and answered.
+    /// All nodes reported.
     Reported(Referred),
-    /// Nobody asked, or not everybody answered: whatever was ever rendered may run somewhere.
+    /// Not all nodes reported, so any release that was ever rendered may be in use.
     Unknown,
 }
 
-/// A cluster's folder has at most so many objects.
+/// The maximum number of objects listed in a cluster's folder.
 const MOST: usize = 1_000_000;
 
-/// What refers to credentials and configurations: the releases that are deployed, on their way or wished for, and nodes.
+/// The digests that are in use: by deployed and planned releases, by releases being deployed, and by nodes.
 ///
 /// # Errors
-/// If a port fails, or such a release is lost or damaged: it may refer to anything.
+/// If a port fails, or such a release is lost or damaged, because it may refer to anything.
 pub async fn referred<A: Objects + Listing>(
     assets: &A,
     cluster: &str,
@@ -64,8 +64,8 @@ pub async fn referred<A: Objects + Listing>(
         let release = store::load::<Rendering>(assets, &key).await?.value;
         release.ok_or_else(|| FlowError::Corrupt {
             key,
-            problem: "is lost, and what is deployed or wished for refers to it".to_owned(),
-            cure: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+            problem: "is lost, and what is deployed or planned refers to it".to_owned(),
+            help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
                 .to_owned(),
         })
     });
@@ -74,10 +74,10 @@ pub async fn referred<A: Objects + Listing>(
     Ok(referred)
 }
 
-/// What becomes of each object of a cluster's `pki/` and `bundles/`. Nothing is changed.
+/// Decides about each object in a cluster's `pki/` and `bundles/`. Nothing is changed.
 ///
 /// # Errors
-/// If a port fails, or the inventory is lost or damaged: it may name anything.
+/// If a port fails, or the inventory is lost or damaged, because it may name anything.
 pub async fn look<A: Objects + Listing>(
     assets: &A,
     cluster: &str,
@@ -85,18 +85,18 @@ pub async fn look<A: Objects + Listing>(
     young: SignedDuration,
     now: Timestamp,
 ) -> FlowResult<Vec<Verdict>> {
-    // In this order: what is written between the two is seen as unused and young, and what was written before, as named.
+    // In this order: an object written between the two calls is seen as unused but young, and one written before as named.
     let stored = list(assets, cluster).await?;
     let manifest = inventory(assets, cluster).await?;
     Ok(gc::decide(&manifest, &stored, referred, young, now))
 }
 
-/// Takes away what [`look`] says that goes; what was taken.
+/// Deletes what [`look`] decided to delete, and returns it.
 ///
-/// `referred` is asked anew before and after, since a render may come meanwhile.
+/// `referred` is called again before and after the deletion, because a render may run at the same time.
 ///
 /// # Errors
-/// As [`look`]; what was taken until then was unused, and the same again takes the rest.
+/// As [`look`]. What was deleted before the error was unused, and another call deletes the rest.
 pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResult<Referred>>>(
     assets: &A,
     cluster: &str,
@@ -115,7 +115,7 @@ pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResu
     let taken: Vec<_> = stream::iter(takes).buffered(AT_A_TIME).try_collect().await?;
     let taken: Vec<(Verdict, Vec<u8>)> = taken.into_iter().flatten().collect();
 
-    // Whoever came to need one of them in between finds it again.
+    // Restores what a concurrent run came to need.
     let since = referred().await?;
     let manifest = inventory(assets, cluster).await?;
     let as_if: Vec<Stored> = taken
@@ -139,7 +139,7 @@ pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResu
     Ok(gone)
 }
 
-/// Lets the inventory forget the earlier bundles that are gone and unused.
+/// Removes earlier bundles that are deleted and unused from the inventory.
 async fn forget<A: Objects + Listing>(assets: &A, cluster: &str, referred: &Referred) -> FlowResult<()> {
     let manifest_key = keys::manifest(cluster);
     for _ in 0..TRIES {
@@ -160,7 +160,7 @@ async fn inventory<A: Objects>(assets: &A, cluster: &str) -> FlowResult<Manifest
     let manifest = manifest.ok_or_else(|| FlowError::Corrupt {
         key: key.clone(),
         problem: "is not there, and without it everything looks unused".to_owned(),
-        cure: "bring back its last version (a versioned bucket keeps it), or render the cluster first"
+        help: "bring back its last version (a versioned bucket keeps it), or render the cluster first"
             .to_owned(),
     })?;
     super::refuse_other_format(&key, &manifest)?;

@@ -1,5 +1,5 @@
-//! A half of an asset that was lost or damaged is brought back from a bundle that holds it, so that nothing has to be made
-//! anew and nobody is rolled. What no bundle holds (the key of an authority, the digest key) only a person can bring back.
+//! Recovers a lost or damaged half of an asset from a bundle that contains it, so that nothing has to be made anew and no node is
+//! replaced. What no bundle contains (the key of an authority, the digest key) only a person can restore.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::Healed;
 use super::vault::{Half, Vault, check_public, locate};
 use crate::error::{FlowError, FlowResult};
 
-/// A half that was found elsewhere.
+/// A half that was found in a bundle.
 pub(super) struct Recovered {
     asset: String,
     half: Half,
@@ -25,10 +25,10 @@ pub(super) struct Recovered {
     text: Secret,
 }
 
-/// Looks for the half in the bundles that hold it.
+/// Searches the bundles that contain the half.
 ///
 /// # Errors
-/// `error`, if it is not of a damaged object or no bundle has it.
+/// `error`, if it is not about a damaged object or no bundle has the half.
 pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
@@ -62,7 +62,7 @@ pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
         let good = match half {
             Half::Public => std::str::from_utf8(text.expose())
                 .is_ok_and(|text| check_public(vault.crypto, entry, text).is_ok()),
-            // The digest of the bundle, under a key that nobody else has, says that it is what was sealed.
+            // The bundle's digest, keyed with a secret, proves that this is what was sealed.
             Half::Private => true,
             Half::Chain => {
                 entry.chain.as_ref().is_some_and(|chain| chain.sha256 == sha256_hex(text.expose()))
@@ -75,8 +75,8 @@ pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
     Err(error)
 }
 
-/// Which block of a file, made of `what`, is one of `sources`: what a server presents is its certificate and what leads to the root of an
-/// authority that was brought; whom one trusts may be several.
+/// The position of the block in a file made from `sources` that comes from `what`. A server's certificate is followed by those up to the
+/// root of an imported authority, and several authorities may be trusted.
 fn block(what: &str, sources: &[String], half: Half) -> Option<usize> {
     let parts: Vec<&str> = what.split('+').collect();
     let at = parts.iter().position(|part| sources.iter().any(|source| source == part))?;
@@ -89,7 +89,7 @@ fn block(what: &str, sources: &[String], half: Half) -> Option<usize> {
     (whole || half == Half::Public && parts[..at].iter().all(one_block)).then_some(at)
 }
 
-/// That block of a PEM file, counted from 0.
+/// The block of a PEM file at `at`, counted from 0.
 fn nth_block(pem: &str, at: usize) -> String {
     let mut blocks = vec![String::new()];
     for line in pem.split_inclusive('\n') {
@@ -103,7 +103,7 @@ fn nth_block(pem: &str, at: usize) -> String {
     blocks.into_iter().nth(at).unwrap_or_default()
 }
 
-/// The file `path` of a bundle; `None` if the bundle is lost or damaged itself.
+/// The file `path` of a bundle; `None` if the bundle itself is lost or damaged.
 async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     role: &Role,
@@ -136,7 +136,7 @@ async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
     Ok(files.remove(path).map(|mut text| Secret::new(std::mem::take(&mut *text).into_bytes())))
 }
 
-/// Writes a recovered half where it belongs.
+/// Writes a recovered half to its key.
 pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &Manifest,
@@ -152,7 +152,7 @@ pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
             vault.crypto.seal(&data_key, &context, text.expose())?
         }
     };
-    // Its name says what it is: whoever writes there writes the same.
+    // The key is derived from the content, so every writer writes the same.
     vault.objects.put(&at.key, bytes, Condition::Always).await?;
     tracing::warn!(key = at.key, problem, "a credential was brought back from a bundle");
     vault.keep(&asset, half, &text);

@@ -1,4 +1,4 @@
-//! Certificates issued anew by themselves: everything else keeps its bytes (P2).
+//! Renews individual certificates; everything else keeps its bytes (P2).
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,20 @@ use super::{Credentials, bundles, credentials, record, refuse_other_format, refu
 use crate::error::{FlowError, FlowResult};
 use crate::store;
 
-/// A certificate to issue anew.
+/// A certificate to renew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToRenew {
     /// The asset.
     pub name: String,
-    /// The one that is to be replaced: if another is in the inventory by then, somebody else was first, and it is left.
+    /// The fingerprint to replace. If the inventory has another one, it was renewed meanwhile and is skipped.
     pub fingerprint: Option<String>,
 }
 
-/// Issues the certificate `name` anew, with a new key or with the one that it has, and seals the bundles that hold it.
-/// The others keep their digests.
+/// Renews the certificate `name`, with a new key or with its present one, and seals the bundles that contain it. The other bundles keep
+/// their digests.
 ///
 /// # Errors
-/// If there is no such certificate, or it is not renewed by itself (an authority, or one that is brought); otherwise as
+/// If the certificate does not exist, or is not renewed individually (an authority, or one that the user provides); otherwise as
 /// [`super::ensure`].
 pub async fn renew<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
@@ -42,10 +42,10 @@ pub async fn renew<O: Objects, K: Keys, C: Crypto>(
     renew_all(objects, keys, crypto, cluster, &[one], new_key, now).await
 }
 
-/// As [`renew`], for several in one version of the inventory: all of them or none.
+/// As [`renew`], for several certificates in one version of the inventory: all of them or none.
 ///
 /// # Errors
-/// As [`renew`], if that is so of any of them.
+/// As [`renew`], for any of them.
 pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
@@ -61,7 +61,7 @@ pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
         let stored = store::load::<Manifest>(objects, &key).await?;
         let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
             problem: format!("the cluster {} has no credentials yet", cluster.name),
-            cure: "render its spec first".to_owned(),
+            help: "render its spec first".to_owned(),
         })?;
         refuse_other_format(&key, &manifest)?;
         let mut renewed: Vec<&Asset> = Vec::new();
@@ -78,7 +78,7 @@ pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
             record(&mut vault, &mut manifest, asset, new.into())?;
         }
         let made: Vec<String> = renewed.iter().map(|asset| asset.name.clone()).collect();
-        // Only the renewed ones: what else the spec would change is for a rendering to say.
+        // Only the renewed ones: other changes that the spec asks for are made by the next rendering.
         let stands = manifest::to_seal(cluster, &manifest).map_err(refused)?;
         let recipients = policy::recipients(cluster);
         let holds =
@@ -105,7 +105,7 @@ fn is_there_still(wanted: &ToRenew, manifest: &Manifest) -> bool {
     wanted.fingerprint.is_none() || wanted.fingerprint.as_ref() == stands
 }
 
-/// What must be opened to issue `renewed`.
+/// The halves that must be opened to issue `renewed`.
 fn needs(renewed: &[&Asset], new_key: bool) -> BTreeSet<(String, Half)> {
     let mut needs = BTreeSet::new();
     for asset in renewed {

@@ -1,8 +1,9 @@
-//! Authorities, and the key that signs service accounts' tokens, exchanged in stages (`slipway_credentials::rotation` says which and when).
+//! Rotates authorities, and the key that signs service account tokens, in stages (`slipway_credentials::rotation` decides which and
+//! when).
 //!
-//! Each stage is one conditional write of the inventory, after everything that it names was stored: a run that dies before leaves objects
-//! that nobody refers to, and one that comes after it finds the stage begun, or not. What nodes get changes by a rollout, which a
-//! rendering plans from the new digests.
+//! Each stage is one conditional write of the inventory, after everything that it names was stored. An interrupted run leaves objects
+//! that nothing refers to, and the next run finds the stage either begun or not. Nodes get the change by a rollout of a plan that a
+//! rendering makes from the new digests.
 
 mod seen;
 
@@ -23,16 +24,16 @@ use crate::error::{FlowError, FlowResult};
 use crate::store;
 
 pub use seen::{Machines, see};
-pub(crate) use seen::{machines, standing_releases};
+pub(crate) use seen::{deployed_releases, machines};
 
-/// What became of one rotation.
+/// The result of a step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
-    /// Of which asset.
+    /// The asset.
     pub name: String,
     /// What was done.
     pub did: Did,
-    /// How it stands now; `None`: it is over.
+    /// The state of the rotation now. `None`: it has ended.
     pub stands: Option<Rotation>,
     /// What it waits for.
     pub waits: Vec<Wait>,
@@ -40,87 +41,41 @@ pub struct Rotated {
     pub made: Vec<String>,
     /// Roles whose bundle changed.
     pub sealed: Vec<Role>,
-    /// What was lost or damaged and is as it was.
+    /// Stored objects that were lost or damaged, and were restored.
     pub healed: Vec<Healed>,
-    /// The inventory after it.
+    /// The inventory after the step.
     pub manifest: Manifest,
 }
 
 /// What was done for a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Did {
-    /// It began: the new one is trusted besides.
+    /// It began: the new one is trusted as well.
     Begun,
     /// The new one issues.
     Issues,
-    /// One of the two is gone.
+    /// One of the two was removed.
     Dropped,
-    /// It goes back.
+    /// It was aborted and goes back.
     WentBack,
-    /// The time was noted from which what was signed is waited for, or that it counts no more.
+    /// The beginning of the waiting time was recorded or cleared.
     Noted,
     /// It is over.
     Ended,
-    /// Nothing.
+    /// Nothing: it waits.
     Waits,
 }
 
 impl Rotated {
-    /// Whether nodes are to get other credentials now.
+    /// Whether nodes have to get other credentials now.
     #[must_use]
     pub fn changes_nodes(&self) -> bool {
         self.sealed.iter().any(|role| *role != Role::Admin)
     }
 }
 
-/// Begins the rotation of `name`: makes what is to take its place, and has every role that trusts it trust both.
-///
-/// # Errors
-/// If it is nothing that is rotated, was brought, or is being rotated already; otherwise as [`super::ensure`].
-pub async fn start<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::Begin).await
-}
-
-/// Goes back from wherever the rotation of `name` is. Nothing is done if it goes back already.
-///
-/// # Errors
-/// If it is not being rotated, or what it takes the place of is gone; otherwise as [`super::ensure`].
-pub async fn abort<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::Abort).await
-}
-
-/// Takes the rotation of `name` a step further, if what is known of the nodes allows it.
-///
-/// # Errors
-/// If it is not being rotated; otherwise as [`super::ensure`].
-pub async fn go_on<O: Objects, K: Keys, C: Crypto>(
-    objects: &O,
-    keys: &K,
-    crypto: &C,
-    cluster: &Cluster,
-    name: &str,
-    seen: &Seen,
-    now: Timestamp,
-) -> FlowResult<Rotated> {
-    change(objects, keys, crypto, cluster, name, now, &Wish::GoOn(seen)).await
-}
-
-/// Takes every rotation of a cluster a step further where what is known of its nodes allows it, and begins those that the spec's policy
-/// asks for. Once a scan, and after a rollout. What is due and cannot begin is left to whoever warns ([`rotation::due`]).
+/// Begins the next stage of every rotation of a cluster if the state of its nodes allows it, and begins the rotations that the spec's
+/// policy asks for. Called once in each scan. Rotations that are due and cannot begin are reported elsewhere ([`rotation::due`]).
 ///
 /// # Errors
 /// As [`super::ensure`].
@@ -137,31 +92,39 @@ pub async fn advance<O: Objects, K: Keys, C: Crypto>(
     refuse_other_format(&key, &manifest)?;
     let mut rotated = Vec::new();
     for name in manifest.rotations.keys() {
-        rotated.push(go_on(objects, keys, crypto, cluster, name, seen, now).await?);
+        rotated.push(change(objects, keys, crypto, cluster, name, now, Request::Continue(seen)).await?);
     }
     let due = rotation::due(&manifest, &cluster.certificates, now);
     for due in due.into_iter().filter(|due| due.start) {
         tracing::info!(cluster = cluster.name, %due, "a rotation begins");
-        rotated.push(start(objects, keys, crypto, cluster, &due.name, now).await?);
+        rotated.push(change(objects, keys, crypto, cluster, &due.name, now, Request::Start).await?);
     }
     Ok(rotated)
 }
 
-/// What is asked of a rotation.
-enum Wish<'a> {
-    Begin,
+/// A request to change a rotation.
+#[derive(Debug, Clone, Copy)]
+pub enum Request<'a> {
+    /// Start it: make the successor, and make every role that trusts the asset trust both.
+    Start,
+    /// Abort it in its present stage. Nothing is done if it was aborted already.
     Abort,
-    GoOn(&'a Seen),
+    /// Begin the next stage, if the state of the nodes allows it.
+    Continue(&'a Seen),
 }
 
-async fn change<O: Objects, K: Keys, C: Crypto>(
+/// Changes the rotation of `name` as requested.
+///
+/// # Errors
+/// If it cannot be rotated, is provided by the user, or is in a stage that does not allow the request; otherwise as [`super::ensure`].
+pub async fn change<O: Objects, K: Keys, C: Crypto>(
     objects: &O,
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
     name: &str,
     now: Timestamp,
-    wish: &Wish<'_>,
+    request: Request<'_>,
 ) -> FlowResult<Rotated> {
     rotation::known(name).map_err(refused)?;
     let key = keys::manifest(&cluster.name);
@@ -174,11 +137,11 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
         }
         let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
             problem: format!("the cluster {} has no credentials yet", cluster.name),
-            cure: "render its spec first".to_owned(),
+            help: "render its spec first".to_owned(),
         })?;
         refuse_other_format(&key, &manifest)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
-        let Turn { did, waits, mut made } = turn(&mut vault, &mut manifest, name, now, wish)?;
+        let Turn { did, waits, mut made } = turn(&mut vault, &mut manifest, name, now, request)?;
         let mut roles = BTreeSet::new();
         let mut astray = bundles::Astray::new();
         match did {
@@ -186,7 +149,7 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
             Did::Noted | Did::Ended => {}
             Did::Begun | Did::Issues | Did::Dropped | Did::WentBack => {
                 made.extend(reissue(&mut vault, &mut manifest, name, now).await?);
-                // Only what this reaches: what else the spec would change is for a rendering to say.
+                // Only the roles that this affects: other changes that the spec asks for are made by the next rendering.
                 let reached = policy::recipients(cluster).remove(name).unwrap_or_default();
                 let changed = manifest::to_seal(cluster, &manifest).map_err(refused)?;
                 roles = changed.into_iter().filter(|role| reached.contains(role)).collect();
@@ -213,7 +176,7 @@ async fn change<O: Objects, K: Keys, C: Crypto>(
     Err(FlowError::Race { key, tries: store::TRIES })
 }
 
-/// What one look at the inventory leads to.
+/// The result of one attempt on one version of the inventory.
 struct Turn {
     did: Did,
     waits: Vec<Wait>,
@@ -225,11 +188,11 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
     manifest: &mut Manifest,
     name: &str,
     now: Timestamp,
-    wish: &Wish<'_>,
+    request: Request<'_>,
 ) -> FlowResult<Turn> {
     let done = |did| Ok(Turn { did, waits: Vec::new(), made: Vec::new() });
-    let seen = match wish {
-        Wish::Begin => {
+    let seen = match request {
+        Request::Start => {
             let assets = policy::assets(vault.cluster);
             let asset = rotation::to_start(&assets, manifest, name, now).map_err(refused)?;
             let new = produce(vault, &asset, now)?;
@@ -237,17 +200,17 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
             rotation::begin(manifest, name, now);
             return Ok(Turn { did: Did::Begun, waits: Vec::new(), made: vec![asset.name] });
         }
-        Wish::Abort => {
+        Request::Abort => {
             let went = rotation::abort(manifest, name, now).map_err(refused)?;
             return done(if went { Did::WentBack } else { Did::Waits });
         }
-        Wish::GoOn(seen) => seen,
+        Request::Continue(seen) => seen,
     };
     let Some(next) = rotation::next(vault.cluster, manifest, name, seen, now) else {
         return Err(refused(PolicyError::NotRotatable {
             name: name.to_owned(),
             why: "it is not being rotated".to_owned(),
-            cure: format!("begin it: `slipway rotate-ca {name}`"),
+            help: format!("begin it: `slipway rotate-ca {name}`"),
         }));
     };
     rotation::step(manifest, name, &next, now);
@@ -261,7 +224,7 @@ fn turn<O: Objects, K: Keys, C: Crypto>(
     }
 }
 
-/// Issues anew what another than the authority `name` of now has signed; the names.
+/// Issues anew the certificates that an authority other than the present `name` has signed, and returns their names.
 async fn reissue<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &mut Manifest,

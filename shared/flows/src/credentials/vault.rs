@@ -1,5 +1,4 @@
-//! What is kept of each asset: its public half as it is, its private half sealed under the role `vault`, which no
-//! node may decrypt.
+//! The stored halves of assets: the public half in plain, the private half sealed under the role `vault`, which no node may decrypt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +26,7 @@ pub(super) enum Half {
     Public,
     /// Private key or secret.
     Private,
-    /// Of an authority that was brought: it and all above it.
+    /// For an imported authority: its certificate and all above it.
     Chain,
 }
 
@@ -36,9 +35,9 @@ pub(super) enum Half {
 pub(super) struct Held {
     /// Certificate or public key.
     pub(super) public: Option<String>,
-    /// Private key or secret; an authority may come without.
+    /// Private key or secret. `None`: an authority whose key the user keeps.
     pub(super) private: Option<Secret>,
-    /// What leads to the root of an authority that was brought.
+    /// For an imported authority: its chain.
     pub(super) authority: Option<BroughtAuthority>,
 }
 
@@ -55,7 +54,7 @@ impl Half {
     }
 }
 
-/// The stored assets of a cluster, read as they are needed and held until the flow ends.
+/// The stored assets of a cluster, read when they are needed and kept until the flow ends.
 pub(super) struct Vault<'a, O, K, C> {
     pub(super) objects: &'a O,
     pub(super) keys: &'a K,
@@ -64,11 +63,11 @@ pub(super) struct Vault<'a, O, K, C> {
     publics: BTreeMap<String, String>,
     privates: BTreeMap<String, Secret>,
     chains: BTreeMap<String, String>,
-    /// Data keys by their wrapped form: each is unwrapped once.
+    /// Data keys by their wrapped form, so that each is unwrapped once.
     data_keys: BTreeMap<Vec<u8>, Secret>,
     /// The KMS key under which the spec wants everything sealed.
     pub(super) wanted: String,
-    /// What was lost or damaged, and is as it was.
+    /// Stored objects that were lost or damaged, and were restored.
     pub(super) healed: Vec<Healed>,
 }
 
@@ -103,12 +102,12 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         self.privates.get(asset)
     }
 
-    /// The chain of an authority that was brought or loaded.
+    /// The chain of an imported authority that was loaded.
     pub(super) fn chain(&self, asset: &str) -> &str {
         self.chains.get(asset).expect("a flow loads what it reads")
     }
 
-    /// Keeps an asset that was just made in memory.
+    /// Keeps a new asset in memory.
     pub(super) fn hold(&mut self, asset: &str, made: Held) {
         if let Some(public) = made.public {
             self.publics.insert(asset.to_owned(), public);
@@ -129,19 +128,19 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         }
     }
 
-    /// Under what a private half is sealed: beyond KMS' context it names the asset and its fingerprint, so that no two
-    /// objects can be exchanged, and what opens is what the inventory means.
+    /// The context under which a private half is sealed. In addition to KMS' context it contains the asset and its fingerprint, so that
+    /// objects cannot be exchanged for each other.
     pub(super) fn seal_context(&self, asset: &str, fingerprint: &str) -> Context {
         object_context(&self.cluster.name, asset, fingerprint)
     }
 
-    /// A new data key for `role`, from the KMS key that is wanted.
+    /// A new data key for `role`, from the wanted KMS key.
     pub(super) async fn data_key(&self, role: &str) -> PortResult<DataKey> {
         self.keys.generate(self.cluster.kms_key_arn.as_deref(), &context(&self.cluster.name, role)).await
     }
 
-    /// Adds to every private half of the inventory a sealing under the KMS key that is wanted, where it has none: one data
-    /// key for all of them. None is taken away, so that two who want different keys leave what both can open.
+    /// Adds a sealing under the wanted KMS key to every private half in the inventory that has none: one data key for all of them.
+    /// Existing sealings are kept, so that two runs with different keys leave objects that both can open.
     pub(super) async fn seal_anew(&mut self, manifest: &Manifest) -> FlowResult<()> {
         if manifest.assets.is_empty() || manifest.sealed_under == self.wanted {
             return Ok(());
@@ -184,7 +183,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         Err(FlowError::Race { key: keys::manifest(cluster), tries: TRIES })
     }
 
-    /// Writes both halves of the assets that were just made: one data key for all of them.
+    /// Writes both halves of new assets, with one data key for all of them.
     pub(super) async fn store(&self, manifest: &Manifest, names: &[String]) -> FlowResult<()> {
         if names.is_empty() {
             return Ok(());
@@ -215,7 +214,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         Ok(())
     }
 
-    /// Reads and checks those of `needs` that are not held yet.
+    /// Reads and verifies those of `needs` that are not loaded yet.
     pub(super) async fn load(
         &mut self,
         manifest: &Manifest,
@@ -268,13 +267,13 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         }
         let private = damaged.iter().any(|(_, half, _)| *half == Half::Private);
         if private && self.held(DIGEST_KEY).is_none() && manifest.assets.contains_key(DIGEST_KEY) {
-            // It says whether what a bundle holds is what was sealed.
+            // The digest key proves whether the content of a bundle is what was sealed.
             let at = locate(cluster, manifest, DIGEST_KEY, Half::Private)?;
             let object = read(objects, &at).await?;
             let digest_key = self.open(&at, &object.bytes).await?;
             self.privates.insert(DIGEST_KEY.to_owned(), digest_key);
         }
-        // Nothing is written as long as there is anything that cannot be brought back.
+        // Nothing is written while anything cannot be recovered.
         let mut found = Vec::with_capacity(damaged.len());
         for (asset, half, error) in damaged {
             found.push(recovery::find(self, manifest, asset, half, error).await?);
@@ -285,7 +284,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         Ok(())
     }
 
-    /// Keeps what was recovered of an asset in memory.
+    /// Keeps a recovered half of an asset in memory.
     pub(super) fn keep(&mut self, asset: &str, half: Half, text: &Secret) {
         match half {
             Half::Public => {
@@ -328,12 +327,12 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
     }
 }
 
-/// What is wrong with sealed bytes whose data key a service refuses for what they are.
+/// The description of sealed bytes whose data key KMS rejects as invalid.
 pub(super) fn cannot_be_unwrapped(error: &PortError) -> String {
     format!("carries a data key that cannot be unwrapped: {}", error.message)
 }
 
-/// Where a half of an asset lies.
+/// The location of a half of an asset.
 pub(super) struct Located<'m> {
     pub(super) key: String,
     asset: String,
@@ -342,12 +341,12 @@ pub(super) struct Located<'m> {
 }
 
 impl Located<'_> {
-    /// The sealings of the bytes that were found there.
+    /// The sealings in the bytes that were read.
     fn sealings<'b>(&self, crypto: &impl Crypto, sealed: &'b [u8]) -> FlowResult<Vec<Sealing<'b>>> {
         crypto.sealings(sealed).map_err(|error| self.corrupt(format!("is {}", error.message)))
     }
 
-    /// Nothing is made anew by itself, because that would roll nodes: the cure says how, and whom.
+    /// Nothing is made anew automatically, because that would replace nodes. The help says how to do it, and which nodes are affected.
     fn corrupt(&self, problem: String) -> FlowError {
         let roles: Vec<_> = self.entry.roles.iter().map(ToString::to_string).collect();
         let whom = if roles.is_empty() { "no node's own".to_owned() } else { roles.join(", ") };
@@ -360,7 +359,7 @@ impl Located<'_> {
         FlowError::Corrupt {
             key: self.key.clone(),
             problem,
-            cure: format!(
+            help: format!(
                 "bring back the object's last good version (the bucket keeps them), or take \"{}\" out of {}: it is then made \
                  anew{also}, which changes the credentials of: {whom}",
                 self.asset, self.manifest_key
@@ -380,7 +379,7 @@ pub(super) fn locate<'m>(
         return Err(FlowError::Corrupt {
             key: manifest_key,
             problem: format!("does not list \"{asset}\", on which other entries depend"),
-            cure: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
+            help: "bring back an earlier version of the object (the bucket keeps them)".to_owned(),
         });
     };
     let key = match half {
@@ -398,7 +397,7 @@ async fn read<O: Objects>(objects: &O, at: &Located<'_>) -> FlowResult<Object> {
     }
 }
 
-/// Reads the chain of an authority that was brought, and checks it against the inventory.
+/// Reads the chain of an imported authority and verifies it against the inventory.
 pub(super) async fn read_chain<O: Objects>(
     objects: &O,
     cluster: &str,
@@ -413,7 +412,7 @@ pub(super) async fn read_chain<O: Objects>(
     String::from_utf8(bytes).map_err(|_| at.corrupt("is not text".to_owned()))
 }
 
-/// Reads a public half and checks it against the inventory's fingerprint.
+/// Reads a public half and verifies it against the inventory's fingerprint.
 pub(super) async fn read_public<O: Objects, C: Crypto>(
     objects: &O,
     crypto: &C,
@@ -428,7 +427,7 @@ pub(super) async fn read_public<O: Objects, C: Crypto>(
     Ok(text)
 }
 
-/// Checks a public half against the inventory's fingerprint; what is wrong with it.
+/// Verifies a public half against the inventory's fingerprint; the error says what is wrong.
 pub(super) fn check_public<C: Crypto>(crypto: &C, entry: &Entry, text: &str) -> Result<(), String> {
     let fingerprint = if entry.certificate.is_some() {
         crypto.facts(text).map_err(|error| format!("cannot be read: {}", error.message))?.1

@@ -1,4 +1,4 @@
-//! What becomes of a checked spec: its plan on the bus, or its diagnostics; and in `status.json`.
+//! Publishes the result of a checked spec: its plan or its findings, on the bus and in `status.json`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
-use slipway_core::members::Standing;
+use slipway_core::members::DeployedMembers;
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use slipway_core::{deadline, keys};
@@ -22,7 +22,7 @@ use crate::patches::PatchSet;
 use crate::ports::Bus as _;
 use crate::store::{self, TRIES};
 
-/// Compares with what is deployed, stores what is new, points the rollout at it, and says so.
+/// Compares with what is deployed, stores what is new, makes the plan the desired one, and publishes it.
 pub(super) async fn publish_plan(
     world: &impl RenderWorld,
     upload: &Upload,
@@ -49,9 +49,9 @@ pub(super) async fn publish_plan(
             && rollout.addons_release() == running.baseline.addons.as_deref();
         let deployed =
             if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
-        // Members were settled as founders of a cluster that somebody else is making by now: once more, from the start.
-        let started = running.baseline.etcd(running.on_its_way) == Standing::Nothing
-            && deployed.etcd(rollout.active().is_some()) != Standing::Nothing;
+        // The members were pinned as founders, and another rollout is founding the cluster by now: start again.
+        let started = running.baseline.etcd(running.in_progress) == DeployedMembers::Nothing
+            && deployed.etcd(rollout.active().is_some()) != DeployedMembers::Nothing;
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
@@ -62,7 +62,7 @@ pub(super) async fn publish_plan(
             Some(active) => active.target == plan.to,
             None => plan.is_empty(),
         };
-        // The pointer may stand on something that was never rolled out and is no longer wanted.
+        // The pointer may be to a plan that was never rolled out and is no longer wanted.
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
@@ -80,7 +80,7 @@ pub(super) async fn publish_plan(
             {
                 continue;
             }
-            // The newest may have come and found nothing to do before this was written.
+            // The run for the newest upload may have found nothing to do before this was written.
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(Outcome::Superseded);
             }
@@ -103,7 +103,7 @@ pub(super) async fn publish_plan(
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
 }
 
-/// What is known of renewed certificates: how they reach nodes, and until when that may wait.
+/// How renewed certificates reach the nodes, and when they must have.
 fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
     let cluster = &prepared.cluster;
     let Some(lead) = deadline::lead(cluster) else { return RenewalPlan::default() };
@@ -112,7 +112,8 @@ fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalP
     let before: BTreeMap<Role, String> =
         roles.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
     let deadline = slipway_plan::deadline(deployed, manifest, lead);
-    // To replace a machine needs its fellows well, and these do not answer without certificates that hold: in place it can be done.
+    // Replacing a machine needs healthy other machines, and with expired certificates they do not answer. A refresh in place works
+    // without them.
     let replaced = match deadline.urgency(|_| true, now).has_expired() {
         true => BTreeMap::new(),
         false => by_strategy(cluster, manifest, &before),
@@ -120,7 +121,7 @@ fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalP
     RenewalPlan { replaced, deadline }
 }
 
-/// Stores templates, configurations, add-ons, release and plan: all named by their content, so twice is once.
+/// Stores templates, configurations, add-ons, release and plan. All are named by their content, so this may be repeated.
 async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
@@ -133,14 +134,14 @@ async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan
         .buffer_unordered(store::AT_A_TIME)
         .try_collect::<Vec<bool>>()
         .await?;
-    // What refers to the others comes last.
+    // The object that refers to the others comes last.
     store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
     store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
     store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
     Ok(())
 }
 
-/// Whether spec and patches are still the ones that were read.
+/// Whether spec and patches are still those that were read.
 pub(super) async fn is_newest(
     specs: &(impl Objects + Listing),
     upload: &Upload,
@@ -154,7 +155,7 @@ pub(super) async fn is_newest(
     }
 }
 
-/// `Spec Rejected` carries so many findings: an event may have 256 KiB.
+/// How many findings `Spec Rejected` contains: an event may have 256 KiB.
 const MOST_DIAGNOSTICS: usize = 50;
 
 pub(super) async fn reject(
@@ -172,7 +173,7 @@ pub(super) async fn reject(
         plan: None,
         summary: None,
     };
-    // What an older spec is refused for must not cover what became of a newer one.
+    // The findings about an older spec must not overwrite the result of a newer one.
     if !is_newest(ports.specs, upload, patches).await? {
         return Ok(Outcome::Superseded);
     }
@@ -191,8 +192,8 @@ pub(super) async fn reject(
     Ok(Outcome::Rejected(diagnostics))
 }
 
-/// Puts what became of the spec into `status.json`. What says the same of another version is left as it is: an
-/// upload that changes nothing writes nothing.
+/// Writes the result for the spec into `status.json`. If only the version differs it is not written, because an upload that changes
+/// nothing writes nothing.
 pub(super) async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
     store::update_status(assets, cluster, |old| {
         let mut spec = spec.clone();

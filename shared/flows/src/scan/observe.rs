@@ -1,4 +1,4 @@
-//! Looks at what a scan decides by. What cannot be read is a finding with its key, and the rest goes on.
+//! Observes what a scan decides about. What cannot be read is a finding with its key, and the scan continues.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use slipway_core::keys;
 use slipway_core::node::NodeStatus;
 use slipway_core::role::Role;
 use slipway_core::status::Desired;
-use slipway_credentials::renewal::{Finding, Reported, State, Stored, Wished, reported};
+use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, reported};
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_plan::Plan;
 use slipway_ports::{Crypto, Listing, Objects};
@@ -21,32 +21,32 @@ use super::ScanPorts;
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, AT_A_TIME};
 
-/// A certificate in PEM is some kilobytes; what is larger is none, and is not read.
+/// The largest certificate that is read. PEM certificates have some kilobytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// What a node tells is some kilobytes.
+/// The largest node status that is read. They have some kilobytes.
 const MOST_STATUS_BYTES: u64 = 256 * 1024;
-/// Objects of a cluster's `pki/` and `nodes/` that are listed: what is beyond is asked for one by one, or left.
+/// How many objects of a cluster's `pki/` and `nodes/` are listed. Certificates beyond that are queried one by one, nodes are ignored.
 const MOST_LISTED: usize = 4_000;
-/// Nodes whose status is read, the newest.
+/// How many nodes' reports are read, the newest first.
 const MOST_NODES: usize = 200;
-/// What was told longer ago is not even read.
+/// Older reports are not read.
 const OLD: SignedDuration = SignedDuration::from_hours(24 * 14);
 
-/// What a scan saw.
+/// What a scan observed.
 pub(super) struct Seen {
     pub(super) cluster: Cluster,
     pub(super) manifest: Manifest,
     pub(super) stored: BTreeMap<String, Stored>,
     pub(super) nodes: Vec<Reported>,
-    pub(super) wished: Option<Wished>,
+    pub(super) planned: Option<Planned>,
     pub(super) state: State,
     pub(super) stored_state: store::Stored<State>,
     pub(super) findings: Vec<Finding>,
-    /// The newest plan, if it may wait for nobody any longer, and nothing has begun it.
+    /// The newest plan, if it may no longer wait for approval and no rollout of it has begun.
     pub(super) overdue: Option<PlanReference>,
 }
 
-/// Of a release only what is needed of it: the whole holds every template.
+/// The needed parts of a release, which contains every template.
 #[derive(Deserialize)]
 struct Release {
     roles: BTreeMap<Role, ReleasedRole>,
@@ -58,7 +58,7 @@ struct ReleasedRole {
     credentials_digest: String,
 }
 
-/// Looks. The inner error: there is nothing to look at, and why.
+/// Observes. The inner error is the reason why there is nothing to scan.
 pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     name: &str,
@@ -79,14 +79,14 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
             return Ok(Err("no spec, and nothing stands: left alone"));
         }
         let problem = "has no version that can be read, and the cluster stands".to_owned();
-        let cure = "upload a spec, so that its certificates are looked after".to_owned();
-        return Err(FlowError::Corrupt { key: keys::spec(name), problem, cure });
+        let help = "upload a spec, so that its certificates are looked after".to_owned();
+        return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
-        wished: wished(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
+        planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
         cluster,
         manifest,
@@ -96,8 +96,8 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     }))
 }
 
-/// The newest spec that was accepted: the newest that there is, if the inventory was made by it; else the one that the newest plan
-/// was made from; else the newest that can be read at all.
+/// The newest accepted spec: the newest version if the inventory was made from it, else the version that the newest plan was made from,
+/// else the newest one that can be read.
 async fn accepted(
     specs: &impl Objects,
     name: &str,
@@ -135,7 +135,7 @@ async fn parsed(specs: &impl Objects, name: &str, version: &str) -> FlowResult<O
     Ok(slipway_spec::parse(&text.bytes, Some(&expected)).ok().map(|accepted| accepted.cluster))
 }
 
-/// Whether the inventory has what `cluster` asks for, under the names that it asks for.
+/// Whether the inventory has the assets that `cluster` asks for, with the right names.
 fn is_of(cluster: &Cluster, manifest: &Manifest) -> bool {
     policy::assets(cluster).iter().all(|asset| {
         let authority = manifest::profile(asset).is_some_and(|profile| profile.authority);
@@ -144,7 +144,7 @@ fn is_of(cluster: &Cluster, manifest: &Manifest) -> bool {
     })
 }
 
-/// What was kept; one that cannot be read holds nobody up: what was said is said again.
+/// The stored state. If it cannot be read, the scan continues without it and announces again what had been announced.
 async fn load_state(
     assets: &impl Objects,
     name: &str,
@@ -161,7 +161,7 @@ async fn load_state(
     Ok((stored, state))
 }
 
-/// What lies where the inventory says that a certificate does.
+/// The stored certificates that the inventory names.
 async fn certificates<S, A: Objects + Listing, G, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &Cluster,
@@ -229,7 +229,7 @@ async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
     Ok(Stored::Read { key, facts: seen.facts, flaws })
 }
 
-/// What the nodes told last.
+/// The last reports of the nodes.
 async fn nodes(
     assets: &(impl Objects + Listing),
     cluster: &Cluster,
@@ -271,8 +271,8 @@ async fn nodes(
     Ok(nodes)
 }
 
-/// The newest plan, if certificates of its nodes are so near their end that it waits for nobody, and no rollout is open. Nothing wakes a
-/// rollout at that moment but this: a plan that waits for an approval has no tick.
+/// The newest plan, if its nodes' certificates expire so soon that it waits for nothing, and no rollout is open. Only the scan wakes a
+/// rollout then, because a plan that waits for approval has no tick.
 async fn overdue(
     assets: &impl Objects,
     name: &str,
@@ -284,19 +284,19 @@ async fn overdue(
     if rollout.active().is_some() || rollout.is_spent(desired) {
         return Ok(None);
     }
-    // One that cannot be read is the rollout's to complain of.
+    // A plan that cannot be read is reported by the rollout.
     let (plan, _) = store::load_or_none::<Plan>(assets, &keys::plan(name, &desired.plan)).await?;
     let urgent = plan.value.is_some_and(|plan| plan.urgency(now).overrides());
     Ok(urgent.then(|| PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }))
 }
 
-/// What the newest plan leads to.
-async fn wished(
+/// The result of the newest plan.
+async fn planned(
     assets: &impl Objects,
     name: &str,
     desired: Option<&Desired>,
     rollout: Option<&Rollout>,
-) -> FlowResult<Option<Wished>> {
+) -> FlowResult<Option<Planned>> {
     let Some(desired) = desired else { return Ok(None) };
     let release = store::load::<Release>(assets, &keys::release(name, &desired.target)).await?.value;
     let Some(release) = release else { return Ok(None) };
@@ -307,5 +307,5 @@ async fn wished(
                 .is_some_and(|last| last.result == RolloutResult::Succeeded && last.target == desired.target)
     });
     let digests = release.roles.into_iter().map(|(role, node)| (role, node.credentials_digest)).collect();
-    Ok(Some(Wished { digests, reached }))
+    Ok(Some(Planned { digests, reached }))
 }

@@ -1,5 +1,5 @@
-//! Another issuer of service-account tokens is switched to in two steps: controllers change one by one, and those that have not
-//! changed yet answer 401 to tokens of an issuer that they were never told of.
+//! Changes of the issuer of service account tokens take two steps. Controllers are replaced one by one, and those not yet replaced answer
+//! 401 to tokens of an issuer that they do not know.
 
 use slipway_core::cluster::Cluster;
 use slipway_core::oidc::{issuers, signs};
@@ -7,7 +7,7 @@ use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 use slipway_spec::Objection;
 
-/// A switch that skips the step between.
+/// A change that skips the intermediate step.
 #[derive(Debug, Clone, Copy)]
 enum Switch {
     On,
@@ -52,7 +52,7 @@ impl Switch {
     }
 }
 
-/// The switch in one step between two configurations of the controllers, which leads to 401s; `None`: there is none.
+/// The change in one step between two configurations of controllers that leads to 401s; `None`: there is none.
 fn in_one_step(before: &str, after: &str) -> Option<Switch> {
     let (before, after) = (issuers(before)?, issuers(after)?);
     let missing = |issuer: Option<&String>, from: &[String]| issuer.is_some_and(|one| !from.contains(one));
@@ -66,13 +66,13 @@ fn in_one_step(before: &str, after: &str) -> Option<Switch> {
     Some(switch)
 }
 
-/// What forbids going from one release's controllers to the other's.
+/// The objection to going from one release's controllers to the other's.
 pub(super) fn between(running: &Rendering, new: &Rendering) -> Option<Objection> {
     let config = |release: &Rendering| Some(release.roles.get(&Role::Controller)?.config.clone());
     Some(in_one_step(&config(running)?, &config(new)?)?.objection())
 }
 
-/// What forbids a spec that does so. Where nothing runs yet there is nothing to object to.
+/// The objection to such a spec. Without running controllers there is none.
 pub(super) fn objection(cluster: &Cluster, running: &Rendering) -> Option<Objection> {
     let before = issuers(&running.roles.get(&Role::Controller)?.config)?;
     let switch = match &cluster.iam_roles {

@@ -1,18 +1,18 @@
-//! The hosted zone of etcd's names stays the one that it was: a member learns it when its machine starts, and may set records in no other.
-//! Were it changed, the members that run would lose the permission for the zone that they know, and the new one would have no records.
+//! The hosted zone of etcd's names cannot change. A member learns it when its machine starts and may write records in no other zone.
+//! After a change, the running members would lose the permission for the zone that they know, and the new one would have no records.
 
 use slipway_core::members::NameZone;
 use slipway_core::release::Rendering;
 use slipway_spec::Objection;
 
-/// The zone that the members of `rendering` set their records in; `None` without members.
-pub(super) fn of(rendering: &Rendering) -> Option<&NameZone> {
+/// The zone in which the members of `rendering` write their records. `None`: it has no members.
+pub(super) fn members_zone(rendering: &Rendering) -> Option<&NameZone> {
     rendering.roles.values().find_map(|node| node.member.as_ref()).map(|member| &member.zone)
 }
 
 /// Objects to another zone than the one that the running members use.
 pub(super) fn objection(running: &Rendering, wanted: &NameZone) -> Option<Objection> {
-    let deployed = of(running)?;
+    let deployed = members_zone(running)?;
     let words = |zone: &NameZone| match zone {
         NameZone::Made => "the zone that Slipway made".to_owned(),
         NameZone::Given(id) => format!("the hosted zone {id}"),

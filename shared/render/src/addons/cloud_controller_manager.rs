@@ -1,7 +1,7 @@
-//! AWS' cloud controller manager: gives nodes their zone, type and addresses, forgets those that are gone, and makes
-//! load balancers for services.
+//! AWS' cloud controller manager: labels nodes with zone, type and addresses, deletes nodes whose machine is gone, and creates load
+//! balancers for services.
 //!
-//! It stands on controllers' own network, because nodes are not ready, and pods have no network, before it has run.
+//! It runs in the host network of the controllers: until it has initialized a node, the node is not ready and has no pod network.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
             "system:cloud-controller-manager",
             ACCOUNT,
         ),
-        // The API server's own configuration, by which it knows who asks for its metrics.
+        // The API server's configuration for authenticating requests to its metrics endpoint.
         kit.role_binding(
             "cloud-controller-manager:apiserver-authentication-reader",
             "extension-apiserver-authentication-reader",
@@ -41,8 +41,8 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     ]
 }
 
-/// What its node and service controllers do, under one account: with one account a controller it would need the right to
-/// make tokens of others.
+/// The permissions of its node and service controllers, under one service account. With a service account for each controller it would
+/// need permission to create tokens for the others.
 fn rules() -> Value {
     json!([
         rule(&[""], &["events"], &["create", "patch", "update"]),

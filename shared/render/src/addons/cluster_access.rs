@@ -1,13 +1,13 @@
-//! Cluster access: which groups of the cluster's own credentials may do what, from its first minute.
+//! Cluster access: what the groups of the cluster's own credentials may do.
 //!
-//! RBAC allows nothing that no binding says, and Kubernetes binds its own components alone. So without these no kubelet
-//! could ask for its certificate, nobody would approve it, the API server could fetch no log, and the administrator's
-//! certificate would open nothing. It has no image and cannot be turned off. A group that a certificate or a token names
-//! is bound here, or Kubernetes binds it itself: a test holds each of them to that.
+//! RBAC allows only what a binding grants, and Kubernetes binds only its own components. Without these bindings no kubelet could request
+//! a certificate and nobody would approve one, the API server could not fetch logs, and the administrator's certificate would have no
+//! permissions. This add-on has no image and cannot be turned off. Every group in a certificate or token must be bound here or by
+//! Kubernetes itself, which a test checks.
 //!
-//! Certificates that kubelets *serve* with, and the first one that a node signs in with, are approved by the node manager,
-//! which looks at the instance behind the name. Kubernetes' own approver would sign the latter for whoever holds the
-//! bootstrap token, in any node's name: kubeadm binds `nodeclient` for that, and these bindings do not:
+//! Serving certificates of kubelets, and the first client certificate of a node, are approved by the node manager, which checks the
+//! instance behind the name. Kubernetes' own approver would approve the latter for anyone with the bootstrap token and in any node's
+//! name. kubeadm binds `nodeclient` for that; these bindings do not:
 //! <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#client-and-serving-certificates>
 
 use serde_json::Value;
@@ -15,7 +15,7 @@ use slipway_credentials::policy::{BOOTSTRAPPERS, CLUSTER_ADMINS, KUBELET_API_ADM
 
 use super::Kit;
 
-/// The group in the certificate of every kubelet, which the kubelets' requests name and the signer demands:
+/// The group in the certificate of every kubelet. Their requests name it, and the signer requires it:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers>
 const NODES: &str = "system:nodes";
 
@@ -23,17 +23,17 @@ const NODES: &str = "system:nodes";
 /// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>, the approver's lines those of
 /// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#authorize-kubelet-to-create-csr> and of
 /// <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#approval>.
-/// What a binding refers to cannot be changed later: one that is to refer to another role gets another name.
+/// The role of an existing binding cannot be changed, so a binding to another role needs another name.
 const BINDINGS: [(&str, &str, &str); 4] = [
-    // A kubelet asks for its first certificate with the bootstrap token …
+    // A kubelet requests its first certificate with the bootstrap token.
     ("slipway:node-bootstrappers", "system:node-bootstrapper", BOOTSTRAPPERS),
-    // … which the node manager approves, and which is renewed by the node that it names, for that node alone.
+    // The node manager approves it, and the node may renew it, for itself only.
     (
         "slipway:approve-renewed-node-certificates",
         "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
         NODES,
     ),
-    // Logs, exec, port-forward and metrics: the API server asks the kubelets.
+    // The API server calls kubelets for logs, exec, port-forward and metrics.
     ("slipway:kubelet-api-admins", "system:kubelet-api-admin", KUBELET_API_ADMINS),
     ("slipway:cluster-admins", "cluster-admin", CLUSTER_ADMINS),
 ];
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
     use crate::fixture::{cluster, rendered};
 
-    /// What Kubernetes binds itself when it starts, or allows without RBAC:
+    /// The groups that Kubernetes binds when it starts, or allows without RBAC:
     /// <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>
     const KUBERNETES_OWN: [&str; 3] =
         ["system:masters", "system:kube-controller-manager", "system:kube-scheduler"];
 
-    /// Everybody that the cluster's credentials make to someone before the API server: certificates by their organizations,
-    /// those without by their name; static tokens by their groups.
+    /// All groups and users of the cluster's credentials: the organizations of certificates, the names of certificates without
+    /// organizations, and the groups of static tokens.
     fn identities() -> BTreeSet<String> {
         let cluster = cluster();
         let controller = policy::bundle(&cluster, &Role::Controller);
@@ -97,7 +97,7 @@ mod tests {
             let (ours, theirs) = (bound.contains(name.as_str()), KUBERNETES_OWN.contains(&name.as_str()));
             assert!(ours != theirs, "`{name}` is bound by nobody or twice");
         }
-        // It looks at the tokens and at the certificates, and nothing is bound that nobody is.
+        // All identities are covered, and nothing is bound that has no members.
         assert_eq!(identities.len(), 6, "{identities:?}");
         for group in bound {
             assert!(identities.contains(group) || group == NODES, "nobody is in `{group}`");

@@ -1,4 +1,4 @@
-//! The cluster autoscaler: scales the groups of the pools that ask for it, found by their tags.
+//! The cluster autoscaler: scales the groups of pools that enable it. It finds them by their tags.
 
 use std::collections::BTreeMap;
 
@@ -71,11 +71,11 @@ fn rules() -> Value {
     ])
 }
 
-/// The flags that have a better value here than the autoscaler's own; the spec's come over them.
+/// Flags for which Slipway has a better default than the autoscaler. Flags in the spec override them.
 fn flags(kit: &Kit<'_, '_>) -> Vec<String> {
     let name = &kit.context.cluster.name;
     let mut flags = BTreeMap::from([
-        // Pools of one kind in several zones, as seed 001 advises, grow alike.
+        // Equal pools in several zones, which examples recommend, grow evenly.
         ("balance-similar-node-groups", "true".to_owned()),
         ("expander", "least-waste".to_owned()),
         ("skip-nodes-with-local-storage", "false".to_owned()),

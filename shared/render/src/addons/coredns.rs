@@ -1,4 +1,4 @@
-//! CoreDNS: the cluster's DNS service, at the address that kubelets tell their pods.
+//! CoreDNS: the cluster's DNS service, at the address that kubelets configure in pods.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     objects
 }
 
-/// The name `kube-dns` is what other software looks for.
+/// Other software relies on the name `kube-dns`.
 fn service(kit: &Kit<'_, '_>) -> Value {
     let port = |name: &str, protocol: &str, port: u16| json!({ "name": name, "protocol": protocol, "port": port, "targetPort": port });
     let spec = json!({
@@ -44,14 +44,14 @@ fn service(kit: &Kit<'_, '_>) -> Value {
     service
 }
 
-/// It is reloaded by CoreDNS itself.
+/// The configuration file, which CoreDNS reloads itself.
 fn corefile(kit: &Kit<'_, '_>) -> String {
     let addons = &kit.context.cluster.addons;
     let mut lines: Vec<String> = Vec::new();
     let mut push = |text: &str| lines.push(text.to_owned());
     push(".:53 {");
     push("    errors");
-    // Long enough for kube-proxy everywhere to take the pod out.
+    // Time for all kube-proxies to remove the pod from the service.
     push("    health {\n        lameduck 5s\n    }");
     push("    ready");
     for line in addons.core_dns_extra.iter().flat_map(|text| text.lines()) {
@@ -78,7 +78,7 @@ fn corefile(kit: &Kit<'_, '_>) -> String {
 fn pod(kit: &Kit<'_, '_>, image: &str) -> Value {
     json!({
         "serviceAccountName": "coredns",
-        // The node's own resolver, or it would ask itself.
+        // The node's resolver; otherwise CoreDNS would forward to itself.
         "dnsPolicy": "Default",
         "priorityClassName": "system-cluster-critical",
         "nodeSelector": on_linux(),

@@ -1,6 +1,6 @@
-//! AWS' EBS CSI driver: persistent volumes. The controller makes and attaches them, the node part mounts them.
+//! AWS' EBS CSI driver: persistent volumes. The controller creates and attaches them, the node part mounts them.
 //!
-//! Snapshots are left out: their controller and resource definitions are a choice of the cluster's owner.
+//! Snapshots are not included: whether to install their controller and resource definitions is the user's decision.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
         sidecar(
             "csi-provisioner",
             &kit.image(Image::CsiProvisioner),
-            // Topology is on by itself since its release 5, and its gate may go.
+            // Topology is enabled by default since release 5, and its feature gate may be removed.
             &["--extra-create-metadata", "--default-fstype=ext4", "--worker-threads=100"],
         ),
         sidecar("csi-attacher", &kit.image(Image::CsiAttacher), &["--worker-threads=100"]),
@@ -80,7 +80,7 @@ fn with_group(mut security: Value) -> Value {
     security
 }
 
-/// Each sidecar's own rights, in one role: they share one pod, one account and one token.
+/// The permissions of each sidecar, in one role, because all sidecars share the pod, the service account and the token.
 fn accounts(kit: &Kit<'_, '_>) -> Vec<Value> {
     const LOOK: [&str; 3] = ["get", "list", "watch"];
     let controller = json!([
@@ -93,16 +93,16 @@ fn accounts(kit: &Kit<'_, '_>) -> Vec<Value> {
         rule(&["storage.k8s.io"], &["volumeattachments"], &["get", "list", "watch", "patch"]),
         rule(&["storage.k8s.io"], &["volumeattachments/status"], &["patch"]),
     ]);
-    // Its leases are named by the driver, one a sidecar; a role with fixed names would break with a new sidecar's choice.
+    // The driver names its leases, one for each sidecar, so a rule for fixed names would break when a sidecar is added.
     let leases = json!([rule(
         &["coordination.k8s.io"],
         &["leases"],
         &["get", "list", "watch", "create", "update", "delete"],
     )]);
     let node = json!([
-        // It takes its own start-up taint away, and reads zone and type where the metadata service is out of reach.
+        // It removes its own start-up taint, and reads zone and type if the metadata service is not reachable.
         rule(&[""], &["nodes"], &["get", "list", "watch", "patch"]),
-        // Of a node that is drained it waits, before it stops, until its volumes are detached.
+        // On a node that is drained it waits for its volumes to be detached before it stops.
         rule(&["storage.k8s.io"], &["volumeattachments"], &LOOK),
         rule(&["storage.k8s.io"], &["csinodes"], &["get"]),
     ]);
@@ -128,7 +128,7 @@ fn storage_class(kit: &Kit<'_, '_>) -> Value {
             "parameters": { "type": "gp3", "encrypted": "true" },
             "reclaimPolicy": "Delete",
             "allowVolumeExpansion": true,
-            // A volume lies in one zone: that of the first pod that asks for it.
+            // A volume belongs to one zone: that of the first pod that uses it.
             "volumeBindingMode": "WaitForFirstConsumer",
         }),
     );
@@ -154,7 +154,7 @@ fn sidecar(name: &str, image: &str, args: &[&str]) -> Value {
     })
 }
 
-/// The container that answers the driver's probe; the volume's name is that of both pods.
+/// The container that serves the driver's probe. The volume has the same name in both pods.
 fn liveness_probe(image: &str) -> Value {
     json!({
         "name": "liveness-probe",

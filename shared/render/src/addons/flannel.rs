@@ -1,7 +1,7 @@
-//! Flannel: the pod network, VXLAN between nodes on the port that the security groups let pass.
+//! Flannel: the pod network, VXLAN between nodes on the port that the security groups allow.
 //!
-//! A node's range is the one that the controller manager gave it (`spec.podCIDR`). Flannel brings its own CNI plugin; the
-//! standard ones that it delegates to (bridge, host-local, portmap, loopback) are the node's.
+//! The controller manager assigns a range to each node (`spec.podCIDR`). Flannel includes its own CNI plugin; the standard plugins that
+//! it delegates to (bridge, host-local, portmap, loopback) are installed on the node.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::ProxyMode;
@@ -95,7 +95,7 @@ fn pod(kit: &Kit<'_, '_>, image: &str, plugin: &str) -> Value {
             "command": ["/opt/bin/flanneld"],
             "args": ["--ip-masq", "--kube-subnet-mgr"],
             "resources": kit.resources(json!({ "cpu": "100m", "memory": "50Mi" }), json!({})),
-            // Its image chooses the node's variety of iptables when it starts, and writes that down.
+            // Its image selects the node's variant of iptables at start and writes that into its file system.
             "securityContext": {
                 "allowPrivilegeEscalation": false,
                 "capabilities": with_capabilities(&["NET_ADMIN", "NET_RAW"])["capabilities"],

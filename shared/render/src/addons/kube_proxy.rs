@@ -1,9 +1,8 @@
 //! kube-proxy: makes services reachable from every node.
 //!
-//! It starts before there is a service address to reach the API by, so it uses the cluster's endpoint, as kubelets do.
-//! On controllers that would be a balancer that does not send a connection back to where it came from: there it uses the
-//! API server beside it. So there are two daemon sets of one configuration. Its identity is its service account's token;
-//! there is no kubeconfig with a secret.
+//! It starts before any service address works, so it uses the API endpoint, as kubelets do. On controllers it uses the API server on the
+//! same machine, because a load balancer does not return a connection to the machine that it came from. So there are two daemon sets with
+//! the same configuration. It authenticates with its service account token; the kubeconfig contains no secret.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{Cluster, ProxyMode};
@@ -30,7 +29,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     let workers = json!({ "key": CONTROL_PLANE, "operator": "DoesNotExist" });
     let controllers = json!({ "key": CONTROL_PLANE, "operator": "Exists" });
     let on_workers = kit.daemon_set("kube-proxy", APP, pod(kit, &image, "kubeconfig-worker", &workers));
-    // The selectors must differ, or each set would claim the other's pods.
+    // The selectors must differ, because each set would otherwise adopt the other's pods.
     let on_controllers = kit.daemon_set(
         "kube-proxy-controllers",
         "kube-proxy-controllers",
@@ -42,7 +41,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     [account, binding, config].into_iter().chain(daemon_sets).collect()
 }
 
-/// The name under which workers reach the API.
+/// The DNS name by which workers reach the API.
 fn endpoint(cluster: &Cluster) -> &str {
     let chosen = cluster.api_endpoints.iter().find(|endpoint| endpoint.name == cluster.worker_api_endpoint);
     chosen.map_or("", |endpoint| endpoint.dns_name.as_str())
@@ -65,7 +64,7 @@ fn configuration(kit: &Kit<'_, '_>) -> Value {
     })
 }
 
-/// JSON is YAML too, and one cannot get its indentation wrong.
+/// JSON is valid YAML, and its indentation cannot be wrong.
 fn kubeconfig(server: &str) -> Value {
     json!({
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-//! metrics-server: what pods and nodes use, for `kubectl top` and horizontal autoscaling.
+//! metrics-server: resource usage of pods and nodes, for `kubectl top` and horizontal autoscaling.
 //!
-//! It holds kubelets' certificates against their authority, which the node manager publishes as the configuration map
-//! `slipway-kubelet-ca`: pods know the cluster's authority alone.
+//! It verifies kubelets' certificates with their authority, which the node manager publishes in the config map `slipway-kubelet-ca`,
+//! because pods only know the cluster's main authority.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use super::object::{
 use crate::images::Image;
 
 const APP: &str = "metrics-server";
-/// `ca.crt` of the authority that signs kubelets' serving certificates.
+/// Contains the `ca.crt` of the authority for kubelets' serving certificates.
 const KUBELET_CA: &str = "slipway-kubelet-ca";
 
 pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
@@ -43,7 +43,7 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
         "version": "v1beta1",
         "groupPriorityMinimum": 100,
         "versionPriority": 100,
-        // Its certificate is one that it makes itself at every start.
+        // It generates a self-signed certificate at every start.
         "insecureSkipTLSVerify": true,
         "service": { "name": APP, "namespace": super::object::NAMESPACE },
     } }),

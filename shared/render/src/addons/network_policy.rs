@@ -1,7 +1,7 @@
 //! kube-network-policies (kubernetes-sigs): enforces the standard network policies beside any pod network.
 //!
-//! Chosen over Calico's policy engine beside flannel (canal): one daemon set, no resource definitions of its own, no
-//! datastore, kept by the Kubernetes project itself.
+//! It was preferred to Calico's policy engine with flannel (canal): it is a single daemon set without resource definitions or a
+//! datastore, maintained by the Kubernetes project.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::images::Image;
 
 const APP: &str = "kube-network-policies";
 
-/// Its metrics, on the node's own network; 9080, its own choice, is a port that workloads with host network like too.
+/// The port for its metrics in the host network. Its default 9080 is often used by other workloads in the host network.
 const METRICS: u16 = 19080;
 
 pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
@@ -48,7 +48,7 @@ fn pod(kit: &Kit<'_, '_>, image: &str) -> Value {
             "env": [env_field("NODE_NAME", "spec.nodeName")],
             "resources": kit.resources(json!({ "cpu": "100m", "memory": "50Mi" }), json!({})),
             "livenessProbe": http_probe("/metrics", METRICS),
-            // It programs nftables and enters the runtime's notification socket.
+            // It programs nftables and uses the container runtime's NRI socket.
             "securityContext": { "privileged": true },
             "volumeMounts": [
                 mount("nri-plugin", "/var/run/nri"),

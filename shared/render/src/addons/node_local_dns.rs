@@ -1,5 +1,4 @@
-//! Node-local DNS: a cache on every node that takes the DNS service's own address there, so that no kubelet and no pod
-//! need know of it.
+//! Node-local DNS: a cache on every node that listens on the address of the DNS service there, so that kubelets and pods need no change.
 
 use serde_json::{Value, json};
 
@@ -9,7 +8,7 @@ use crate::images::Image;
 use crate::node_config::CLUSTER_DOMAIN;
 
 const APP: &str = "node-local-dns";
-/// The link-local address that Kubernetes' documentation proposes; nothing outside the node sees it.
+/// The link-local address that Kubernetes' documentation suggests. It is used on the node only.
 const ADDRESS: &str = "169.254.20.10";
 
 pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
@@ -22,14 +21,14 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     ]
 }
 
-/// CoreDNS under another address: its own is taken by the cache.
+/// CoreDNS under a second address, because the cache uses the first.
 fn upstream(kit: &Kit<'_, '_>) -> Value {
     let port = |name: &str, protocol: &str| json!({ "name": name, "protocol": protocol, "port": 53, "targetPort": 53 });
     let spec = json!({ "selector": { "k8s-app": "kube-dns" }, "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")] });
     kit.namespaced("v1", "Service", "kube-dns-upstream", json!({ "spec": spec }))
 }
 
-/// `__PILLAR__…__` is filled in by the cache itself: the address of `kube-dns-upstream`, and the node's resolvers.
+/// The cache replaces `__PILLAR__…__` by the address of `kube-dns-upstream` and the node's resolvers.
 fn corefile(kit: &Kit<'_, '_>) -> String {
     let bind = format!("{ADDRESS} {}", kit.context.cluster.network.dns_service_ip);
     let zone = |name: &str, cache: &str, forward: &str, more: &str| {
@@ -80,8 +79,7 @@ fn pod(kit: &Kit<'_, '_>, image: &str) -> Value {
                 "initialDelaySeconds": 60,
                 "timeoutSeconds": 5,
             },
-            // It writes /etc/Corefile from the template, and its image may use the older variety of iptables, which opens a raw
-            // socket.
+            // It writes /etc/Corefile from the template, and its image may use the legacy variant of iptables, which opens a raw socket.
             "securityContext": {
                 "allowPrivilegeEscalation": false,
                 "capabilities": with_capabilities(&["NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"])["capabilities"],

@@ -1,4 +1,4 @@
-//! What the manifests have in common: metadata, RBAC, workloads, and the settings of pods.
+//! What manifests have in common: metadata, RBAC, workloads, and settings of pods.
 
 use serde_json::{Map, Value, json};
 use slipway_core::canonical::canonical_json;
@@ -7,18 +7,18 @@ use slipway_core::release::ADDON_LABEL;
 
 use super::Kit;
 
-/// Where add-ons live.
+/// The namespace of add-ons.
 pub(super) const NAMESPACE: &str = "kube-system";
 
-/// The label of controllers. The node manager sets it: a kubelet may not call its own node a controller, which is what
-/// makes it safe to send an add-on's AWS permissions after it.
+/// The label of controllers. The node manager sets it, and kubelets may not set it on their own node. That is why add-ons with AWS
+/// permissions may be scheduled by it.
 pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// The annotation that rolls pods when their configuration changes.
+/// The annotation that replaces pods when their configuration changes.
 const CONFIG_DIGEST: &str = "slipway/config-digest";
 
 impl Kit<'_, '_> {
-    /// An object with our labels; `rest` is everything beside `metadata`. A cluster-scoped one has no namespace.
+    /// An object with Slipway's labels. `rest` is everything besides `metadata`. A cluster-scoped object has no namespace.
     fn object(
         &self,
         api_version: &str,
@@ -68,12 +68,12 @@ impl Kit<'_, '_> {
         self.cluster_wide(RBAC, "ClusterRole", name, json!({ "rules": rules }))
     }
 
-    /// Lets a service account do what the cluster role `role` may.
+    /// Grants the permissions of the cluster role `role` to a service account.
     pub(super) fn cluster_role_binding(&self, name: &str, role: &str, account: &str) -> Value {
         self.cluster_wide(RBAC, "ClusterRoleBinding", name, binding("ClusterRole", role, account))
     }
 
-    /// Lets a group do what the cluster role `role` may.
+    /// Grants the permissions of the cluster role `role` to a group.
     pub(super) fn cluster_role_binding_of_group(&self, name: &str, role: &str, group: &str) -> Value {
         let subject = json!({ "kind": "Group", "apiGroup": RBAC_GROUP, "name": group });
         self.cluster_wide(RBAC, "ClusterRoleBinding", name, bound("ClusterRole", role, &subject))
@@ -83,19 +83,20 @@ impl Kit<'_, '_> {
         self.namespaced(RBAC, "Role", name, json!({ "rules": rules }))
     }
 
-    /// Lets a service account do what the role `role` of [`NAMESPACE`] may.
+    /// Grants the permissions of the role `role` in [`NAMESPACE`] to a service account.
     pub(super) fn role_binding(&self, name: &str, role: &str, account: &str) -> Value {
         self.namespaced(RBAC, "RoleBinding", name, binding("Role", role, account))
     }
 
-    /// Keeps all but one pod of a deployment of several; with a single one nothing, for it would hold up every drain.
+    /// A budget that allows one pod of a deployment to be unavailable. `None` for a single replica, because the budget would block every
+    /// drain.
     pub(super) fn disruption_budget(&self, name: &str, app: &str, replicas: u32) -> Option<Value> {
         let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": selector(app) } });
         (replicas > 1)
             .then(|| self.namespaced("policy/v1", "PodDisruptionBudget", name, json!({ "spec": spec })))
     }
 
-    /// A pod on each node that `pod` may stand on, replaced a tenth at a time.
+    /// A pod on each node that `pod` may be scheduled to, of which a tenth is replaced at a time.
     pub(super) fn daemon_set(&self, name: &str, app: &str, pod: Value) -> Value {
         let spec = json!({
             "revisionHistoryLimit": 3,
@@ -106,7 +107,7 @@ impl Kit<'_, '_> {
         self.namespaced("apps/v1", "DaemonSet", name, json!({ "spec": spec }))
     }
 
-    /// `replicas` pods, replaced one at a time. `surge`: whether a new one may stand beside the old.
+    /// `replicas` pods, replaced one at a time. `surge`: whether a new pod may run beside the old one.
     pub(super) fn deployment(&self, name: &str, app: &str, replicas: u32, surge: bool, pod: Value) -> Value {
         let spec = json!({
             "replicas": replicas,
@@ -131,8 +132,8 @@ impl Kit<'_, '_> {
         json!({ "metadata": { "labels": labels }, "spec": pod })
     }
 
-    /// Requests and limits of the add-on's own container: the spec's, over `requests` and `limits`. Where the spec says
-    /// one of a pair alone, it is not held against our default of the other, which no pod might fit.
+    /// Requests and limits of the add-on's own container: those of the spec override `requests` and `limits`. If the spec sets only one
+    /// of a pair, the default of the other is dropped, because no pod might satisfy both.
     pub(super) fn resources(&self, requests: Value, limits: Value) -> Value {
         let mut resources = json!({ "requests": requests, "limits": limits });
         let asked = self.settings().map(|addon| &addon.resources);
@@ -167,7 +168,7 @@ fn bound(kind: &str, role: &str, subject: &Value) -> Value {
     })
 }
 
-/// What selects an app's pods. A selector cannot be changed later, so it says no more than this.
+/// The selector of an app's pods. A selector cannot be changed later, so it contains only the app's name.
 pub(super) fn selector(app: &str) -> Value {
     json!({ "k8s-app": app })
 }
@@ -177,34 +178,34 @@ pub(super) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value
     json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
 }
 
-/// One RBAC rule for objects of those names alone.
+/// One RBAC rule, for objects of these names only.
 pub(super) fn rule_for(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
     json!({ "apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs })
 }
 
-/// Rolls the pods of `workload` when `config` changes, for what does not reload it.
+/// Makes a change of `config` replace the pods of `workload`, for programs that do not reload their configuration.
 pub(super) fn with_config(mut workload: Value, config: &Value) -> Value {
     let digest = sha256_hex(canonical_json(&config["data"]).as_bytes());
     workload["spec"]["template"]["metadata"]["annotations"] = json!({ CONFIG_DIGEST: digest });
     workload
 }
 
-/// Nodes of the control plane alone.
+/// The node selector for controllers.
 pub(super) fn on_controllers() -> Value {
     json!({ "kubernetes.io/os": "linux", CONTROL_PLANE: "" })
 }
 
-/// Any node that runs Linux.
+/// The node selector for Linux.
 pub(super) fn on_linux() -> Value {
     json!({ "kubernetes.io/os": "linux" })
 }
 
-/// What stands on every node, whatever its state.
+/// The tolerations of pods that run on every node, whatever its state.
 pub(super) fn tolerate_everything() -> Value {
     json!([{ "operator": "Exists" }])
 }
 
-/// What the cluster needs before its workers are there: it may stand on controllers.
+/// The tolerations of pods that are needed before there are workers, so that they may run on controllers.
 pub(super) fn tolerate_control_plane() -> Value {
     json!([
         { "key": CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule" },
@@ -212,7 +213,7 @@ pub(super) fn tolerate_control_plane() -> Value {
     ])
 }
 
-/// Pods of `app` spread over zones and nodes as far as there are such.
+/// Spreads the pods of `app` over zones and nodes as far as possible.
 pub(super) fn spread(app: &str) -> Value {
     let over = |key: &str| {
         json!({
@@ -220,26 +221,26 @@ pub(super) fn spread(app: &str) -> Value {
             "topologyKey": key,
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": { "matchLabels": selector(app) },
-            // Old and new pods of an update are counted apart.
+            // Old and new pods of an update are counted separately.
             "matchLabelKeys": ["pod-template-hash"],
         })
     };
     json!([over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")])
 }
 
-/// Never two pods of `app` on one node: they share its ports.
+/// Prevents two pods of `app` on one node, because they use the same host ports.
 pub(super) fn apart(app: &str) -> Value {
     json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
         { "labelSelector": { "matchLabels": selector(app) }, "topologyKey": "kubernetes.io/hostname" },
     ] } })
 }
 
-/// A container that can do nothing to its node.
+/// The security context of a container without privileges.
 pub(super) fn restricted() -> Value {
     with_capabilities(&[])
 }
 
-/// As [`restricted`], with these capabilities.
+/// As [`restricted`], with additional capabilities.
 pub(super) fn with_capabilities(add: &[&str]) -> Value {
     let mut capabilities = json!({ "drop": ["ALL"] });
     if !add.is_empty() {
@@ -248,12 +249,12 @@ pub(super) fn with_capabilities(add: &[&str]) -> Value {
     json!({ "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": capabilities })
 }
 
-/// A pod as nobody, under the runtime's own filter of system calls.
+/// The security context of a pod with an unprivileged user, with the runtime's default seccomp profile.
 pub(super) fn as_user(id: u32) -> Value {
     json!({ "runAsNonRoot": true, "runAsUser": id, "runAsGroup": id, "seccompProfile": { "type": "RuntimeDefault" } })
 }
 
-/// A pod whose containers are root, under the runtime's own filter of system calls.
+/// The security context of a pod with user root, with the runtime's default seccomp profile.
 pub(super) fn as_root() -> Value {
     json!({ "seccompProfile": { "type": "RuntimeDefault" } })
 }
@@ -263,12 +264,12 @@ pub(super) fn http_probe(path: &str, port: impl Into<Value>) -> Value {
     json!({ "httpGet": { "path": path, "port": port.into() }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 5 })
 }
 
-/// An environment variable from the pod's own description.
+/// An environment variable with a field of the pod.
 pub(super) fn env_field(name: &str, path: &str) -> Value {
     json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
 }
 
-/// A directory or file of the node; `kind` is Kubernetes' `type`.
+/// A directory or file of the node. `kind` is Kubernetes' `type`.
 pub(super) fn host_path(name: &str, path: &str, kind: &str) -> Value {
     json!({ "name": name, "hostPath": { "path": path, "type": kind } })
 }
@@ -278,12 +279,13 @@ pub(super) fn mount(name: &str, path: &str) -> Value {
     json!({ "name": name, "mountPath": path })
 }
 
-/// A mount that is only read.
+/// A read-only mount.
 pub(super) fn read_only(name: &str, path: &str) -> Value {
     json!({ "name": name, "mountPath": path, "readOnly": true })
 }
 
-/// The API server beside a pod on a controller's network: it waits for no service, no balancer and no other controller.
+/// Environment variables that make a pod in a controller's host network use the API server on the same machine, without depending on a
+/// service, a load balancer or another controller.
 pub(super) fn api_beside() -> Vec<Value> {
     vec![
         json!({ "name": "KUBERNETES_SERVICE_HOST", "value": "127.0.0.1" }),

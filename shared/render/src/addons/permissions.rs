@@ -1,12 +1,12 @@
-//! What add-ons may do in AWS, and how their pods come to be allowed.
+//! What add-ons may do in AWS, and how their pods get credentials.
 //!
-//! Each add-on has a role of its own where the cluster's service accounts are known to AWS. Where they are not, it stands
-//! on a controller's own network and works under the controllers' role: pods behind the network cannot reach the
-//! metadata service, which answers only at its first hop, and workers hold none of these rights at all.
+//! If AWS trusts the cluster's service accounts, each add-on has an IAM role of its own. If not, it runs in the host network of
+//! controllers and uses the controllers' role. Pods outside of the host network cannot reach the metadata service, which answers at the
+//! first hop only, and workers have none of these permissions.
 //!
-//! A cluster that gets such roles while it runs goes on by the controllers' role ([`Lock::settle_way_to_aws`]): the roles
-//! are made, and nobody's rights go before somebody can do without. It gives nobody more than there was: the same statements,
-//! the same hop, the same pods.
+//! A running cluster that gets such roles keeps using the controllers' role ([`Lock::settle_way_to_aws`]). The roles are created, but the
+//! controllers' permissions are not removed before the add-ons can work without them. This grants nothing new: the statements, the hop
+//! limit and the pods stay the same.
 //!
 //! [`Lock::settle_way_to_aws`]: crate::lock::Lock::settle_way_to_aws
 
@@ -21,17 +21,17 @@ use crate::identity::{self, PodRole};
 use crate::images as addons;
 use crate::images::AddonName;
 
-/// The roles of the add-ons that the spec asks for.
+/// The IAM roles of the enabled add-ons.
 pub(crate) fn permissions(context: &Context<'_>) -> Vec<PodRole> {
     addons::enabled(context.cluster).into_iter().filter_map(|addon| role(context, addon)).collect()
 }
 
-/// Whether add-ons use roles of their own.
+/// Whether add-ons use IAM roles of their own.
 fn have_roles(context: &Context<'_>) -> bool {
     identity::is_on(context) && !context.lock.addons_through_controllers
 }
 
-/// What the controllers' own role must allow: nothing, where add-ons use roles of their own.
+/// The statements for the controllers' role; empty if add-ons use roles of their own.
 pub(crate) fn instance_statements(context: &Context<'_>) -> Vec<Value> {
     if have_roles(context) {
         return Vec::new();
@@ -67,22 +67,22 @@ fn role(context: &Context<'_>, addon: AddonName) -> Option<PodRole> {
     })
 }
 
-/// How an add-on's pods come to AWS.
+/// How an add-on's pods get AWS credentials.
 #[derive(Debug)]
 pub(super) enum Aws {
-    /// By the controllers' role, of the node that they stand on.
+    /// From the role of the controller that they run on.
     Instance,
-    /// By a role of their own, under their service account's token.
+    /// By assuming their own role with their service account's token.
     Role {
         /// Its ARN.
         arn: String,
-        /// Whose token service is asked.
+        /// The region whose security token service is called.
         region: String,
     },
 }
 
 impl Kit<'_, '_> {
-    /// The way of the pods of the role called `name`.
+    /// How the pods of the add-on `name` get AWS credentials.
     pub(super) fn aws(&mut self, name: &str) -> Aws {
         if !have_roles(self.context) {
             return Aws::Instance;
@@ -92,17 +92,17 @@ impl Kit<'_, '_> {
     }
 }
 
-/// Where the token is mounted, as EKS' webhook does it, which is not needed here.
+/// Where the token is mounted. EKS' webhook does the same, but is not needed here.
 const TOKEN_FOLDER: &str = "/var/run/secrets/slipway/aws";
 
 impl Aws {
-    /// Sets it up for the pods of `workload`, in their first container.
+    /// Configures the first container of the pods of `workload` for it.
     pub(super) fn apply(&self, mut workload: Value) -> Value {
         let pod = &mut workload["spec"]["template"]["spec"];
         match self {
             Self::Instance => {
                 pod["hostNetwork"] = json!(true);
-                // Names of services too, which a pod on the host's network would not find otherwise.
+                // Names of services must be resolvable, which they are not by default for a pod in the host network.
                 if pod.get("dnsPolicy").is_none() {
                     pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
                 }
@@ -138,7 +138,7 @@ impl Aws {
     }
 }
 
-/// Adds to the list at `key`, which may not be there yet.
+/// Appends to the list at `key`, and creates it if necessary.
 fn push<const N: usize>(object: &mut Value, key: &str, items: [Value; N]) {
     match object[key].as_array_mut() {
         Some(list) => list.extend(items),
@@ -146,9 +146,9 @@ fn push<const N: usize>(object: &mut Value, key: &str, items: [Value; N]) {
     }
 }
 
-/// Everything that AWS' own prerequisites list for services and nodes, without what the in-tree volume plugin needed and
-/// without routes. What changes something changes what carries the cluster's own tag, which the manager puts on all that
-/// it makes (github.com/kubernetes/cloud-provider-aws, docs/prerequisites.md).
+/// The permissions in AWS' own prerequisites for services and nodes, except those of the in-tree volume plugin and for routes. Statements
+/// that change resources are limited to those with the cluster's tag, which the manager puts on everything that it creates
+/// (github.com/kubernetes/cloud-provider-aws, docs/prerequisites.md).
 fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
     let tag = format!("kubernetes.io/cluster/{}", context.cluster.name);
     let own = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
@@ -232,8 +232,8 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
     ]
 }
 
-/// AWS' managed policy `AmazonEBSCSIDriverPolicyV2`, without snapshots, and only for volumes of this cluster, which the
-/// driver tags by `--k8s-tag-cluster-id`. Both tags are asked for: etcd's volumes carry the cluster's too.
+/// AWS' managed policy `AmazonEBSCSIDriverPolicyV2`, without snapshots, and limited to this cluster's volumes, which the driver tags
+/// because of `--k8s-tag-cluster-id`. Both tags are required, because etcd's volumes have the cluster's tag as well.
 fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
     let tag = format!("kubernetes.io/cluster/{}", context.cluster.name);
     let ec2 = |resource: &str| json!(format!("arn:{}:ec2:*:*:{resource}/*", context.partition()));
@@ -281,7 +281,7 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
     ]
 }
 
-/// The autoscaler changes the groups of this cluster's pools, which carry its tag.
+/// The autoscaler may change the groups of this cluster's pools, which have its tag.
 fn cluster_autoscaler(context: &Context<'_>) -> Vec<Value> {
     let name = &context.cluster.name;
     let owned = json!({ "StringEquals": {

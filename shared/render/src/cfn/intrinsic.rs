@@ -27,7 +27,7 @@ pub(crate) fn join(parts: Vec<Value>) -> Value {
     json!({ "Fn::Join": ["", parts] })
 }
 
-/// `Fn::Base64`, which EC2 wants around userdata.
+/// `Fn::Base64`, which EC2 requires for user data.
 pub(crate) fn base64(value: Value) -> Value {
     json!({ "Fn::Base64": value })
 }

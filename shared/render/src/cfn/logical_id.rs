@@ -2,16 +2,15 @@
 
 use slipway_core::digest::sha256_hex;
 
-/// How many hex digits of the name's hash an id ends with: 32 bits keep the at most some hundred names of a
-/// stack apart, and [`super::Template::collisions`] reports the case that they do not.
+/// The number of hex digits of the name's hash at the end of an id. 32 bits are enough for the few hundred names of a stack, and
+/// [`super::Template::collisions`] reports a collision.
 const HASH_DIGITS: usize = 8;
 
-/// How much of the name a person gets to see. An id may have 255 characters.
+/// How many characters of the name an id contains. An id may have 255 characters.
 const READABLE_CHARACTERS: usize = 64;
 
-/// A logical id for the thing called `name`: alphanumeric as CloudFormation asks, readable, the same each
-/// time, and another one for each name. `public-a`, `public_a` and `publicA` read alike, so each id ends with
-/// a hash of its name.
+/// A logical id for the thing called `name`. It is alphanumeric as CloudFormation requires, readable, stable, and different for each
+/// name: `public-a`, `public_a` and `publicA` look alike, so each id ends with a hash of the name.
 pub(crate) fn logical_id(kind: &str, name: &str) -> String {
     let mut id = String::from(kind);
     let mut starts_word = true;

@@ -1,4 +1,4 @@
-//! Tags, in the three shapes that resource types want them in.
+//! Tags, in the three formats that resource types use.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 pub(crate) struct Tags(BTreeMap<String, String>);
 
 impl Tags {
-    /// With one more tag.
+    /// Adds a tag.
     pub(crate) fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.insert(key.into(), value.into());
         self
     }
 
-    /// With more tags; those that are there already stay.
+    /// Adds tags; existing ones take precedence.
     pub(crate) fn with_all(mut self, others: &BTreeMap<String, String>) -> Self {
         for (key, value) in others {
             self.0.entry(key.clone()).or_insert_with(|| value.clone());
@@ -28,7 +28,7 @@ impl Tags {
         self.0.iter().map(|(key, value)| json!({ "Key": key, "Value": value })).collect()
     }
 
-    /// `[{Key, Value, PropagateAtLaunch}]`, as an Auto Scaling group wants them.
+    /// `[{Key, Value, PropagateAtLaunch}]`, for an Auto Scaling group.
     pub(crate) fn propagating(&self, propagate: bool) -> Vec<Value> {
         self.0
             .iter()
@@ -36,7 +36,7 @@ impl Tags {
             .collect()
     }
 
-    /// `{key: value}`, for people and for Route 53's relatives.
+    /// `{key: value}`, for resource types that take a map.
     pub(crate) fn map(&self) -> Value {
         json!(self.0)
     }

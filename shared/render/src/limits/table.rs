@@ -1,20 +1,20 @@
-//! Limits of one property each, as a table.
+//! Limits of single properties, as a table.
 
 use serde_json::Value;
 
-/// A limit of AWS on one property of one type of resource.
+/// A limit of AWS on a property of a type of resource.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) kind: &'static str,
-    /// Below `Properties`, as RFC 6901 writes it.
+    /// The property below `Properties`, as a JSON pointer (RFC 6901).
     pub(super) pointer: &'static str,
     pub(super) what: &'static str,
     pub(super) measure: Measure,
     pub(super) limit: usize,
-    pub(super) cure: &'static str,
+    pub(super) help: &'static str,
 }
 
-/// How a property is measured.
+/// How the size of a property is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Measure {
     /// Items of a list.
@@ -26,10 +26,10 @@ pub(super) enum Measure {
 }
 
 impl Measure {
-    pub(super) fn of(self, value: &Value) -> usize {
+    pub(super) fn size(self, value: &Value) -> usize {
         match self {
             Self::Items => value.as_array().map_or(0, Vec::len),
-            // What CloudFormation fills in is not known here.
+            // The length of an intrinsic function's result is not known.
             Self::Characters => value.as_str().map_or(0, |text| text.chars().count()),
             Self::Document if value.is_null() => 0,
             Self::Document => value.to_string().chars().count(),
@@ -43,15 +43,15 @@ const fn row(
     what: &'static str,
     measure: Measure,
     limit: usize,
-    cure: &'static str,
+    help: &'static str,
 ) -> Row {
-    Row { kind, pointer, what, measure, limit, cure }
+    Row { kind, pointer, what, measure, limit, help }
 }
 
 const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
 const SHORTER: &str = "shorten clusterName, or the name that the spec or a patch gives";
 
-/// Where a figure is a quota that AWS raises on request, the cure says so.
+/// For a quota that AWS raises on request, the help says so.
 pub(super) const ROWS: [Row; 15] = [
     // docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-quotas.html
     row(

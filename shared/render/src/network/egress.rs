@@ -15,21 +15,20 @@ const INTERNET_GATEWAY: &str = "InternetGateway";
 const ATTACHMENT: &str = "InternetGatewayAttachment";
 const PUBLIC_ROUTE_TABLE: &str = "PublicRouteTable";
 
-/// The internet gateway that public subnets lead to.
+/// The internet gateway for public subnets.
 struct Gateway {
     id: Value,
-    /// Logical id of the attachment that routes and addresses must wait for; `None` if it is attached
-    /// already.
+    /// Logical id of the attachment that routes and addresses depend on. `None`: it is attached already.
     attachment: Option<&'static str>,
 }
 
-/// A NAT gateway made here: one for each public subnet that somebody's traffic leaves through.
+/// A managed NAT gateway. There is one in each public subnet that private subnets use.
 struct Nat<'a> {
     public_subnet: &'a str,
     eip_allocation_id: Option<&'a Existing>,
 }
 
-/// Logical id of the Elastic IP of the NAT gateway in `public_subnet`, if it is made here.
+/// Logical id of the Elastic IP of the NAT gateway in `public_subnet`, if Slipway makes it.
 fn eip_id(public_subnet: &str) -> String {
     logical_id("NatAddress", public_subnet)
 }
@@ -75,8 +74,8 @@ pub(super) fn add(context: &mut Context<'_>, template: &mut Template, vpc_id: &V
     s3_endpoint(context, template, vpc_id, tables);
 }
 
-/// A way to S3 that costs nothing and leads through no NAT gateway: nodes fetch their agent and bundles by
-/// it. In a VPC of the user's it is the user's to decide.
+/// A gateway endpoint for S3, which is free and avoids the NAT gateways: nodes download their agent and bundles through it. In an
+/// existing VPC this is the user's decision.
 fn s3_endpoint(context: &Context<'_>, template: &mut Template, vpc_id: &Value, route_tables: Vec<Value>) {
     let Vpc::Managed(_) = context.cluster.network.vpc else { return };
     if route_tables.is_empty() {
@@ -90,8 +89,8 @@ fn s3_endpoint(context: &Context<'_>, template: &mut Template, vpc_id: &Value, r
     template.add("S3Endpoint", endpoint);
 }
 
-/// The addresses that NAT gateways made here show to the internet, as CIDRs, by logical id of their output. A
-/// worker in a private subnet reaches a public API endpoint from one of these.
+/// The public addresses of managed NAT gateways as CIDRs, by logical id of their output. Workers in private subnets reach a public API
+/// endpoint from these.
 pub(crate) fn nat_addresses(context: &Context<'_>) -> Vec<String> {
     let managed = managed_subnets(context);
     let mut nats: BTreeMap<&str, bool> = BTreeMap::new();
@@ -123,13 +122,13 @@ fn internet_gateway(
     let first_public = managed.iter().find(|(_, egress)| matches!(egress, Egress::InternetGateway))?.0;
     let network = &context.cluster.network;
     let id = match (&network.internet_gateway_id, &network.vpc) {
-        // Who brings a VPC and a gateway has attached the one to the other.
+        // The user has attached an existing gateway to the existing VPC.
         (Some(id), Vpc::Existing { .. }) => {
             return Some(Gateway { id: existing(id), attachment: None });
         }
         (Some(id), Vpc::Managed(_)) => existing(id),
         (None, Vpc::Existing { id: vpc, .. }) => {
-            // A VPC takes one internet gateway: whether it has one already cannot be seen from here.
+            // A VPC can have only one internet gateway, and it is not known whether an existing VPC has one.
             let (vpc, subnet) = (vpc.to_string(), first_public.clone());
             context.errors.push(RenderError::NoInternetGateway { vpc, subnet });
             return None;
@@ -147,7 +146,7 @@ fn internet_gateway(
     Some(Gateway { id, attachment: Some(ATTACHMENT) })
 }
 
-/// The NAT gateways to make, in order of their subnets' names.
+/// The managed NAT gateways, sorted by subnet.
 fn nat_gateways<'a>(context: &mut Context<'_>, managed: &'a BTreeMap<String, Egress>) -> Vec<Nat<'a>> {
     let mut nats: BTreeMap<&str, Option<&Existing>> = BTreeMap::new();
     for egress in managed.values() {
@@ -213,7 +212,7 @@ fn route_table(
     template.add(id, table)
 }
 
-/// A private subnet's own route table, which leads through a NAT gateway.
+/// The route table of a private subnet, with a route to a NAT gateway.
 fn private_table(
     context: &Context<'_>,
     template: &mut Template,

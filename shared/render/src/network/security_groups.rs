@@ -1,7 +1,7 @@
-//! Security groups of etcd, controllers and workers, and who may talk to whom.
+//! Security groups of etcd, controllers and workers, and the traffic between them.
 //!
-//! Rules are resources of their own, because groups refer to each other in circles. There is no rule for ssh unless
-//! the spec names ranges for it: Session Manager needs none.
+//! Rules are separate resources, because groups refer to each other. There is a rule for ssh only if the spec names ranges; Session
+//! Manager needs none.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::cfn::{Resource, Template, get_att, logical_id};
 use crate::context::{Context, export};
 use crate::ports;
 
-/// Traffic that a group lets in from another.
+/// Traffic that a group accepts from another one.
 struct Rule {
     to: &'static str,
     from: &'static str,
@@ -34,15 +34,15 @@ const fn udp(to: &'static str, from: &'static str, port: u16, why: &'static str)
 
 const RULES: &[Rule] = &[
     tcp(ETCD, CONTROLLER, ports::ETCD_CLIENT, "API servers use etcd"),
-    // A snapshot, a move of leadership and a health check of the whole go from one member to the others.
+    // Snapshots, moves of leadership and health checks of the whole cluster are requests from one member to the others.
     tcp(ETCD, ETCD, ports::ETCD_CLIENT, "Members ask the health of each other"),
     tcp(ETCD, ETCD, ports::ETCD_PEER, "Members replicate"),
     tcp(CONTROLLER, CONTROLLER, ports::API_SERVER, "Controllers and pods on them use the API"),
-    // Pods reach the API through the service `kubernetes`, whose endpoints are the controllers themselves.
+    // Pods reach the API through the service `kubernetes`, whose endpoints are the controllers.
     tcp(CONTROLLER, WORKER, ports::API_SERVER, "Pods on workers use the API"),
     tcp(CONTROLLER, CONTROLLER, ports::KUBELET, "API servers use the kubelet: logs, exec, metrics"),
     tcp(WORKER, CONTROLLER, ports::KUBELET, "API servers use the kubelet: logs, exec, metrics"),
-    // metrics-server runs as a pod on any worker and asks every kubelet.
+    // metrics-server runs on any worker and queries every kubelet.
     tcp(CONTROLLER, WORKER, ports::KUBELET, "metrics-server uses the kubelet"),
     tcp(WORKER, WORKER, ports::KUBELET, "metrics-server uses the kubelet"),
     udp(CONTROLLER, CONTROLLER, ports::POD_NETWORK, "Pod network"),
@@ -93,7 +93,7 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template, vpc_id: &Value
     }
 }
 
-/// Each range once: EC2 refuses a rule that is there.
+/// Each range once, because EC2 refuses duplicate rules.
 fn ssh_sources(context: &Context<'_>) -> BTreeSet<String> {
     context.cluster.network.ssh_source_cidrs.iter().map(ToString::to_string).collect()
 }

@@ -1,13 +1,13 @@
-//! The files that the API server reads: who may sign in, what is admitted, what is written down of it.
+//! Settings of the API server: authentication, admission, audit log.
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{Admission, AuditLog, Oidc};
 
-/// Limits each kubelet to its own node and pods; Slipway's kubelets rely on nothing more.
+/// Limits each kubelet to its own node and pods, which is all that Slipway's kubelets need.
 const NODE_RESTRICTION: &str = "NodeRestriction";
 
-/// `AuthenticationConfiguration`, stable since 1.34, the oldest release that is launched. It takes the place of the
-/// flags `--oidc-*`, accepts every asymmetric algorithm, and is read again when it changes.
+/// `AuthenticationConfiguration`, stable since 1.34, the oldest supported release. It replaces the `--oidc-*` flags, accepts all
+/// asymmetric algorithms, and is reloaded when it changes.
 pub(super) fn authentication(oidc: &Oidc) -> Value {
     let mut issuer = json!({ "url": oidc.issuer_url, "audiences": [oidc.client_id] });
     if let Some(certificate) = &oidc.certificate_authority {
@@ -31,8 +31,7 @@ pub(super) fn authentication(oidc: &Oidc) -> Value {
     })
 }
 
-/// The plugins that are on and off besides the release's, and the configuration of those that have one; nothing if the
-/// spec says nothing.
+/// The plugins that the spec enables and disables, and the configuration of those that have one. `None`: the spec says nothing.
 pub(super) fn admission(admission: &Admission) -> Option<Value> {
     if *admission == Admission::default() {
         return None;
@@ -68,8 +67,8 @@ pub(super) fn audit_log(log: &AuditLog) -> Value {
     settings
 }
 
-/// What somebody did, and whether it was allowed. Left out: what the components do all day, and every look at what is no
-/// secret. The contents of secrets, and of tokens that are asked for, are never written down.
+/// Records who did what, and whether it was allowed. It leaves out the routine requests of components, and reading anything that is not
+/// secret. The contents of secrets and requested tokens are never recorded.
 fn default_policy() -> Value {
     let core = |resources: &[&str]| json!([{ "group": "", "resources": resources }]);
     json!({

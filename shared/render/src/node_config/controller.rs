@@ -9,7 +9,7 @@ use super::{CLUSTER_DOMAIN, Config, base, components, over, pod_network};
 use crate::context::Context;
 use crate::{identity, ports};
 
-/// The issuer that is not in use is accepted too: the pods' tokens live on while controllers change, one by one.
+/// Both issuers are accepted, whichever is used, because pods' tokens stay valid while controllers are replaced one by one.
 fn service_account_tokens(context: &mut Context<'_>) -> Option<ServiceAccountTokens> {
     let issuer = identity::issuer(context)?;
     let mut issuers = vec![oidc::LOCAL_ISSUER.to_owned(), issuer.clone()];

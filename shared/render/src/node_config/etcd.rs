@@ -1,4 +1,4 @@
-//! What an etcd member must know: nothing of Kubernetes.
+//! The configuration of an etcd member. It says nothing about Kubernetes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Config, base};
 use crate::context::Context;
 use crate::ports;
 
-/// The configuration of one etcd member. Of its fellows it holds what was settled for it, and nothing that changes with them.
+/// The configuration of one etcd member. Of the other members it contains only what its pin says, so that it does not change with them.
 pub(crate) fn etcd(context: &mut Context<'_>, member: &EtcdMember, pin: &MemberPin, group: &str) -> Config {
     let version = context.etcd_version();
     let role = Role::Etcd(member.index);

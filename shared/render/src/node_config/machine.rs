@@ -1,4 +1,4 @@
-//! What a worker is told of its machine: file systems, disks, GPUs.
+//! A worker's settings for its machine: file systems, disks, GPUs.
 
 use slipway_core::cluster::{InstanceStore, Mount, NodePool};
 use slipway_core::node::{InstanceStoreSettings, Machine, MountSettings, SCRATCH};

@@ -10,7 +10,7 @@ use super::machine::machine;
 use super::{CLUSTER_DOMAIN, Config, base, in_order, over, pod_network};
 use crate::context::Context;
 
-/// The label that tells a worker's pool.
+/// The label with a worker's pool.
 const POOL_LABEL: &str = "slipway/pool";
 
 /// The configuration of every worker of `pool`.
@@ -44,14 +44,14 @@ pub(crate) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) ->
     Config::new(context, &role, &content)
 }
 
-/// The labels of a pool's nodes: the spec's, and ours that tells the pool.
+/// The labels of a pool's nodes: those of the spec, and the pool's name.
 pub(crate) fn labels(pool: &NodePool) -> BTreeMap<String, String> {
     let mut labels = pool.node_labels.clone();
     labels.insert(POOL_LABEL.to_owned(), pool.name.clone());
     labels
 }
 
-/// The name under which workers reach the API.
+/// The DNS name by which workers reach the API.
 fn worker_endpoint<'c>(cluster: &'c Cluster, pool: &NodePool) -> &'c str {
     let name = pool.api_endpoint.as_ref().unwrap_or(&cluster.worker_api_endpoint);
     let chosen = cluster.api_endpoints.iter().find(|endpoint| endpoint.name == *name);

@@ -286,25 +286,25 @@ fn without_reports_a_rollout_that_reached_its_goal_says_that_nodes_have_it() {
     world.scan(3);
     let digests: BTreeMap<_, _> =
         world.manifest.bundles.iter().map(|(role, bundle)| (role.clone(), bundle.digest.clone())).collect();
-    let decide = |wished: Wished| {
+    let decide = |planned: Planned| {
         let observed = Observed {
             cluster: &world.cluster,
             manifest: &world.manifest,
             stored: &BTreeMap::new(),
             nodes: &[],
-            wished: Some(&wished),
+            planned: Some(&planned),
             state: &world.state,
             asked: &Asked::default(),
         };
         super::super::decide(&observed, world.now)
     };
-    let on_its_way = decide(Wished { digests: digests.clone(), reached: false });
+    let on_its_way = decide(Planned { digests: digests.clone(), reached: false });
     // The administrator's is on no node.
-    assert_eq!((on_its_way.unwished, on_its_way.next.superseded.len()), (false, 14));
-    let reached = decide(Wished { digests, reached: true });
-    assert_eq!((reached.unwished, reached.next.superseded.len()), (false, 0));
-    let stale = decide(Wished { digests: [(Role::Controller, "0".repeat(64))].into(), reached: true });
-    assert!(stale.unwished, "what the newest plan lacks is to be planned");
+    assert_eq!((on_its_way.unplanned, on_its_way.next.superseded.len()), (false, 14));
+    let reached = decide(Planned { digests, reached: true });
+    assert_eq!((reached.unplanned, reached.next.superseded.len()), (false, 0));
+    let stale = decide(Planned { digests: [(Role::Controller, "0".repeat(64))].into(), reached: true });
+    assert!(stale.unplanned, "what the newest plan lacks is to be planned");
     assert_eq!(stale.next.superseded.len(), 14, "what it reached is another");
 }
 
@@ -380,7 +380,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
         manifest: &manifest,
         stored: &stored,
         nodes: &[],
-        wished: None,
+        planned: None,
         state: &world.state,
         asked: &Asked::default(),
     };
@@ -422,7 +422,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
         manifest: &world.manifest,
         stored: &BTreeMap::new(),
         nodes: &nodes,
-        wished: None,
+        planned: None,
         state: &world.state,
         asked: &Asked::default(),
     };

@@ -7,11 +7,11 @@ use slipway_core::node::{
 };
 
 use super::{BTreeMap, BTreeSet, Role, SignedDuration, Timestamp};
-use crate::renewal::recovery::{ETCD_MEETS, Heard, LOST, Progress, Recovery, Stage, TRIES};
+use crate::renewal::recovery::{CommandReport, ETCD_MEETS, LOST, Progress, Recovery, Stage, TRIES};
 
-fn failed(code: FailureCode, passing: bool) -> Heard {
+fn failed(code: FailureCode, passing: bool) -> CommandReport {
     let failure = Failure::passing(code, "it does not work", "look there");
-    Heard::View(CommandView::Failed(Failure { passing, ..failure }))
+    CommandReport::View(CommandView::Failed(Failure { passing, ..failure }))
 }
 
 fn start(machines: &[(Role, &[&str])]) -> Recovery {
@@ -28,14 +28,14 @@ fn start_at(machines: &[(Role, &[&str])], now: Timestamp) -> Recovery {
 }
 
 /// Answers every command by `answer`, a minute after the other, until it is over; what was sent.
-fn drive(recovery: &mut Recovery, answer: impl Fn(&Command) -> Option<Heard>) -> Vec<Command> {
+fn drive(recovery: &mut Recovery, answer: impl Fn(&Command) -> Option<CommandReport>) -> Vec<Command> {
     drive_and_listen(recovery, answer).0
 }
 
 /// The same, with all that it said, and all that it said that it waits for.
 fn drive_and_listen(
     recovery: &mut Recovery,
-    answer: impl Fn(&Command) -> Option<Heard>,
+    answer: impl Fn(&Command) -> Option<CommandReport>,
 ) -> (Vec<Command>, Vec<String>, Vec<String>) {
     let (mut sent, mut now, mut heard) = (Vec::<Command>::new(), super::start(), BTreeMap::new());
     let (mut said, mut words) = (Vec::new(), vec![recovery.words()]);
@@ -55,7 +55,7 @@ fn drive_and_listen(
     panic!("it never ends: {}", recovery.words());
 }
 
-fn well(command: &Command) -> Heard {
+fn well(command: &Command) -> CommandReport {
     let refreshed = Refreshed {
         changed: true,
         credentials: String::new(),
@@ -64,15 +64,15 @@ fn well(command: &Command) -> Heard {
         kubelet: None,
         published: true,
     };
-    Heard::View(CommandView::Answered(match &command.verb {
+    CommandReport::View(CommandView::Answered(match &command.verb {
         Verb::EtcdHealth => EtcdHealth { serving: true, ..EtcdHealth::default() }.into(),
         _ => refreshed.into(),
     }))
 }
 
-fn not_serving() -> Heard {
+fn not_serving() -> CommandReport {
     let health = EtcdHealth { problems: vec!["no leader".to_owned()], ..EtcdHealth::default() };
-    Heard::View(CommandView::Answered(health.into()))
+    CommandReport::View(CommandView::Answered(health.into()))
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn p7_an_etcd_that_does_not_serve_holds_back_all_others_and_so_do_controllers_th
     let sent = drive(&mut recovery, |command| match command.verb {
         // Nobody ever hears what became of some of the questions.
         Verb::EtcdHealth if command.token.ends_with('1') => None,
-        Verb::EtcdHealth => Some(Heard::View(CommandView::Unanswered(Unanswered {
+        Verb::EtcdHealth => Some(CommandReport::View(CommandView::Unanswered(Unanswered {
             how: HowUnanswered::Succeeded,
             problem: Some("its answer cannot be understood".to_owned()),
         }))),
@@ -151,7 +151,7 @@ fn p7_an_etcd_that_does_not_serve_holds_back_all_others_and_so_do_controllers_th
     assert!(recovery.ended().unwrap().contains("etcd does not serve"), "{:?}", recovery.ended());
     let mut recovery = start(&machines);
     let sent = drive(&mut recovery, |command| match command.instance.as_str() {
-        "i-c1" => Some(Heard::NotSent("it is not known".to_owned())),
+        "i-c1" => Some(CommandReport::NotSent("it is not known".to_owned())),
         _ => Some(well(command)),
     });
     assert!(sent.iter().all(|command| command.instance != "i-w1"));
@@ -172,7 +172,7 @@ fn p7_each_stage_says_what_it_does_and_for_whom_it_waits() {
         Some(match &command.verb {
             Verb::EtcdHealth if command.token.ends_with('0') => not_serving(),
             Verb::Refresh { .. } if command.token == "run/i-w1/1" => {
-                Heard::NotSent("it is not known".to_owned())
+                CommandReport::NotSent("it is not known".to_owned())
             }
             _ => well(command),
         })

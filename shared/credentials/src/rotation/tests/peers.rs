@@ -162,7 +162,7 @@ struct World {
     library: Library,
     nodes: BTreeMap<String, Node>,
     templates: BTreeMap<Role, String>,
-    reported: BTreeMap<Role, BTreeMap<String, Heard>>,
+    reported: BTreeMap<Role, BTreeMap<String, NodeReport>>,
     /// What controllers signed, with when it ends: by the signer's fingerprint.
     signed: Vec<(&'static str, String, Timestamp)>,
     machines: u32,

@@ -206,8 +206,8 @@ async fn p8_a_state_of_an_earlier_format_is_read_where_nothing_is_open_and_an_er
     }});
     shore.keeps(&keys::rollout("c"), &earlier);
     let error = shore.wakes(Waker::Tick).await.unwrap_err().to_string();
-    let cure = "(its format is 2), deploy that version again until nothing is open: no rollout, no node on its way out, no destruction";
-    assert!(error.contains(cure), "{error}");
+    let help = "(its format is 2), deploy that version again until nothing is open: no rollout, no node on its way out, no destruction";
+    assert!(error.contains(help), "{error}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! A certificate of a cluster that stands in AWS, issued anew.
+//! Renews a certificate of a cluster in AWS.
 //!
-//! Only the stored credentials change, under the conditions of `slipway-flows`' own flow. What nodes run changes by a rollout, and
-//! a rollout is planned when a spec is uploaded: that is said, and done when asked for.
+//! Only the stored credentials change, by the conditional writes of `slipway-flows`. Nodes get the certificate by a rollout, and a
+//! rollout is planned when a spec is uploaded: the command says so, and uploads it on request.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -29,8 +29,8 @@ use crate::cloud::Cloud;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// What stands, as far as a renewal has to know it.
-pub(in crate::commands) struct Standing {
+/// What a renewal has to know of the cluster.
+pub(in crate::commands) struct DeployedCluster {
     pub(in crate::commands) cluster: Cluster,
     release: Rendering,
     pub(in crate::commands) manifest: Manifest,
@@ -44,8 +44,8 @@ pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result
 
 async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
     let specs = cloud.specs().await?;
-    let standing = standing(cloud, &specs).await?;
-    let Standing { cluster, release, manifest, spec } = &standing;
+    let standing = deployed_cluster(cloud, &specs).await?;
+    let DeployedCluster { cluster, release, manifest, spec } = &standing;
     let now = Timestamp::now();
     let holders = reached(cluster, manifest, &args.name, now)?;
     let foreseen = foreseen(release, &holders, cluster, &args.name);
@@ -89,9 +89,12 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
     Ok(Exit::Done)
 }
 
-/// The cluster as it was planned last, and nothing that was uploaded since: renewing a certificate changes nothing else, nor does a
-/// stage of a rotation.
-pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Result<Standing, Failure> {
+/// The cluster as last planned. It fails if something was uploaded since, because neither a renewal nor a stage of a rotation may change
+/// anything else.
+pub(in crate::commands) async fn deployed_cluster(
+    cloud: &Cloud,
+    specs: &S3Bucket,
+) -> Result<DeployedCluster, Failure> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
@@ -134,7 +137,7 @@ pub(in crate::commands) async fn standing(cloud: &Cloud, specs: &S3Bucket) -> Re
             format!("the credentials are sealed under {}, which is no key of KMS", manifest.sealed_under);
         return Err(Failure::refused(problem, "upload the spec, which seals them under a key of KMS first"));
     }
-    Ok(Standing { cluster, release, manifest, spec })
+    Ok(DeployedCluster { cluster, release, manifest, spec })
 }
 
 fn says_more(specs: &S3Bucket, key: &str) -> Failure {
@@ -147,25 +150,25 @@ fn says_more(specs: &S3Bucket, key: &str) -> Failure {
     )
 }
 
-fn lost(key: String, cure: &str) -> Failure {
+fn lost(key: String, help: &str) -> Failure {
     let problem = "is lost, and what stands refers to it".to_owned();
-    FlowError::Corrupt { key, problem, cure: cure.to_owned() }.into()
+    FlowError::Corrupt { key, problem, help: help.to_owned() }.into()
 }
 
-/// The roles whose bundles hold the certificate; refused as the renewal itself refuses.
+/// The roles whose bundles contain the certificate; fails as the renewal would.
 fn reached(cluster: &Cluster, manifest: &Manifest, name: &str, now: Timestamp) -> FlowResult<BTreeSet<Role>> {
     let refused =
-        |error: manifest::PolicyError| FlowError::Refused { problem: error.to_string(), cure: error.cure() };
+        |error: manifest::PolicyError| FlowError::Refused { problem: error.to_string(), help: error.help() };
     manifest::to_renew(&policy::assets(cluster), manifest, name, now).map_err(refused)?;
     let holders = policy::recipients(cluster).remove(name).unwrap_or_default();
     Ok(holders.into_iter().filter(|role| manifest.bundles.contains_key(role)).collect())
 }
 
-/// The plan that the next upload leads to, if nothing else changes: the same release, but other credentials for `roles`.
+/// The plan of the next upload if nothing else changes: the same release with other credentials for `roles`.
 fn foreseen(release: &Rendering, roles: &BTreeSet<Role>, cluster: &Cluster, name: &str) -> Plan {
     let mut renewed = release.clone();
     for (role, node) in renewed.roles.iter_mut().filter(|(role, _)| roles.contains(role)) {
-        // Which digest it will be nobody knows before the certificate is made.
+        // The new digest is not known before the certificate is made.
         let other = sha256_hex(format!("{role} after {}", node.credentials_digest).as_bytes());
         for stack in renewed.stacks.iter_mut().filter(|stack| stack.name == node.stack) {
             stack.body = stack.body.replace(&node.credentials_digest, &other);
@@ -183,7 +186,7 @@ fn touched(plan: &Plan) -> Vec<&str> {
     touched.map(|stack| stack.name.as_str()).collect()
 }
 
-/// Puts the spec where it lies once more, unless somebody uploaded another meanwhile; the new version wakes the function.
+/// Uploads the spec unchanged, unless somebody uploaded another one meanwhile. The new version wakes the render function.
 pub(in crate::commands) async fn upload(
     cluster: &Cluster,
     specs: &S3Bucket,
@@ -194,14 +197,14 @@ pub(in crate::commands) async fn upload(
     Ok(matches!(put.map_err(FlowError::from)?, Put::Written(_)))
 }
 
-/// Whoever reads why must not issue it once more.
+/// An error after the renewal says that only the upload is missing, so that nobody renews again.
 fn only_uploading(name: &str, error: Failure) -> Failure {
     match error.in_cloud() {
-        Failure::Cloud { why, cure } => {
-            let cure = cure.unwrap_or_default();
-            let cure =
-                format!("{name} was issued anew, and the same spec is still to be uploaded again; {cure}");
-            Failure::Cloud { why, cure: Some(cure) }
+        Failure::Cloud { why, help } => {
+            let help = help.unwrap_or_default();
+            let help =
+                format!("{name} was issued anew, and the same spec is still to be uploaded again; {help}");
+            Failure::Cloud { why, help: Some(help) }
         }
         other @ (Failure::File { .. } | Failure::Refused { .. } | Failure::Flow(_)) => other,
     }
@@ -216,7 +219,7 @@ fn words_of_key(args: &Args) -> &'static str {
     if args.new_key { "a new key" } else { "the key that it had" }
 }
 
-fn would(args: &Args, standing: &Standing, holders: &BTreeSet<Role>, foreseen: &Plan) -> String {
+fn would(args: &Args, standing: &DeployedCluster, holders: &BTreeSet<Role>, foreseen: &Plan) -> String {
     let (serial, end) = facts(&standing.manifest, &args.name);
     let holders: Vec<String> = holders.iter().map(ToString::to_string).collect();
     let mut text = format!(
@@ -236,7 +239,7 @@ fn would(args: &Args, standing: &Standing, holders: &BTreeSet<Role>, foreseen: &
     text
 }
 
-/// What has to happen until nodes have it.
+/// What has to happen until nodes have the certificate.
 fn next(uploaded: Option<bool>, cluster: &Cluster, specs: &S3Bucket, foreseen: &Plan) -> String {
     let place = format!("s3://{}/{}", specs.name(), keys::spec(&cluster.name));
     let mut text = match uploaded {

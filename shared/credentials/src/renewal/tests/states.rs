@@ -8,14 +8,14 @@ fn decide(world: &World, stored: &BTreeMap<String, Stored>, nodes: &[Reported]) 
         manifest: &world.manifest,
         stored,
         nodes,
-        wished: None,
+        planned: None,
         state: &world.state,
         asked: &Asked::default(),
     };
     super::super::decide(&observed, world.now)
 }
 
-fn standing(decision: &Decision, name: &str) -> Standing {
+fn standing(decision: &Decision, name: &str) -> CertificateState {
     decision.standings.iter().find(|one| one.name == name).unwrap().clone()
 }
 

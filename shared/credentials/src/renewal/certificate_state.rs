@@ -1,4 +1,4 @@
-//! How each certificate stands: in the inventory, in the store, and on the nodes.
+//! The state of each certificate: in the inventory, in the store, and on the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,49 +8,49 @@ use slipway_core::role::Role;
 use super::{Finding, Group, Observed, REPORT_LIFE, Reported, Stored, Topology, group};
 use crate::{Asset, CertificateFacts, CertificateProfile, Origin, manifest, policy};
 
-/// Two clocks may be so far apart: not-before is backdated by as much.
+/// How far two clocks may be apart: not-before is backdated by as much.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// A certificate that is in use.
+/// The state of a certificate that is in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct CertificateState {
     /// The asset.
     pub name: String,
-    /// Who signs it; `None`: an authority, which signs itself.
+    /// Its issuer. `None`: an authority, which is self-signed.
     pub issuer: Option<String>,
     /// Who makes it.
     pub origin: Origin,
-    /// What rolls when it is renewed; `None` for an authority.
+    /// The group that it is renewed with. `None`: an authority.
     pub group: Option<Group>,
-    /// The one in the inventory.
+    /// The fingerprint in the inventory.
     pub fingerprint: String,
     /// Start of its validity.
     pub begins: Timestamp,
-    /// When it is of use no longer: its own end, or its authority's.
+    /// When it is no longer valid: its own end or its authority's.
     pub ends: Timestamp,
-    /// Where another is in use, which was replaced in the store.
+    /// Where older certificates are still in use.
     pub elsewhere: Vec<Elsewhere>,
-    /// From when it is renewed by itself; `None`: it is not.
+    /// When it is renewed automatically. `None`: it is not.
     pub renewed_from: Option<Timestamp>,
-    /// When one would end that were issued now; `None`: none can be.
+    /// When a certificate issued now would expire. `None`: none can be issued.
     pub next_end: Option<Timestamp>,
-    /// Days for which one is issued.
+    /// The lifetime with which it is issued, in days.
     pub days: u32,
 }
 
 /// Where an older certificate is in use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Elsewhere {
-    /// When it ends.
+    /// When it expires.
     pub ends: Timestamp,
-    /// The one.
+    /// The fingerprint of the older certificate.
     pub fingerprint: String,
-    /// Where: `kube-apiserver on i-0123 (controller)`.
+    /// Where it is in use: `kube-apiserver on i-0123 (controller)`.
     pub place: String,
 }
 
-impl Standing {
-    /// The one in use that ends first: when, which, and where if it is not the inventory's.
+impl CertificateState {
+    /// The certificate in use that expires first: when, its fingerprint, and where, if it is not the inventory's.
     #[must_use]
     pub fn first_end(&self) -> (Timestamp, &str, Option<&str>) {
         match self.elsewhere.iter().min().filter(|other| other.ends < self.ends) {
@@ -59,28 +59,28 @@ impl Standing {
         }
     }
 
-    /// Whether one that is issued now lasts longer.
+    /// Whether a certificate issued now would last longer.
     pub(super) fn gains(&self) -> bool {
         self.next_end.is_some_and(|end| end > self.ends)
     }
 }
 
-/// All that stands, in the order of the policy's table, and what is wrong with it.
-pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<Standing>, Vec<Finding>) {
+/// All certificates in use, in the order of the policy's table, and the findings about them.
+pub(super) fn standings(observed: &Observed<'_>, now: Timestamp) -> (Vec<CertificateState>, Vec<Finding>) {
     let cluster = observed.cluster;
     let recipients = policy::recipients(cluster);
     let mut findings = Vec::new();
-    let mut all: Vec<Standing> = Vec::new();
+    let mut all: Vec<CertificateState> = Vec::new();
     for asset in &policy::assets(cluster) {
         let Some(profile) = manifest::profile(asset) else { continue };
         let facts = facts(observed, asset, now, &mut findings);
         let Some((fingerprint, facts)) = facts else { continue };
-        // An authority comes before what it signs.
+        // Authorities come before what they sign.
         let issuer = profile.issuer.as_deref().and_then(|issuer| all.iter().find(|one| one.name == issuer));
         let issuer_ends = issuer.map(|issuer| issuer.ends);
         let empty = BTreeSet::new();
         let holders = recipients.get(&asset.name).unwrap_or(&empty);
-        all.push(Standing {
+        all.push(CertificateState {
             name: asset.name.clone(),
             issuer: profile.issuer.clone(),
             origin: asset.origin,
@@ -110,7 +110,7 @@ fn next_end(
     }
 }
 
-/// What is known of a certificate: what it says itself, else what the inventory says of it.
+/// The content of a certificate: as read from the store, or else as recorded in the inventory.
 fn facts(
     observed: &Observed<'_>,
     asset: &Asset,
@@ -171,12 +171,12 @@ fn facts(
     Some((entry.fingerprint.clone(), facts.clone()))
 }
 
-/// The newest of what each node told, of those that told lately.
+/// The newest report of each node, among the recent ones.
 fn fresh(nodes: &[Reported], now: Timestamp) -> Vec<&Reported> {
     let since = now.saturating_sub(REPORT_LIFE).unwrap_or(Timestamp::MIN);
     let mut newest: BTreeMap<(&Role, &str), &Reported> = BTreeMap::new();
     for node in nodes.iter().filter(|node| node.at >= since) {
-        // A member of etcd is one machine at a time: what its predecessor told is over.
+        // An etcd member is one machine at a time, so the report of its predecessor is obsolete.
         let machine = if node.role.member().is_some() { "" } else { node.instance.as_str() };
         let kept = newest.entry((&node.role, machine)).or_insert(node);
         if node.at > kept.at {
@@ -186,7 +186,7 @@ fn fresh(nodes: &[Reported], now: Timestamp) -> Vec<&Reported> {
     newest.into_values().collect()
 }
 
-/// Where another than `current` is in use.
+/// Where certificates other than `current` are in use.
 fn elsewhere(
     observed: &Observed<'_>,
     asset: &str,
@@ -226,21 +226,21 @@ fn elsewhere(
     found
 }
 
-/// Whether what is in the inventory is known to be on the nodes of all `holders`.
+/// Whether the certificate of the inventory is known to be on the nodes of all `holders`.
 fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Reported]) -> bool {
     let nodes: Vec<&Role> = holders.iter().filter(|role| **role != Role::Admin).collect();
     let told = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
-    let rolled_out = observed.wished.is_some_and(|wished| {
+    let rolled_out = observed.planned.is_some_and(|planned| {
         let is_at = |role: &Role| {
             let bundle = observed.manifest.bundles.get(role).map(|bundle| &bundle.digest);
-            bundle.is_some() && wished.digests.get(role) == bundle
+            bundle.is_some() && planned.digests.get(role) == bundle
         };
-        wished.reached && nodes.iter().all(|role| is_at(role))
+        planned.reached && nodes.iter().all(|role| is_at(role))
     });
     told || rolled_out
 }
 
-/// Roles that told once, and have been silent since.
+/// Reports a finding for each role that reported once and has been silent since.
 fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) {
     let fresh: BTreeSet<&Role> = fresh(observed.nodes, now).into_iter().map(|node| &node.role).collect();
     let mut last: BTreeMap<&Role, &Reported> = BTreeMap::new();

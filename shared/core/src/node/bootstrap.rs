@@ -1,11 +1,11 @@
-//! What a node tells of its bootstrap: where it stands, and why it gave up.
+//! A node's report about its bootstrap: the state, and why it gave up.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{FailureCode, Word};
 
-/// `clusters/<name>/nodes/<role>/<instance>.json`: written by the node, which has nobody else to tell. No secret.
+/// `clusters/<name>/nodes/<role>/<instance>.json`, written by the node. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapReport {
@@ -15,24 +15,24 @@ pub struct BootstrapReport {
     pub instance: String,
     /// As [`crate::role::Role`] writes itself.
     pub role: String,
-    /// SHA-256 of the configuration that it was to come up with.
+    /// SHA-256 of the configuration that it was made with.
     pub config: String,
     /// Keyed digest of its credentials.
     pub credentials: String,
     /// The agent's version.
     pub agent: String,
-    /// How far it came.
+    /// How far the bootstrap is.
     pub state: BootstrapState,
-    /// Whether it may have been in service: its bootstrap is that of a reboot, or has come to its end.
+    /// Whether the machine may have been in service: this bootstrap follows a reboot, or has ended successfully.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
-    /// The step that it is at, or failed at; `None` once it is healthy.
+    /// The current step, or the step that failed. `None`: the node is healthy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// What is in the way.
+    /// The present failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<BootstrapFailure>,
-    /// When it said so.
+    /// When the report was written.
     pub at: Timestamp,
 }
 
@@ -41,23 +41,23 @@ impl BootstrapReport {
     pub const FORMAT: u32 = 1;
 }
 
-/// How far a bootstrap came.
+/// How far a bootstrap is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BootstrapState {
-    /// At work.
+    /// In progress.
     Working,
-    /// The node is up, and its launch hook is settled.
+    /// The node is healthy, and its launch hook is completed.
     Healthy,
-    /// It cannot come up; its group was told to take it away.
+    /// The bootstrap failed, and the launch hook was abandoned so that the group replaces the machine.
     GivenUp,
 }
 
-/// What is in the way of a bootstrap.
+/// Why a bootstrap does not proceed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BootstrapFailure {
-    /// What kind of failure it is, for machines.
+    /// The kind of failure, for programs.
     pub code: Word<FailureCode>,
     /// What is wrong, and where.
     pub message: String,
