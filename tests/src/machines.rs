@@ -110,7 +110,7 @@ impl Rig {
         let moto = Moto::start(&[]).await.expect(FINE);
         let text = example("production").replacen("keyName:", "software: {source: image}\nkeyName:", 1);
         let workshop = Workshop::of(&text);
-        let operator = Client::new(moto.url(), &workshop.region, "OPERATOR");
+        let operator = Client::new(moto.url(), &workshop.region(), "OPERATOR");
         let place = "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
         operator.s3(Method::PUT, BUCKET, "", place.as_bytes().to_vec()).await.expect(FINE);
         let agent = agent(folder.path());
@@ -140,7 +140,7 @@ impl Rig {
     async fn publish(&mut self) {
         let made = self.operator.json("kms", "TrentService.CreateKey", json!({})).await.expect(FINE);
         let arn = made["KeyMetadata"]["Arn"].as_str().expect(FINE).to_owned();
-        let cluster = self.workshop.cluster.clone();
+        let cluster = self.workshop.name.clone();
         let mut domain = String::new();
         let mut prepared = Vec::new();
         for index in 0..u32::try_from(ADDRESSES.len()).expect(FINE) {
@@ -188,7 +188,7 @@ impl Rig {
 
     /// As a rendering seals, by moto's KMS.
     async fn seal(&self, arn: &str, role: &Role, files: &BTreeMap<String, String>) -> Vec<u8> {
-        let names = [("cluster", self.workshop.cluster.clone()), ("role", role.to_string())];
+        let names = [("cluster", self.workshop.name.clone()), ("role", role.to_string())];
         let context: Context = names.map(|(name, value)| (name.to_owned(), value)).into();
         let request = json!({ "KeyId": arn, "KeySpec": "AES_256", "EncryptionContext": context });
         let made = self.operator.json("kms", "TrentService.GenerateDataKey", request).await.expect(FINE);
@@ -233,7 +233,7 @@ impl Rig {
 
     /// The userdata of the member's launch template, with the zone that CloudFormation fills in.
     fn userdata(&self, number: usize, zone: &str) -> String {
-        let stack = self.rendered.rendering.stack(&format!("{}-etcd", self.workshop.cluster)).expect(FINE);
+        let stack = self.rendered.rendering.stack(&format!("{}-etcd", self.workshop.name)).expect(FINE);
         let template: Value = serde_json::from_str(&stack.body).expect(FINE);
         let resource = &template["Resources"][&format!("LaunchTemplate{number}")];
         let userdata = &resource["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"];
@@ -450,7 +450,7 @@ impl Rig {
     /// What the member's present instance told of its bootstrap.
     pub async fn report(&self, index: usize) -> BootstrapReport {
         let Machine { role, instance, .. } = &self.machines[index];
-        let key = format!("clusters/{}/nodes/{role}/{instance}.json", self.workshop.cluster);
+        let key = format!("clusters/{}/nodes/{role}/{instance}.json", self.workshop.name);
         // It is told once the hook is settled.
         let begun = Instant::now();
         loop {

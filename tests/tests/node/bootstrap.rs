@@ -76,7 +76,7 @@ impl Account {
         let mut account = Self {
             node: NodeFile {
                 format: NodeFile::FORMAT,
-                cluster: workshop.cluster.clone(),
+                cluster: workshop.name.clone(),
                 role: "etcd-0".to_owned(),
                 region: REGION.to_owned(),
                 asset_bucket: BUCKET.to_owned(),
