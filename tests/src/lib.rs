@@ -5,12 +5,13 @@
 //! - [`imds`]: what an instance asks about itself.
 //! - [`machines`]: etcd members that boot for real, by systemd-nspawn.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
+//! - [`operator`]: what an operator prepares in moto before a test begins.
 //! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
 //! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
 //! - [`cloud`]: the simulated CloudFormation, Scheduler, Auto Scaling and Run Command, which `shared/sim` is, wired in.
 //! - [`registry`]: container images, as far as their digests.
 //! - [`router`]: brings what moto's patterns match to the functions; [`bell`] wakes it.
-//! - [`workshop`]: none of that: the render flow alone, in memory.
+//! - [`workshop`]: none of that: the flows alone, in an account in memory.
 //! - [`kubernetes`]: a real control plane, from what a controller is given.
 //! - [`leaks`]: looks for secrets, in whatever form, where none must be.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
@@ -29,6 +30,7 @@ pub mod leaks;
 pub mod machines;
 pub mod moto;
 pub mod observe;
+pub mod operator;
 pub mod process;
 pub mod registry;
 pub mod router;

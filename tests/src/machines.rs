@@ -14,11 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use shell::{between, put, run};
+use shell::{put, run};
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::{BootstrapReport, BootstrapState, EtcdConfig};
 use slipway_core::role::Role;
@@ -67,7 +66,6 @@ pub struct Rig {
     _cloud: Child,
     machines: Vec<Machine>,
     secrets: Vec<String>,
-    image: String,
 }
 
 #[derive(Debug)]
@@ -110,9 +108,8 @@ impl Rig {
         let moto = Moto::start(&[]).await.expect(FINE);
         let text = example("production").replacen("keyName:", "software: {source: image}\nkeyName:", 1);
         let workshop = Workshop::of(&text);
-        let operator = Client::new(moto.url(), &workshop.region, "OPERATOR");
-        let place = "<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
-        operator.s3(Method::PUT, BUCKET, "", place.as_bytes().to_vec()).await.expect(FINE);
+        let operator = moto.operator(&workshop.region());
+        operator.create_bucket(BUCKET).await;
         let agent = agent(folder.path());
         let digest = sha256_hex(&agent);
         put(&operator, &format!("agent/{digest}/slipway-node"), agent).await;
@@ -130,7 +127,6 @@ impl Rig {
             rendered,
             machines: Vec::new(),
             secrets: Vec::new(),
-            image: String::new(),
         };
         rig.publish().await;
         rig
@@ -138,9 +134,8 @@ impl Rig {
 
     /// Bundles, volumes, the zone, and AWS' names.
     async fn publish(&mut self) {
-        let made = self.operator.json("kms", "TrentService.CreateKey", json!({})).await.expect(FINE);
-        let arn = made["KeyMetadata"]["Arn"].as_str().expect(FINE).to_owned();
-        let cluster = self.workshop.cluster.clone();
+        let arn = self.operator.create_key().await;
+        let cluster = self.workshop.name.clone();
         let mut domain = String::new();
         let mut prepared = Vec::new();
         for index in 0..u32::try_from(ADDRESSES.len()).expect(FINE) {
@@ -163,9 +158,9 @@ impl Rig {
             domain = config.etcd.dns_name.split_once('.').expect(FINE).1.to_owned();
             prepared.push((role, config));
         }
-        let zone = self.make_zone(&domain).await;
+        let zone = self.operator.create_zone(&domain).await;
         for (number, (role, config)) in prepared.into_iter().enumerate() {
-            let volume = self.make_volume(&config).await;
+            let volume = self.operator.create_volume(1, &config.data_volume.tags).await;
             let disk = self.make_disk(number);
             let userdata = self.userdata(number, &zone);
             self.machines.push(Machine {
@@ -180,15 +175,11 @@ impl Rig {
             });
         }
         self.start_cloud(&zone, &domain);
-        // moto thinks for seconds about that.
-        let images =
-            self.ask("ec2", "/", "Action=DescribeImages&Version=2016-11-15&MaxResults=5".to_owned()).await;
-        self.image = between(&images, "<imageId>").to_owned();
     }
 
     /// As a rendering seals, by moto's KMS.
     async fn seal(&self, arn: &str, role: &Role, files: &BTreeMap<String, String>) -> Vec<u8> {
-        let names = [("cluster", self.workshop.cluster.clone()), ("role", role.to_string())];
+        let names = [("cluster", self.workshop.name.clone()), ("role", role.to_string())];
         let context: Context = names.map(|(name, value)| (name.to_owned(), value)).into();
         let request = json!({ "KeyId": arn, "KeySpec": "AES_256", "EncryptionContext": context });
         let made = self.operator.json("kms", "TrentService.GenerateDataKey", request).await.expect(FINE);
@@ -200,24 +191,6 @@ impl Rig {
         };
         let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
         AwsLc.seal(&key, &context, &manifest::plaintext(&files)).expect(FINE)
-    }
-
-    async fn make_zone(&self, domain: &str) -> String {
-        let body = format!(
-            "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><Name>{domain}</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>"
-        );
-        let made = self.ask("route53", "/2013-04-01/hostedzone", body).await;
-        between(&made, "<Id>/hostedzone/").to_owned()
-    }
-
-    async fn make_volume(&self, config: &EtcdConfig) -> String {
-        let mut make =
-            "Action=CreateVolume&Version=2016-11-15&AvailabilityZone=eu-west-1a&Size=1&TagSpecification.1.ResourceType=volume".to_owned();
-        for (number, (name, value)) in (1..).zip(&config.data_volume.tags) {
-            let tag = format!("TagSpecification.1.Tag.{number}");
-            make += &format!("&{tag}.Key={}&{tag}.Value={value}", name.replace(':', "%3A"));
-        }
-        between(&self.ask("ec2", "/", make).await, "<volumeId>").to_owned()
     }
 
     /// What a machine sees of its volume: EC2 attaches nothing here.
@@ -233,7 +206,7 @@ impl Rig {
 
     /// The userdata of the member's launch template, with the zone that CloudFormation fills in.
     fn userdata(&self, number: usize, zone: &str) -> String {
-        let stack = self.rendered.rendering.stack(&format!("{}-etcd", self.workshop.cluster)).expect(FINE);
+        let stack = self.rendered.rendering.stack(&format!("{}-etcd", self.workshop.name)).expect(FINE);
         let template: Value = serde_json::from_str(&stack.body).expect(FINE);
         let resource = &template["Resources"][&format!("LaunchTemplate{number}")];
         let userdata = &resource["Properties"]["LaunchTemplateData"]["UserData"]["Fn::Base64"];
@@ -273,14 +246,7 @@ impl Rig {
 
     /// Launches the member as a new instance on an empty root, with its old volume, as its Auto Scaling group does.
     pub async fn boot(&mut self, index: usize) {
-        let images =
-            self.ask("ec2", "/", "Action=DescribeImages&Version=2016-11-15&MaxResults=5".to_owned()).await;
-        let launch = format!(
-            "Action=RunInstances&Version=2016-11-15&ImageId={}&MinCount=1&MaxCount=1",
-            between(&images, "<imageId>")
-        );
-        let launched = self.ask("ec2", "/", launch).await;
-        self.machines[index].instance = between(&launched, "<instanceId>").to_owned();
+        self.machines[index].instance = self.operator.run_instance().await;
         self.machines[index].boots += 1;
         self.tell_metadata();
         let tree = self.make_tree(index);
@@ -450,7 +416,7 @@ impl Rig {
     /// What the member's present instance told of its bootstrap.
     pub async fn report(&self, index: usize) -> BootstrapReport {
         let Machine { role, instance, .. } = &self.machines[index];
-        let key = format!("clusters/{}/nodes/{role}/{instance}.json", self.workshop.cluster);
+        let key = format!("clusters/{}/nodes/{role}/{instance}.json", self.workshop.name);
         // It is told once the hook is settled.
         let begun = Instant::now();
         loop {
@@ -564,18 +530,6 @@ impl Rig {
             assert!(!calls.contains(secret), "a secret is in a call");
             assert!(!stories.iter().any(|story| story.contains(secret)), "a machine told a secret");
         }
-    }
-
-    /// A call of AWS in the operator's name.
-    async fn ask(&self, service: &str, path: &str, body: String) -> String {
-        let request = slipway_sim::wire::client().post(format!("{}{path}", self.moto.url()));
-        let kind = if service == "ec2" { "application/x-www-form-urlencoded" } else { "application/xml" };
-        let request = request
-            .header("authorization", self.operator.authorization(service))
-            .header("content-type", kind);
-        let answer = request.body(body.clone()).send().await.expect(FINE);
-        assert!(answer.status().is_success(), "{body}: {}", answer.text().await.expect(FINE));
-        answer.text().await.expect(FINE)
     }
 }
 

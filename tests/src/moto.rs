@@ -5,6 +5,7 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{ChildStdin, Command};
 
+use crate::client::Client;
 use crate::process::Group;
 use crate::tools;
 
@@ -62,5 +63,11 @@ impl Moto {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// A client of the operator's, who may do everything.
+    #[must_use]
+    pub fn operator(&self, region: &str) -> Client {
+        Client::new(&self.url, region, "OPERATOR")
     }
 }

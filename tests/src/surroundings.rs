@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use axum::http::Method;
 use serde_json::{Value, json};
 use slipway_core::keys;
 use slipway_core::node::{NodeStatus, Refreshed};
@@ -20,7 +19,6 @@ use slipway_node::refresh::{Order, refresh};
 use slipway_ports::{Crypto as _, Keys as _};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::client::Client;
 use crate::imds::Imds;
 use crate::moto::Moto;
 
@@ -47,12 +45,9 @@ impl Surroundings {
         let moto = Moto::start(&[]).await.expect("nothing fails here");
         let imds =
             Imds::start(INSTANCE, "eu-west-1a", "10.0.0.5", "ASIANODE").await.expect("nothing fails here");
-        let operator = Client::new(moto.url(), REGION, "OPERATOR");
-        let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
-        operator.s3(Method::PUT, BUCKET, "", place.to_vec()).await.expect("nothing fails here");
-        let made =
-            operator.json("kms", "TrentService.CreateKey", json!({})).await.expect("nothing fails here");
-        let key = made["KeyMetadata"]["Arn"].as_str().expect("nothing fails here").to_owned();
+        let operator = moto.operator(REGION);
+        operator.create_bucket(BUCKET).await;
+        let key = operator.create_key().await;
         let variables: BTreeMap<String, String> = environment(&moto, &imds).into();
         let endpoints = Endpoints::read(|name| variables.get(name).cloned());
         Self { aws: Aws::new(&endpoints, REGION).expect("nothing fails here"), moto, imds, key }

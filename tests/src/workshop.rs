@@ -3,24 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use jiff::Timestamp;
 use slipway_core::keys;
-use slipway_core::release::{AddonsPointer, Rendering, Site};
+use slipway_core::release::{AddonsPointer, Rendering};
 use slipway_core::role::Role;
+use slipway_core::status::Desired;
 use slipway_credentials::policy::{self, Part};
 use slipway_credentials::{Manifest, manifest};
 use slipway_crypto::AwsLc;
 use slipway_flows::error::FlowResult;
-use slipway_flows::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_flows::rendering::Outcome;
 use slipway_flows::store;
 use slipway_plan::Plan;
-use slipway_ports::{Condition, Crypto as _, Made, Objects as _, Signer};
+use slipway_ports::{Crypto as _, Made, Signer};
 use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
+use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
+use slipway_sim::year::Account;
 
 use crate::tools;
 
@@ -99,42 +102,35 @@ pub struct Rendered {
     pub rendering: Rendering,
 }
 
-/// One cluster's buckets, and the region that it lies in.
+/// An account with one cluster and real cryptography, whose functions run when a test calls them.
 #[derive(Debug)]
 pub struct Workshop {
-    /// `clusterName`.
-    pub cluster: String,
-    /// `region`.
-    pub region: String,
-    /// The asset bucket.
-    pub assets: MemoryBucket,
-    /// The issuer bucket.
-    pub issuer: MemoryBucket,
+    account: Account<AwsLc>,
     /// When everything happens.
     pub now: Timestamp,
-    /// KMS.
-    pub keys: MemoryKeys,
-    specs: MemoryBucket,
-    parameters: MemoryParameters,
-    bus: MemoryBus,
+}
+
+impl Deref for Workshop {
+    type Target = Account<AwsLc>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.account
+    }
+}
+
+impl DerefMut for Workshop {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.account
+    }
 }
 
 impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
     pub fn of(text: &str) -> Self {
         let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
-        let bucket = |name| MemoryBucket::new(name, &cluster.region);
-        let workshop = Self {
-            assets: bucket("assets"),
-            issuer: bucket("issuer"),
-            specs: bucket("specs"),
-            keys: MemoryKeys::new(1),
-            parameters: MemoryParameters::new([]),
-            bus: MemoryBus::new(),
-            now: "2026-11-20T12:00:00Z".parse().expect("a timestamp"),
-            region: cluster.region,
-            cluster: cluster.name,
-        };
+        let mut account = Account::with_crypto(&cluster.name, &cluster.region, 1, AwsLc);
+        account.parameters = MemoryParameters::default();
+        let workshop = Self { account, now: "2026-11-20T12:00:00Z".parse().expect("a timestamp") };
         workshop.know_images(text);
         workshop
     }
@@ -143,9 +139,23 @@ impl Workshop {
     pub fn of_example(example: &Example) -> Self {
         let workshop = Self::of(&example.text);
         for (name, bytes) in &example.patches {
-            workshop.specs.upload(&format!("{}{name}", keys::patches(&workshop.cluster)), bytes.clone());
+            workshop.specs.upload(&format!("{}{name}", keys::patches(&workshop.name)), bytes.clone());
         }
         workshop
+    }
+
+    /// As [`Workshop::of`], with `text` uploaded, rendered and rolled out.
+    pub async fn launched(text: &str) -> Self {
+        let workshop = Self::of(text);
+        workshop.assets.set_clock(workshop.now);
+        workshop.deployed(&workshop.render(text).await.plan).await;
+        drop(workshop.bus.drain());
+        workshop
+    }
+
+    /// Another account with all that is in this one now.
+    pub fn fork(&self) -> Self {
+        Self { account: self.account.fork_with(1, AwsLc), now: self.now }
     }
 
     /// An image under every parameter that `text` names.
@@ -158,18 +168,17 @@ impl Workshop {
     }
 
     /// Uploads `text`, which changes something, and takes what comes of it.
-    pub async fn render(&self, text: &str) -> Rendered {
-        let plan = match self.upload(text).await {
+    pub async fn render(&self, text: impl AsRef<[u8]>) -> Rendered {
+        let plan = match self.outcome(text).await {
             Outcome::Planned(plan) => *plan,
-            other => panic!("no plan of {} but {other:?}", self.cluster),
+            other => panic!("no plan of {} but {other:?}", self.name),
         };
-        let release =
-            self.assets.peek(&keys::release(&self.cluster, &plan.to)).expect("a plan's release is stored");
-        Rendered { rendering: serde_json::from_slice(&release).expect("a release reads back"), plan }
+        let rendering = self.read(&keys::release(&self.name, &plan.to)).expect("a plan's release is stored");
+        Rendered { rendering, plan }
     }
 
     /// Uploads `text`.
-    pub async fn upload(&self, text: &str) -> Outcome {
+    pub async fn outcome(&self, text: impl AsRef<[u8]>) -> Outcome {
         self.try_upload(text, &Life::unending()).await.expect("nothing fails in memory")
     }
 
@@ -177,35 +186,26 @@ impl Workshop {
     ///
     /// # Errors
     /// If it dies, or what is stored is damaged.
-    pub async fn try_upload(&self, text: &str, life: &Life) -> FlowResult<Outcome> {
-        let version = self.specs.upload(&keys::spec(&self.cluster), text);
-        let ports = RenderPorts {
-            specs: &life.of(&self.specs),
-            assets: &life.of(&self.assets),
-            issuer: Some(&life.of(&self.issuer)),
-            keys: &life.of(&self.keys),
-            parameters: &life.of(&self.parameters),
-            registry: &life.of(&MemoryRegistry::default()),
-            bus: &life.of(&self.bus),
-            crypto: &AwsLc,
-        };
-        let site = Site {
-            asset_bucket: "assets".to_owned(),
-            kms_key_arn: OWN_KEY.to_owned(),
-            region: None,
-            issuer_bucket: Some("issuer".to_owned()),
-        };
-        let upload = Upload { cluster: self.cluster.clone(), version };
-        render_upload(&ports, &site, &upload, self.now).await
+    pub async fn try_upload(&self, text: impl AsRef<[u8]>, life: &Life) -> FlowResult<Outcome> {
+        let version = self.upload(text);
+        self.rendered(Some(&version), life).await
+    }
+
+    /// The render function is invoked by the event of that version of the spec, or with `None` by that of a patch.
+    ///
+    /// # Errors
+    /// As [`Workshop::try_upload`].
+    pub async fn rendered(&self, version: Option<&str>, life: &Life) -> FlowResult<Outcome> {
+        self.account.render(version, life, self.now).await
     }
 
     /// The files of `role`'s bundle, opened as a node opens it.
     pub async fn bundle(&self, role: &Role) -> BTreeMap<String, String> {
         let digest = &self.manifest().bundles[role].digest;
-        let key = keys::credentials(&self.cluster, &role.to_string(), digest);
+        let key = keys::credentials(&self.name, &role.to_string(), digest);
         let sealed = self.assets.peek(&key).expect("it is stored");
         let plain =
-            slipway_ports::sealed::open(&self.keys, &AwsLc, &self.cluster, &role.to_string(), &sealed).await;
+            slipway_ports::sealed::open(&self.keys, &AwsLc, &self.name, &role.to_string(), &sealed).await;
         let plain = plain.expect("it opens under its own context");
         let value: serde_json::Value = serde_json::from_slice(plain.expose()).expect("a bundle is JSON");
         serde_json::from_value(value["files"].clone()).expect("a bundle has files")
@@ -241,28 +241,33 @@ impl Workshop {
     pub async fn authority(&self, asset: &str) -> Signer {
         let manifest = self.manifest();
         let fingerprint = &manifest.assets[asset].fingerprint;
-        let public = self.assets.peek(&keys::public_half(&self.cluster, asset, fingerprint));
+        let public = self.assets.peek(&keys::public_half(&self.name, asset, fingerprint));
         let certificate = String::from_utf8(public.expect("it is stored")).expect("PEM is text");
-        let sealed = self.assets.peek(&keys::private_half(&self.cluster, asset, fingerprint));
+        let sealed = self.assets.peek(&keys::private_half(&self.name, asset, fingerprint));
         let sealed = sealed.expect("it is stored");
         let of = (asset, fingerprint.as_str());
-        let key = slipway_ports::sealed::open_private(&self.keys, &AwsLc, &self.cluster, of, &sealed).await;
+        let key = slipway_ports::sealed::open_private(&self.keys, &AwsLc, &self.name, of, &sealed).await;
         let key = key.expect("it opens under its own context");
         Signer { certificate, key }
     }
 
     /// The inventory of the credentials.
     pub fn manifest(&self) -> Manifest {
-        let manifest = self.assets.peek(&keys::manifest(&self.cluster)).expect("there are credentials");
-        serde_json::from_slice(&manifest).expect("an inventory reads back")
+        self.read(&keys::manifest(&self.name)).expect("there are credentials")
+    }
+
+    /// The pointer to the newest plan.
+    pub fn desired(&self) -> Option<Desired> {
+        self.read(&keys::desired(&self.name))
+    }
+
+    /// The types of the events that were published since the last call.
+    pub fn said(&self) -> Vec<String> {
+        self.bus.drain().iter().map(|event| event.to_wire().0).collect()
     }
 
     /// As if `plan` had been rolled out.
     pub async fn deployed(&self, plan: &Plan) {
-        let rollout = store::json(&rolled_out(plan));
-        self.assets
-            .put(&keys::rollout(&self.cluster), rollout, Condition::Always)
-            .await
-            .expect("nothing fails in memory");
+        self.assets.upload(&keys::rollout(&self.name), store::json(&rolled_out(plan)));
     }
 }

@@ -220,12 +220,9 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
 
 /// Makes a bucket with versions. Its owner.
 async fn with_bucket(moto: &Moto) -> Client {
-    let operator = Client::new(moto.url(), REGION, "OPERATOR");
-    let place = format!(
-        "<CreateBucketConfiguration><LocationConstraint>{REGION}</LocationConstraint></CreateBucketConfiguration>"
-    );
-    operator.s3(Method::PUT, "assets", "", place.into_bytes()).await.unwrap();
-    operator.s3(Method::PUT, "assets", "versioning", VERSIONED.into()).await.unwrap();
+    let operator = moto.operator(REGION);
+    operator.create_bucket("assets").await;
+    operator.keep_versions("assets").await;
     operator
 }
 
@@ -292,8 +289,6 @@ async fn of_many_writers_under_one_condition_one_wins() {
         condition = Condition::Unchanged(etag.clone());
     }
 }
-
-const VERSIONED: &str = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
 
 /// Throttled once, a call is tried again by the SDK and nobody hears of it; throttled for a while, it may work later.
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use slipway_core::keys;
 use slipway_core::role::Role;
-use slipway_credentials::Manifest;
 use slipway_credentials::gc::{Reason, Referred, YOUNG};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::gc::{self, Nodes};
@@ -30,10 +29,6 @@ fn plain() -> String {
 
 fn with_san(name: &str) -> String {
     format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [{name}]\n", plain())
-}
-
-fn manifest(workshop: &Workshop) -> Manifest {
-    serde_json::from_slice(&workshop.assets.peek(&keys::manifest(&workshop.cluster)).unwrap()).unwrap()
 }
 
 /// Everything that is named by its content and that a node or CloudFormation reads, with the bytes of what is not sealed.
@@ -113,15 +108,15 @@ async fn live(happenings: Vec<Happening>) {
     };
     assert_eq!(digests(&first), digests(&other), "another KMS key changes no digest");
     // Back again, so that every plan that there is was made once.
-    workshop.upload(&specs[0]).await;
-    let (before, assets) = (content(&workshop), manifest(&workshop).assets);
+    workshop.outcome(&specs[0]).await;
+    let (before, assets) = (content(&workshop), workshop.manifest().assets);
     let all = |count: usize| BTreeSet::from([count]);
     assert_eq!(sealed_under(&workshop).iter().map(Vec::len).collect::<BTreeSet<_>>(), all(2));
 
     for happening in happenings {
         match &happening {
             Happening::Upload { other_key } => {
-                workshop.upload(&specs[usize::from(*other_key)]).await;
+                workshop.outcome(&specs[usize::from(*other_key)]).await;
             }
             Happening::Death { other_key, last, after } => {
                 let life = Life::until(*last, *after);
@@ -144,13 +139,13 @@ async fn live(happenings: Vec<Happening>) {
                 let held = ["scheduler", "kubelet-ca", "service-account", "etcd-peer-0"];
                 let wanted = |key: &str| held.iter().any(|asset| key.contains(&format!("/pki/{asset}/")));
                 // Once everything stands: what two losses together take, nobody can bring back.
-                workshop.upload(&specs[0]).await;
+                workshop.outcome(&specs[0]).await;
                 if let Some(key) = some_key(&workshop, index, wanted) {
                     workshop.assets.purge(&key);
                     // It is missed when it is needed.
                     let bundle = if key.contains("etcd-peer-0") { "etcd-0" } else { "controller" };
-                    let digest = &manifest(&workshop).bundles[&bundle.parse::<Role>().unwrap()].digest;
-                    let bundle = keys::credentials(&workshop.cluster, bundle, digest);
+                    let digest = &workshop.manifest().bundles[&bundle.parse::<Role>().unwrap()].digest;
+                    let bundle = keys::credentials(&workshop.name, bundle, digest);
                     let bytes = workshop.assets.peek(&bundle).unwrap();
                     // Sound, and not as it was: it is looked at again.
                     let sealings = AwsLc.sealings(&bytes).unwrap();
@@ -159,18 +154,18 @@ async fn live(happenings: Vec<Happening>) {
                     workshop.assets.upload(&bundle, bytes);
                 }
             }
-            Happening::StatusLost => workshop.assets.purge(&keys::status(&workshop.cluster)),
+            Happening::StatusLost => workshop.assets.purge(&keys::status(&workshop.name)),
             Happening::Rotation => workshop.keys.rotate(None),
         }
         // Whatever it was: the same spec says the same, in the same bytes.
-        let outcome = workshop.upload(&specs[0]).await;
+        let outcome = workshop.outcome(&specs[0]).await;
         assert_eq!(outcome, Outcome::Unchanged, "{happening:?}");
         let now = content(&workshop);
         let names =
             |content: &BTreeMap<String, Option<Vec<u8>>>| content.keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(names(&now), names(&before), "{happening:?}");
         assert!(now == before, "{happening:?}: bytes changed");
-        assert_eq!(manifest(&workshop).assets, assets, "{happening:?}");
+        assert_eq!(workshop.manifest().assets, assets, "{happening:?}");
     }
 }
 
@@ -190,7 +185,7 @@ proptest! {
 async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
     let workshop = Workshop::of(&plain());
     let first = workshop.render(&plain()).await;
-    let key = keys::manifest(&workshop.cluster);
+    let key = keys::manifest(&workshop.name);
     let good = workshop.assets.peek(&key).unwrap();
     for deployed in [false, true] {
         if deployed {
@@ -208,7 +203,7 @@ async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
             before.into_iter().filter(|key| !key.ends_with("/status.json")).collect::<Vec<_>>()
         );
         workshop.assets.upload(&key, good.clone());
-        assert!(matches!(workshop.upload(&plain()).await, Outcome::Unchanged | Outcome::Planned(_)));
+        assert!(matches!(workshop.outcome(&plain()).await, Outcome::Unchanged | Outcome::Planned(_)));
     }
 }
 
@@ -217,7 +212,7 @@ async fn p1_an_older_inventory_is_refused_while_what_it_does_not_know_runs() {
     let workshop = Workshop::of(&plain());
     let first = workshop.render(&plain()).await;
     workshop.deployed(&first.plan).await;
-    let key = keys::manifest(&workshop.cluster);
+    let key = keys::manifest(&workshop.name);
     let old = workshop.assets.peek(&key).unwrap();
     let wide = with_san("k8s.example.com");
     let second = workshop.render(&wide).await;
@@ -227,7 +222,7 @@ async fn p1_an_older_inventory_is_refused_while_what_it_does_not_know_runs() {
     let error = workshop.try_upload(&wide, &Life::unending()).await.unwrap_err().to_string();
     assert!(error.contains("that controller runs: it is older than that"), "{error}");
     workshop.assets.upload(&key, good);
-    assert_eq!(workshop.upload(&wide).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&wide).await, Outcome::Unchanged);
 }
 
 #[tokio::test]
@@ -235,15 +230,15 @@ async fn a_damaged_bundle_is_told_in_the_status_and_is_no_plan() {
     let workshop = Workshop::of(&plain());
     let first = workshop.render(&plain()).await;
     workshop.deployed(&first.plan).await;
-    workshop.upload(&plain()).await;
+    workshop.outcome(&plain()).await;
     let digest = &first.rendering.roles[&Role::Controller].credentials_digest;
-    let bundle = keys::credentials(&workshop.cluster, "controller", digest);
+    let bundle = keys::credentials(&workshop.name, "controller", digest);
     workshop.assets.upload(&bundle, "gone bad");
-    assert_eq!(workshop.upload(&plain()).await, Outcome::Unchanged);
-    let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.cluster)).unwrap()).unwrap();
+    assert_eq!(workshop.outcome(&plain()).await, Outcome::Unchanged);
+    let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.name)).unwrap()).unwrap();
     assert!(status.contains("healed-credentials") && status.contains(&bundle), "{status}");
-    assert_eq!(workshop.upload(&plain()).await, Outcome::Unchanged);
-    let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.cluster)).unwrap()).unwrap();
+    assert_eq!(workshop.outcome(&plain()).await, Outcome::Unchanged);
+    let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.name)).unwrap()).unwrap();
     assert!(!status.contains("healed-credentials"), "{status}");
 }
 
@@ -275,29 +270,29 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     let assets = &workshop.assets;
     let nobody = Nodes::Reported(Referred::default());
     // Nobody knows what the nodes run: everything that was ever rendered stays.
-    assert_eq!(collect(assets, &workshop.cluster, &Nodes::Unknown).await, Vec::<String>::new());
+    assert_eq!(collect(assets, &workshop.name, &Nodes::Unknown).await, Vec::<String>::new());
     // A node still has the first generation.
     let mut one = Referred::default();
     let old = &first.rendering.roles[&Role::Controller];
     one.add_node(&Role::Controller, &old.config_digest, &old.credentials_digest);
-    assert_eq!(collect(assets, &workshop.cluster, &Nodes::Reported(one)).await, Vec::<String>::new());
+    assert_eq!(collect(assets, &workshop.name, &Nodes::Reported(one)).await, Vec::<String>::new());
     // It has gone: so does what it alone had. The second is deployed, the third is wished for.
-    let retired = manifest(&workshop).retired;
+    let retired = workshop.manifest().retired;
     assert_eq!(retired[&Role::Controller].len(), 2);
-    let gone = collect(assets, &workshop.cluster, &nobody).await;
+    let gone = collect(assets, &workshop.name, &nobody).await;
     let kinds = |names: &[String]| {
         let of = |part: &str| names.iter().filter(|name| name.contains(part)).count();
         (of("pki/apiserver/"), of("bundles/controller/credentials-"), names.len())
     };
     assert_eq!(kinds(&gone), (2, 1, 3), "{gone:?}");
     assert!(gone.iter().any(|name| name.ends_with(&old.credentials_digest)), "{gone:?}");
-    assert_eq!(manifest(&workshop).retired[&Role::Controller].len(), 1);
-    assert_eq!(collect(assets, &workshop.cluster, &nobody).await, Vec::<String>::new(), "again");
+    assert_eq!(workshop.manifest().retired[&Role::Controller].len(), 1);
+    assert_eq!(collect(assets, &workshop.name, &nobody).await, Vec::<String>::new(), "again");
     // Rolled out: the second goes too, and what is left is what the inventory names.
     workshop.deployed(&third.plan).await;
     let verdicts = {
-        let referred = gc::referred(assets, &workshop.cluster, &nobody).await.unwrap();
-        gc::look(assets, &workshop.cluster, &referred, YOUNG, now()).await.unwrap()
+        let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
+        gc::look(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap()
     };
     let going: Vec<String> =
         verdicts.iter().filter(|verdict| verdict.goes).map(|verdict| verdict.name.clone()).collect();
@@ -307,11 +302,11 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
         going.iter().all(|name| keys_before.iter().any(|key| key.ends_with(name))),
         "a look takes nothing"
     );
-    assert_eq!(collect(assets, &workshop.cluster, &nobody).await, going);
-    assert!(manifest(&workshop).retired.is_empty());
+    assert_eq!(collect(assets, &workshop.name, &nobody).await, going);
+    assert!(workshop.manifest().retired.is_empty());
     assert_ne!(second.plan.to, third.plan.to);
-    let referred = gc::referred(assets, &workshop.cluster, &nobody).await.unwrap();
-    let left = gc::look(assets, &workshop.cluster, &referred, YOUNG, now()).await.unwrap();
+    let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
+    let left = gc::look(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap();
     let reasons: BTreeSet<Reason> = left.iter().map(|verdict| verdict.reason).collect();
     assert_eq!(
         reasons,
@@ -319,7 +314,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
         "the inventory itself"
     );
     // And life goes on.
-    assert_eq!(workshop.upload(&with_san("b.example.com")).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&with_san("b.example.com")).await, Outcome::Unchanged);
     workshop.render(&with_san("c.example.com")).await;
 }
 
@@ -328,11 +323,11 @@ async fn what_is_young_stays_and_without_an_inventory_or_a_release_nothing_goes(
     let (workshop, _) = generations().await;
     let assets = &workshop.assets;
     let nobody = Nodes::Reported(Referred::default());
-    let referred = gc::referred(assets, &workshop.cluster, &nobody).await.unwrap();
+    let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
     let early = now() - SignedDuration::from_hours(71);
-    let verdicts = gc::look(assets, &workshop.cluster, &referred, YOUNG, early).await.unwrap();
+    let verdicts = gc::look(assets, &workshop.name, &referred, YOUNG, early).await.unwrap();
     assert!(verdicts.iter().all(|verdict| !verdict.goes));
-    for key in [keys::manifest(&workshop.cluster), {
+    for key in [keys::manifest(&workshop.name), {
         let mut releases = workshop.assets.keys().into_iter();
         releases.rfind(|key| key.contains("/releases/")).unwrap()
     }] {
@@ -344,8 +339,8 @@ async fn what_is_young_stays_and_without_an_inventory_or_a_release_nothing_goes(
             let nodes = Nodes::Unknown;
             let run = gc::collect(
                 assets,
-                &workshop.cluster,
-                || gc::referred(assets, &workshop.cluster, &nodes),
+                &workshop.name,
+                || gc::referred(assets, &workshop.name, &nodes),
                 YOUNG,
                 now(),
             );
@@ -370,15 +365,9 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
         let life = Life::unending();
         let assets = life.of(&workshop.assets);
         let nobody = Nodes::Reported(Referred::default());
-        gc::collect(
-            &assets,
-            &workshop.cluster,
-            || gc::referred(&assets, &workshop.cluster, &nobody),
-            YOUNG,
-            now(),
-        )
-        .await
-        .unwrap();
+        gc::collect(&assets, &workshop.name, || gc::referred(&assets, &workshop.name, &nobody), YOUNG, now())
+            .await
+            .unwrap();
         life.calls()
     };
     assert!(total > 15, "{total}");
@@ -387,19 +376,13 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
         let nobody = Nodes::Reported(Referred::default());
         let life = Life::until(last, false);
         let mortal = life.of(&workshop.assets);
-        gc::collect(
-            &mortal,
-            &workshop.cluster,
-            || gc::referred(&mortal, &workshop.cluster, &nobody),
-            YOUNG,
-            now(),
-        )
-        .await
-        .unwrap_err();
-        let gone = collect(&workshop.assets, &workshop.cluster, &nobody).await;
+        gc::collect(&mortal, &workshop.name, || gc::referred(&mortal, &workshop.name, &nobody), YOUNG, now())
+            .await
+            .unwrap_err();
+        let gone = collect(&workshop.assets, &workshop.name, &nobody).await;
         assert!(gone.len() <= 3);
-        assert_eq!(manifest(&workshop).retired[&Role::Controller].len(), 1, "{last}");
-        let outcome = workshop.upload(&with_san("b.example.com")).await;
+        assert_eq!(workshop.manifest().retired[&Role::Controller].len(), 1, "{last}");
+        let outcome = workshop.outcome(&with_san("b.example.com")).await;
         assert!(matches!(outcome, Outcome::Planned(plan) if plan.to == third.plan.to), "{last}");
     }
 }
@@ -407,7 +390,7 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
 #[tokio::test]
 async fn p8_what_a_render_comes_to_need_while_it_is_taken_is_put_back() {
     let (workshop, [first, ..]) = generations().await;
-    let cluster = workshop.cluster.clone();
+    let cluster = workshop.name.clone();
     let digest = first.rendering.roles[&Role::Controller].credentials_digest.clone();
     let bundle = keys::credentials(&cluster, "controller", &digest);
     let sealed = workshop.assets.peek(&bundle).unwrap();

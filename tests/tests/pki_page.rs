@@ -4,143 +4,33 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use serde::Deserialize;
 use slipway_credentials::manifest::profile;
 use slipway_credentials::policy;
 use slipway_tests::tools;
 use slipway_tests::workshop::example;
 
-/// One certificate, as kubeadm or we describe it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A certificate as kubeadm describes it. What depends on the machine or the cluster is in angle brackets.
+#[derive(Debug, Deserialize)]
 struct Row {
-    name: &'static str,
-    issuer: &'static str,
-    common_name: &'static str,
-    organization: &'static str,
-    purposes: &'static str,
-    sans: &'static [&'static str],
-}
-
-/// What depends on the machine or the cluster is in angle brackets.
-const fn row(
-    name: &'static str,
-    issuer: &'static str,
-    common_name: &'static str,
-    organization: &'static str,
-    purposes: &'static str,
-    sans: &'static [&'static str],
-) -> Row {
-    Row { name, issuer, common_name, organization, purposes, sans }
+    name: String,
+    issuer: String,
+    common_name: String,
+    organization: String,
+    purposes: String,
+    sans: Vec<String>,
 }
 
 /// kubeadm's certificates and kubeconfigs, since 1.29, by the names of our table:
-/// <https://kubernetes.io/docs/setup/best-practices/certificates/> and its `certlist.go`.
-const KUBEADM: &[Row] = &[
-    row("ca", "", "kubernetes", "", "", &[]),
-    row("etcd-ca", "", "etcd-ca", "", "", &[]),
-    row("front-proxy-ca", "", "front-proxy-ca", "", "", &[]),
-    row(
-        "apiserver",
-        "ca",
-        "kube-apiserver",
-        "",
-        "server",
-        &[
-            "<node name>",
-            "<node address>",
-            "<endpoint>",
-            "<service address>",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.<cluster domain>",
-        ],
-    ),
-    row(
-        "apiserver-kubelet-client",
-        "ca",
-        "kube-apiserver-kubelet-client",
-        "kubeadm:cluster-admins",
-        "client",
-        &[],
-    ),
-    row("apiserver-etcd-client", "etcd-ca", "kube-apiserver-etcd-client", "", "client", &[]),
-    row("front-proxy-client", "front-proxy-ca", "front-proxy-client", "", "client", &[]),
-    row("controller-manager", "ca", "system:kube-controller-manager", "", "client", &[]),
-    row("scheduler", "ca", "system:kube-scheduler", "", "client", &[]),
-    row(
-        "etcd-server-N",
-        "etcd-ca",
-        "<node name>",
-        "",
-        "server, client",
-        &["<node name>", "<node address>", "127.0.0.1", "::1", "localhost"],
-    ),
-    row(
-        "etcd-peer-N",
-        "etcd-ca",
-        "<node name>",
-        "",
-        "server, client",
-        &["<node name>", "<node address>", "127.0.0.1", "::1", "localhost"],
-    ),
-    row("etcd-healthcheck-client", "etcd-ca", "kube-etcd-healthcheck-client", "", "client", &[]),
-    row("admin", "ca", "kubernetes-admin", "kubeadm:cluster-admins", "client", &[]),
-    row("super-admin", "ca", "kubernetes-super-admin", "system:masters", "client", &[]),
-    row("kubelet", "ca", "system:node:<node name>", "system:nodes", "client", &[]),
-];
+/// <https://kubernetes.io/docs/setup/best-practices/certificates/> and its `certlist.go`. The columns are those of [`Row`].
+fn kubeadm() -> Vec<Row> {
+    serde_json::from_str(include_str!("pki_page/kubeadm.json")).unwrap()
+}
 
 /// Why each difference is: the certificate, what differs, the reason. One that is no more fails the test, as does one without.
-const REASONS: &[(&str, &str, &str)] = &[
-    (
-        "ca",
-        "CN",
-        "a name that says whose it is where several clusters' certificates lie together; nothing reads it",
-    ),
-    (
-        "kubelet-ca",
-        "ours alone",
-        "whoever holds the key that signs kubelets (the controllers) cannot make administrators or API servers with it: kubeadm's controllers hold the key of the one CA",
-    ),
-    (
-        "apiserver",
-        "SANs",
-        "all controllers share one certificate, so no machine's name or address is in it, and a new controller needs no new one; it is called by its endpoints, by the service address, and on the machine itself as localhost and 127.0.0.1. The cluster domain is `cluster.local`",
-    ),
-    (
-        "apiserver-kubelet-client",
-        "O",
-        "bound to `system:kubelet-api-admin` alone, not to cluster-admin: it speaks to kubelets and to nobody else",
-    ),
-    ("node-manager", "ours alone", "drains nodes and applies the add-ons; kubeadm has neither"),
-    (
-        "etcd-server-N",
-        "CN",
-        "a member keeps its DNS name when its machine is replaced; so does its certificate",
-    ),
-    (
-        "etcd-server-N",
-        "SANs",
-        "by the member's DNS name; an address changes with the machine. etcd listens on IPv4",
-    ),
-    ("etcd-peer-N", "CN", "as `etcd-server-N`"),
-    ("etcd-peer-N", "SANs", "as `etcd-server-N`"),
-    ("etcd-healthcheck-client", "CN", "etcd reads no meaning into it"),
-    (
-        "admin",
-        "O",
-        "a group of ours, bound to cluster-admin by a binding that can be taken away (`slipway:cluster-admins` of the add-on `cluster-access`)",
-    ),
-    (
-        "super-admin",
-        "kubeadm's alone",
-        "`system:masters` cannot be taken away from whoever has it; the node manager alone has it here, whose key is on controllers",
-    ),
-    (
-        "kubelet",
-        "kubeadm's alone",
-        "kubelets ask for their own by TLS bootstrapping, with `kubelet-ca` behind it; no key of theirs is ever with us",
-    ),
-];
+fn reasons() -> Vec<(String, String, String)> {
+    serde_json::from_str(include_str!("pki_page/reasons.json")).unwrap()
+}
 
 /// A row of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,24 +100,25 @@ fn differences() -> Vec<(String, &'static str, String, String)> {
     let mut found = Vec::new();
     let none = |text: &str| if text.is_empty() { "none".to_owned() } else { text.to_owned() };
     let join = |sans: &BTreeSet<String>| sans.iter().cloned().collect::<Vec<_>>().join(", ");
-    for row in KUBEADM {
-        let Some(own) = ours.get(row.name) else {
-            found.push((row.name.to_owned(), "kubeadm's alone", none(row.common_name), "none".to_owned()));
+    let kubeadm = kubeadm();
+    for row in &kubeadm {
+        let Some(own) = ours.get(&row.name) else {
+            found.push((row.name.clone(), "kubeadm's alone", none(&row.common_name), "none".to_owned()));
             continue;
         };
-        let theirs: BTreeSet<String> = row.sans.iter().map(|san| (*san).to_owned()).collect();
+        let theirs: BTreeSet<String> = row.sans.iter().cloned().collect();
         let pairs = [
-            ("issuer", row.issuer.to_owned(), own.issuer.clone()),
-            ("CN", row.common_name.to_owned(), own.common_name.clone()),
-            ("O", row.organization.to_owned(), own.organization.clone()),
-            ("EKU", row.purposes.to_owned(), own.purposes.clone()),
+            ("issuer", row.issuer.clone(), own.issuer.clone()),
+            ("CN", row.common_name.clone(), own.common_name.clone()),
+            ("O", row.organization.clone(), own.organization.clone()),
+            ("EKU", row.purposes.clone(), own.purposes.clone()),
             ("SANs", join(&theirs), join(&own.sans)),
         ];
         for (what, theirs, own) in pairs.into_iter().filter(|(_, theirs, own)| theirs != own) {
-            found.push((row.name.to_owned(), what, none(&theirs), none(&own)));
+            found.push((row.name.clone(), what, none(&theirs), none(&own)));
         }
     }
-    let known: BTreeSet<&str> = KUBEADM.iter().map(|row| row.name).collect();
+    let known: BTreeSet<&str> = kubeadm.iter().map(|row| row.name.as_str()).collect();
     for (name, row) in ours.iter().filter(|(name, _)| !known.contains(name.as_str())) {
         found.push((name.clone(), "ours alone", "none".to_owned(), row.common_name.clone()));
     }
@@ -256,8 +147,9 @@ fn tables() -> (String, String) {
     }
     let mut difference =
         "| certificate | what | kubeadm | Slipway | why |\n|---|---|---|---|---|\n".to_owned();
+    let reasons = reasons();
     for (name, what, theirs, own) in differences() {
-        let why = REASONS.iter().find(|(of, which, _)| *of == name && *which == what).map(|(_, _, why)| *why);
+        let why = reasons.iter().find(|(of, which, _)| *of == name && which == what).map(|(_, _, why)| why);
         let why = why
             .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: nobody says why"));
         difference += &format!("| `{name}` | {what} | {} | {} | {why} |\n", code(&theirs), code(&own));
@@ -290,8 +182,8 @@ fn docs_pki_holds_the_policys_table_and_what_differs_from_kubeadm() {
 #[test]
 fn no_reason_is_given_for_what_does_not_differ() {
     let found = differences();
-    for (name, what, _) in REASONS {
-        let differs = found.iter().any(|(of, which, ..)| of == name && which == what);
+    for (name, what, _) in reasons() {
+        let differs = found.iter().any(|(of, which, ..)| *of == name && *which == what);
         assert!(differs, "{name}: {what} does not differ from kubeadm any more: take the reason out");
     }
 }

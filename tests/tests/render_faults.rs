@@ -95,13 +95,8 @@ async fn a_bucket_that_is_gone_is_dead_lettered_by_kind_and_an_upload_recovers()
     let mark = slipway.world().observer().mark();
     slipway.upload("minimal", spec()).await.unwrap();
     assert_eq!(given_up(&slipway, mark).await, "Slipway.s3.Missing");
-    let place = format!(
-        "<CreateBucketConfiguration><LocationConstraint>{}</LocationConstraint></CreateBucketConfiguration>",
-        slipway.world().region()
-    );
-    client.s3(Method::PUT, bucket, "", place.into_bytes()).await.unwrap();
-    let versions = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
-    client.s3(Method::PUT, bucket, "versioning", versions.into()).await.unwrap();
+    client.create_bucket(bucket).await;
+    client.keep_versions(bucket).await;
     assert_eq!(answer(&slipway, "minimal").await, "Plan Ready");
 }
 

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,85 +38,91 @@ impl Billed {
     pub const ALL: [Self; 4] = [Self::S3Read, Self::S3Write, Self::Kms, Self::Free];
 }
 
-/// How many calls a process lives.
+/// How long a process lives, and how many calls it makes.
 #[derive(Debug, Clone)]
 pub struct Life(Arc<Count>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Count {
     calls: AtomicU64,
     changes: AtomicU64,
     billed: [AtomicU64; Billed::ALL.len()],
-    last: u64,
-    after: bool,
-    before: Option<(u64, Before)>,
-    interrupted: Interrupted,
+    fate: Fate,
+    /// From which it follows how often each call yields to other processes first.
+    yields: Option<u64>,
 }
 
-/// What happens before the call of that number, once.
-#[derive(Default)]
-struct Interrupted(Option<(u64, Mutex<Option<Meanwhile>>)>);
-
-impl fmt::Debug for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Interrupted").field(&self.0.as_ref().map(|(call, _)| call)).finish()
-    }
+/// What becomes of a process, and at which of its calls, counted from 0.
+#[derive(Debug)]
+enum Fate {
+    Lives,
+    Dies { at: Moment, after: bool },
+    StandsStill { at: Moment, meanwhile: Mutex<Option<Meanwhile>> },
 }
 
-/// What becomes of a process before one of the calls that change something.
-enum Before {
-    Dies,
-    StandsStill(Mutex<Option<Meanwhile>>),
+#[derive(Debug, Clone, Copy)]
+enum Moment {
+    /// Among all calls.
+    Call(u64),
+    /// Among those that change something.
+    Change(u64),
 }
 
 /// What happens while a process stands still.
-type Meanwhile = Box<dyn FnOnce() + Send>;
+struct Meanwhile(Box<dyn FnOnce() + Send>);
 
-impl fmt::Debug for Before {
+impl fmt::Debug for Meanwhile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Dies => "dies",
-            Self::StandsStill(_) => "stands still",
-        })
+        f.write_str("Meanwhile")
     }
 }
 
 impl Life {
-    /// A process that stands still before its `call`th call, counted from 0, and goes on after `meanwhile`.
+    fn with(fate: Fate, yields: Option<u64>) -> Self {
+        let (calls, changes, billed) = Default::default();
+        Self(Arc::new(Count { calls, changes, billed, fate, yields }))
+    }
+
+    fn stopped(at: Moment, meanwhile: impl FnOnce() + Send + 'static) -> Self {
+        let meanwhile = Mutex::new(Some(Meanwhile(Box::new(meanwhile))));
+        Self::with(Fate::StandsStill { at, meanwhile }, None)
+    }
+
+    /// A process that does not die.
     #[must_use]
-    pub fn interrupted(call: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
-        let meanwhile: Meanwhile = Box::new(meanwhile);
-        let interrupted = Some((call, Mutex::new(Some(meanwhile))));
-        Self(Arc::new(Count { last: u64::MAX, interrupted: Interrupted(interrupted), ..Count::default() }))
+    pub fn unending() -> Self {
+        Self::with(Fate::Lives, None)
+    }
+
+    /// A process that does not die, and whose calls each yield to other processes first, as often as follows from `seed`.
+    #[must_use]
+    pub fn yielding(seed: u64) -> Self {
+        Self::with(Fate::Lives, Some(seed))
     }
 
     /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
     #[must_use]
     pub fn until(last: u64, after: bool) -> Self {
-        Self(Arc::new(Count { last, after, ..Count::default() }))
+        Self::with(Fate::Dies { at: Moment::Call(last), after }, None)
     }
 
     /// A process that dies before its `change`th call that changes something, counted from 0, takes effect. What it reads before that
     /// makes no difference to anybody, so these are all the ways in which it can die.
     #[must_use]
     pub fn until_change(change: u64) -> Self {
-        Self::with(change, Before::Dies)
+        Self::with(Fate::Dies { at: Moment::Change(change), after: false }, None)
+    }
+
+    /// A process that stands still before its `call`th call, counted from 0, and goes on after `meanwhile`.
+    #[must_use]
+    pub fn interrupted(call: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
+        Self::stopped(Moment::Call(call), meanwhile)
     }
 
     /// A process that stands still before its `change`th call that changes something, and goes on after `meanwhile`.
     #[must_use]
     pub fn standing_still(change: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
-        Self::with(change, Before::StandsStill(Mutex::new(Some(Box::new(meanwhile)))))
-    }
-
-    fn with(change: u64, before: Before) -> Self {
-        Self(Arc::new(Count { last: u64::MAX, before: Some((change, before)), ..Count::default() }))
-    }
-
-    /// A process that does not die.
-    #[must_use]
-    pub fn unending() -> Self {
-        Self::until(u64::MAX, false)
+        Self::stopped(Moment::Change(change), meanwhile)
     }
 
     /// How many calls it made.
@@ -141,42 +148,56 @@ impl Life {
         self.0.billed[as_what as usize].load(Atomic::SeqCst)
     }
 
+    /// A call that only reads.
+    async fn read<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
+        self.call(billed, false, perform).await
+    }
+
     /// A call that changes something.
     async fn change<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
-        let change = self.0.changes.fetch_add(1, Atomic::SeqCst);
-        if let Some((_, Before::StandsStill(happens))) =
-            self.0.before.as_ref().filter(|(before, _)| *before == change)
-        {
-            let happens = happens.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(happens) = happens {
-                happens();
-            }
-        }
-        self.call(billed, perform).await
+        self.call(billed, true, perform).await
     }
 
-    /// It was to die before a change that it has come to.
-    fn is_dead(&self) -> bool {
-        matches!(&self.0.before, Some((before, Before::Dies)) if self.changes() > *before)
-    }
-
-    async fn call<T>(&self, billed: Billed, perform: impl Future<Output = PortResult<T>>) -> PortResult<T> {
+    async fn call<T>(
+        &self,
+        billed: Billed,
+        changes: bool,
+        perform: impl Future<Output = PortResult<T>>,
+    ) -> PortResult<T> {
         let call = self.0.calls.fetch_add(1, Atomic::SeqCst);
+        let change = self.0.changes.fetch_add(u64::from(changes), Atomic::SeqCst);
         self.0.billed[billed as usize].fetch_add(1, Atomic::SeqCst);
-        if self.is_dead() {
-            return Err(death());
-        }
-        if let Some((_, meanwhile)) = self.0.interrupted.0.as_ref().filter(|(before, _)| *before == call) {
-            let meanwhile = meanwhile.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(meanwhile) = meanwhile {
-                meanwhile();
+        if let Some(seed) = self.0.yields {
+            let mut random =
+                (seed ^ call.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            random ^= random >> 31;
+            for _ in 0..random % 4 {
+                tokio::task::yield_now().await;
             }
         }
-        match call.cmp(&self.0.last) {
-            Ordering::Less => perform.await,
-            Ordering::Equal if self.0.after => perform.await.and_then(|_| Err(death())),
-            Ordering::Equal | Ordering::Greater => Err(death()),
+        let reached = |at: Moment| match at {
+            Moment::Call(at) => call.cmp(&at),
+            Moment::Change(at) if changes => change.cmp(&at),
+            // What it reads before that change, and after it.
+            Moment::Change(at) if change <= at => Ordering::Less,
+            Moment::Change(_) => Ordering::Greater,
+        };
+        match &self.0.fate {
+            Fate::Lives => {}
+            Fate::Dies { at, after } => match reached(*at) {
+                Ordering::Less => {}
+                Ordering::Equal if *after => return perform.await.and_then(|_| Err(death())),
+                Ordering::Equal | Ordering::Greater => return Err(death()),
+            },
+            Fate::StandsStill { at, meanwhile } if reached(*at) == Ordering::Equal => {
+                let meanwhile = meanwhile.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(Meanwhile(happens)) = meanwhile {
+                    happens();
+                }
+            }
+            Fate::StandsStill { .. } => {}
         }
+        perform.await
     }
 }
 
@@ -196,166 +217,88 @@ pub struct Mortal<T> {
     life: Life,
 }
 
-impl<T: Objects> Objects for Mortal<T> {
-    async fn get(&self, key: &str) -> PortResult<Option<Object>> {
-        self.life.call(Billed::S3Read, self.port.get(key)).await
-    }
+/// What may be asked of the port without a call: of a bucket in memory, what a person sees at a console.
+impl<T> Deref for Mortal<T> {
+    type Target = T;
 
-    async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
-        self.life.call(Billed::S3Read, self.port.get_version(key, version)).await
-    }
-
-    async fn head(&self, key: &str) -> PortResult<Option<Head>> {
-        self.life.call(Billed::S3Read, self.port.head(key)).await
-    }
-
-    async fn put(&self, key: &str, bytes: Vec<u8>, condition: Condition) -> PortResult<Put> {
-        self.life.change(Billed::S3Write, self.port.put(key, bytes, condition)).await
-    }
-
-    fn url(&self, key: &str) -> String {
-        self.port.url(key)
+    fn deref(&self) -> &T {
+        &self.port
     }
 }
 
-impl<T: Listing> Listing for Mortal<T> {
-    async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        self.life.call(Billed::S3Write, self.port.list(prefix, most)).await
-    }
+/// Implements ports. Each line is a method: whether its call reads or changes something, and as what AWS bills it. In square brackets
+/// stands what needs no call.
+macro_rules! mortal {
+    ($($port:ident $([$named:ident($of:ident: $of_type:ty)])? {
+        $($kind:ident $billed:ident $method:ident($($name:ident: $type:ty),*) -> $done:ty;)*
+    })*) => {$(
+        impl<T: $port> $port for Mortal<T> {
+            $(async fn $method(&self, $($name: $type),*) -> PortResult<$done> {
+                self.life.$kind(Billed::$billed, self.port.$method($($name),*)).await
+            })*
+            $(fn $named(&self, $of: $of_type) -> String {
+                self.port.$named($of)
+            })?
+        }
+    )*};
 }
 
-impl<T: Folders> Folders for Mortal<T> {
-    async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
-        self.life.call(Billed::S3Write, self.port.folders_after(prefix, after)).await
+mortal! {
+    Objects [url(key: &str)] {
+        read S3Read get(key: &str) -> Option<Object>;
+        read S3Read get_version(key: &str, version: &str) -> Option<Object>;
+        read S3Read head(key: &str) -> Option<Head>;
+        change S3Write put(key: &str, bytes: Vec<u8>, condition: Condition) -> Put;
     }
-}
-
-impl<T: Removal> Removal for Mortal<T> {
-    async fn remove(&self, key: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.remove(key)).await
+    Listing {
+        read S3Write list(prefix: &str, most: usize) -> Vec<Listed>;
     }
-}
-
-impl<T: Keys> Keys for Mortal<T> {
-    fn name(&self, arn: Option<&str>) -> String {
-        self.port.name(arn)
+    Folders {
+        read S3Write folders_after(prefix: &str, after: Option<&str>) -> Vec<String>;
     }
-
-    async fn generate(&self, arn: Option<&str>, context: &Context) -> PortResult<DataKey> {
-        self.life.call(Billed::Kms, self.port.generate(arn, context)).await
+    Removal {
+        change Free remove(key: &str) -> ();
     }
-
-    async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
-        self.life.call(Billed::Kms, self.port.unwrap(wrapped, context)).await
+    Keys [name(arn: Option<&str>)] {
+        read Kms generate(arn: Option<&str>, context: &Context) -> DataKey;
+        read Kms unwrap(wrapped: &[u8], context: &Context) -> Secret;
     }
-}
-
-impl<T: Parameters> Parameters for Mortal<T> {
-    async fn value(&self, name: &str) -> PortResult<Option<String>> {
-        self.life.call(Billed::Free, self.port.value(name)).await
+    Parameters {
+        read Free value(name: &str) -> Option<String>;
+        read Free secret(name: &str) -> SecretParameter;
     }
-
-    async fn secret(&self, name: &str) -> PortResult<SecretParameter> {
-        self.life.call(Billed::Free, self.port.secret(name)).await
+    Registry {
+        read Free digest(reference: &str) -> Option<String>;
+        read Free text(url: &str) -> Option<String>;
     }
-}
-
-impl<T: Registry> Registry for Mortal<T> {
-    async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
-        self.life.call(Billed::Free, self.port.digest(reference)).await
+    Bus {
+        change Free publish(events: &[Event]) -> ();
     }
-
-    async fn text(&self, url: &str) -> PortResult<Option<String>> {
-        self.life.call(Billed::Free, self.port.text(url)).await
+    Ticks {
+        change Free arm(cluster: &str) -> ();
+        change Free disarm(cluster: &str) -> ();
     }
-}
-
-impl<T: Bus> Bus for Mortal<T> {
-    async fn publish(&self, events: &[Event]) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.publish(events)).await
+    Groups {
+        read Free group(name: &str) -> Option<GroupView>;
+        read Free targets(target_group: &str) -> Option<Targets>;
+        change Free raise_desired(group: &str, desired: u32) -> ();
+        change Free terminate(group: &str, instance: &str, then_desired: Option<u32>) -> ();
+        change Free complete_termination(group: &str, instance: &str) -> ();
+        change Free prolong_termination(group: &str, instance: &str) -> ();
     }
-}
-
-impl<T: Ticks> Ticks for Mortal<T> {
-    async fn arm(&self, cluster: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.arm(cluster)).await
+    Commands {
+        change Free send(command: &Command) -> ();
+        read Free answer(command: &Command) -> Option<CommandView>;
+        change Free cancel(command: &Command) -> ();
+        read Free token(id: &str) -> Option<String>;
     }
-
-    async fn disarm(&self, cluster: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.disarm(cluster)).await
-    }
-}
-
-impl<T: Groups> Groups for Mortal<T> {
-    async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
-        self.life.call(Billed::Free, self.port.group(name)).await
-    }
-
-    async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
-        self.life.call(Billed::Free, self.port.targets(target_group)).await
-    }
-
-    async fn raise_desired(&self, group: &str, desired: u32) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.raise_desired(group, desired)).await
-    }
-
-    async fn terminate(&self, group: &str, instance: &str, then_desired: Option<u32>) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.terminate(group, instance, then_desired)).await
-    }
-
-    async fn complete_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.complete_termination(group, instance)).await
-    }
-
-    async fn prolong_termination(&self, group: &str, instance: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.prolong_termination(group, instance)).await
-    }
-}
-
-impl<T: Commands> Commands for Mortal<T> {
-    async fn send(&self, command: &Command) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.send(command)).await
-    }
-
-    async fn answer(&self, command: &Command) -> PortResult<Option<CommandView>> {
-        self.life.call(Billed::Free, self.port.answer(command)).await
-    }
-
-    async fn cancel(&self, command: &Command) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.cancel(command)).await
-    }
-
-    async fn token(&self, id: &str) -> PortResult<Option<String>> {
-        self.life.call(Billed::Free, self.port.token(id)).await
-    }
-}
-
-impl<T: Stacks> Stacks for Mortal<T> {
-    async fn stack(&self, name: &str) -> PortResult<Option<StackView>> {
-        self.life.call(Billed::Free, self.port.stack(name)).await
-    }
-
-    async fn change_set(&self, stack: &str, name: &str) -> PortResult<Option<ChangeSetView>> {
-        self.life.call(Billed::Free, self.port.change_set(stack, name)).await
-    }
-
-    async fn create_change_set(&self, request: &ChangeSetRequest) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.create_change_set(request)).await
-    }
-
-    async fn execute_change_set(&self, stack: &str, name: &str, token: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.execute_change_set(stack, name, token)).await
-    }
-
-    async fn delete_change_set(&self, stack: &str, name: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.delete_change_set(stack, name)).await
-    }
-
-    async fn delete_stack(&self, id: &str, stands: bool, token: &str) -> PortResult<()> {
-        self.life.change(Billed::Free, self.port.delete_stack(id, stands, token)).await
-    }
-
-    async fn failures(&self, name: &str) -> PortResult<Vec<ResourceFailure>> {
-        self.life.call(Billed::Free, self.port.failures(name)).await
+    Stacks {
+        read Free stack(name: &str) -> Option<StackView>;
+        read Free change_set(stack: &str, name: &str) -> Option<ChangeSetView>;
+        change Free create_change_set(request: &ChangeSetRequest) -> ();
+        change Free execute_change_set(stack: &str, name: &str, token: &str) -> ();
+        change Free delete_change_set(stack: &str, name: &str) -> ();
+        change Free delete_stack(id: &str, stands: bool, token: &str) -> ();
+        read Free failures(name: &str) -> Vec<ResourceFailure>;
     }
 }

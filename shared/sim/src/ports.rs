@@ -1,5 +1,6 @@
 //! The world behind the ports, so that flows run in one process without a wire.
 
+mod bring;
 mod commands;
 mod groups;
 

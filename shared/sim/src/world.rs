@@ -21,7 +21,7 @@ mod delete;
 mod error;
 mod events;
 mod execute;
-mod expression;
+pub mod expression;
 mod faults;
 mod finish;
 mod fleet;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use slipway_sim::world::expression::{Reference, Scope, evaluate, holds, references};
 
 use super::DeployError;
 use crate::client::ACCOUNT;
@@ -98,30 +99,33 @@ impl Template {
         };
         for (name, condition) in entries(&template["Conditions"]) {
             // Ours name no other condition; one that did would be found unknown here.
-            let holds = read.resolve(condition, &Stack::new(), name)?;
-            read.conditions.insert(name.clone(), holds == Value::Bool(true));
+            let decided = holds(&Names { template: &read, stack: &Stack::new() }, condition);
+            let decided = decided.map_err(|what| DeployError::new(name, &what))?;
+            read.conditions.insert(name.clone(), decided);
         }
         Ok(read)
     }
 
+    /// Whether the condition of a resource or output holds, if it has one.
+    fn is_wanted(&self, part: &Value) -> bool {
+        let condition = part["Condition"].as_str();
+        condition.is_none_or(|name| self.conditions.get(name).copied().unwrap_or(false))
+    }
+
     /// The resources to create, each after those that it names.
     pub(super) fn in_order(&self) -> Result<Vec<(&str, &Value)>, DeployError> {
-        let wanted: BTreeMap<&str, &Value> = self
-            .resources
-            .iter()
-            .filter(|(_, resource)| {
-                let condition = resource["Condition"].as_str();
-                condition.is_none_or(|name| self.conditions.get(name).copied().unwrap_or(false))
-            })
-            .map(|(id, resource)| (id.as_str(), resource))
-            .collect();
+        let wanted = self.resources.iter().filter(|(_, resource)| self.is_wanted(resource));
+        let wanted: BTreeMap<&str, &Value> = wanted.map(|(id, resource)| (id.as_str(), resource)).collect();
         let (mut order, mut done) = (Vec::new(), BTreeSet::new());
         while order.len() < wanted.len() {
             let before = order.len();
             for (id, resource) in &wanted {
-                let mut needs = BTreeSet::new();
-                self.named_by(&resource["Properties"], &mut needs);
-                named_in(&resource["DependsOn"], &mut needs);
+                let mut needs = named_in(&resource["DependsOn"]);
+                let named = references(&resource["Properties"]);
+                let named = named.map_err(|what| DeployError::new(id, &what))?;
+                // Only a branch of `Fn::If` that is not taken may name what is not created; elsewhere `resolve` refuses it.
+                let created = |name: &String| wanted.contains_key(name.as_str());
+                needs.extend(named.into_iter().filter_map(named_resource).filter(created));
                 if !done.contains(id) && needs.iter().all(|need| done.contains(need.as_str())) {
                     order.push((*id, *resource));
                     done.insert(*id);
@@ -143,146 +147,50 @@ impl Template {
             let value = self.resolve(&output["Value"], stack, name)?;
             Ok((name.clone(), value.as_str().unwrap_or_default().to_owned()))
         };
-        let holds = |output: &Value| {
-            let condition = output["Condition"].as_str();
-            condition.is_none_or(|name| self.conditions.get(name).copied().unwrap_or(false))
-        };
-        self.outputs.iter().filter(|(_, output)| holds(output)).map(resolve).collect()
+        self.outputs.iter().filter(|(_, output)| self.is_wanted(output)).map(resolve).collect()
     }
 
     /// `value` with its intrinsic functions replaced by what they come to. `place` is for errors.
     pub(super) fn resolve(&self, value: &Value, stack: &Stack, place: &str) -> Result<Value, DeployError> {
-        let at = |value: &Value| self.resolve(value, stack, place);
-        let fail = |what: String| DeployError::new(place, &what);
-        match value {
-            Value::Array(items) => {
-                let items: Result<Vec<_>, _> = items.iter().map(at).collect();
-                Ok(items?.into_iter().filter(|item| !is_no_value(item)).collect())
-            }
-            Value::Object(map) if map.len() == 1 => {
-                let (function, argument) = map.iter().next().expect("its length is one");
-                match function.as_str() {
-                    "Ref" => self
-                        .reference(argument, stack)
-                        .map_err(|name| fail(format!("Ref to unknown `{name}`"))),
-                    "Fn::GetAtt" => {
-                        let path = dotted(argument);
-                        attribute(&path, stack).ok_or_else(|| fail(format!("no attribute `{path}`")))
-                    }
-                    "Fn::Sub" => self.substitute(argument, stack, place),
-                    "Fn::Join" => {
-                        let parts = at(&argument[1])?;
-                        let parts = parts.as_array().ok_or_else(|| fail("Fn::Join of no list".to_owned()))?;
-                        let texts: Vec<_> = parts.iter().filter_map(Value::as_str).collect();
-                        Ok(texts.join(argument[0].as_str().unwrap_or_default()).into())
-                    }
-                    "Fn::If" => {
-                        let name = argument[0].as_str().unwrap_or_default();
-                        let holds = self.conditions.get(name);
-                        let holds = holds.ok_or_else(|| fail(format!("no condition `{name}`")))?;
-                        at(&argument[if *holds { 1 } else { 2 }])
-                    }
-                    "Fn::Equals" => Ok((at(&argument[0])? == at(&argument[1])?).into()),
-                    "Fn::Not" => Ok((at(&argument[0])? == Value::Bool(false)).into()),
-                    other if other.starts_with("Fn::") || other == "Condition" && argument.is_string() => {
-                        Err(fail(format!("`{other}` is not modelled")))
-                    }
-                    _ => self.resolve_map(map, stack, place),
-                }
-            }
-            Value::Object(map) => self.resolve_map(map, stack, place),
-            plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Ok(plain.clone()),
+        if value.is_null() {
+            return Ok(Value::Null);
         }
+        let resolved = evaluate(&Names { template: self, stack }, value);
+        Ok(resolved.map_err(|what| DeployError::new(place, &what))?.unwrap_or_default())
     }
+}
 
-    fn resolve_map(
-        &self,
-        map: &Map<String, Value>,
-        stack: &Stack,
-        place: &str,
-    ) -> Result<Value, DeployError> {
-        let mut resolved = Map::new();
-        for (key, value) in map {
-            let value = self.resolve(value, stack, &format!("{place}.{key}"))?;
-            if !is_no_value(&value) {
-                resolved.insert(key.clone(), value);
-            }
-        }
-        Ok(Value::Object(resolved))
-    }
+/// What names mean to a template of which `stack` has been created.
+struct Names<'a> {
+    template: &'a Template,
+    stack: &'a Stack,
+}
 
-    fn reference(&self, name: &Value, stack: &Stack) -> Result<Value, String> {
-        let name = name.as_str().unwrap_or_default();
-        if name == "AWS::NoValue" {
-            return Ok(no_value());
-        }
-        let value = self.values.get(name).cloned();
+impl Scope for Names<'_> {
+    fn reference(&self, name: &str) -> Result<Value, String> {
+        let value = self.template.values.get(name).cloned();
         value
-            .or_else(|| stack.get(name).map(|made| made.reference.clone().into()))
-            .ok_or_else(|| name.to_owned())
+            .or_else(|| self.stack.get(name).map(|made| made.reference.clone().into()))
+            .ok_or_else(|| format!("reference to unknown `{name}`"))
     }
 
-    fn substitute(&self, argument: &Value, stack: &Stack, place: &str) -> Result<Value, DeployError> {
-        let Some(text) = argument.as_str() else {
-            return Err(DeployError::new(place, "Fn::Sub with a map is not modelled"));
-        };
-        let (mut out, mut rest) = (String::new(), text);
-        while let Some((before, after)) = rest.split_once("${") {
-            let (name, after) =
-                after.split_once('}').ok_or_else(|| DeployError::new(place, "`${` without `}`"))?;
-            out.push_str(before);
-            let value = if name.contains('.') {
-                attribute(name, stack).ok_or_else(|| name.to_owned())
-            } else {
-                self.reference(&name.into(), stack)
-            };
-            let value =
-                value.map_err(|name| DeployError::new(place, &format!("Fn::Sub of unknown `{name}`")))?;
-            out.push_str(value.as_str().unwrap_or_default());
-            rest = after;
-        }
-        out.push_str(rest);
-        Ok(out.into())
+    fn attribute(&self, resource: &str, attribute: &str) -> Result<Value, String> {
+        let value = self.stack.get(resource).and_then(|made| made.attributes.get(attribute));
+        value
+            .map(|value| value.clone().into())
+            .ok_or_else(|| format!("no attribute `{resource}.{attribute}`"))
     }
 
-    /// The resources that `value` names. Branches of `Fn::If` that are not taken name nothing.
-    fn named_by(&self, value: &Value, names: &mut BTreeSet<String>) {
-        match value {
-            Value::Array(items) => items.iter().for_each(|item| self.named_by(item, names)),
-            Value::Object(map) => {
-                for (key, value) in map {
-                    match (key.as_str(), value) {
-                        ("Ref", Value::String(name)) => self.note(name, names),
-                        ("Fn::GetAtt", path) => {
-                            let path = dotted(path);
-                            self.note(path.split('.').next().unwrap_or_default(), names);
-                        }
-                        ("Fn::Sub", Value::String(text)) => {
-                            let inside = text.split("${").skip(1).filter_map(|part| part.split_once('}'));
-                            inside.for_each(|(name, _)| {
-                                self.note(name.split('.').next().unwrap_or_default(), names)
-                            });
-                        }
-                        ("Fn::If", Value::Array(parts)) => {
-                            let holds = parts
-                                .first()
-                                .and_then(Value::as_str)
-                                .and_then(|name| self.conditions.get(name));
-                            let taken = if holds.copied().unwrap_or(false) { 1 } else { 2 };
-                            parts.get(taken).into_iter().for_each(|part| self.named_by(part, names));
-                        }
-                        (_, value) => self.named_by(value, names),
-                    }
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
+    fn import(&self, _: &str) -> Result<Value, String> {
+        Err("`Fn::ImportValue` is not modelled".to_owned())
     }
 
-    fn note(&self, name: &str, names: &mut BTreeSet<String>) {
-        if !self.values.contains_key(name) && name != "AWS::NoValue" {
-            names.insert(name.to_owned());
-        }
+    fn condition(&self, name: &str) -> Result<bool, String> {
+        self.template.conditions.get(name).copied().ok_or_else(|| format!("no condition `{name}`"))
+    }
+
+    fn zones(&self, _: &str) -> Result<Vec<String>, String> {
+        Err("`Fn::GetAZs` is not modelled".to_owned())
     }
 }
 
@@ -290,30 +198,16 @@ fn entries(section: &Value) -> impl Iterator<Item = (&String, &Value)> {
     section.as_object().into_iter().flatten()
 }
 
-fn named_in(depends_on: &Value, names: &mut BTreeSet<String>) {
+fn named_in(depends_on: &Value) -> BTreeSet<String> {
     let list = depends_on.as_array().map_or_else(|| vec![depends_on], |list| list.iter().collect());
-    names.extend(list.into_iter().filter_map(Value::as_str).map(str::to_owned));
+    list.into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// `A.Arn` and `["A", "Arn"]` are the same.
-fn dotted(path: &Value) -> String {
-    let parts =
-        path.as_array().map(|parts| parts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("."));
-    parts.or_else(|| path.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-fn attribute(path: &str, stack: &Stack) -> Option<Value> {
-    let (id, name) = path.split_once('.')?;
-    stack.get(id)?.attributes.get(name).map(|value| value.clone().into())
-}
-
-/// Stands for `AWS::NoValue` until what holds it drops it.
-fn no_value() -> Value {
-    serde_json::json!({"AWS::NoValue": true})
-}
-
-fn is_no_value(value: &Value) -> bool {
-    *value == no_value()
+fn named_resource(reference: Reference) -> Option<String> {
+    match reference {
+        Reference::Name(name) | Reference::Attribute(name, _) => Some(name),
+        Reference::Condition(_) | Reference::Import | Reference::Zones => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Programs of the host that the rig runs, and what it reads of answers.
+//! Programs of the host that the rig runs, and what it stores.
 
 use std::process::{Command, Stdio};
 
@@ -7,13 +7,6 @@ use axum::http::Method;
 
 use crate::client::Client;
 use crate::tools;
-
-pub(super) fn between<'a>(text: &'a str, before: &str) -> &'a str {
-    text.split(before)
-        .nth(1)
-        .and_then(|rest| rest.split('<').next())
-        .unwrap_or_else(|| panic!("no {before} in {text}"))
-}
 
 /// Runs a program, which must succeed; what it wrote.
 pub(super) fn run(program: &str, arguments: &[&str]) -> String {

@@ -35,7 +35,7 @@ async fn effect(case: &Case) -> Effect {
     workshop.know_images(&case.after().to_string());
     let first = workshop.render(&before).await;
     workshop.deployed(&first.plan).await;
-    match workshop.upload(&case.after().to_string()).await {
+    match workshop.outcome(&case.after().to_string()).await {
         Outcome::Planned(plan) => Effect::of(&plan),
         Outcome::Unchanged => Effect::default(),
         Outcome::Rejected(found) => refused(&found),

@@ -58,7 +58,7 @@ async fn somebody(cluster: &Kubernetes, name: &str, group: Option<&str>) -> Call
 fn client_profile(cluster: &Kubernetes) -> CertificateProfile {
     let spec = example("production");
     let lowered = slipway_spec::parse(spec.as_bytes(), None).unwrap().cluster;
-    assert_eq!(lowered.name, cluster.workshop.cluster);
+    assert_eq!(lowered.name, cluster.workshop.name);
     let asset = policy::assets(&lowered).into_iter().find(|asset| asset.name == "admin").unwrap();
     let AssetKind::Certificate(profile) = asset.kind else { panic!("the administrator has no certificate") };
     profile

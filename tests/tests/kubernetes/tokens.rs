@@ -37,7 +37,7 @@ fn judge(cluster: &Kubernetes, issuer: &str, token: &str) -> Result<Value, Strin
         let bytes = cluster.workshop.issuer.peek(&key).unwrap_or_else(|| panic!("{key} is not published"));
         String::from_utf8(bytes).unwrap()
     };
-    let name = &cluster.workshop.cluster;
+    let name = &cluster.workshop.name;
     let public =
         std::fs::read_to_string(cluster.path(KUBERNETES_DIR).join("service-account.pub.pem")).unwrap();
     let told = json!({
@@ -88,7 +88,7 @@ async fn service_accounts_tokens_verify_against_what_is_published_and_open_the_a
 
     // The API server itself says the same of its keys as what is published.
     let served = cluster.admin().get("/openid/v1/jwks").await.unwrap().body;
-    let published = cluster.workshop.issuer.peek(&keys::jwks(&cluster.workshop.cluster)).unwrap();
+    let published = cluster.workshop.issuer.peek(&keys::jwks(&cluster.workshop.name)).unwrap();
     let published: Value = serde_json::from_slice(&published).unwrap();
     assert_eq!(served["keys"][0]["kid"], published["keys"][0]["kid"]);
 }

@@ -14,14 +14,14 @@ impl Account {
     fn is_gone(&self) {
         let stacks = self.stacks();
         assert!(stacks.values().all(|status| status == GONE), "{stacks:?}");
-        let world = lock(&self.cloudformation);
+        let world = lock(&self.world);
         assert_eq!(world.machines(), []);
         assert_eq!(world.records(), [""; 0]);
         assert!(world.schedules().is_empty(), "the tick goes with it");
     }
 
     fn records(&self) -> Vec<String> {
-        lock(&self.cloudformation).records()
+        lock(&self.world).records()
     }
 
     fn destroyed(&self) -> usize {
@@ -62,8 +62,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
 #[tokio::test]
 async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction_which_says_what_to_do() {
     let account = Account::up(PRODUCTION).await;
-    lock(&account.cloudformation)
-        .set_fleet_faults(FleetFaults { command_fails: 1.0, ..FleetFaults::default() });
+    lock(&account.world).set_fleet_faults(FleetFaults { command_fails: 1.0, ..FleetFaults::default() });
     account.order(Order::Destroy { without_snapshot: true }).await;
     account.run(Delivery::TicksOnly).await;
     let report = account.status().rollout.unwrap();
@@ -76,8 +75,8 @@ async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction
     ] {
         assert!(report.message.contains(words), "{words}: {}", report.message);
     }
-    assert_eq!((account.records().len(), lock(&account.cloudformation).machines().len()), (3, 0));
-    lock(&account.cloudformation).clear_records();
+    assert_eq!((account.records().len(), lock(&account.world).machines().len()), (3, 0));
+    lock(&account.world).clear_records();
     account.order(Order::Destroy { without_snapshot: true }).await;
     account.run(Delivery::TicksOnly).await;
     assert_eq!(account.status().rollout.unwrap().state, "destroyed");

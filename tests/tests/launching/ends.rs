@@ -10,7 +10,7 @@ use super::*;
 
 impl Account {
     fn cordoned(&self) -> Vec<String> {
-        lock(&self.cloudformation).cluster_facts(NAME).unwrap().cordoned
+        lock(&self.world).cluster_facts(NAME).unwrap().cordoned
     }
 }
 
@@ -69,7 +69,7 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
     while watch.workers.is_empty() {
         account.live(SignedDuration::from_mins(1), &mut watch).await;
     }
-    lock(&account.cloudformation).set_budgets(NAME, "pool-general-a", 0);
+    lock(&account.world).set_budgets(NAME, "pool-general-a", 0);
     let failures = || account.rollout().unwrap().active().expect("it goes on").nodes.failures;
     for _ in 0..120 {
         account.live(SignedDuration::from_mins(30), &mut watch).await;
@@ -78,7 +78,7 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
         }
     }
     assert_eq!(failures(), 1);
-    lock(&account.cloudformation).set_budgets(NAME, "pool-general-a", 1);
+    lock(&account.world).set_budgets(NAME, "pool-general-a", 1);
     account.live(SignedDuration::from_hours(3), &mut watch).await;
     let rollout = account.rollout().unwrap();
     let last = rollout.last.clone().unwrap();

@@ -8,27 +8,25 @@ mod pools;
 mod removal;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use slipway_core::keys;
-use slipway_core::release::{AddonsPointer, Site};
+use slipway_core::release::AddonsPointer;
 use slipway_core::status::{Report, Status};
-use slipway_crypto::AwsLc;
 use slipway_flows::FlowResult;
-use slipway_flows::launch::{Clock, RolloutPorts, Wake, Waker, wake, wake_by_group, wake_by_stack};
+use slipway_flows::launch::Waker;
 use slipway_flows::ports::Ticks as _;
-use slipway_flows::rendering::{Outcome, RenderPorts, Upload, render_upload};
+use slipway_flows::rendering::Outcome;
 use slipway_rollout::{Pending, Rollout};
-use slipway_sim::memory::{MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY};
 use slipway_sim::mortal::Life;
-use slipway_sim::ports::{
-    SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock,
-};
-use slipway_sim::world::{Config, Outgoing, World};
+use slipway_sim::ports::{SimulatedGroups, SimulatedTicks, lock};
+use slipway_sim::world::{Outgoing, World};
+use slipway_sim::year::{FUNCTION, Woken};
+use slipway_tests::workshop::Workshop;
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
-const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
 
 /// What reaches the function of what the world sends.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,79 +48,38 @@ fn approves(plan: String) -> Waker {
     Waker::Order { order: slipway_rollout::Order::Approve { plan }, at: None }
 }
 
+/// The cluster's account, and how often CloudFormation began to create or update each stack in it.
 struct Account {
-    specs: MemoryBucket,
-    assets: MemoryBucket,
-    issuer: MemoryBucket,
-    keys: MemoryKeys,
-    bus: MemoryBus,
-    cloudformation: SharedWorld,
-    /// How often each stack began to be created or updated.
+    workshop: Workshop,
     begun: Mutex<BTreeMap<String, u32>>,
+}
+
+impl Deref for Account {
+    type Target = Workshop;
+
+    fn deref(&self) -> &Workshop {
+        &self.workshop
+    }
 }
 
 impl Account {
     fn new() -> Self {
-        let config = Config { region: "eu-west-1".to_owned(), ..Config::default() };
-        Self {
-            specs: MemoryBucket::new("specs", "eu-west-1"),
-            assets: MemoryBucket::new("assets", "eu-west-1"),
-            issuer: MemoryBucket::new("issuer", "eu-west-1"),
-            keys: MemoryKeys::new(1),
-            bus: MemoryBus::new(),
-            cloudformation: Arc::new(Mutex::new(World::new(config))),
-            begun: Mutex::default(),
-        }
+        Self { workshop: Workshop::of(PRODUCTION), begun: Mutex::default() }
     }
 
-    async fn render(&self, text: impl Into<Vec<u8>>) -> Outcome {
-        let image = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
-        let version = self.specs.upload(&keys::spec(NAME), text);
-        let ports = RenderPorts {
-            specs: &self.specs,
-            assets: &self.assets,
-            issuer: Some(&self.issuer),
-            keys: &self.keys,
-            parameters: &MemoryParameters::new([(image, "ami-0123456789abcdef0")]),
-            registry: &MemoryRegistry::default(),
-            bus: &self.bus,
-            crypto: &AwsLc,
-        };
-        let site = Site {
-            asset_bucket: "assets".to_owned(),
-            kms_key_arn: OWN_KEY.to_owned(),
-            region: Some("eu-west-1".to_owned()),
-            issuer_bucket: Some("issuer".to_owned()),
-        };
-        let now = lock(&self.cloudformation).now();
-        render_upload(&ports, &site, &Upload { cluster: NAME.to_owned(), version }, now).await.unwrap()
+    async fn render(&self, text: impl AsRef<[u8]>) -> Outcome {
+        let version = self.upload(text);
+        (*self.workshop).render(Some(&version), &Life::unending(), self.now()).await.unwrap()
     }
 
     /// The rollout function is invoked: by a stack's event, or for the cluster.
     async fn invoke(&self, stack: Option<&str>, by: Waker, life: &Life) -> FlowResult<Option<Report>> {
-        let stacks = SimulatedStacks::new(Arc::clone(&self.cloudformation), self.assets.clone());
-        let groups = SimulatedGroups::new(Arc::clone(&self.cloudformation));
-        let commands = SimulatedCommands::new(Arc::clone(&self.cloudformation));
-        let ticks = SimulatedTicks::new(Arc::clone(&self.cloudformation), FUNCTION);
-        let clock = || lock(&self.cloudformation).now();
-        let ports = RolloutPorts {
-            assets: &life.of(&self.assets),
-            stacks: &life.of(&stacks),
-            groups: &life.of(&groups),
-            commands: &life.of(&commands),
-            bus: &life.of(&self.bus),
-            ticks: &life.of(&ticks),
-            clock: Clock(&clock),
+        let woken = match (stack, by) {
+            (Some(stack), _) => Woken::Stack(stack.to_owned()),
+            (None, Waker::Group { name }) => Woken::Group(name),
+            (None, by) => Woken::Rollout(by),
         };
-        let now = lock(&self.cloudformation).now();
-        match (stack, by) {
-            (Some(stack), _) => wake_by_stack(&ports, stack, now).await,
-            (None, Waker::Group { name }) => wake_by_group(&ports, &name, now).await,
-            (None, by) => {
-                let who = Wake { cluster: NAME.to_owned(), by };
-                wake(&ports, &who, now).await.map(Some)
-            }
-        }
+        self.workshop.roll(&woken, life, self.now(), None).await
     }
 
     /// Lets the world go on, waking the function as `delivery` says, until no rollout is open. How often it woke.
@@ -133,7 +90,7 @@ impl Account {
                 return wakes;
             }
             let sent = {
-                let mut world = lock(&self.cloudformation);
+                let mut world = lock(&self.world);
                 let next = world.next_event_at().expect("a rollout is open, so at least its tick goes on");
                 world.advance(next);
                 world.drain()
@@ -176,18 +133,13 @@ impl Account {
         panic!("the rollout never ended: {:?}", self.status().rollout);
     }
 
-    fn rollout(&self) -> Option<Rollout> {
-        let bytes = self.assets.peek(&keys::rollout(NAME))?;
-        Some(serde_json::from_slice(&bytes).unwrap())
-    }
-
     fn status(&self) -> Status {
-        serde_json::from_slice(&self.assets.peek(&keys::status(NAME)).unwrap()).unwrap()
+        self.workshop.status().unwrap()
     }
 
     /// What the node managers read first.
     fn told(&self) -> AddonsPointer {
-        serde_json::from_slice(&self.assets.peek(&keys::addons_pointer(NAME)).unwrap()).unwrap()
+        self.read(&keys::addons_pointer(NAME)).unwrap()
     }
 
     /// What they read next; its digest is that of its bytes.
@@ -199,12 +151,12 @@ impl Account {
     }
 
     fn stacks(&self) -> BTreeMap<String, String> {
-        let world = lock(&self.cloudformation);
+        let world = lock(&self.world);
         STACKS.iter().filter_map(|name| Some(((*name).to_owned(), world.stack_status(name)?))).collect()
     }
 
     fn calls(&self, action: &str) -> u64 {
-        lock(&self.cloudformation).calls().get(action).copied().unwrap_or_default()
+        lock(&self.world).calls().get(action).copied().unwrap_or_default()
     }
 
     fn assert_each_began_once(&self) {
@@ -250,18 +202,18 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
         assert_eq!(account.calls("CreateChangeSet"), 6, "no step is done twice");
         assert_eq!(account.calls("ExecuteChangeSet"), 6);
         account.assert_each_began_once();
-        assert!(lock(&account.cloudformation).schedules().is_empty(), "the tick goes with the rollout");
+        assert!(lock(&account.world).schedules().is_empty(), "the tick goes with the rollout");
     }
 }
 
 #[tokio::test]
 async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
     let account = Account::launched().await;
-    let before = (account.assets.writes(), lock(&account.cloudformation).calls().clone());
+    let before = (account.assets.writes(), lock(&account.world).calls().clone());
     assert_eq!(account.render(PRODUCTION).await, Outcome::Unchanged);
     account.invoke(Some("production-network"), Waker::Event, &Life::unending()).await.unwrap();
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    assert_eq!((account.assets.writes(), lock(&account.cloudformation).calls().clone()), before);
+    assert_eq!((account.assets.writes(), lock(&account.world).calls().clone()), before);
 }
 
 #[tokio::test]
@@ -302,7 +254,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
     let deployment = set["addons"].as_array().unwrap().iter().find(|one| one["name"] == "coredns").unwrap();
     let objects = deployment["objects"].as_array().unwrap();
     assert!(objects.iter().any(|object| object["spec"]["replicas"] == 3), "{objects:?}");
-    assert!(lock(&account.cloudformation).schedules().is_empty());
+    assert!(lock(&account.world).schedules().is_empty());
 
     let writes = account.assets.writes();
     assert_eq!(account.render(more_dns(PRODUCTION)).await, Outcome::Unchanged);
@@ -321,7 +273,7 @@ async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_o
         let told = account.told();
         assert_eq!((told.generation, &told.release), (2, &plan.to), "after a death at call {last}");
         assert_eq!(account.rollout().unwrap().addons, Some(told));
-        assert!(lock(&account.cloudformation).schedules().is_empty());
+        assert!(lock(&account.world).schedules().is_empty());
     }
 }
 
@@ -337,7 +289,7 @@ async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     account.render(more_dns(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
-    let behind = Rollout { outbox: vec![late], ..account.rollout().unwrap() };
+    let behind = Rollout { outbox: vec![late], ..Rollout::clone(&account.rollout().unwrap()) };
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&behind));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!(account.told(), told);
@@ -354,20 +306,20 @@ async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_v
     assert_eq!(account.told().generation, 3);
 
     // It believes that the first add-ons are applied, and asking for them again is not nothing to do.
-    account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&early));
+    account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&*early));
     let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
     assert_eq!((told.generation, &told.digest), (4, &first.digest));
     let state = account.rollout().unwrap();
-    assert_eq!((state.generation, state.addons), (4, Some(told)));
+    assert_eq!((state.generation, state.addons.clone()), (4, Some(told)));
 }
 
 #[tokio::test]
 async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_upload_goes_on_from_there() {
     let account = Account::new();
-    lock(&account.cloudformation).fail("AWS::EC2::Volume", "Maximum number of volumes exceeded", 1);
+    lock(&account.world).fail("AWS::EC2::Volume", "Maximum number of volumes exceeded", 1);
     account.render(PRODUCTION).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
@@ -376,7 +328,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
     assert!(report.message.contains("Maximum number of volumes exceeded"), "{}", report.message);
     assert!(report.message.starts_with("production-etcd could not be created: "), "{}", report.message);
     assert!(!account.stacks().contains_key("production-control-plane"));
-    assert!(lock(&account.cloudformation).schedules().is_empty());
+    assert!(lock(&account.world).schedules().is_empty());
 
     let networks = account.calls("CreateChangeSet");
     assert!(matches!(account.render(PRODUCTION).await, Outcome::Planned(_)));
@@ -400,7 +352,7 @@ async fn p8_a_rollout_function_that_dies_at_any_call_is_finished_by_the_next_wak
         account.run(Delivery::Everything).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "after a death at call {last}");
         account.assert_each_began_once();
-        assert!(lock(&account.cloudformation).schedules().is_empty());
+        assert!(lock(&account.world).schedules().is_empty());
     }
 }
 
@@ -413,16 +365,16 @@ async fn p8_a_launch_whose_every_invocation_dies_once_ends_the_same() {
         account.run(Delivery::Deadly { seed }).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"), "seed {seed}");
         account.assert_each_began_once();
-        assert!(lock(&account.cloudformation).schedules().is_empty(), "seed {seed}");
+        assert!(lock(&account.world).schedules().is_empty(), "seed {seed}");
     }
 }
 
 #[tokio::test]
 async fn a_tick_that_outlived_its_rollout_is_deleted_by_the_wake_that_it_causes() {
     let account = Account::launched().await;
-    SimulatedTicks::new(Arc::clone(&account.cloudformation), FUNCTION).arm(NAME).await.unwrap();
+    SimulatedTicks::new(Arc::clone(&account.world), FUNCTION).arm(NAME).await.unwrap();
     account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
-    assert!(lock(&account.cloudformation).schedules().is_empty());
+    assert!(lock(&account.world).schedules().is_empty());
 }
 
 #[tokio::test]
@@ -432,17 +384,17 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert!(account.rollout().unwrap().active().is_some());
     // As if the last rollout's invocation had stood still before its last effect.
-    let mut late = account.rollout().unwrap();
+    let mut late = Rollout::clone(&account.rollout().unwrap());
     late.outbox = vec![pending(slipway_rollout::Effect::DisarmTick)];
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&late));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    assert_eq!(lock(&account.cloudformation).schedules().len(), 1);
+    assert_eq!(lock(&account.world).schedules().len(), 1);
 }
 
 #[tokio::test]
 async fn what_will_not_pass_by_itself_is_said_in_the_status_and_goes_on_once_it_is_mended() {
     let account = Account::new();
-    lock(&account.cloudformation).deny("CreateChangeSet", 1);
+    lock(&account.world).deny("CreateChangeSet", 1);
     account.render(PRODUCTION).await;
     let error = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.cloudformation.Denied");

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_credentials::renewal::Asked;
-use slipway_flows::scan::{Outcome as ScanOutcome, ScanPorts, scan};
+use slipway_flows::launch::{Clock, RolloutPorts};
+use slipway_flows::scan::Outcome as ScanOutcome;
 use slipway_plan::{NodeAction, Plan};
+use slipway_sim::ports::{SimulatedCommands, SimulatedStacks};
 use slipway_sim::{FleetFaults, MachineFacts};
 
 use super::*;
@@ -114,7 +116,7 @@ impl Account {
         self.render(text).await;
         self.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         self.run(Delivery::Everything).await;
-        let mut world = lock(&self.cloudformation);
+        let mut world = lock(&self.world);
         let later = world.now() + SignedDuration::from_mins(30);
         world.advance(later);
         drop(world.drain());
@@ -126,17 +128,9 @@ impl Account {
 
     /// Every certificate is issued anew, and what comes of it is planned.
     async fn renewed(&self, text: &str) -> Plan {
-        let ports = ScanPorts {
-            specs: &self.specs,
-            assets: &self.assets,
-            groups: &SimulatedGroups::new(Arc::clone(&self.cloudformation)),
-            keys: &self.keys,
-            bus: &self.bus,
-            crypto: &AwsLc,
-        };
-        let now = lock(&self.cloudformation).now();
-        let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
-        let ScanOutcome::Scanned(scanned) = scan(&ports, NAME, &asked, now).await.unwrap() else { panic!() };
+        let asked = Asked { everything: true, at: Some(self.now()), ..Asked::default() };
+        let scanned = self.scan(&asked, &Life::unending(), self.now()).await.unwrap();
+        let ScanOutcome::Scanned(scanned) = scanned else { panic!("{scanned}") };
         assert!(!scanned.renewed.is_empty(), "{scanned:?}");
         let Outcome::Planned(plan) = self.render(text).await else { panic!("nothing is planned") };
         *plan
@@ -145,11 +139,11 @@ impl Account {
     /// As [`Account::run`], looking at everything after every event. The function is woken by its tick alone.
     pub(super) async fn roll(&self, watch: &mut Watch, deadly: Option<u64>) -> Report {
         let mut wakes: u64 = 0;
-        watch.look(&lock(&self.cloudformation));
+        watch.look(&lock(&self.world));
         self.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         while self.rollout().unwrap().is_open() {
             let sent = {
-                let mut world = lock(&self.cloudformation);
+                let mut world = lock(&self.world);
                 let next = world.next_event_at().expect("at least the tick goes on");
                 world.advance(next);
                 watch.look(&world);
@@ -163,14 +157,14 @@ impl Account {
                     let _ = self.invoke(None, Waker::Tick, &Life::until(random % 30, random & 64 == 0)).await;
                 }
                 self.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
-                watch.look(&lock(&self.cloudformation));
+                watch.look(&lock(&self.world));
             }
         }
         self.status().rollout.unwrap()
     }
 
     pub(super) fn machines(&self) -> BTreeMap<String, MachineFacts> {
-        let machines = lock(&self.cloudformation).machines();
+        let machines = lock(&self.world).machines();
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect()
     }
 
@@ -182,10 +176,6 @@ impl Account {
                 _ => None,
             })
             .collect()
-    }
-
-    fn release(&self, id: &str) -> slipway_core::release::Rendering {
-        serde_json::from_slice(&self.assets.peek(&keys::release(NAME, id)).unwrap()).unwrap()
     }
 }
 
@@ -206,7 +196,7 @@ async fn refreshed(deadly: Option<u64>) {
     let report = account.roll(&mut Watch::default(), deadly).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert!(report.message.contains("refreshed: etcd-0, etcd-1, etcd-2, controller"), "{}", report.message);
-    let (after, release) = (account.machines(), account.release(&plan.to));
+    let (after, release) = (account.machines(), account.release(&plan.to).unwrap());
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nobody was replaced");
     for machine in after.values() {
         let role = machine.role.parse().unwrap();
@@ -244,7 +234,7 @@ async fn replaced(deadly: Option<u64>) {
     for (id, machine) in account.machines() {
         assert_eq!(before.contains_key(&id), !machine.role.starts_with("etcd-"), "{}", machine.role);
     }
-    let world = lock(&account.cloudformation);
+    let world = lock(&account.world);
     let facts = world.cluster_facts(NAME).unwrap();
     assert!(facts.members.values().all(|member| member.voter && member.up), "{facts:?}");
 }
@@ -309,7 +299,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     // It dies when it has stored what it decided, time and again, until that is a size.
     for _ in 0..200 {
         let _ = account.invoke(None, Waker::Tick, &Life::until_change(1)).await;
-        let outbox = account.rollout().unwrap().outbox;
+        let outbox = account.rollout().unwrap().outbox.clone();
         late =
             outbox.into_iter().find(|one| matches!(one.effect, slipway_rollout::Effect::SetDesired { .. }));
         if late.is_some() {
@@ -325,11 +315,11 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
 
     // Whoever held it finds that it is done with.
     let done = account.calls("SetDesiredCapacity");
-    let stacks = SimulatedStacks::new(Arc::clone(&account.cloudformation), account.assets.clone());
-    let groups = SimulatedGroups::new(Arc::clone(&account.cloudformation));
-    let commands = SimulatedCommands::new(Arc::clone(&account.cloudformation));
-    let ticks = SimulatedTicks::new(Arc::clone(&account.cloudformation), FUNCTION);
-    let clock = || lock(&account.cloudformation).now();
+    let stacks = SimulatedStacks::new(Arc::clone(&account.world), account.assets.clone());
+    let groups = SimulatedGroups::new(Arc::clone(&account.world));
+    let commands = SimulatedCommands::new(Arc::clone(&account.world));
+    let ticks = SimulatedTicks::new(Arc::clone(&account.world), FUNCTION);
+    let clock = || lock(&account.world).now();
     let ports = RolloutPorts {
         assets: &account.assets,
         stacks: &stacks,
@@ -387,7 +377,7 @@ async fn p8_a_replacement_of_workers_whose_every_invocation_dies_once_ends_the_s
 async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollout_with_the_reason() {
     let account = Account::new();
     let faults = FleetFaults { stubborn_budget: 1.0, ..FleetFaults::default() };
-    lock(&account.cloudformation).set_fleet_faults(faults);
+    lock(&account.world).set_fleet_faults(faults);
     let account = account.all_up(PRODUCTION).await;
     let before = account.machines();
     account.render(other_workers()).await;
@@ -400,7 +390,7 @@ async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollo
     after.retain(|id, _| !before.contains_key(id));
     assert_eq!(account.machines().len(), before.len() + 1, "nobody went");
     assert_eq!(after.values().map(|one| one.role.as_str()).collect::<Vec<_>>(), ["pool-general-a"]);
-    let mut world = lock(&account.cloudformation);
+    let mut world = lock(&account.world);
     let later = world.now() + SignedDuration::from_mins(20);
     world.advance(later);
     assert_eq!(
@@ -427,7 +417,7 @@ async fn p8_commands_that_fail_hang_come_twice_or_are_in_no_list_delay_a_roll_an
         } else {
             account.render(text).await;
         }
-        lock(&account.cloudformation).set_fleet_faults(faults);
+        lock(&account.world).set_fleet_faults(faults);
         let report = account.roll(&mut Watch::default(), Some(7)).await;
         assert!(["succeeded", "failed"].contains(&report.state.as_str()), "{report:?}");
         assert_eq!(report.state == "succeeded", account.rollout().unwrap().behind.is_empty(), "{report:?}");
@@ -440,7 +430,7 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
     let account = Account::up(&refreshing()).await;
     let plan = account.renewed(&refreshing()).await;
     let broken = FleetFaults { command_fails: 1.0, ..FleetFaults::default() };
-    lock(&account.cloudformation).set_fleet_faults(broken);
+    lock(&account.world).set_fleet_faults(broken);
     let report = account.roll(&mut Watch::default(), None).await;
     assert_eq!(report.state, "failed");
     assert!(report.message.starts_with("etcd-0: a snapshot before i-"), "{}", report.message);
@@ -453,13 +443,13 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
     assert_eq!(behind, ["etcd-0", "etcd-1", "etcd-2"], "the control plane's stack was not reached");
 
     // Nothing was lost: the same spec is not taken for done.
-    lock(&account.cloudformation).set_fleet_faults(FleetFaults::default());
+    lock(&account.world).set_fleet_faults(FleetFaults::default());
     let Outcome::Planned(again) = account.render(refreshing()).await else { panic!("it was forgotten") };
     assert_eq!(again.to, plan.to);
     assert_eq!(actions(&again)["etcd-0"], NodeAction::Refresh);
     let report = account.roll(&mut Watch::default(), None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
-    let release = account.release(&plan.to);
+    let release = account.release(&plan.to).unwrap();
     for machine in account.machines().values() {
         let role = machine.role.parse().unwrap();
         assert_eq!(machine.credentials, release.roles[&role].credentials_digest, "{}", machine.role);
@@ -471,7 +461,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
     let account = Account::up(PRODUCTION).await;
     account.render(bigger_members()).await;
     let dead = FleetFaults { dead_boot: 1.0, ..FleetFaults::default() };
-    lock(&account.cloudformation).set_fleet_faults(dead);
+    lock(&account.world).set_fleet_faults(dead);
     let mut watch = Watch::default();
     let report = account.roll(&mut watch, None).await;
     assert_eq!(report.state, "failed");
@@ -495,7 +485,7 @@ async fn p10_nothing_is_asked_of_any_machine_after_a_pause_and_a_resume_goes_on(
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let asked = |account: &Account| account.calls("SendCommand");
     let advance = |minutes: i64| {
-        let mut world = lock(&account.cloudformation);
+        let mut world = lock(&account.world);
         let later: Timestamp = world.now() + SignedDuration::from_mins(minutes);
         world.advance(later);
     };

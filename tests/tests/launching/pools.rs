@@ -27,10 +27,10 @@ pub(super) fn spec(count: u32, kind: &str, rollout: &str) -> String {
 impl Account {
     /// Lets the world go on for so long; the function is woken by its tick, and by what Auto Scaling tells.
     pub(super) async fn live(&self, long: SignedDuration, watch: &mut Watch) {
-        let end = lock(&self.cloudformation).now() + long;
+        let end = lock(&self.world).now() + long;
         loop {
             let sent = {
-                let mut world = lock(&self.cloudformation);
+                let mut world = lock(&self.world);
                 let next = world.next_event_at().filter(|at| *at <= end);
                 world.advance(next.unwrap_or(end));
                 watch.look(&world);
@@ -47,7 +47,7 @@ impl Account {
                 };
                 self.invoke(None, by, &Life::unending()).await.unwrap();
             }
-            if lock(&self.cloudformation).now() >= end {
+            if lock(&self.world).now() >= end {
                 return;
             }
         }
@@ -59,7 +59,7 @@ impl Account {
     }
 
     pub(super) fn later(&self, long: SignedDuration) {
-        let mut world = lock(&self.cloudformation);
+        let mut world = lock(&self.world);
         let later: Timestamp = world.now() + long;
         world.advance(later);
         drop(world.drain());
@@ -72,7 +72,7 @@ impl Account {
 
     /// Auto Scaling takes down a worker, as it does with one that it finds ill or does not need any more.
     async fn takes_down(&self, id: &str) {
-        SimulatedGroups::new(Arc::clone(&self.cloudformation)).terminate(POOL, id, None).await.unwrap();
+        SimulatedGroups::new(Arc::clone(&self.world)).terminate(POOL, id, None).await.unwrap();
     }
 
     pub(super) async fn order(&self, order: Order) {
@@ -130,18 +130,18 @@ async fn p6_a_worker_that_auto_scaling_takes_down_is_drained_first_and_then_let_
     account.takes_down(&gone).await;
     account.live_without_watch(SignedDuration::from_mins(25)).await;
     assert!(!account.machines().contains_key(&gone), "its hook was completed");
-    let facts = lock(&account.cloudformation).cluster_facts(NAME).unwrap();
+    let facts = lock(&account.world).cluster_facts(NAME).unwrap();
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert_eq!(account.workers().len(), 4);
     assert!(!account.rollout().unwrap().is_open());
-    assert!(lock(&account.cloudformation).schedules().is_empty(), "the tick goes with what it was for");
+    assert!(lock(&account.world).schedules().is_empty(), "the tick goes with what it was for");
 }
 
 #[tokio::test]
 async fn p6_a_hook_is_kept_alive_for_as_long_as_its_drain_goes_on_and_is_never_completed_before() {
     let account = Account::new();
     let faults = FleetFaults { stubborn_budget: 1.0, ..FleetFaults::default() };
-    lock(&account.cloudformation).set_fleet_faults(faults);
+    lock(&account.world).set_fleet_faults(faults);
     let text = spec(4, "m7i.xlarge", "  maxUnavailable: 1\n  drain: {forceAfterMinutes: 300}\n");
     let account = account.all_up(&text).await;
     // Force asks for pods that are three days old.
@@ -154,11 +154,11 @@ async fn p6_a_hook_is_kept_alive_for_as_long_as_its_drain_goes_on_and_is_never_c
         assert!(machine.leaving && machine.ready && !machine.retained, "after {hour} hours: {machine:?}");
         assert!(account.status().rollout.unwrap().message.contains(&format!("drains {gone}")));
     }
-    let pods = |account: &Account| lock(&account.cloudformation).cluster_facts(NAME).unwrap().pods;
+    let pods = |account: &Account| lock(&account.world).cluster_facts(NAME).unwrap().pods;
     assert!(pods(&account).contains_key(&gone), "nobody may evict them");
     account.live_without_watch(SignedDuration::from_hours(6)).await;
     assert!(!account.machines().contains_key(&gone), "force was allowed, and it went");
-    let facts = lock(&account.cloudformation).cluster_facts(NAME).unwrap();
+    let facts = lock(&account.world).cluster_facts(NAME).unwrap();
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert!(facts.forced > 0);
 }
@@ -177,7 +177,7 @@ async fn p10_a_paused_cluster_keeps_a_hook_alive_and_drains_after_the_resume() {
     account.order(Order::Resume).await;
     account.live_without_watch(SignedDuration::from_mins(25)).await;
     assert!(!account.machines().contains_key(&gone));
-    let facts = lock(&account.cloudformation).cluster_facts(NAME).unwrap();
+    let facts = lock(&account.world).cluster_facts(NAME).unwrap();
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
 }
 
@@ -185,21 +185,21 @@ async fn p10_a_paused_cluster_keeps_a_hook_alive_and_drains_after_the_resume() {
 async fn p10_workers_that_are_being_drained_when_it_is_aborted_take_pods_again() {
     let account = Account::new();
     let faults = FleetFaults { stubborn_budget: 1.0, ..FleetFaults::default() };
-    lock(&account.cloudformation).set_fleet_faults(faults);
+    lock(&account.world).set_fleet_faults(faults);
     let account = account.all_up(&spec(4, "m7i.xlarge", "  maxUnavailable: 2\n")).await;
     let before = account.workers();
     account.render(spec(4, "m7i.2xlarge", "  maxUnavailable: 2\n")).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let mut watch = Watch { serve: 3, ..Watch::default() };
     account.live(SignedDuration::from_hours(1), &mut watch).await;
-    assert_eq!(lock(&account.cloudformation).cluster_facts(NAME).unwrap().cordoned.len(), 1, "the first");
+    assert_eq!(lock(&account.world).cluster_facts(NAME).unwrap().cordoned.len(), 1, "the first");
     account.order(Order::Abort { plan: None }).await;
     assert_eq!(account.status().rollout.unwrap().state, "aborted");
     // Sooner than its drain would have ended by itself.
     account.live(SignedDuration::from_mins(3), &mut watch).await;
     assert!(account.calls("CancelCommand") > 0);
-    assert_eq!(lock(&account.cloudformation).cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new());
+    assert_eq!(lock(&account.world).cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new());
     assert_eq!(account.workers(), before);
     assert!(!account.rollout().unwrap().is_open());
-    assert!(lock(&account.cloudformation).schedules().is_empty());
+    assert!(lock(&account.world).schedules().is_empty());
 }

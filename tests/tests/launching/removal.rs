@@ -20,7 +20,7 @@ impl Account {
     /// The production example, whose batch jobs somebody lets run in another pool too.
     async fn with_room() -> Self {
         let account = Self::up(PRODUCTION).await;
-        lock(&account.cloudformation).let_pods_go_to(NAME, "pool-batch-c", "pool-general-a");
+        lock(&account.world).let_pods_go_to(NAME, "pool-batch-c", "pool-general-a");
         account
     }
 
@@ -30,10 +30,10 @@ impl Account {
     }
 
     fn nothing_was_lost(&self) {
-        let facts = lock(&self.cloudformation).cluster_facts(NAME).unwrap();
+        let facts = lock(&self.world).cluster_facts(NAME).unwrap();
         assert!(facts.losses.is_empty() && facts.cordoned.is_empty(), "{facts:?}");
         assert!(!self.rollout().unwrap().is_open());
-        assert!(lock(&self.cloudformation).schedules().is_empty());
+        assert!(lock(&self.world).schedules().is_empty());
     }
 }
 
@@ -76,7 +76,7 @@ async fn p8_a_removal_whose_every_invocation_dies_once_ends_the_same() {
 async fn p6_a_machine_that_the_group_of_a_pool_keeps_is_drained_before_the_pool_is_deleted() {
     let account = Account::with_room().await;
     let kept = account.batch().pop().unwrap();
-    lock(&account.cloudformation).keep_machine(&kept);
+    lock(&account.world).keep_machine(&kept);
     account.render(without_batch()).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let report = account.roll(&mut Watch { serve: 3, told_by_others: true, ..Watch::default() }, None).await;

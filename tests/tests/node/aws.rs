@@ -5,14 +5,12 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_node::aws::{Aws, Endpoints, Hook, HookResult, Retry};
 use slipway_node::failure::Failure;
 use slipway_ports::{ErrorKind, Keys as _};
-use slipway_tests::client::Client;
 use slipway_tests::imds::{self, Imds};
 use slipway_tests::moto::Moto;
 use slipway_tests::tools;
@@ -33,20 +31,6 @@ async fn client_of(url: &str) -> (Aws, Imds) {
     (Aws::new(&endpoints, REGION).unwrap().with_retry(retry), imds)
 }
 
-/// A call of a query API in the operator's name; the answer's text.
-pub(crate) async fn query(url: &str, service: &str, body: &str) -> String {
-    let authorization = Client::new(url, REGION, "OPERATOR").authorization(service);
-    let request = slipway_sim::wire::client().post(url).header("authorization", authorization);
-    let request = request.header("content-type", "application/x-www-form-urlencoded").body(body.to_owned());
-    let answer = request.send().await.unwrap();
-    assert!(answer.status().is_success(), "{body}: {}", answer.text().await.unwrap());
-    answer.text().await.unwrap()
-}
-
-pub(crate) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
-    text.split(before).nth(1).unwrap().split(after).next().unwrap()
-}
-
 #[tokio::test]
 async fn an_instance_knows_itself_and_its_role() {
     let (aws, _imds) = client_of("http://127.0.0.1:9").await;
@@ -61,9 +45,7 @@ async fn an_instance_knows_itself_and_its_role() {
 #[tokio::test]
 async fn objects_go_to_the_bucket_and_come_back() {
     let moto = Moto::start(&[]).await.unwrap();
-    let operator = Client::new(moto.url(), REGION, "OPERATOR");
-    let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
-    operator.s3(Method::PUT, "assets", "", place.to_vec()).await.unwrap();
+    moto.operator(REGION).create_bucket("assets").await;
     let (aws, _imds) = client_of(moto.url()).await;
     let bucket = aws.bucket("assets");
     let key = "clusters/a/nodes/etcd-0/i 1+2.json";
@@ -88,16 +70,14 @@ async fn objects_go_to_the_bucket_and_come_back() {
 #[tokio::test]
 async fn p9_a_data_key_opens_under_its_own_context_alone_and_is_never_printed() {
     let moto = Moto::start(&[]).await.unwrap();
-    let operator = Client::new(moto.url(), REGION, "OPERATOR");
-    let made = operator.json("kms", "TrentService.CreateKey", json!({})).await.unwrap();
-    let arn = made["KeyMetadata"]["Arn"].as_str().unwrap();
+    let arn = moto.operator(REGION).create_key().await;
     let (aws, _imds) = client_of(moto.url()).await;
-    let keys = aws.keys(Some(arn.to_owned()));
+    let keys = aws.keys(Some(arn.clone()));
     let context = |role: &str| {
         BTreeMap::from([("cluster".to_owned(), "a".to_owned()), ("role".to_owned(), role.to_owned())])
     };
     let key = keys.generate(None, &context("etcd-0")).await.unwrap();
-    assert_eq!((key.plain.expose().len(), key.wrapped_by.as_str()), (32, arn));
+    assert_eq!((key.plain.expose().len(), key.wrapped_by.as_str()), (32, arn.as_str()));
     let opened = keys.unwrap(&key.wrapped, &context("etcd-0")).await.unwrap();
     assert_eq!(opened.expose(), key.plain.expose());
     let refused = keys.unwrap(&key.wrapped, &context("controller")).await.unwrap_err();
@@ -116,20 +96,11 @@ async fn a_member_finds_its_volume_by_all_three_tags_and_attaches_it() {
         let tags = [("slipway:cluster", "a"), ("slipway:role", "etcd-0"), ("slipway:volume", number)];
         BTreeMap::from(tags.map(|(name, value)| (name.to_owned(), value.to_owned())))
     };
-    let make = "Action=CreateVolume&Version=2016-11-15&AvailabilityZone=eu-west-1a&Size=8\
-        &TagSpecification.1.ResourceType=volume\
-        &TagSpecification.1.Tag.1.Key=slipway%3Acluster&TagSpecification.1.Tag.1.Value=a\
-        &TagSpecification.1.Tag.2.Key=slipway%3Arole&TagSpecification.1.Tag.2.Value=etcd-0\
-        &TagSpecification.1.Tag.3.Key=slipway%3Avolume&TagSpecification.1.Tag.3.Value=";
-    let made = query(moto.url(), "ec2", &format!("{make}etcd-data")).await;
-    let volume = between(&made, "<volumeId>", "<");
-    query(moto.url(), "ec2", &format!("{make}etcd-data-2")).await;
-    let image = query(moto.url(), "ec2", "Action=DescribeImages&Version=2016-11-15&MaxResults=5").await;
-    let image = between(&image, "<imageId>", "<");
-    let run = format!("Action=RunInstances&Version=2016-11-15&ImageId={image}&MinCount=1&MaxCount=1");
-    let run = query(moto.url(), "ec2", &run).await;
-    let instance = between(&run, "<instanceId>", "<");
-
+    let operator = moto.operator(REGION);
+    let volume = operator.create_volume(8, &tags("etcd-data")).await;
+    operator.create_volume(8, &tags("etcd-data-2")).await;
+    let instance = operator.run_instance().await;
+    let (volume, instance) = (volume.as_str(), instance.as_str());
     let (aws, _imds) = client_of(moto.url()).await;
     let found = aws.volumes(&tags("etcd-data")).await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
@@ -150,13 +121,11 @@ async fn a_member_finds_its_volume_by_all_three_tags_and_attaches_it() {
 #[tokio::test]
 async fn a_member_sets_its_record_and_sets_it_again() {
     let moto = Moto::start(&[]).await.unwrap();
-    let operator = Client::new(moto.url(), REGION, "OPERATOR");
+    let operator = moto.operator(REGION);
     let http = slipway_sim::wire::client();
-    let zone = "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><Name>etcd.a.internal</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>";
     let url = format!("{}/2013-04-01/hostedzone", moto.url());
-    let made = http.post(&url).header("authorization", operator.authorization("route53")).body(zone);
-    let made = made.send().await.unwrap().text().await.unwrap();
-    let zone = between(&made, "<Id>/hostedzone/", "<");
+    let zone = operator.create_zone("etcd.a.internal").await;
+    let zone = zone.as_str();
     let (aws, _imds) = client_of(moto.url()).await;
     for address in ["10.0.0.5", "10.0.0.9"] {
         aws.set_address(zone, "etcd-0.etcd.a.internal", address).await.unwrap();

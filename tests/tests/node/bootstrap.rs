@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::http::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 use slipway_core::node::{BootstrapReport, BootstrapState, NodeFile};
 use slipway_credentials::manifest;
 use slipway_crypto::AwsLc;
@@ -19,13 +18,11 @@ use slipway_node::failure::{FailureCode, Outcome};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_ports::{Context, Crypto as _, Keys as _};
-use slipway_tests::client::Client;
 use slipway_tests::imds::Imds;
 use slipway_tests::moto::Moto;
 use slipway_tests::workshop::{Workshop, example};
 use tokio::sync::Notify;
 
-use crate::aws::{between, query};
 use crate::scripted::Scripted;
 
 const REGION: &str = "eu-west-1";
@@ -47,16 +44,9 @@ struct Account {
 impl Account {
     async fn new() -> Self {
         let moto = Moto::start(&[]).await.unwrap();
-        let operator = Client::new(moto.url(), REGION, "OPERATOR");
-        let place = b"<CreateBucketConfiguration><LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
-        operator.s3(Method::PUT, BUCKET, "", place.to_vec()).await.unwrap();
-        let image = query(moto.url(), "ec2", "Action=DescribeImages&Version=2016-11-15&MaxResults=5").await;
-        let run = format!(
-            "Action=RunInstances&Version=2016-11-15&ImageId={}&MinCount=1&MaxCount=1",
-            between(&image, "<imageId>", "<")
-        );
-        let run = query(moto.url(), "ec2", &run).await;
-        let instance = between(&run, "<instanceId>", "<").to_owned();
+        let operator = moto.operator(REGION);
+        operator.create_bucket(BUCKET).await;
+        let instance = operator.run_instance().await;
         let imds = Imds::start(&instance, "eu-west-1a", "10.0.0.5", "ASIANODE").await.unwrap();
         let groups = Scripted::start(&[(200, "")]).await;
 
@@ -71,12 +61,11 @@ impl Account {
         let role = "etcd-0".parse().unwrap();
         let node_role = &rendered.rendering.roles[&role];
         let files = workshop.bundle(&role).await;
-        let made = operator.json("kms", "TrentService.CreateKey", json!({})).await.unwrap();
-        let arn = made["KeyMetadata"]["Arn"].as_str().unwrap().to_owned();
+        let arn = operator.create_key().await;
         let mut account = Self {
             node: NodeFile {
                 format: NodeFile::FORMAT,
-                cluster: workshop.cluster.clone(),
+                cluster: workshop.name.clone(),
                 role: "etcd-0".to_owned(),
                 region: REGION.to_owned(),
                 asset_bucket: BUCKET.to_owned(),
@@ -100,43 +89,27 @@ impl Account {
         let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
         account.sealed = AwsLc.seal(&key, &context, &manifest::plaintext(&files)).unwrap();
         account.volume = account.make_volume().await;
-        account.node.zone = Some(account.make_zone().await);
+        account.node.zone = Some(operator.create_zone("internal").await);
         account
     }
 
-    /// A volume with the tags that the member looks for.
-    async fn make_volume(&self) -> String {
+    /// The tags of the volume that the member looks for.
+    fn volume_tags(&self) -> BTreeMap<String, String> {
         let config: Value = serde_json::from_str(&self.config).unwrap();
-        let mut make =
-            "Action=CreateVolume&Version=2016-11-15&AvailabilityZone=eu-west-1a&Size=8&TagSpecification.1.ResourceType=volume"
-                .to_owned();
-        for (number, (name, value)) in (1..).zip(config["dataVolume"]["tags"].as_object().unwrap()) {
-            let tag = format!("TagSpecification.1.Tag.{number}");
-            make +=
-                &format!("&{tag}.Key={}&{tag}.Value={}", name.replace(':', "%3A"), value.as_str().unwrap());
-        }
-        between(&query(self.moto.url(), "ec2", &make).await, "<volumeId>", "<").to_owned()
+        serde_json::from_value(config["dataVolume"]["tags"].clone()).unwrap()
     }
 
-    async fn make_zone(&self) -> String {
-        let zone = "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\"><Name>internal</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>";
-        let authorization = Client::new(self.moto.url(), REGION, "OPERATOR").authorization("route53");
-        let request = slipway_sim::wire::client().post(format!("{}/2013-04-01/hostedzone", self.moto.url()));
-        let made = request.header("authorization", authorization).body(zone).send().await.unwrap();
-        between(&made.text().await.unwrap(), "<Id>/hostedzone/", "<").to_owned()
+    async fn make_volume(&self) -> String {
+        self.moto.operator(REGION).create_volume(8, &self.volume_tags()).await
     }
 
     async fn detach(&self) {
-        let config: Value = serde_json::from_str(&self.config).unwrap();
-        let tags = serde_json::from_value(config["dataVolume"]["tags"].clone()).unwrap();
-        if self.aws().volumes(&tags).await.unwrap()[0].attachment.is_none() {
+        if self.aws().volumes(&self.volume_tags()).await.unwrap()[0].attachment.is_none() {
             return;
         }
-        let detach = format!(
-            "Action=DetachVolume&Version=2016-11-15&VolumeId={}&InstanceId={}&Device=%2Fdev%2Fsdf",
-            self.volume, self.instance
-        );
-        query(self.moto.url(), "ec2", &detach).await;
+        let (volume, instance) = (&self.volume, &self.instance);
+        let detach = format!("DetachVolume&VolumeId={volume}&InstanceId={instance}&Device=%2Fdev%2Fsdf");
+        self.moto.operator(REGION).ec2(&detach).await;
     }
 
     fn aws(&self) -> Aws {

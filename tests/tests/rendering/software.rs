@@ -4,20 +4,21 @@ use slipway_core::cluster::Architecture;
 use slipway_core::keys;
 use slipway_render::lock::Lock;
 use slipway_sim::mortal::Life;
+use slipway_tests::workshop::Workshop;
 
-use super::{NAME, PRODUCTION, World, bigger};
+use super::{NAME, PRODUCTION, bigger};
 
 const KUBELET: &str = "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64/kubelet";
 
-fn asked(world: &World) -> usize {
-    world.registry.journal().count("https:Get")
+fn asked(account: &Workshop) -> usize {
+    account.registry.journal().count("https:Get")
 }
 
 #[tokio::test]
 async fn p1_publishers_are_asked_for_each_digest_once() {
-    let world = World::new();
-    world.plan(PRODUCTION).await;
-    let lock: Lock = serde_json::from_slice(&world.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
+    let account = Workshop::of(PRODUCTION);
+    account.render(PRODUCTION).await.plan;
+    let lock: Lock = serde_json::from_slice(&account.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
     let names: Vec<&str> = lock.program_files.keys().filter_map(|url| url.rsplit('/').next()).collect();
     let published = [
         "kubelet",
@@ -27,49 +28,49 @@ async fn p1_publishers_are_asked_for_each_digest_once() {
         "runc.amd64",
     ];
     assert_eq!(names, published, "{:?}", lock.program_files);
-    assert_eq!(asked(&world), names.len());
-    world.plan(bigger(PRODUCTION)).await;
-    assert_eq!(asked(&world), names.len(), "what is pinned is asked for again");
+    assert_eq!(asked(&account), names.len());
+    account.render(bigger(PRODUCTION)).await.plan;
+    assert_eq!(asked(&account), names.len(), "what is pinned is asked for again");
 }
 
 #[tokio::test]
 async fn a_program_whose_publisher_says_no_digest_is_not_rendered_with() {
-    let world = World::new();
-    world.registry.remove(&format!("{KUBELET}.sha256"));
-    let upload = world.upload(PRODUCTION);
-    let error = world.event(&upload, &Life::unending()).await.unwrap_err().to_string();
+    let account = Workshop::of(PRODUCTION);
+    account.registry.remove(&format!("{KUBELET}.sha256"));
+    let upload = account.upload(PRODUCTION);
+    let error = account.rendered(Some(&upload), &Life::unending()).await.unwrap_err().to_string();
     assert!(error.contains(KUBELET) && error.contains("software.source"), "{error}");
-    assert!(world.desired().is_none() && world.assets.peek(&keys::lock(NAME)).is_none());
+    assert!(account.desired().is_none() && account.assets.peek(&keys::lock(NAME)).is_none());
 }
 
 #[tokio::test]
 async fn nobody_is_asked_where_the_image_has_it_all() {
-    let world = World::new();
-    world.plan(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await;
-    assert_eq!(asked(&world), 0);
+    let account = Workshop::of(PRODUCTION);
+    account.render(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await.plan;
+    assert_eq!(asked(&account), 0);
 }
 
 #[tokio::test]
 async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() {
-    let world = World::new();
-    let pinned = |world: &World| {
-        let lock = world.assets.peek(&keys::lock(NAME)).unwrap();
+    let account = Workshop::of(PRODUCTION);
+    let pinned = |account: &Workshop| {
+        let lock = account.assets.peek(&keys::lock(NAME)).unwrap();
         serde_json::from_slice::<Lock>(&lock).unwrap().agent.into_iter().collect::<Vec<_>>()
     };
     let publish = |x86: &str| {
         let manifest = format!("{{\"x86_64\": \"{x86}\", \"arm64\": \"{}\"}}", "c".repeat(64));
-        world.assets.upload(keys::AGENT_MANIFEST, manifest)
+        account.assets.upload(keys::AGENT_MANIFEST, manifest)
     };
-    world.plan(PRODUCTION).await;
-    assert_eq!(pinned(&world), []);
+    account.render(PRODUCTION).await.plan;
+    assert_eq!(pinned(&account), []);
     publish(&"a".repeat(64));
-    world.plan(bigger(PRODUCTION)).await;
+    account.render(bigger(PRODUCTION)).await.plan;
     // No machine of it is a Graviton.
-    assert_eq!(pinned(&world), [(Architecture::X86_64, "a".repeat(64))]);
+    assert_eq!(pinned(&account), [(Architecture::X86_64, "a".repeat(64))]);
     publish(&"b".repeat(64));
-    world.plan(bigger(&bigger(PRODUCTION))).await;
+    account.render(bigger(&bigger(PRODUCTION))).await.plan;
     assert_eq!(
-        pinned(&world),
+        pinned(&account),
         [(Architecture::X86_64, "a".repeat(64))],
         "a newer agent moves nothing by itself"
     );

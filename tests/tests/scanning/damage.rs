@@ -1,7 +1,5 @@
 //! What is damaged is found with its key and the next step, and the rest of the scan goes on.
 
-use slipway_core::release::Rendering;
-
 use super::*;
 
 /// The object of a certificate.
@@ -11,20 +9,20 @@ fn key_of(manifest: &Manifest, asset: &str) -> String {
 
 #[tokio::test]
 async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
-    let world = World::launched(PRODUCTION).await;
-    let manifest = world.manifest();
+    let account = Workshop::launched(PRODUCTION).await;
+    let manifest = account.manifest();
     let key = |asset: &str| key_of(&manifest, asset);
-    let pem = world.assets.peek(&key("scheduler")).unwrap();
-    world.assets.upload(&key("scheduler"), &pem[..pem.len() / 2]);
-    world.assets.upload(&key("apiserver"), vec![b'x'; 70_000]);
-    world.assets.upload(&key("controller-manager"), world.assets.peek(&key("node-manager")).unwrap());
-    world.assets.purge(&key("front-proxy-client"));
-    world.assets.upload(&key("etcd-peer-0"), "no certificate at all");
+    let pem = account.assets.peek(&key("scheduler")).unwrap();
+    account.assets.upload(&key("scheduler"), &pem[..pem.len() / 2]);
+    account.assets.upload(&key("apiserver"), vec![b'x'; 70_000]);
+    account.assets.upload(&key("controller-manager"), account.assets.peek(&key("node-manager")).unwrap());
+    account.assets.purge(&key("front-proxy-client"));
+    account.assets.upload(&key("etcd-peer-0"), "no certificate at all");
     let now = launch() + days(359);
-    world.assets.set_clock(now);
-    world.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{");
-    world.assets.upload(&keys::scan(NAME), "{");
-    let scanned = world.scan(now).await;
+    account.assets.set_clock(now);
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{");
+    account.assets.upload(&keys::scan(NAME), "{");
+    let scanned = scan(&account, now).await;
     let found: BTreeMap<String, String> =
         scanned.findings.iter().map(|found| (found.key.clone(), found.message.clone())).collect();
     for (key, words) in [
@@ -42,7 +40,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     assert_eq!(found.len(), 7, "{found:#?}");
     assert!(scanned.findings.iter().all(|found| !found.help.is_empty()));
     assert!(
-        !world
+        !account
             .assets
             .journal()
             .calls()
@@ -52,16 +50,16 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     );
     // What is damaged is known by the inventory, and renewed with the rest: that mends it.
     assert_eq!(scanned.renewed.len(), 15);
-    world.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
-    world.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
-    assert_eq!(world.scan(now + days(1)).await.findings, []);
-    assert_eq!(world.state().findings, []);
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
+    account.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
+    assert_eq!(scan(&account, now + days(1)).await.findings, []);
+    assert_eq!(scan_state(&account).findings, []);
 }
 
 #[tokio::test]
 async fn a_clock_behind_the_certificates_start_is_a_finding_each_and_renews_nothing() {
-    let world = World::launched(PRODUCTION).await;
-    let scanned = world.scan(launch() - days(2)).await;
+    let account = Workshop::launched(PRODUCTION).await;
+    let scanned = scan(&account, launch() - days(2)).await;
     assert_eq!(scanned.findings.len(), 19, "{:#?}", scanned.findings);
     assert!(scanned.findings.iter().all(|found| found.message.contains("is not valid before")));
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 0));
@@ -69,75 +67,74 @@ async fn a_clock_behind_the_certificates_start_is_a_finding_each_and_renews_noth
 
 #[tokio::test]
 async fn an_inventory_that_lacks_what_the_spec_asks_for_is_a_finding() {
-    let world = World::launched(PRODUCTION).await;
-    let mut manifest = world.manifest();
+    let account = Workshop::launched(PRODUCTION).await;
+    let mut manifest = account.manifest();
     manifest.assets.remove("node-manager");
-    world.assets.upload(&keys::manifest(NAME), store::json(&manifest));
-    let scanned = world.scan(launch() + days(1)).await;
+    account.assets.upload(&keys::manifest(NAME), store::json(&manifest));
+    let scanned = scan(&account, launch() + days(1)).await;
     assert_eq!(scanned.findings.len(), 1, "{:#?}", scanned.findings);
     assert_eq!(scanned.findings[0].key, keys::manifest(NAME));
     assert!(scanned.findings[0].message.contains("node-manager"));
 
     // One that is no inventory: there is nothing to go by, and that is an error with the cure.
-    world.assets.upload(&keys::manifest(NAME), "{");
-    let error = world.try_scan(&Asked::default(), launch(), &Life::unending()).await.unwrap_err();
+    account.assets.upload(&keys::manifest(NAME), "{");
+    let error = account.scan(&Asked::default(), &Life::unending(), launch()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.Corrupt");
-    world.assets.purge(&keys::manifest(NAME));
-    let outcome = world.try_scan(&Asked::default(), launch(), &Life::unending()).await.unwrap();
+    account.assets.purge(&keys::manifest(NAME));
+    let outcome = account.scan(&Asked::default(), &Life::unending(), launch()).await.unwrap();
     assert!(matches!(outcome, Outcome::Nothing(_)));
 }
 
 /// A spec that is refused, or gone, leaves the cluster's certificates looked after by the one before.
 #[tokio::test]
 async fn the_newest_spec_that_was_accepted_counts() {
-    let world = World::launched(PRODUCTION).await;
-    world.specs.upload(&keys::spec(NAME), PRODUCTION.replace("instanceType:", "instanceTyp:"));
-    assert_eq!(world.scan(launch() + days(359)).await.renewed.len(), 15);
+    let account = Workshop::launched(PRODUCTION).await;
+    account.specs.upload(&keys::spec(NAME), PRODUCTION.replace("instanceType:", "instanceTyp:"));
+    assert_eq!(scan(&account, launch() + days(359)).await.renewed.len(), 15);
 
     // Switched off by a newer one, which changes no byte of what is rendered.
-    let world = World::launched(PRODUCTION).await;
+    let account = Workshop::launched(PRODUCTION).await;
     let off = PRODUCTION.replace("    enabled: true\n    days: 30", "    enabled: false\n    days: 30");
     assert_ne!(off, PRODUCTION);
-    world.specs.upload(&keys::spec(NAME), off);
-    let scanned = world.scan(launch() + days(359)).await;
+    account.specs.upload(&keys::spec(NAME), off);
+    let scanned = scan(&account, launch() + days(359)).await;
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 15), "off still warns");
-    assert_eq!(world.said(), [("Certificate Expiring".to_owned(), 15)].into());
-    world.scan(launch() + days(360)).await;
-    assert_eq!(world.said(), BTreeMap::new(), "once a threshold");
+    assert_eq!(said(&account), [("Certificate Expiring".to_owned(), 15)].into());
+    scan(&account, launch() + days(360)).await;
+    assert_eq!(said(&account), BTreeMap::new(), "once a threshold");
 }
 
 /// Whoever has a node can have it tell what they like. That is said, and overrides nothing.
 #[tokio::test]
 async fn p7_what_a_node_tells_makes_no_plan_urgent() {
-    let world = World::launched(&PRODUCTION.replace("approval: auto", "approval: manual")).await;
+    let account = Workshop::launched(&PRODUCTION.replace("approval: auto", "approval: manual")).await;
     let now = launch() + days(350);
     let status = serde_json::json!({"format": 1, "at": now, "cluster": NAME, "role": "controller",
         "applied": {"asAsked": true}, "components": [], "healthy": true, "served": [{
             "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": launch(), "notAfter": now, "verifies": true}}]});
-    world.assets.set_clock(now);
-    world.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
-    world.scan(now).await;
-    assert!(world.state().urgent.is_some(), "it is said");
-    let plan = world.planned(now).await.unwrap();
+    account.assets.set_clock(now);
+    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    scan(&account, now).await;
+    assert!(scan_state(&account).urgent.is_some(), "it is said");
+    let plan = planned(&account, now).await.unwrap();
     assert!(plan.waits_for_approval(now) && !plan.urgency(now).overrides(), "{}", plan.summary());
-    assert!(!world.said().contains_key("Rollout Requested"));
+    assert!(!said(&account).contains_key("Rollout Requested"));
 }
 
 /// What a node still serves counts, whatever is in the store.
 #[tokio::test]
 async fn p7_what_a_node_still_serves_is_said_and_urgent() {
-    let world = World::launched(PRODUCTION).await;
-    let old = world.manifest().assets["apiserver"].clone();
+    let account = Workshop::launched(PRODUCTION).await;
+    let old = account.manifest().assets["apiserver"].clone();
     let now = launch() + days(350);
-    world.scan(now).await;
-    let plan = world.planned(now).await.unwrap();
-    world.deployed(&plan).await;
-    let release = world.assets.peek(&keys::release(NAME, &plan.to)).unwrap();
-    let release: Rendering = serde_json::from_slice(&release).unwrap();
+    scan(&account, now).await;
+    let plan = planned(&account, now).await.unwrap();
+    account.deployed(&plan).await;
+    let release = account.release(&plan.to).unwrap();
     assert!(release.roles.contains_key(&Role::Controller));
-    world.said();
+    said(&account);
     let facts = old.certificate.unwrap();
     let later = launch() + days(363);
     let status = serde_json::json!({"format": 1, "at": later, "cluster": NAME, "role": "controller",
@@ -145,10 +142,10 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
             "name": "kube-apiserver", "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": facts.serial, "fingerprint": old.fingerprint, "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": facts.not_before, "notAfter": facts.not_after, "verifies": true}}]});
-    world.assets.set_clock(later);
-    world.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
-    world.scan(later).await;
-    let expiring = world.bus.drain().into_iter().find_map(|event| match event {
+    account.assets.set_clock(later);
+    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    scan(&account, later).await;
+    let expiring = account.bus.drain().into_iter().find_map(|event| match event {
         Event::CertificateExpiring(detail) if detail.certificate == "apiserver" => Some(detail),
         _ => None,
     });
@@ -156,6 +153,6 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     assert_eq!(expiring.place.as_deref(), Some("kube-apiserver on i-7 (controller)"));
     assert_eq!((expiring.threshold_days, expiring.days_left), (3, 2));
     assert!(expiring.message.contains("renewed in the store"), "{}", expiring.message);
-    let urgent = world.state().urgent.unwrap();
+    let urgent = scan_state(&account).urgent.unwrap();
     assert_eq!((urgent.certificate.as_str(), urgent.expired), ("apiserver", false));
 }

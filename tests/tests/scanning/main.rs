@@ -12,27 +12,19 @@ use std::sync::{Arc, Mutex};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_core::keys;
-use slipway_core::release::Site;
 use slipway_core::role::Role;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{Asked, State};
 use slipway_crypto::AwsLc;
-use slipway_flows::rendering::{self, RenderPorts, render_newest};
-use slipway_flows::scan::{Outcome, ScanPorts, Scanned, fan_out, scan};
-use slipway_flows::{FlowResult, store};
+use slipway_flows::scan::{Outcome, Scanned, fan_out};
+use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
-use slipway_ports::{Condition, Objects as _};
-use slipway_sim::memory::{
-    Fault, MemoryBucket, MemoryBus, MemoryKeys, MemoryParameters, MemoryRegistry, OWN_KEY,
-};
+use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;
-use slipway_sim::ports::{SharedWorld, SimulatedGroups};
-use slipway_sim::world::Config;
-use slipway_tests::workshop::rolled_out;
+use slipway_tests::workshop::{Workshop, rolled_out};
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
-const X86_64: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 
 fn launch() -> Timestamp {
     "2026-11-20T12:00:00Z".parse().unwrap()
@@ -42,129 +34,35 @@ fn days(days: i64) -> SignedDuration {
     SignedDuration::from_hours(24 * days)
 }
 
-struct World {
-    specs: MemoryBucket,
-    assets: MemoryBucket,
-    issuer: MemoryBucket,
-    keys: MemoryKeys,
-    parameters: MemoryParameters,
-    bus: MemoryBus,
-    /// Its machines, where there are any.
-    cloud: SharedWorld,
+/// The scan function is invoked, about the cluster.
+async fn scan(account: &Workshop, now: Timestamp) -> Scanned {
+    account.assets.set_clock(now);
+    match account.scan(&Asked::default(), &Life::unending(), now).await.unwrap() {
+        Outcome::Scanned(scanned) => *scanned,
+        Outcome::Nothing(why) => panic!("{why}"),
+    }
 }
 
-fn empty_cloud(seed: u64) -> SharedWorld {
-    let config = Config { region: "eu-west-1".to_owned(), seed, ..Config::default() };
-    Arc::new(Mutex::new(slipway_sim::world::World::new(config)))
+/// The plan that the render function makes when it hears of renewed certificates.
+async fn planned(account: &Workshop, now: Timestamp) -> Option<Plan> {
+    match (**account).render(None, &Life::unending(), now).await.unwrap() {
+        rendering::Outcome::Planned(plan) => Some(*plan),
+        rendering::Outcome::Unchanged => None,
+        other => panic!("{other:?}"),
+    }
 }
 
-impl World {
-    /// A cluster as it was launched.
-    async fn launched(spec: &str) -> Self {
-        let world = Self {
-            specs: MemoryBucket::new("specs", "eu-west-1"),
-            assets: MemoryBucket::new("assets", "eu-west-1"),
-            issuer: MemoryBucket::new("issuer", "eu-west-1"),
-            keys: MemoryKeys::new(1),
-            parameters: MemoryParameters::new([(X86_64, "ami-0123456789abcdef0")]),
-            bus: MemoryBus::new(),
-            cloud: empty_cloud(1),
-        };
-        world.specs.upload(&keys::spec(NAME), spec);
-        world.assets.set_clock(launch());
-        let plan = world.planned(launch()).await.unwrap();
-        world.deployed(&plan).await;
-        drop(world.bus.drain());
-        world
-    }
+fn scan_state(account: &Workshop) -> State {
+    account.read(&keys::scan(NAME)).unwrap()
+}
 
-    /// The same cluster once more, so that something else may happen to it.
-    fn copy(&self) -> Self {
-        let copy = |bucket: &MemoryBucket| {
-            let copy = MemoryBucket::new(bucket.name(), "eu-west-1");
-            copy.set_clock(launch());
-            for key in bucket.keys() {
-                copy.upload(&key, bucket.peek(&key).unwrap());
-            }
-            copy
-        };
-        Self {
-            specs: copy(&self.specs),
-            assets: copy(&self.assets),
-            issuer: copy(&self.issuer),
-            keys: self.keys.clone(),
-            parameters: self.parameters.clone(),
-            bus: MemoryBus::new(),
-            cloud: empty_cloud(1),
-        }
+/// How many events of each type were published since the last call.
+fn said(account: &Workshop) -> BTreeMap<String, usize> {
+    let mut said = BTreeMap::new();
+    for kind in account.said() {
+        *said.entry(kind).or_default() += 1;
     }
-
-    /// What the render function does when it hears of renewed certificates.
-    async fn planned(&self, now: Timestamp) -> Option<Plan> {
-        let ports = RenderPorts {
-            specs: &self.specs,
-            assets: &self.assets,
-            issuer: Some(&self.issuer),
-            keys: &self.keys,
-            parameters: &self.parameters,
-            registry: &MemoryRegistry::default(),
-            bus: &self.bus,
-            crypto: &AwsLc,
-        };
-        let site = Site {
-            asset_bucket: "assets".to_owned(),
-            kms_key_arn: OWN_KEY.to_owned(),
-            region: None,
-            issuer_bucket: Some("issuer".to_owned()),
-        };
-        match render_newest(&ports, &site, NAME, now).await.unwrap() {
-            rendering::Outcome::Planned(plan) => Some(*plan),
-            rendering::Outcome::Unchanged => None,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    async fn deployed(&self, plan: &Plan) {
-        let rollout = store::json(&rolled_out(plan));
-        self.assets.put(&keys::rollout(NAME), rollout, Condition::Always).await.unwrap();
-    }
-
-    async fn try_scan(&self, asked: &Asked, now: Timestamp, life: &Life) -> FlowResult<Outcome> {
-        let ports = ScanPorts {
-            specs: &life.of(&self.specs),
-            assets: &life.of(&self.assets),
-            groups: &life.of(&SimulatedGroups::new(Arc::clone(&self.cloud))),
-            keys: &life.of(&self.keys),
-            bus: &life.of(&self.bus),
-            crypto: &AwsLc,
-        };
-        scan(&ports, NAME, asked, now).await
-    }
-
-    async fn scan(&self, now: Timestamp) -> Scanned {
-        self.assets.set_clock(now);
-        match self.try_scan(&Asked::default(), now, &Life::unending()).await.unwrap() {
-            Outcome::Scanned(scanned) => *scanned,
-            Outcome::Nothing(why) => panic!("{why}"),
-        }
-    }
-
-    fn manifest(&self) -> Manifest {
-        serde_json::from_slice(&self.assets.peek(&keys::manifest(NAME)).unwrap()).unwrap()
-    }
-
-    fn state(&self) -> State {
-        serde_json::from_slice(&self.assets.peek(&keys::scan(NAME)).unwrap()).unwrap()
-    }
-
-    /// What was said and not heard yet, by kind.
-    fn said(&self) -> BTreeMap<String, usize> {
-        let mut said = BTreeMap::new();
-        for event in self.bus.drain() {
-            *said.entry(event.to_wire().0).or_default() += 1;
-        }
-        said
-    }
+    said
 }
 
 fn certificates(manifest: &Manifest) -> BTreeMap<String, (String, Timestamp)> {
@@ -181,22 +79,22 @@ fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
 /// P2, P7: the demonstration, without processes.
 #[tokio::test]
 async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_control_plane_alone() {
-    let world = World::launched(PRODUCTION).await;
-    let (before, quiet) = (world.manifest(), launch() + days(300));
-    let scanned = world.scan(quiet).await;
+    let account = Workshop::launched(PRODUCTION).await;
+    let (before, quiet) = (account.manifest(), launch() + days(300));
+    let scanned = scan(&account, quiet).await;
     assert_eq!(
         (scanned.renewed.len(), scanned.findings.len(), scanned.standings.len()),
         (0, 0, 19),
         "{scanned:?}"
     );
-    assert_eq!(world.said(), BTreeMap::new());
-    assert_eq!(world.manifest(), before);
+    assert_eq!(said(&account), BTreeMap::new());
+    assert_eq!(account.manifest(), before);
 
     let now = launch() + days(359);
-    let scanned = world.scan(now).await;
+    let scanned = scan(&account, now).await;
     assert_eq!(scanned.renewed.len(), 15, "{:?}", scanned.renewed);
-    assert_eq!(world.said(), [("Certificate Renewed".to_owned(), 1)].into(), "nothing is said to expire");
-    let (old, new) = (certificates(&before), certificates(&world.manifest()));
+    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "nothing is said to expire");
+    let (old, new) = (certificates(&before), certificates(&account.manifest()));
     for (name, (fingerprint, ends)) in &new {
         let renewed = scanned.renewed.contains(name);
         assert_eq!(*fingerprint != old[name].0, renewed, "{name}");
@@ -204,7 +102,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         assert!(*ends >= now + days(364), "{name} ends {ends}");
     }
 
-    let plan = world.planned(now).await.unwrap();
+    let plan = planned(&account, now).await.unwrap();
     for (role, action) in actions(&plan) {
         let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Replace };
         assert_eq!(action, wanted, "{role}: {}", plan.to_text());
@@ -217,8 +115,8 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     assert!(
         controller.reasons[0].contains("apiserver") && controller.reasons[0].contains("strategy is rollout")
     );
-    world.deployed(&plan).await;
-    world.said();
+    account.deployed(&plan).await;
+    said(&account);
 
     // Another scan finds nothing to do, and knows that the old ones are gone once the rollout has reached its goal.
     let rollout = slipway_rollout::Rollout {
@@ -233,10 +131,10 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         }),
         ..rolled_out(&plan)
     };
-    world.assets.upload(&keys::rollout(NAME), store::json(&rollout));
-    let scanned = world.scan(now + days(1)).await;
+    account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
+    let scanned = scan(&account, now + days(1)).await;
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 0));
-    assert_eq!((world.said(), world.state().superseded), (BTreeMap::new(), BTreeMap::new()));
+    assert_eq!((said(&account), scan_state(&account).superseded), (BTreeMap::new(), BTreeMap::new()));
 }
 
 /// Seed 002: in place, where the spec says so; and controllers do not roll for etcd's.
@@ -244,9 +142,9 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
 async fn p2_refresh_replaces_nobody() {
     let spec = PRODUCTION.replace("strategy: rollout", "strategy: refresh");
     assert_ne!(spec, PRODUCTION);
-    let world = World::launched(&spec).await;
-    world.scan(launch() + days(359)).await;
-    let plan = world.planned(launch() + days(359)).await.unwrap();
+    let account = Workshop::launched(&spec).await;
+    scan(&account, launch() + days(359)).await;
+    let plan = planned(&account, launch() + days(359)).await.unwrap();
     for (role, action) in actions(&plan) {
         let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Refresh };
         assert_eq!(action, wanted, "{role}");
@@ -259,17 +157,17 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
     let spec = PRODUCTION.replace("approval: auto", "approval: manual");
     assert_ne!(spec, PRODUCTION);
     for (passed, urgent) in [(350, false), (363, true), (400, true)] {
-        let world = World::launched(&spec).await;
+        let account = Workshop::launched(&spec).await;
         let now = launch() + days(passed);
-        world.scan(now).await;
-        let renewed = world.bus.drain().into_iter().find_map(|event| match event {
+        scan(&account, now).await;
+        let renewed = account.bus.drain().into_iter().find_map(|event| match event {
             Event::CertificateRenewed(detail) => Some(detail),
             _ => None,
         });
         assert_eq!(renewed.unwrap().urgent.is_some(), urgent, "after {passed} days");
-        let plan = world.planned(now).await.unwrap();
+        let plan = planned(&account, now).await.unwrap();
         assert_eq!(!plan.waits_for_approval(now), urgent, "{}", plan.summary());
-        let asked = world.said().contains_key("Rollout Requested");
+        let asked = said(&account).contains_key("Rollout Requested");
         assert_eq!(asked, urgent, "after {passed} days");
         let until = "certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-17T12:00:00Z on";
         assert!(
@@ -282,10 +180,10 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
         assert_eq!(actions(&plan)["etcd-0"], expected, "after {passed} days");
         if !urgent {
             // It waits, and the scan asks for it on the day from which on it may not: nothing else wakes the rollout then.
-            world.said();
+            said(&account);
             for (passed, asked) in [(361, 0), (362, 1), (363, 1)] {
-                world.scan(launch() + days(passed)).await;
-                let said = world.said().get("Rollout Requested").copied().unwrap_or_default();
+                scan(&account, launch() + days(passed)).await;
+                let said = said(&account).get("Rollout Requested").copied().unwrap_or_default();
                 assert_eq!(said, asked, "after {passed} days");
             }
         }
@@ -296,28 +194,28 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
 #[tokio::test]
 async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
     let now = launch() + days(359);
-    let base = World::launched(PRODUCTION).await;
+    let base = Workshop::launched(PRODUCTION).await;
     let total = {
-        let (world, life) = (base.copy(), Life::unending());
-        world.try_scan(&Asked::default(), now, &life).await.unwrap();
+        let (account, life) = (base.fork(), Life::unending());
+        account.scan(&Asked::default(), &life, now).await.unwrap();
         life.calls()
     };
     assert!(total > 60, "{total} calls");
     for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
-        let (world, at) = (base.copy(), format!("at call {last}, after: {after}"));
-        let died = world.try_scan(&Asked::default(), now, &Life::until(last, after)).await;
+        let (account, at) = (base.fork(), format!("at call {last}, after: {after}"));
+        let died = account.scan(&Asked::default(), &Life::until(last, after), now).await;
         // The last write is what it remembers: an answer that is lost then is the only one that nobody misses.
         assert!(died.is_err(), "{at}");
-        world.scan(now).await;
-        let renewed = world.manifest();
-        assert!(world.said().get("Certificate Renewed").is_some_and(|said| *said >= 1), "{at}");
+        scan(&account, now).await;
+        let renewed = account.manifest();
+        assert!(said(&account).get("Certificate Renewed").is_some_and(|said| *said >= 1), "{at}");
         // All of it in one version of the inventory: that there are two says that nothing was renewed twice.
-        assert_eq!(world.assets.versions(&keys::manifest(NAME)), 2, "{at}");
-        let third = world.scan(now).await;
-        assert!(third.renewed.is_empty() && world.manifest() == renewed, "{at}");
-        assert_eq!(world.state().superseded.len(), 14, "{at}: nodes still have the old ones");
+        assert_eq!(account.assets.versions(&keys::manifest(NAME)), 2, "{at}");
+        let third = scan(&account, now).await;
+        assert!(third.renewed.is_empty() && account.manifest() == renewed, "{at}");
+        assert_eq!(scan_state(&account).superseded.len(), 14, "{at}: nodes still have the old ones");
         if last % 16 == 0 {
-            assert!(world.planned(now).await.is_some(), "{at}");
+            assert!(planned(&account, now).await.is_some(), "{at}");
         }
     }
 }
@@ -325,27 +223,27 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
 /// P8: two scans at once renew once.
 #[tokio::test]
 async fn p8_of_two_scans_one_renews() {
-    let world = World::launched(PRODUCTION).await;
+    let account = Workshop::launched(PRODUCTION).await;
     let now = launch() + days(359);
     let (life, asked) = (Life::unending(), Asked::default());
-    let (one, other) = tokio::join!(world.try_scan(&asked, now, &life), world.try_scan(&asked, now, &life));
+    let (one, other) = tokio::join!(account.scan(&asked, &life, now), account.scan(&asked, &life, now));
     let lost: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
     assert!(lost.len() < 2 && lost.iter().all(slipway_flows::FlowError::is_transient), "{lost:?}");
-    assert_eq!(world.assets.versions(&keys::manifest(NAME)), 2);
-    assert!(world.scan(now).await.renewed.is_empty());
+    assert_eq!(account.assets.versions(&keys::manifest(NAME)), 2);
+    assert!(scan(&account, now).await.renewed.is_empty());
 }
 
 #[tokio::test]
 async fn what_is_asked_for_is_renewed_and_a_doubled_event_renews_nothing() {
-    let world = World::launched(PRODUCTION).await;
+    let account = Workshop::launched(PRODUCTION).await;
     let asked =
         Asked { certificates: vec!["scheduler".to_owned()], everything: false, at: Some(launch() + days(1)) };
     for (now, renewed) in [(launch() + days(1), 1), (launch() + days(2), 0)] {
-        let outcome = world.try_scan(&asked, now, &Life::unending()).await.unwrap();
+        let outcome = account.scan(&asked, &Life::unending(), now).await.unwrap();
         let Outcome::Scanned(scanned) = outcome else { panic!("{outcome}") };
         assert_eq!(scanned.renewed.len(), renewed);
     }
-    let plan = world.planned(launch() + days(2)).await.unwrap();
+    let plan = planned(&account, launch() + days(2)).await.unwrap();
     let touched: Vec<_> = plan.nodes.iter().filter(|node| node.action != NodeAction::Untouched).collect();
     assert_eq!(touched.len(), 1);
     assert_eq!(touched[0].role, Role::Controller);
@@ -371,22 +269,22 @@ async fn every_cluster_is_asked_for_once_and_ten_thousand_are_no_more_memory() {
 
 #[tokio::test]
 async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
-    let world = World::launched(PRODUCTION).await;
-    let manifest = world.manifest();
+    let account = Workshop::launched(PRODUCTION).await;
+    let manifest = account.manifest();
     let key = keys::private_half(NAME, "etcd-ca", &manifest.assets["etcd-ca"].fingerprint);
-    world.assets.purge(&key);
+    account.assets.purge(&key);
     let now = launch() + days(359);
-    let scanned = world.scan(now).await;
+    let scanned = scan(&account, now).await;
     assert_eq!(scanned.failed.len(), 1, "{:?}", scanned.failed);
     assert!(scanned.failed[0].certificates.contains(&"etcd-peer-1".to_owned()));
     assert!(scanned.failed[0].message.contains("etcd-ca"), "{}", scanned.failed[0].message);
     assert!(scanned.renewed.contains(&"apiserver".to_owned()), "{:?}", scanned.renewed);
-    let said = world.said();
+    let said = said(&account);
     assert_eq!((said["Renewal Failed"], said["Certificate Renewed"]), (1, 1));
     // A refusal of KMS is an error of the function: nothing of it is the certificates' fault.
-    let world = World::launched(PRODUCTION).await;
-    world.keys.faults().plan("kms:Decrypt", "", Fault::Before(slipway_ports::ErrorKind::Transient), 1);
-    let outcome = world.try_scan(&Asked::default(), now, &Life::unending()).await;
+    let account = Workshop::launched(PRODUCTION).await;
+    account.keys.faults().plan("kms:Decrypt", "", Fault::Before(slipway_ports::ErrorKind::Transient), 1);
+    let outcome = account.scan(&Asked::default(), &Life::unending(), now).await;
     assert!(outcome.is_err(), "it is tried again: {outcome:?}");
-    assert_eq!(world.scan(now).await.renewed.len(), 15);
+    assert_eq!(scan(&account, now).await.renewed.len(), 15);
 }

@@ -1,35 +1,19 @@
 //! What has expired is brought back by Run Command, machine by machine, with no API to ask.
 
 use slipway_credentials::renewal::recovery::{Progress, Recovery, Stage};
-use slipway_flows::ports::Stacks as _;
 use slipway_flows::recovery::{machines, turn};
-use slipway_rollout::ChangeSetRequest;
-use slipway_sim::ports::{SimulatedCommands, SimulatedStacks, lock};
-use slipway_sim::world::{FleetFaults, MachineFacts};
+use slipway_sim::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, lock};
+use slipway_sim::world::{Config, FleetFaults, MachineFacts, World};
 
 use super::*;
 
 /// The machines of [`NAME`], as the newest plan launched them.
-pub(super) async fn fleet(world: &World, seed: u64) -> SharedWorld {
-    let cloud = empty_cloud(seed);
-    let stacks = SimulatedStacks::new(Arc::clone(&cloud), world.assets.clone());
-    let desired: slipway_core::status::Desired =
-        serde_json::from_slice(&world.assets.peek(&keys::desired(NAME)).unwrap()).unwrap();
-    let release: slipway_core::release::Rendering =
-        serde_json::from_slice(&world.assets.peek(&keys::release(NAME, &desired.target)).unwrap()).unwrap();
-    for stack in &release.stacks {
-        let request = ChangeSetRequest {
-            stack: stack.name.clone(),
-            name: "launch".to_owned(),
-            create: true,
-            template_key: stack.template_key(NAME),
-            tags: stack.tags.clone(),
-        };
-        stacks.create_change_set(&request).await.unwrap();
-        lock(&cloud).settle();
-        stacks.execute_change_set(&stack.name, "launch", &stack.name).await.unwrap();
-        lock(&cloud).settle();
-        assert_eq!(lock(&cloud).stack_status(&stack.name).unwrap(), "CREATE_COMPLETE");
+pub(super) async fn fleet(account: &Workshop, seed: u64) -> SharedWorld {
+    let config = Config { region: account.region(), seed, ..Config::default() };
+    let cloud = Arc::new(Mutex::new(World::new(config)));
+    let stacks = SimulatedStacks::new(Arc::clone(&cloud), account.assets.clone());
+    for stack in &account.release(&account.desired().unwrap().target).unwrap().stacks {
+        stacks.bring(stack).await;
     }
     let up = lock(&cloud).now() + SignedDuration::from_mins(30);
     lock(&cloud).advance(up);
@@ -57,15 +41,16 @@ async fn recover(cloud: &SharedWorld, recovery: &mut Recovery) -> (Vec<String>, 
 }
 
 /// A cluster whose certificates have all expired, with others in the store.
-async fn expired(world: &World, seed: u64) -> (SharedWorld, Recovery) {
-    let cloud = fleet(world, seed).await;
+async fn expired(account: &Workshop, seed: u64) -> (SharedWorld, Recovery) {
+    let cloud = fleet(account, seed).await;
     lock(&cloud).expire(NAME);
     let lost = lock(&cloud).cluster_facts(NAME).unwrap();
     assert!(lost.leader.is_none() && lost.api_servers.is_empty(), "{lost:?}");
-    assert_eq!(world.scan(launch() + days(400)).await.renewed.len(), 15);
-    let machines = machines(&world.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
+    assert_eq!(scan(&account, launch() + days(400)).await.renewed.len(), 15);
+    let machines = machines(&account.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
     assert_eq!(machines.values().map(BTreeSet::len).sum::<usize>(), facts(&cloud).len());
-    let digests = world.manifest().bundles.into_iter().map(|(role, bundle)| (role, bundle.digest)).collect();
+    let digests =
+        account.manifest().bundles.into_iter().map(|(role, bundle)| (role, bundle.digest)).collect();
     let recovery = Recovery::new("r1", &machines, &digests, lock(&cloud).now());
     (cloud, recovery)
 }
@@ -73,7 +58,7 @@ async fn expired(world: &World, seed: u64) -> (SharedWorld, Recovery) {
 /// P7: everything has expired and the API is down; whatever Run Command does to single commands, all come back, and in that order.
 #[tokio::test]
 async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_and_workers() {
-    let world = World::launched(PRODUCTION).await;
+    let account = Workshop::launched(PRODUCTION).await;
     for (seed, faults) in [
         (1, FleetFaults::default()),
         (
@@ -86,13 +71,13 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
             },
         ),
     ] {
-        let world = world.copy();
-        let (cloud, mut recovery) = expired(&world, seed).await;
+        let account = account.fork();
+        let (cloud, mut recovery) = expired(&account, seed).await;
         lock(&cloud).set_fleet_faults(faults);
         let _ = lock(&cloud).story();
         let (said, took) = recover(&cloud, &mut recovery).await;
         assert!(recovery.is_well(), "{said:#?}");
-        let manifest = world.manifest();
+        let manifest = account.manifest();
         for machine in facts(&cloud) {
             let role: Role = machine.role.parse().unwrap();
             assert_eq!(machine.credentials, manifest.bundles[&role].digest, "{machine:?}");
@@ -122,7 +107,7 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
 
         // Once more: it changes nothing, and is quick.
         let machines =
-            machines(&world.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
+            machines(&account.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
         let digests = manifest.bundles.iter().map(|(role, bundle)| (role.clone(), bundle.digest.clone()));
         lock(&cloud).set_fleet_faults(FleetFaults::default());
         let mut again = Recovery::new("r2", &machines, &digests.collect(), lock(&cloud).now());
@@ -134,10 +119,10 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
 /// P7: a machine that is lost holds up nobody, as long as a majority is there; without one nothing else is touched.
 #[tokio::test]
 async fn p7_a_lost_member_is_named_and_holds_up_nobody_and_without_a_majority_nothing_else_is_asked() {
-    let world = World::launched(PRODUCTION).await;
+    let account = Workshop::launched(PRODUCTION).await;
     for (lost, well_enough) in [(1, true), (2, false)] {
-        let world = world.copy();
-        let (cloud, mut recovery) = expired(&world, 3).await;
+        let account = account.fork();
+        let (cloud, mut recovery) = expired(&account, 3).await;
         let members: Vec<String> =
             facts(&cloud).into_iter().filter(|one| one.role.starts_with("etcd-")).map(|one| one.id).collect();
         for id in &members[..lost] {

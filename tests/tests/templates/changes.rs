@@ -1,16 +1,14 @@
 //! The plan against the change set that the simulated CloudFormation makes of the same change (P3).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use slipway_core::release::{Stack, StackKind};
-use slipway_flows::ports::Stacks as _;
 use slipway_plan::{NodeAction, Replacement, ResourceAction, ResourceChange, StackAction, StackPlan};
-use slipway_ports::{Condition, Objects as _};
-use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackStatus};
-use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
-use slipway_sim::world::{Config, Verdict, World};
+use slipway_rollout::{ChangeSetStatus, ChangeSetView};
+use slipway_sim::ports::{SimulatedStacks, lock};
+use slipway_sim::world::Verdict;
 use slipway_tests::workshop::{Rendered, Workshop, example};
 
 /// A change: what it is, and which pieces of an example become what.
@@ -246,102 +244,55 @@ const OF_POOLS: &[(&str, &str, &[Change])] = &[
     ),
 ];
 
-/// A simulated CloudFormation with the production example in it.
+/// An account with an example in it whose stacks change at once.
 struct Account {
-    world: SharedWorld,
     stacks: SimulatedStacks,
     workshop: Workshop,
-    made: BTreeSet<String>,
-    count: u32,
 }
 
 impl Account {
     async fn launch(text: &str) -> Self {
         let workshop = Workshop::of(text);
-        let config = Config { region: workshop.region.clone(), ..Config::default() };
-        let mut world = World::new(config);
-        world.let_machines_go();
-        let world = Arc::new(Mutex::new(world));
-        let stacks = SimulatedStacks::new(Arc::clone(&world), workshop.assets.clone());
-        let mut account = Self { world, stacks, workshop, made: BTreeSet::new(), count: 0 };
-        account.landing_zone().await;
+        lock(&workshop.world).let_machines_go();
+        let stacks = SimulatedStacks::new(Arc::clone(&workshop.world), workshop.assets.clone());
+        let account = Self { stacks, workshop };
+        account.stacks.bring(&landing_zone()).await;
         let first = account.workshop.render(text).await;
-        for stack in &first.rendering.stacks {
-            account.bring(stack).await;
-        }
-        account.workshop.deployed(&first.plan).await;
+        account.execute(&first).await;
         account
     }
 
-    /// A stack of somebody else's, with exports for whoever imports them.
-    async fn landing_zone(&mut self) {
-        let outputs: serde_json::Map<String, Value> = LANDING_ZONE
-            .iter()
-            .map(|(name, id)| {
-                let export = json!({"Value": id, "Export": {"Name": format!("landing-zone-{name}")}});
-                ((*name).to_owned(), export)
-            })
-            .collect();
-        let topic = json!({"Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {
-            "GroupDescription": "any resource", "VpcId": LANDING_ZONE[0].1,
-        }}});
-        let body = json!({"Resources": topic, "Outputs": outputs}).to_string();
-        let name = "landing-zone".to_owned();
-        let sha256 = slipway_core::digest::sha256_hex(body.as_bytes());
-        let kind = StackKind::Network;
-        let stack = Stack { name, kind, sha256, body: body.clone(), tags: BTreeMap::new() };
-        let key = stack.template_key(&self.workshop.cluster);
-        self.workshop.assets.put(&key, body.into_bytes(), Condition::Always).await.unwrap();
-        self.bring(&stack).await;
-    }
-
-    /// What CloudFormation would do to bring `stack` there. Its name, our view of it, and what it says itself.
-    async fn change_set(&mut self, stack: &Stack) -> (String, ChangeSetView, Vec<Verdict>) {
-        self.count += 1;
-        let name = format!("change-{}", self.count);
-        let request = ChangeSetRequest {
-            stack: stack.name.clone(),
-            name: name.clone(),
-            create: !self.made.contains(&stack.name),
-            template_key: stack.template_key(&self.workshop.cluster),
-            tags: stack.tags.clone(),
-        };
-        self.stacks.create_change_set(&request).await.unwrap();
-        lock(&self.world).settle();
-        let view = self.stacks.change_set(&stack.name, &name).await.unwrap().unwrap();
-        let verdicts = lock(&self.world).verdicts(&stack.name, &name).unwrap();
-        (name, view, verdicts)
-    }
-
-    /// Brings `stack` there, if anything changes.
-    async fn bring(&mut self, stack: &Stack) {
-        let (name, view, _) = self.change_set(stack).await;
-        if view.status == ChangeSetStatus::NoChanges {
-            return;
-        }
-        assert_eq!(view.status, ChangeSetStatus::Ready, "{}: {:?}", stack.name, view.reason);
-        self.stacks.execute_change_set(&stack.name, &name, &name).await.unwrap();
-        lock(&self.world).settle();
-        let is_new = self.made.insert(stack.name.clone());
-        let wanted = if is_new { StackStatus::CreateComplete } else { StackStatus::UpdateComplete };
-        let now = self.stacks.stack(&stack.name).await.unwrap().unwrap();
-        let failures = self.stacks.failures(&stack.name).await.unwrap();
-        assert_eq!(now.status, wanted, "{}: {failures:#?}", stack.name);
-    }
-
     /// Does all that a plan says.
-    async fn execute(&mut self, rendered: &Rendered) {
+    async fn execute(&self, rendered: &Rendered) {
         for stack in &rendered.rendering.stacks {
-            self.bring(stack).await;
+            self.stacks.bring(stack).await;
         }
         for stack in rendered.plan.stacks.iter().filter(|stack| stack.action == StackAction::Delete) {
-            lock(&self.world).delete(&stack.name).unwrap();
-            lock(&self.world).settle();
-            assert_eq!(lock(&self.world).stack_status(&stack.name), None, "{} is still there", stack.name);
-            self.made.remove(&stack.name);
+            let mut world = lock(&self.workshop.world);
+            world.delete(&stack.name).unwrap();
+            world.settle();
+            assert_eq!(world.stack_status(&stack.name), None, "{} is still there", stack.name);
         }
         self.workshop.deployed(&rendered.plan).await;
     }
+}
+
+/// A stack of somebody else's, with exports for whoever imports them.
+fn landing_zone() -> Stack {
+    let outputs: serde_json::Map<String, Value> = LANDING_ZONE
+        .iter()
+        .map(|(name, id)| {
+            let export = json!({"Value": id, "Export": {"Name": format!("landing-zone-{name}")}});
+            ((*name).to_owned(), export)
+        })
+        .collect();
+    let resource = json!({"Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {
+        "GroupDescription": "any resource", "VpcId": LANDING_ZONE[0].1,
+    }}});
+    let body = json!({"Resources": resource, "Outputs": outputs}).to_string();
+    let sha256 = slipway_core::digest::sha256_hex(body.as_bytes());
+    let name = "landing-zone".to_owned();
+    Stack { name, kind: StackKind::Network, sha256, body, tags: BTreeMap::new() }
 }
 
 /// What the plan says: of each resource, what is done to it, and whether the one that stands may go.
@@ -379,15 +330,16 @@ fn changed(text: &str, pieces: &[(&str, &str)]) -> String {
 }
 
 /// Holds a plan against what CloudFormation would do; the logical ids of what goes.
-async fn hold_against(account: &mut Account, what: &str, rendered: &Rendered) -> BTreeSet<String> {
+async fn hold_against(account: &Account, what: &str, rendered: &Rendered) -> BTreeSet<String> {
     let mut replaced = BTreeSet::new();
     for stack in &rendered.rendering.stacks {
         let of_stack = rendered.plan.stacks.iter().find(|one| one.name == stack.name).unwrap();
         if of_stack.action == StackAction::Create {
-            assert!(!account.made.contains(&stack.name), "{what}");
+            assert!(!account.stacks.exists(&stack.name), "{what}");
             continue;
         }
-        let (_, view, verdicts) = account.change_set(stack).await;
+        let (name, view) = account.stacks.change_set_of(stack).await;
+        let verdicts = lock(&account.workshop.world).verdicts(&stack.name, &name).unwrap();
         if of_stack.action == StackAction::Unchanged {
             assert_eq!(view.status, ChangeSetStatus::NoChanges, "{what}, {}", stack.name);
             continue;
@@ -408,12 +360,12 @@ async fn hold_against(account: &mut Account, what: &str, rendered: &Rendered) ->
 /// Plans each change of an example in turn; the logical ids that any of them replaces or removes.
 async fn compare(example_name: &str, changes: &[Change]) -> BTreeSet<String> {
     let before = example(example_name);
-    let mut account = Account::launch(&before).await;
+    let account = Account::launch(&before).await;
     let mut replaced = BTreeSet::new();
     for (what, pieces) in changes {
         let rendered = account.workshop.render(&changed(&before, pieces)).await;
         assert!(!rendered.plan.is_empty(), "{what} changes nothing");
-        replaced.extend(hold_against(&mut account, what, &rendered).await);
+        replaced.extend(hold_against(&account, what, &rendered).await);
     }
     replaced
 }
@@ -459,7 +411,7 @@ async fn each_zone_has_its_gateway_and_nothing_is_open_to_the_world() {
 /// Makes each change, and takes it back.
 async fn execute_all(example_name: &str, changes: &[Change]) {
     let before = example(example_name);
-    let mut account = Account::launch(&before).await;
+    let account = Account::launch(&before).await;
     for (what, pieces) in changes {
         let there = account.workshop.render(&changed(&before, pieces)).await;
         assert_eq!(there.plan.not_executable(), None, "{what}");
@@ -488,7 +440,7 @@ async fn p3_and_there_and_back_again_it_does() {
             continue;
         }
         let back = account.workshop.render(&before).await;
-        hold_against(&mut account, what, &back).await;
+        hold_against(&account, what, &back).await;
         account.execute(&back).await;
         done += 1;
     }
@@ -501,7 +453,7 @@ async fn p3_and_there_and_back_again_it_does() {
 async fn p2_what_stands_around_a_pool_replaces_nothing() {
     for (name, changes) in AROUND_POOLS {
         let before = example(name);
-        let mut account = Account::launch(&before).await;
+        let account = Account::launch(&before).await;
         for (what, pieces) in *changes {
             let rendered = account.workshop.render(&changed(&before, pieces)).await;
             let updated: Vec<&StackPlan> =
@@ -515,7 +467,7 @@ async fn p2_what_stands_around_a_pool_replaces_nothing() {
             for node in &rendered.plan.nodes {
                 assert_eq!(node.action, NodeAction::Untouched, "{what}, {}: {:?}", node.role, node.reasons);
             }
-            let replaced = hold_against(&mut account, what, &rendered).await;
+            let replaced = hold_against(&account, what, &rendered).await;
             assert_eq!(replaced, BTreeSet::new(), "{what}");
             account.execute(&rendered).await;
             let back = account.workshop.render(&before).await;
@@ -528,13 +480,13 @@ async fn p2_what_stands_around_a_pool_replaces_nothing() {
 async fn p2_what_a_pools_machines_are_replaces_its_nodes_alone() {
     for (name, pool, changes) in OF_POOLS {
         let before = example(name);
-        let mut account = Account::launch(&before).await;
+        let account = Account::launch(&before).await;
         for (what, pieces) in *changes {
             let rendered = account.workshop.render(&changed(&before, pieces)).await;
             let touched = rendered.plan.nodes.iter().filter(|node| node.action != NodeAction::Untouched);
             let touched: Vec<_> = touched.map(|node| (node.role.to_string(), node.action)).collect();
             assert_eq!(touched, [(format!("pool-{pool}"), NodeAction::Replace)], "{what}");
-            let replaced = hold_against(&mut account, what, &rendered).await;
+            let replaced = hold_against(&account, what, &rendered).await;
             assert_eq!(
                 replaced,
                 BTreeSet::new(),

@@ -70,7 +70,7 @@ async fn what_is_created_is_what_was_meant() {
     let spec = example("production");
     let workshop = Workshop::of(&spec);
     let rendering = workshop.render(&spec).await.rendering;
-    let told = launch(&rendering, &workshop.region, "Z0123456789ABCDEFGHIJ").await;
+    let told = launch(&rendering, &workshop.region(), "Z0123456789ABCDEFGHIJ").await;
 
     nodes_take_no_role_but_their_own(&told);
     machines_are_locked_down_and_know_their_zone(&told);

@@ -30,7 +30,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
             // Which instance types there are depends on the region, and only so can each template tell its own.
             let mut template: Value = serde_json::from_str(&stack.body).unwrap();
             assert_eq!(template["Metadata"], Value::Null);
-            template["Metadata"] = json!({"cfn-lint": {"config": {"regions": [workshop.region]}}});
+            template["Metadata"] = json!({"cfn-lint": {"config": {"regions": [workshop.region()]}}});
             fs::write(&path, template.to_string()).unwrap();
             files.push(path);
         }

@@ -35,7 +35,8 @@ pub(crate) async fn render(
 ) -> Result<FlowResult<Credentials>, Vec<String>> {
     let beside = imports::BucketImports { cluster: "prod", specs, parameters };
     let manifest = world.bucket.peek(crate::flow::MANIFEST).map(|_| stored(world)).unwrap_or_default();
-    let (imported, found) = imports::read(&beside, world, &AwsLc, cluster, &manifest, now).await.unwrap();
+    let (imported, found) =
+        imports::read(&beside, &world.bucket, &AwsLc, cluster, &manifest, now).await.unwrap();
     for objection in &found {
         assert!(!objection.help.is_empty(), "{objection:?}");
         let all = format!("{objection:?}");
@@ -44,7 +45,8 @@ pub(crate) async fn render(
     if !found.is_empty() {
         return Err(found.into_iter().map(|one| format!("{}: {}", one.code, one.message)).collect());
     }
-    Ok(credentials::ensure_with(world, world, &AwsLc, cluster, &Known::new(), &imported, now).await)
+    Ok(credentials::ensure_with(&world.bucket, &world.kms, &AwsLc, cluster, &Known::new(), &imported, now)
+        .await)
 }
 
 pub(crate) async fn accepted(

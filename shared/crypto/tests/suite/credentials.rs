@@ -49,7 +49,7 @@ async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_open
         made.digests.len(),
         "everybody receives the authority's certificate"
     );
-    let ca = credentials::public_half(&world, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
+    let ca = credentials::public_half(&world.bucket, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
     assert_eq!(ca, worker["/etc/kubernetes/pki/ca.pem"]);
 }
 
@@ -85,7 +85,7 @@ async fn p1_an_unchanged_spec_makes_no_kms_call_and_no_object() {
     let first = ensure(&world, &cluster).await.unwrap();
     forget_calls(&world);
     let a_year_later = now() + jiff::SignedDuration::from_hours(24 * 400);
-    let again = credentials::ensure(&world, &world, &AwsLc, &cluster, a_year_later).await.unwrap();
+    let again = credentials::ensure(&world.bucket, &world.kms, &AwsLc, &cluster, a_year_later).await.unwrap();
     assert_eq!(calls(&world), (0, 0, 0));
     assert_eq!((again.made.len(), again.sealed.len()), (0, 0));
     assert_eq!(again.digests, first.digests);
@@ -254,7 +254,8 @@ async fn p8_killed_at_any_call_of_a_change_nothing_else_changes() {
 #[tokio::test]
 async fn p8_a_win_that_looked_like_a_loss_is_reported_as_what_it_was() {
     let world = World::new();
-    let end = ensure(&world.deaf("manifest.json"), &cluster()).await.unwrap();
+    world.bucket.repeat(MANIFEST);
+    let end = ensure(&world, &cluster()).await.unwrap();
     assert_eq!(end.made.len(), policy::assets(&cluster()).len());
     assert_eq!(end.manifest, stored(&world));
     assert_eq!(world.bucket.versions(MANIFEST), 1);

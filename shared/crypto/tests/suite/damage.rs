@@ -262,7 +262,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
         end.digests.iter().map(|(role, digest)| (role.clone(), [digest.clone()].into())).collect()
     };
     let run = async |known: &Known| {
-        credentials::ensure_for(&world, &world, &AwsLc, &with_san(&cluster), known, now()).await
+        credentials::ensure_for(&world.bucket, &world.kms, &AwsLc, &with_san(&cluster), known, now()).await
     };
     // What ran before, what runs, and both while it changes: all known.
     for known in [known(&first), known(&second)] {

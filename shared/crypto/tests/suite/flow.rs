@@ -16,7 +16,7 @@ use crate::world::World;
 pub(crate) const MANIFEST: &str = "clusters/prod/pki/manifest.json";
 
 pub(crate) async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Credentials> {
-    credentials::ensure(world, world, &AwsLc, cluster, now()).await
+    credentials::ensure(&world.bucket, &world.kms, &AwsLc, cluster, now()).await
 }
 
 /// What a node of `role` finds in its bundle, opened as a node opens it.

@@ -105,7 +105,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     // The same, if somebody made ours between the look and the making.
     let (read, _) = imports::read(
         &imports::BucketImports { cluster: "prod", specs: &uploads.0, parameters: &uploads.1 },
-        &world,
+        &world.bucket,
         &AwsLc,
         &imported,
         &Default::default(),
@@ -113,10 +113,17 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     )
     .await
     .unwrap();
-    let raced =
-        credentials::ensure_with(&world, &world, &AwsLc, &imported, &Known::new(), &read, Timestamp::now())
-            .await
-            .unwrap_err();
+    let raced = credentials::ensure_with(
+        &world.bucket,
+        &world.kms,
+        &AwsLc,
+        &imported,
+        &Known::new(),
+        &read,
+        Timestamp::now(),
+    )
+    .await
+    .unwrap_err();
     assert!(raced.to_string().contains("not exchanged for one of another kind"), "{raced}");
 
     // One is imported, and another takes its place in the folder, or the spec no longer says that it is.

@@ -23,7 +23,9 @@ async fn p2_a_renewed_certificate_reaches_who_holds_it_and_nobody_else() {
             let first = ensure(&world, &cluster).await.unwrap();
             let kept: Vec<_> =
                 world.bucket.keys().into_iter().map(|key| (key.clone(), world.bucket.peek(&key))).collect();
-            let second = renew(&world, &world, &AwsLc, &cluster, &asset.name, new_key, later).await.unwrap();
+            let second = renew(&world.bucket, &world.kms, &AwsLc, &cluster, &asset.name, new_key, later)
+                .await
+                .unwrap();
             let holders: BTreeSet<String> =
                 policy::recipients(&cluster)[&asset.name].iter().map(ToString::to_string).collect();
             assert_eq!(
@@ -65,14 +67,14 @@ async fn p8_killed_at_any_call_a_renewal_was_done_or_was_not() {
         let world = World::new();
         ensure(&world, &cluster).await.unwrap();
         let one = world.interrupted(0);
-        renew(&one, &one, &AwsLc, &cluster, "apiserver", false, now()).await.unwrap();
+        renew(&one.bucket, &one.kms, &AwsLc, &cluster, "apiserver", false, now()).await.unwrap();
         one.calls()
     };
     for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
         let world = World::new();
         let first = ensure(&world, &cluster).await.unwrap();
         let mortal = world.mortal(last, after);
-        renew(&mortal, &mortal, &AwsLc, &cluster, "apiserver", false, now()).await.unwrap_err();
+        renew(&mortal.bucket, &mortal.kms, &AwsLc, &cluster, "apiserver", false, now()).await.unwrap_err();
         let done = stored(&world) != first.manifest;
         assert_eq!(done, after && last == total - 1, "{last} {after}: the inventory is the last call");
         let end = ensure(&world, &cluster).await.unwrap();
@@ -83,9 +85,10 @@ async fn p8_killed_at_any_call_a_renewal_was_done_or_was_not() {
 #[tokio::test]
 async fn there_is_nothing_to_renew_before_there_is_anything() {
     let world = World::new();
-    let error = renew(&world, &world, &AwsLc, &cluster(), "apiserver", false, now()).await.unwrap_err();
+    let error =
+        renew(&world.bucket, &world.kms, &AwsLc, &cluster(), "apiserver", false, now()).await.unwrap_err();
     assert!(error.to_string().contains("no credentials yet"), "{error}");
     ensure(&world, &cluster()).await.unwrap();
-    let error = renew(&world, &world, &AwsLc, &cluster(), "ca", true, now()).await.unwrap_err();
+    let error = renew(&world.bucket, &world.kms, &AwsLc, &cluster(), "ca", true, now()).await.unwrap_err();
     assert!(error.to_string().contains("cannot be renewed by itself"), "{error}");
 }

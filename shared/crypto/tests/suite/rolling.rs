@@ -32,7 +32,7 @@ struct Node<'w> {
 
 impl Keys for Node<'_> {
     fn name(&self, arn: Option<&str>) -> String {
-        self.world.name(arn)
+        self.world.kms.name(arn)
     }
 
     async fn generate(&self, _: Option<&str>, _: &Context) -> PortResult<DataKey> {
@@ -150,7 +150,9 @@ async fn p8_an_earlier_bundle_that_still_runs_is_sealed_under_the_other_key_as_w
     let mut wider = Cluster { kms_key_arn: Some(MINE.to_owned()), ..wide };
     wider.kubernetes.extra_sans.push("more.example.com".to_owned());
     let end =
-        credentials::ensure_for(&world, &world, &AwsLc, &wider, &known, crate::common::now()).await.unwrap();
+        credentials::ensure_for(&world.bucket, &world.kms, &AwsLc, &wider, &known, crate::common::now())
+            .await
+            .unwrap();
     let digests = [&oldest, &old, &end].map(|end| end.digests[&Role::Controller].clone());
     assert_eq!(digests.iter().collect::<std::collections::BTreeSet<_>>().len(), 3);
     for which in [&oldest, &old] {

@@ -22,7 +22,7 @@ use slipway_flows::issuer;
 use slipway_ports::{Crypto as _, Keys as _, Made, Secret};
 
 use crate::common::{cluster, now, signer};
-use crate::flow::{bundle, changed, ensure, forget_calls, stored};
+use crate::flow::{MANIFEST, bundle, changed, ensure, forget_calls, stored};
 use crate::world::World;
 
 /// A person's word that every node has what lies there.
@@ -31,15 +31,16 @@ fn vouched() -> Seen {
 }
 
 async fn start(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotated> {
-    rotation::change(world, world, &AwsLc, cluster, name, now(), Request::Start).await
+    rotation::change(&world.bucket, &world.kms, &AwsLc, cluster, name, now(), Request::Start).await
 }
 
 async fn go_on(world: &World, cluster: &Cluster, name: &str, at: Timestamp) -> FlowResult<Rotated> {
-    rotation::change(world, world, &AwsLc, cluster, name, at, Request::Continue(&vouched())).await
+    rotation::change(&world.bucket, &world.kms, &AwsLc, cluster, name, at, Request::Continue(&vouched()))
+        .await
 }
 
 async fn abort(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotated> {
-    rotation::change(world, world, &AwsLc, cluster, name, now(), Request::Abort).await
+    rotation::change(&world.bucket, &world.kms, &AwsLc, cluster, name, now(), Request::Abort).await
 }
 
 /// What each role finds in its bundle.
@@ -287,11 +288,12 @@ async fn p8_killed_at_any_call_a_stage_was_begun_or_was_not() {
 async fn p8_a_write_whose_answer_is_lost_is_not_done_twice() {
     let world = World::new();
     ensure(&world, &cluster()).await.unwrap();
-    let deaf = world.deaf("pki/manifest.json");
-    let begun = start(&deaf, &cluster(), CA).await.unwrap();
+    world.bucket.repeat(MANIFEST);
+    let begun = start(&world, &cluster(), CA).await.unwrap();
     assert_eq!((begun.did, &begun.made), (Did::Begun, &vec!["ca-next".to_owned()]));
     assert_eq!(stored(&world), begun.manifest);
-    let issues = go_on(&deaf, &cluster(), CA, now()).await.unwrap();
+    world.bucket.repeat(MANIFEST);
+    let issues = go_on(&world, &cluster(), CA, now()).await.unwrap();
     assert_eq!(issues.did, Did::Issues);
     assert_eq!(stored(&world), issues.manifest);
     assert_eq!(issues.stands.unwrap().stage, Stage::Issue);
@@ -328,7 +330,7 @@ async fn advancing_begins_what_the_spec_says_and_takes_each_further() {
     let ends =
         ensure(&world, &cluster).await.unwrap().manifest.assets[CA].certificate.clone().unwrap().not_after;
     let advance = async |cluster: &Cluster, seen: &Seen, at: Timestamp| {
-        rotation::advance(&world, &world, &AwsLc, cluster, seen, at).await.unwrap()
+        rotation::advance(&world.bucket, &world.kms, &AwsLc, cluster, seen, at).await.unwrap()
     };
     let soon = ends - SignedDuration::from_hours(24 * 60);
     assert_eq!(advance(&cluster, &vouched(), soon).await, [], "off unless the spec says so");
@@ -420,7 +422,7 @@ async fn what_is_stored_of_either_stays_is_opened_and_is_brought_back() {
     moved.kms_key_arn = Some("arn:aws:kms:eu-west-1:111122223333:key/two".to_owned());
     let done = ensure(&world, &moved).await.unwrap();
     assert_eq!(done.made, Vec::<String>::new());
-    assert_eq!(done.manifest.sealed_under, world.name(moved.kms_key_arn.as_deref()));
+    assert_eq!(done.manifest.sealed_under, world.kms.name(moved.kms_key_arn.as_deref()));
     // A public half that is lost is brought back from a bundle, whichever place it has there, when another bundle has to be sealed.
     let shared = both
         .iter()
@@ -499,13 +501,14 @@ async fn the_published_keys_are_both_as_long_as_tokens_of_either_live() {
         issuer_bucket: Some("issuers".to_owned()),
     };
     let published = async || -> Vec<String> {
-        let documents = issuer::documents(&world, &AwsLc, &cluster, &stored(&world), &site).await.unwrap();
+        let documents =
+            issuer::documents(&world.bucket, &AwsLc, &cluster, &stored(&world), &site).await.unwrap();
         let jwks: serde_json::Value = serde_json::from_slice(&documents[0].1).unwrap();
         jwks["keys"].as_array().unwrap().iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
     };
     let id = async |name: &str| {
         let manifest = stored(&world);
-        let pem = credentials::public_half(&world, &AwsLc, "prod", &manifest, name).await.unwrap();
+        let pem = credentials::public_half(&world.bucket, &AwsLc, "prod", &manifest, name).await.unwrap();
         AwsLc.verification_key(&pem).unwrap().id
     };
     let old = id(SERVICE_ACCOUNT).await;

@@ -31,6 +31,8 @@ struct State {
     writes: u64,
     /// What somebody else writes right before the next write of that key.
     rivals: Vec<(String, Vec<u8>)>,
+    /// Keys whose next write comes twice.
+    repeated: Vec<String>,
 }
 
 /// What was written under a key.
@@ -86,6 +88,12 @@ impl MemoryBucket {
     /// several rivals, one for each write.
     pub fn race(&self, key: &str, bytes: impl Into<Vec<u8>>) {
         lock(&self.state).rivals.push((key.to_owned(), bytes.into()));
+    }
+
+    /// The next write of `key` through the port comes twice, as when an answer is lost and the SDK tries again. The writer sees
+    /// the second answer.
+    pub fn repeat(&self, key: &str) {
+        lock(&self.state).repeated.push(key.to_owned());
     }
 
     /// Right after the next call of `operation` whose subject contains `subject`, `happens` happens, before the caller goes on.
@@ -191,6 +199,10 @@ impl State {
         if let Some(index) = self.rivals.iter().position(|(raced, _)| raced == key) {
             let (_, rival) = self.rivals.remove(index);
             self.write(bucket, key, rival);
+        }
+        if let Some(index) = self.repeated.iter().position(|repeated| repeated == key) {
+            self.repeated.remove(index);
+            self.put(bucket, key, bytes.clone(), condition);
         }
         let holds = match (condition, self.newest(key)) {
             (Condition::Always, _) | (Condition::Absent, None) => true,

@@ -11,7 +11,7 @@ use super::cidr;
 pub(crate) const UNKNOWN: &str = "{{changeSet:KNOWN_AFTER_APPLY}}";
 
 /// What names mean where an expression stands. Errors are CloudFormation's words.
-pub(crate) trait Scope {
+pub trait Scope {
     /// `Ref`.
     fn reference(&self, name: &str) -> Result<Value, String>;
     /// `Fn::GetAtt`.
@@ -26,7 +26,7 @@ pub(crate) trait Scope {
 
 /// What an expression refers to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reference {
+pub enum Reference {
     /// `Ref`, or `${Name}`.
     Name(String),
     /// `Fn::GetAtt`, or `${Name.Attribute}`.
@@ -51,7 +51,7 @@ pub(crate) fn function(object: &Map<String, Value>) -> Option<(&str, &Value)> {
 ///
 /// # Errors
 /// A malformed function.
-pub(crate) fn references(value: &Value) -> Result<BTreeSet<Reference>, String> {
+pub fn references(value: &Value) -> Result<BTreeSet<Reference>, String> {
     let mut found = BTreeSet::new();
     collect(value, &mut found)?;
     Ok(found)
@@ -140,7 +140,7 @@ const KNOWN: [&str; 9] = [
 ///
 /// # Errors
 /// CloudFormation's words for what cannot be computed.
-pub(crate) fn evaluate(scope: &impl Scope, value: &Value) -> Result<Option<Value>, String> {
+pub fn evaluate(scope: &impl Scope, value: &Value) -> Result<Option<Value>, String> {
     match value {
         Value::Object(object) => match function(object) {
             Some((name, argument)) => call(scope, name, argument),
@@ -241,7 +241,7 @@ fn call(scope: &impl Scope, name: &str, argument: &Value) -> Result<Option<Value
 ///
 /// # Errors
 /// As [`evaluate`].
-pub(crate) fn holds(scope: &impl Scope, value: &Value) -> Result<bool, String> {
+pub fn holds(scope: &impl Scope, value: &Value) -> Result<bool, String> {
     let Some((name, argument)) = value.as_object().and_then(function) else {
         return Err("Template format error: every Conditions member must be a condition function".to_owned());
     };

@@ -18,6 +18,7 @@ use slipway_flows::launch::{
 };
 use slipway_flows::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
 use slipway_flows::scan::{self, ScanPorts, scan};
+use slipway_ports::Crypto;
 use slipway_rollout::Rollout;
 
 use super::acts::{Journal, Watched};
@@ -55,9 +56,9 @@ pub enum Woken {
     Scan(Asked),
 }
 
-/// An account in which one cluster is kept.
+/// An account in which one cluster is kept. `C` makes its keys and certificates.
 #[derive(Debug)]
-pub struct Account {
+pub struct Account<C = SeededCrypto> {
     /// `clusterName`.
     pub name: String,
     /// The spec bucket.
@@ -74,9 +75,11 @@ pub struct Account {
     pub world: SharedWorld,
     /// What the rollout function did to the world.
     pub journal: Journal,
-    parameters: MemoryParameters,
-    registry: MemoryRegistry,
-    crypto: SeededCrypto,
+    /// Parameter Store.
+    pub parameters: MemoryParameters,
+    /// The registries of images, and the sites that programs are downloaded from.
+    pub registry: MemoryRegistry,
+    crypto: C,
     /// The state of the rollouts as it was read last, by its version: it is asked for after everything that happens.
     known: Mutex<Option<(String, Arc<Rollout>)>>,
     /// Releases that were read, by their key, which is made from what they say: one account's are good for its forks.
@@ -87,6 +90,21 @@ impl Account {
     /// An empty account in `region`, in which nothing has happened yet and everything follows from `seed`.
     #[must_use]
     pub fn new(name: &str, region: &str, seed: u64) -> Self {
+        Self::with_crypto(name, region, seed, SeededCrypto::new(seed))
+    }
+
+    /// Another account with all that is in this one now, which goes its own way: from here on what is left to chance follows from
+    /// `seed`.
+    #[must_use]
+    pub fn fork(&self, seed: u64) -> Self {
+        self.fork_with(seed, self.crypto.fork())
+    }
+}
+
+impl<C: Crypto + Clone> Account<C> {
+    /// As [`Account::new`], with cryptography of another kind.
+    #[must_use]
+    pub fn with_crypto(name: &str, region: &str, seed: u64, crypto: C) -> Self {
         let config = Config { region: region.to_owned(), seed, ..Config::default() };
         // Whichever image a spec asks for, AWS' own or its account's: here there is one.
         let parameters = MemoryParameters::always(IMAGE);
@@ -101,16 +119,15 @@ impl Account {
             journal: Journal::default(),
             parameters,
             registry: MemoryRegistry::default(),
-            crypto: SeededCrypto::new(seed),
+            crypto,
             known: Mutex::default(),
             releases: Arc::default(),
         }
     }
 
-    /// Another account with all that is in this one now, which goes its own way: from here on what is left to chance follows from
-    /// `seed`.
+    /// As [`Account::fork`], with cryptography of the same kind.
     #[must_use]
-    pub fn fork(&self, seed: u64) -> Self {
+    pub fn fork_with(&self, seed: u64, crypto: C) -> Self {
         let mut world = lock(&self.world).clone();
         world.reseed(seed);
         Self {
@@ -124,7 +141,7 @@ impl Account {
             journal: Journal::default(),
             parameters: self.parameters.clone(),
             registry: self.registry.clone(),
-            crypto: self.crypto.fork(),
+            crypto,
             known: Mutex::default(),
             releases: Arc::clone(&self.releases),
         }
@@ -156,10 +173,16 @@ impl Account {
         lock(&self.world).now()
     }
 
+    /// The region that it lies in.
+    #[must_use]
+    pub fn region(&self) -> String {
+        lock(&self.world).config().region.clone()
+    }
+
     /// A person uploads a spec: its version, which S3 tells the render function.
     #[must_use]
-    pub fn upload(&self, text: &str) -> String {
-        self.specs.upload(&keys::spec(&self.name), text)
+    pub fn upload(&self, text: impl AsRef<[u8]>) -> String {
+        self.specs.upload(&keys::spec(&self.name), text.as_ref())
     }
 
     /// A function is invoked, and lives as long as `life` says. What it says in its log.
@@ -175,20 +198,20 @@ impl Account {
     ) -> FlowResult<String> {
         match who {
             Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => {
-                let report = self.roll(who, life, now, meddler)?;
+                let report = block_on(self.roll(who, life, now, meddler))?;
                 Ok(report.map_or_else(
                     || "no rollout of ours waits for that".to_owned(),
                     |report| format!("{}: {}", report.state, report.message),
                 ))
             }
-            Woken::Spec(version) => Ok(self.render(Some(version), life, now)?.to_string()),
-            Woken::Credentials => Ok(self.render(None, life, now)?.to_string()),
+            Woken::Spec(version) => Ok(block_on(self.render(Some(version), life, now))?.to_string()),
+            Woken::Credentials => Ok(block_on(self.render(None, life, now))?.to_string()),
             Woken::Scans => {
                 let (assets, bus) = (life.of(&self.assets), life.of(&self.bus));
                 let count = block_on(scan::fan_out(&assets, &bus))?;
                 Ok(format!("asked for {count} clusters"))
             }
-            Woken::Scan(asked) => Ok(self.scan(asked, life, now)?.to_string()),
+            Woken::Scan(asked) => Ok(block_on(self.scan(asked, life, now))?.to_string()),
         }
     }
 
@@ -196,7 +219,7 @@ impl Account {
     ///
     /// # Errors
     /// As the flow.
-    pub fn render(
+    pub async fn render(
         &self,
         version: Option<&str>,
         life: &Life,
@@ -215,15 +238,15 @@ impl Account {
         let site = Site {
             asset_bucket: self.assets.name().to_owned(),
             kms_key_arn: OWN_KEY.to_owned(),
-            region: Some(lock(&self.world).config().region.clone()),
+            region: Some(self.region()),
             issuer_bucket: Some(self.issuer.name().to_owned()),
         };
         match version {
             Some(version) => {
                 let upload = Upload { cluster: self.name.clone(), version: version.to_owned() };
-                block_on(render_upload(&ports, &site, &upload, now))
+                render_upload(&ports, &site, &upload, now).await
             }
-            None => block_on(render_newest(&ports, &site, &self.name, now)),
+            None => render_newest(&ports, &site, &self.name, now).await,
         }
     }
 
@@ -231,7 +254,7 @@ impl Account {
     ///
     /// # Errors
     /// As the flow.
-    pub fn scan(&self, asked: &Asked, life: &Life, now: Timestamp) -> FlowResult<scan::Outcome> {
+    pub async fn scan(&self, asked: &Asked, life: &Life, now: Timestamp) -> FlowResult<scan::Outcome> {
         let ports = ScanPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
@@ -240,14 +263,14 @@ impl Account {
             bus: &life.of(&self.bus),
             crypto: &self.crypto,
         };
-        block_on(scan(&ports, &self.name, asked, now))
+        scan(&ports, &self.name, asked, now).await
     }
 
     /// The rollout function is invoked.
     ///
     /// # Errors
     /// As the flow.
-    pub fn roll(
+    pub async fn roll(
         &self,
         who: &Woken,
         life: &Life,
@@ -281,19 +304,15 @@ impl Account {
             let open = state.is_some_and(|rollout| rollout.is_open());
             let Some(by) = by.filter(|_| open || matches!(who, Woken::Rollout(_))) else { return Ok(None) };
             let decide = |rollout: &Rollout, observed: &_, now| meddler.decide(rollout, observed, now);
-            return block_on(wake_deciding(&ports, &Wake { by, ..cluster() }, now, &decide)).map(Some);
+            return wake_deciding(&ports, &Wake { by, ..cluster() }, now, &decide).await.map(Some);
         }
-        block_on(async {
-            match who {
-                Woken::Rollout(by) => {
-                    wake(&ports, &Wake { by: by.clone(), ..cluster() }, now).await.map(Some)
-                }
-                Woken::Stack(stack) => wake_by_stack(&ports, stack, now).await,
-                Woken::Group(group) => wake_by_group(&ports, group, now).await,
-                Woken::Command(id) => wake_by_command(&ports, id, now).await,
-                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => Ok(None),
-            }
-        })
+        match who {
+            Woken::Rollout(by) => wake(&ports, &Wake { by: by.clone(), ..cluster() }, now).await.map(Some),
+            Woken::Stack(stack) => wake_by_stack(&ports, stack, now).await,
+            Woken::Group(group) => wake_by_group(&ports, group, now).await,
+            Woken::Command(id) => wake_by_command(&ports, id, now).await,
+            Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => Ok(None),
+        }
     }
 
     /// The state of the cluster's rollouts; `None`: there never was any.
@@ -347,7 +366,7 @@ impl Account {
 }
 
 /// Runs a flow whose ports all answer at once: there is nothing to wait for in this world.
-fn block_on<T>(flow: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(flow: impl Future<Output = T>) -> T {
     let mut flow = std::pin::pin!(flow);
     let mut context = Context::from_waker(TaskWaker::noop());
     loop {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use slipway_credentials::renewal::Asked;
 
-use super::account::Account;
+use super::account::{Account, block_on};
 use super::check::Checker;
 use super::engine::{Deed, Engine};
 use super::rules::Rules;
@@ -333,19 +333,20 @@ impl Base {
             | Change::More
             | Change::Removal => {
                 let version = account.upload(&text(shape, change, true, ""));
-                account.render(Some(&version), &forever, now)
+                block_on(account.render(Some(&version), &forever, now))
             }
             Change::Refresh | Change::Renew => {
                 let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
-                account.scan(&asked, &forever, now).map(drop).unwrap_or_else(|error| panic!("{error}"));
-                account.render(None, &forever, now)
-            }
-            Change::Urgent | Change::Deadline => {
-                account
-                    .scan(&Asked::default(), &forever, now)
+                block_on(account.scan(&asked, &forever, now))
                     .map(drop)
                     .unwrap_or_else(|error| panic!("{error}"));
-                account.render(None, &forever, now)
+                block_on(account.render(None, &forever, now))
+            }
+            Change::Urgent | Change::Deadline => {
+                block_on(account.scan(&Asked::default(), &forever, now))
+                    .map(drop)
+                    .unwrap_or_else(|error| panic!("{error}"));
+                block_on(account.render(None, &forever, now))
             }
         };
         rendered.unwrap_or_else(|error| panic!("{error}"));

@@ -4,14 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
-use slipway_core::release::{Rendering, Site, Stack};
+use slipway_core::release::{Rendering, Site};
 use slipway_core::role::Role;
-use slipway_flows::ports::Stacks as _;
 use slipway_render::lock::Lock;
 use slipway_render::{Inputs, render};
-use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, StackStatus};
 use slipway_sim::memory::MemoryBucket;
-use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
+use slipway_sim::ports::{SharedWorld, SimulatedStacks};
 use slipway_sim::{Config, World};
 use slipway_spec::patch::Patch;
 
@@ -54,9 +52,7 @@ pub(crate) fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Renderi
 
 pub(crate) struct Account {
     pub(crate) world: SharedWorld,
-    pub(crate) bucket: MemoryBucket,
     pub(crate) stacks: SimulatedStacks,
-    change_sets: u32,
 }
 
 impl Account {
@@ -65,42 +61,16 @@ impl Account {
         let mut world = World::new(config);
         world.let_machines_go();
         let world = Arc::new(Mutex::new(world));
-        let bucket = MemoryBucket::new("assets", region);
-        let stacks = SimulatedStacks::new(Arc::clone(&world), bucket.clone());
-        Self { world, bucket, stacks, change_sets: 0 }
-    }
-
-    /// Brings `stack` to its template; which resources that replaced or removed, or `None` if nothing changed.
-    pub(crate) async fn bring(&mut self, stack: &Stack, create: bool) -> Option<Vec<String>> {
-        self.change_sets += 1;
-        let name = format!("change-{}", self.change_sets);
-        let template_key = stack.template_key("any");
-        self.bucket.upload(&template_key, stack.body.clone());
-        let tags = stack.tags.clone();
-        let request =
-            ChangeSetRequest { stack: stack.name.clone(), name: name.clone(), create, template_key, tags };
-        self.stacks.create_change_set(&request).await.unwrap();
-        lock(&self.world).settle();
-        let view = self.stacks.change_set(&stack.name, &name).await.unwrap().unwrap();
-        if view.status == ChangeSetStatus::NoChanges {
-            return None;
-        }
-        assert_eq!(view.status, ChangeSetStatus::Ready, "{}: {:?}", stack.name, view.reason);
-        self.stacks.execute_change_set(&stack.name, &name, &name).await.unwrap();
-        lock(&self.world).settle();
-        let wanted = if create { StackStatus::CreateComplete } else { StackStatus::UpdateComplete };
-        let status = self.stacks.stack(&stack.name).await.unwrap().unwrap().status;
-        let failures = self.stacks.failures(&stack.name).await.unwrap();
-        assert_eq!(status, wanted, "{}: {failures:#?}", stack.name);
-        Some(view.replaces)
+        let stacks = SimulatedStacks::new(Arc::clone(&world), MemoryBucket::new("assets", region));
+        Self { world, stacks }
     }
 
     pub(crate) async fn launch(text: &str) -> (Self, Rendering) {
         let cluster = cluster(text);
-        let mut account = Self::new(&cluster.region);
+        let account = Self::new(&cluster.region);
         let rendering = rendering(&cluster);
         for stack in &rendering.stacks {
-            account.bring(stack, true).await;
+            account.stacks.bring(stack).await;
         }
         (account, rendering)
     }

@@ -32,10 +32,10 @@ impl Fleet {
     }
 
     async fn up_with(before: impl FnOnce(&mut slipway_sim::World)) -> Self {
-        let mut account = Account::new("eu-west-1");
+        let account = Account::new("eu-west-1");
         before(&mut lock(&account.world));
         for stack in &rendering(&super::cluster(PRODUCTION)).stacks {
-            account.bring(stack, true).await;
+            account.stacks.bring(stack).await;
         }
         let groups = SimulatedGroups::new(Arc::clone(&account.world));
         let commands = SimulatedCommands::new(Arc::clone(&account.world));
@@ -252,12 +252,12 @@ async fn machines_that_never_come_up_or_give_up_are_replaced_and_only_then() {
 
 #[tokio::test]
 async fn p2_a_new_launch_template_reaches_new_machines_alone() {
-    let mut fleet = Fleet::up().await;
+    let fleet = Fleet::up().await;
     let mut next = rendering(&super::cluster(PRODUCTION));
     let digest = next.roles[&Role::Controller].config_digest.clone();
     let stack = next.stacks.iter_mut().find(|stack| stack.name == "production-control-plane").unwrap();
     stack.body = stack.body.replace(&digest, &"a".repeat(64));
-    fleet.account.bring(stack, false).await;
+    fleet.account.stacks.bring(stack).await;
     let group = fleet.group("production-control-plane").await;
     assert_eq!(group.template.as_ref().unwrap().version, "2");
     assert!(group.machines.values().all(|machine| machine.template.as_ref().unwrap().version == "1"));

@@ -32,9 +32,9 @@ fn examples() -> Vec<String> {
 #[tokio::test]
 async fn p1_every_example_comes_to_be_and_the_same_again_changes_nothing() {
     for text in examples() {
-        let (mut account, rendering) = Account::launch(&text).await;
+        let (account, rendering) = Account::launch(&text).await;
         for stack in &rendering.stacks {
-            assert_eq!(account.bring(stack, false).await, None, "{}", stack.name);
+            assert_eq!(account.stacks.bring(stack).await, None, "{}", stack.name);
         }
     }
 }
@@ -73,13 +73,13 @@ fn patched() -> (Cluster, Vec<Patch>) {
 async fn a_running_cluster_takes_its_patches_and_lets_go_of_them() {
     let (cluster, patches) = patched();
     let (plain, patched) = (rendering(&cluster), patched_rendering(&cluster, &patches));
-    let mut account = Account::new(&cluster.region);
+    let account = Account::new(&cluster.region);
     for stack in &plain.stacks {
-        account.bring(stack, true).await;
+        account.stacks.bring(stack).await;
     }
     let mut changed = Vec::new();
     for stack in &patched.stacks {
-        match account.bring(stack, false).await {
+        match account.stacks.bring(stack).await {
             Some(replaced) => {
                 assert_eq!(replaced, Vec::<String>::new(), "{}", stack.name);
                 changed.push(stack.name.as_str());
@@ -88,24 +88,24 @@ async fn a_running_cluster_takes_its_patches_and_lets_go_of_them() {
         }
     }
     assert_eq!(changed, ["patched-network", "patched-pool-general", "patched-pool-batch"]);
-    let took_away = account.bring(plain.stack("patched-network").unwrap(), false).await;
+    let took_away = account.stacks.bring(plain.stack("patched-network").unwrap()).await;
     assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "what is removed is told");
 }
 
 #[tokio::test]
 async fn p2_a_pools_size_changes_that_pool_alone_and_replaces_nothing() {
     let mut target = cluster(PRODUCTION);
-    let (mut account, old) = Account::launch(PRODUCTION).await;
+    let (account, old) = Account::launch(PRODUCTION).await;
     target.pools[0].size.max += 1;
     let new = rendering(&target);
     let changed: Vec<&Stack> = new.stacks.iter().filter(|stack| !old.stacks.contains(stack)).collect();
     assert_eq!(changed.len(), 1);
-    assert_eq!(account.bring(changed[0], false).await, Some(Vec::new()));
+    assert_eq!(account.stacks.bring(changed[0]).await, Some(Vec::new()));
 }
 
 #[tokio::test]
 async fn p2_new_credentials_of_a_controller_replace_no_resource() {
-    let (mut account, old) = Account::launch(PRODUCTION).await;
+    let (account, old) = Account::launch(PRODUCTION).await;
     let mut new = old.clone();
     for stack in &mut new.stacks {
         let digest = &old.roles[&Role::Controller].credentials_digest;
@@ -115,5 +115,5 @@ async fn p2_new_credentials_of_a_controller_replace_no_resource() {
     let changed: Vec<&Stack> = new.stacks.iter().filter(|stack| !old.stacks.contains(stack)).collect();
     let names: Vec<&str> = changed.iter().map(|stack| stack.name.as_str()).collect();
     assert_eq!(names, ["production-control-plane"]);
-    assert_eq!(account.bring(changed[0], false).await, Some(Vec::new()));
+    assert_eq!(account.stacks.bring(changed[0]).await, Some(Vec::new()));
 }

@@ -63,12 +63,12 @@ async fn main() -> Anyhow<()> {
     for _ in 0..RUNS {
         let workshop = Workshop::of(PRODUCTION);
         let started = Instant::now();
-        let outcome = workshop.upload(PRODUCTION).await;
+        let outcome = workshop.outcome(PRODUCTION).await;
         first.push(started.elapsed());
         let Outcome::Planned(plan) = outcome else { return Err("the first upload makes a plan".into()) };
         workshop.deployed(&plan).await;
         let started = Instant::now();
-        let outcome = workshop.upload(PRODUCTION).await;
+        let outcome = workshop.outcome(PRODUCTION).await;
         unchanged.push(started.elapsed());
         assert_eq!(outcome, Outcome::Unchanged, "the same bytes change nothing");
     }
