@@ -5,6 +5,7 @@ mod etcd;
 mod expiry;
 mod facts;
 mod kube;
+mod load;
 mod pods;
 
 use jiff::{SignedDuration, Timestamp};

@@ -26,7 +26,7 @@ use super::random::Random;
 use super::rates::{Rates, Trouble};
 use crate::mortal::{Billed, Life};
 use crate::ports::lock;
-use crate::world::{FleetFaults, World};
+use crate::world::{FleetFaults, Service, World};
 
 pub use happening::{Deed, Happening};
 pub use tally::Tally;
@@ -154,6 +154,8 @@ impl<'m> Engine<'m> {
             report_lost: faults,
             abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
             stale_groups: faults * self.rates.of(Trouble::StaleGroups),
+            stale_stacks: faults * self.rates.of(Trouble::StaleStacks),
+            stale_targets: faults * self.rates.of(Trouble::StaleTargets),
             rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
             command_hangs: faults / 4.0,
             command_fails: faults,
@@ -263,9 +265,17 @@ impl<'m> Engine<'m> {
                 false if self.faults > 0.0 => SignedDuration::from_millis(self.random.seconds(200, 2_000)),
                 false => SignedDuration::from_millis(500),
             };
+            let wait = wait + self.held_up(&who);
             let who = who.clone();
             self.after(wait, Happening::Invoke { who, tried: 0, durable });
         }
+    }
+
+    /// How long an outage of EventBridge holds up what it is to deliver. Scheduler invokes functions by itself.
+    fn held_up(&self, who: &Woken) -> SignedDuration {
+        let by_scheduler = matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans);
+        let until = self.with_world(|world| world.down_until(Service::Bus)).filter(|_| !by_scheduler);
+        until.map_or(SignedDuration::ZERO, |until| until.duration_since(self.now()))
     }
 
     pub(super) fn happens(&mut self, happening: Happening) {
