@@ -307,3 +307,6 @@ impl Engine<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
