@@ -26,7 +26,7 @@ use super::random::Random;
 use super::rates::{Rates, Trouble};
 use crate::mortal::{Billed, Life};
 use crate::ports::lock;
-use crate::world::{FleetFaults, Service, World};
+use crate::world::{FleetFaults, World};
 
 pub use happening::{Deed, Happening};
 pub use tally::Tally;
@@ -269,13 +269,6 @@ impl<'m> Engine<'m> {
             let who = who.clone();
             self.after(wait, Happening::Invoke { who, tried: 0, durable });
         }
-    }
-
-    /// How long an outage of EventBridge holds up what it is to deliver. Scheduler invokes functions by itself.
-    fn held_up(&self, who: &Woken) -> SignedDuration {
-        let by_scheduler = matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans);
-        let until = self.with_world(|world| world.down_until(Service::Bus)).filter(|_| !by_scheduler);
-        until.map_or(SignedDuration::ZERO, |until| until.duration_since(self.now()))
     }
 
     pub(super) fn happens(&mut self, happening: Happening) {

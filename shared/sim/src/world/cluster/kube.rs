@@ -36,6 +36,8 @@ pub(crate) struct Node {
     /// `controller`, `pool-general`.
     pub(crate) role: String,
     pub(crate) drain: NodeState,
+    /// An agent that drains it has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
+    pub(crate) scale_down_disabled: bool,
     /// A cluster autoscaler has tainted it (`ToBeDeletedByClusterAutoscaler`): nothing is scheduled to it.
     pub(crate) tainted: bool,
 }

@@ -12,6 +12,8 @@ pub(crate) struct NodeLoad {
     pub(crate) pods: usize,
     cordoned: bool,
     pub(crate) tainted: bool,
+    /// It is annotated with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
+    pub(crate) scale_down_disabled: bool,
 }
 
 impl NodeLoad {
@@ -31,7 +33,8 @@ impl World {
         let loads = of_role.map(|(name, node)| {
             let (cordoned, tainted) = (node.drain.cordoned, node.tainted);
             let pods = self.workload_pods(cluster, name).count();
-            (name.clone(), NodeLoad { pods, cordoned, tainted })
+            let scale_down_disabled = node.scale_down_disabled;
+            (name.clone(), NodeLoad { pods, cordoned, tainted, scale_down_disabled })
         });
         loads.collect()
     }

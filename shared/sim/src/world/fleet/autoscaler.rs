@@ -8,8 +8,9 @@
 //! - It grows a group for pods that fit on no node and on none that is on its way, by `SetDesiredCapacity` with an absolute size
 //!   (`setAsgSizeNoLock`), at most to the group's maximum.
 //! - A node is unneeded if less than half of it is used, every pod may be evicted (a budget allows it, no local storage), and fits on
-//!   another node (FAQ, "How does scale-down work?"). A cordoned node is a candidate like any other, but takes no pods; only an annotation
-//!   keeps a node from that choice (`core/scaledown/eligibility/eligibility.go`), and no agent of ours sets it.
+//!   another node (FAQ, "How does scale-down work?"). A cordoned node is a candidate like any other, but takes no pods. The annotation
+//!   `scale-down-disabled` keeps a node from that choice (`core/scaledown/eligibility/eligibility.go`); our agent sets it when it cordons a
+//!   node for a drain, and removes it when it uncordons.
 //! - After ten minutes of that, and ten minutes after the last growth (`scale-down-unneeded-time`, `scale-down-delay-after-add`), it taints
 //!   the node and evicts its pods under their budgets for two minutes; a node that it cannot empty it leaves. It ends the machine by
 //!   `TerminateInstanceInAutoScalingGroup` with a decrement (`DeleteInstances`), never below the group's minimum.
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
+use super::super::cluster::NodeLoad;
 use super::api::Termination;
 use super::{FleetTask, State};
 
@@ -197,7 +199,8 @@ impl World {
             let machine = self.fleet.machines.get(id);
             machine.is_some_and(|machine| machine.state == State::InService && !machine.silent)
         };
-        let Some(load) = nodes.get(id).filter(|load| !load.tainted && serves(id)) else { return false };
+        let may_go = |load: &&NodeLoad| !load.tainted && !load.scale_down_disabled;
+        let Some(load) = nodes.get(id).filter(may_go).filter(|_| serves(id)) else { return false };
         let others = nodes.iter().filter(|(other, load)| *other != id && load.is_open() && serves(other));
         let free: usize = others.map(|(_, load)| ROOM.saturating_sub(load.pods)).sum();
         load.pods * 2 < ROOM && load.pods <= free && self.may_all_be_evicted(&group.cluster, id)

@@ -149,7 +149,10 @@ fn an_autoscaler_grows_a_pool_for_pods_that_fit_nowhere_and_later_takes_what_nob
     pass(&mut engine, 3);
     assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
     pass(&mut engine, 60);
-    // The drained node is the one that is not needed: it is cordoned, and a candidate like any other.
+    // The drained node is annotated: nobody takes it.
+    assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
+    send(&engine, "Slipway-Uncordon", &controller, &[("Node", &workers[0].id)]);
+    pass(&mut engine, 30);
     let left = of_role(&engine, "pool-");
     assert!(
         wants(&engine) == 2 && left.iter().all(|one| one.id != workers[0].id),
