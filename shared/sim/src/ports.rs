@@ -79,21 +79,19 @@ fn is_missing(error: &ApiError) -> bool {
 
 impl Stacks for SimulatedStacks {
     async fn stack(&self, name: &str) -> PortResult<Option<StackView>> {
-        match lock(&self.world).stacks(Some(name)) {
-            Ok(found) => Ok(found.first().map(|stack| StackView {
-                id: stack.id.clone(),
-                status: stack.status,
-                reason: stack.reason.clone(),
-                tags: stack.revision.as_ref().map(|revision| revision.tags.clone()).unwrap_or_default(),
-            })),
+        match lock(&self.world).shown_stack(name) {
+            Ok((id, shown)) => {
+                let (status, reason, tags) = (shown.status, shown.reason, shown.tags);
+                Ok(Some(StackView { id, status, reason, tags }))
+            }
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(port_error("cloudformation:DescribeStacks", name, &error)),
         }
     }
 
     async fn change_set(&self, stack: &str, name: &str) -> PortResult<Option<ChangeSetView>> {
-        match lock(&self.world).change_set(Some(stack), name) {
-            Ok((_, change_set)) => Ok(Some(view(change_set))),
+        match lock(&self.world).shown_change_set(stack, name) {
+            Ok(change_set) => Ok(Some(view(&change_set))),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(port_error("cloudformation:DescribeChangeSet", name, &error)),
         }
@@ -131,7 +129,7 @@ impl Stacks for SimulatedStacks {
         match error.code {
             "TokenAlreadyExistsException" => Ok(()),
             "InvalidChangeSetStatus" | "ChangeSetNotFound" => {
-                match world.change_set(Some(stack), name).map(|(_, change_set)| view(change_set).status) {
+                match world.shown_change_set(stack, name).map(|change_set| view(&change_set).status) {
                     Ok(
                         ChangeSetStatus::Executing
                         | ChangeSetStatus::Executed

@@ -32,6 +32,7 @@ mod physical;
 mod request;
 mod scheduler;
 mod scope;
+mod shown;
 mod stack;
 mod template;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slipway_ports::{ErrorKind, PortError, PortResult};
@@ -59,14 +60,25 @@ impl Journal {
     }
 }
 
-/// Faults that wait for their call.
+/// Faults that wait for their call, and whether the whole service is down.
 #[derive(Debug, Clone, Default)]
-pub struct Faults(Arc<Mutex<VecDeque<Planned>>>);
+pub struct Faults(Arc<Mutex<VecDeque<Planned>>>, Arc<AtomicBool>);
 
 impl Faults {
     /// The next `times` calls of `operation` whose subject contains `subject` fail by `fault`.
     pub fn plan(&self, operation: &'static str, subject: &str, fault: Fault, times: usize) {
         lock(&self.0).push_back(Planned { operation, subject: subject.to_owned(), fault, times });
+    }
+
+    /// From now on every call fails by an outage of the service, or none does.
+    pub fn set_down(&self, is_down: bool) {
+        self.1.store(is_down, Ordering::SeqCst);
+    }
+
+    /// Whether the service is down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.1.load(Ordering::SeqCst)
     }
 
     /// Whether a planned fault is still waiting: a test whose fault never struck proves nothing.
@@ -132,6 +144,9 @@ pub(super) fn call<T>(
     let failed = |kind, message: &str| {
         Err(PortError { kind, operation, subject: subject.to_owned(), message: message.to_owned() })
     };
+    if faults.is_down() {
+        return failed(ErrorKind::Transient, "ServiceUnavailable: the service is down");
+    }
     match faults.take(operation, subject) {
         None => perform(),
         Some(Fault::Before(kind)) => failed(

@@ -36,6 +36,14 @@ impl MemoryParameters {
         Self { otherwise: Some(value.to_owned()), ..Self::default() }
     }
 
+    /// Another store with the same values, whose calls and faults are its own.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let (values, secrets) = (lock(&self.values).clone(), lock(&self.secrets).clone());
+        let (values, secrets) = (Arc::new(Mutex::new(values)), Arc::new(Mutex::new(secrets)));
+        Self { values, secrets, otherwise: self.otherwise.clone(), ..Self::default() }
+    }
+
     /// Sets a value, as its owner does.
     pub fn set(&self, name: &str, value: &str) {
         lock(&self.values).insert(name.to_owned(), value.to_owned());

@@ -122,6 +122,6 @@ fn seen(machine: &ShownMachine) -> MachineView {
         healthy: machine.healthy,
         template: machine.template.clone(),
         target: TargetHealth::NotAsked,
-        weight: 1,
+        weight: machine.weight,
     }
 }

@@ -46,6 +46,7 @@ impl World {
             change_set_id: None,
             operation: None,
             generation: 0,
+            shown: Vec::new(),
         };
         self.stacks.insert(id.clone(), std::sync::Arc::new(stack));
         if status == StackStatus::ReviewInProgress {

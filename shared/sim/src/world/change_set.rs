@@ -26,6 +26,16 @@ pub(crate) struct ChangeSet {
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) changes: Vec<Change>,
     pub(crate) token: Option<String>,
+    /// What its status and its execution status were lately, newest last.
+    pub(crate) past: Vec<(Timestamp, &'static str, ExecutionStatus)>,
+}
+
+impl ChangeSet {
+    /// It is at something else from now on.
+    pub(super) fn turns(&mut self, now: Timestamp, status: &'static str, execution: ExecutionStatus) {
+        (self.status, self.execution_status) = (status, execution);
+        self.past.push((now, status, execution));
+    }
 }
 
 /// `ExecutionStatus`.
@@ -125,6 +135,7 @@ impl World {
             on_failure: request.on_failure,
             changes: Vec::new(),
             token: request.token.clone(),
+            past: vec![(created_at, "CREATE_PENDING", ExecutionStatus::Unavailable)],
         });
         let wait = timing::CHANGE_SET_S + timing::CHANGE_SET_PER_RESOURCE_S * resources;
         self.after_s(1.0_f64.min(wait), Task::ChangeSetBegins { stack: stack_id.clone(), id: id.clone() });
@@ -134,8 +145,9 @@ impl World {
 
     /// A change set leaves `CREATE_PENDING`.
     pub(super) fn change_set_begins(&mut self, stack_id: &str, id: &str) {
+        let now = self.now;
         if let Some(change_set) = self.change_set_mut(stack_id, id) {
-            change_set.status = "CREATE_IN_PROGRESS";
+            change_set.turns(now, "CREATE_IN_PROGRESS", change_set.execution_status);
         }
     }
 
@@ -144,17 +156,19 @@ impl World {
         let Some(stack) = self.stacks.get(stack_id) else { return };
         let Some(change_set) = stack.change_sets.iter().find(|one| one.id == id) else { return };
         let outcome = self.work_out(stack, &change_set.target);
+        let now = self.now;
         let Some(change_set) = self.change_set_mut(stack_id, id) else { return };
         match outcome {
             Ok(changes) => {
                 change_set.changes = changes;
-                change_set.status = "CREATE_COMPLETE";
-                if change_set.execution_status == ExecutionStatus::Unavailable {
-                    change_set.execution_status = ExecutionStatus::Available;
-                }
+                let execution = match change_set.execution_status {
+                    ExecutionStatus::Unavailable => ExecutionStatus::Available,
+                    other => other,
+                };
+                change_set.turns(now, "CREATE_COMPLETE", execution);
             }
             Err(reason) => {
-                change_set.status = "FAILED";
+                change_set.turns(now, "FAILED", change_set.execution_status);
                 change_set.reason = Some(reason);
             }
         }
@@ -227,9 +241,11 @@ impl World {
         let (target, role, on_failure, kind) =
             (change_set.target.clone(), change_set.role_arn.clone(), change_set.on_failure, change_set.kind);
         self.note_token(token, "ExecuteChangeSet", &id);
+        let now = self.now;
         let stack = self.stack_mut(&stack_id);
         stack.change_sets.retain(|one| one.id == id);
-        stack.change_sets[0].execution_status = ExecutionStatus::ExecuteInProgress;
+        let change_set = &mut stack.change_sets[0];
+        change_set.turns(now, change_set.status, ExecutionStatus::ExecuteInProgress);
         stack.change_set_id = Some(id.clone());
         stack.role_arn = role.or_else(|| stack.role_arn.take());
         let operation = match kind {
@@ -280,13 +296,14 @@ impl World {
 
     /// Other change sets of a stack that something else has changed.
     pub(super) fn make_obsolete(&mut self, stack_id: &str, but: Option<&str>) {
+        let now = self.now;
         for change_set in &mut self.stack_mut(stack_id).change_sets {
             let open = matches!(
                 change_set.execution_status,
                 ExecutionStatus::Available | ExecutionStatus::Unavailable
             );
             if open && change_set.status != "FAILED" && Some(change_set.id.as_str()) != but {
-                change_set.execution_status = ExecutionStatus::Obsolete;
+                change_set.turns(now, change_set.status, ExecutionStatus::Obsolete);
             }
         }
     }

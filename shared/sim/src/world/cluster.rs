@@ -5,6 +5,7 @@ mod etcd;
 mod expiry;
 mod facts;
 mod kube;
+mod load;
 mod pods;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,7 @@ pub(crate) use drain::{Drain, Looked};
 pub(crate) use etcd::{DATABASE, Etcd};
 pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use kube::Kube;
+pub(crate) use load::NodeLoad;
 
 use super::World;
 use super::execute::Task;

@@ -52,6 +52,8 @@ pub(crate) struct Sent {
     /// From when on `GetCommandInvocation` knows it.
     known_at: Timestamp,
     place: Place,
+    /// How it ended on a machine whose agent Systems Manager does not reach, and what it printed.
+    untold: Option<(Details, Value)>,
 }
 
 /// Where a command is on its machine.
@@ -199,7 +201,34 @@ impl World {
     /// The verb ends, and prints what came of it.
     fn verb_ends(&mut self, place: usize, outcome: &Outcome) {
         let details = if outcome.is_ok() { Details::Success } else { Details::Failed };
-        self.command_ends(place, details, Some(&printed(outcome)));
+        if self.is_reached(place) {
+            return self.command_ends(place, details, Some(&printed(outcome)));
+        }
+        let sent = &mut self.fleet.commands[place];
+        sent.untold = Some((details, printed(outcome)));
+        sent.place = Place::Gone;
+        let instance = sent.instance.clone();
+        self.worker_is_free(&instance);
+    }
+
+    /// Systems Manager reaches the agent of a machine again, which tells what it could not tell, and stops what was taken back.
+    pub(in crate::world) fn tells_what_ended(&mut self, instance: &str) {
+        let of_it = self.fleet.commands.iter().enumerate().filter(|(_, sent)| sent.instance == instance);
+        let of_it = of_it.filter(|(_, sent)| !sent.details.is_over());
+        let places: Vec<usize> = of_it.map(|(place, _)| place).collect();
+        for place in places {
+            if let Some((details, answer)) = self.fleet.commands[place].untold.take() {
+                self.command_ends(place, details, Some(&answer));
+            } else if self.fleet.commands[place].details == Details::Cancelling {
+                self.command_stops(place);
+            }
+        }
+    }
+
+    /// A machine is told that a command was taken back.
+    fn command_stops(&mut self, place: usize) {
+        let seconds = self.draw_s("command stops", TAKEN_S.0, TAKEN_S.1);
+        self.after_s(seconds, Task::Command(CommandTask::Stopped(place)));
     }
 
     /// Whether somebody outside does what a command says; it is handed to them.
@@ -269,6 +298,7 @@ impl World {
             drain: None,
             known_at,
             place: Place::Outside,
+            untold: None,
         });
         let seconds = self.draw_s("command taken", TAKEN_S.0, TAKEN_S.1);
         self.after_s(seconds, Task::Command(CommandTask::Taken(place)));
@@ -335,8 +365,7 @@ impl World {
             }
             Details::InProgress => {
                 self.fleet.commands[place].details = Details::Cancelling;
-                let seconds = self.draw_s("command stops", TAKEN_S.0, TAKEN_S.1);
-                self.after_s(seconds, Task::Command(CommandTask::Stopped(place)));
+                self.command_stops(place);
             }
             Details::Cancelling
             | Details::Success
@@ -370,20 +399,29 @@ impl World {
             CommandTask::Ends(place) => self.command_done(place),
             CommandTask::DrainLooks(place) => self.command_drains(place),
             CommandTask::Stopped(place) => {
-                if self.is_up(place) && self.fleet.commands[place].details == Details::Cancelling {
+                if self.is_reached(place) && self.fleet.commands[place].details == Details::Cancelling {
                     self.command_ends(place, Details::Cancelled, None);
                 }
             }
         }
     }
 
-    fn is_up(&self, place: usize) -> bool {
+    /// Whether the machine of a command works on it.
+    fn works(&self, place: usize) -> bool {
         let instance = &self.fleet.commands[place].instance;
         self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up && !machine.silent)
     }
 
+    /// Whether Systems Manager reaches the agent of the machine of a command.
+    fn is_reached(&self, place: usize) -> bool {
+        let instance = &self.fleet.commands[place].instance;
+        self.works(place) && self.fleet.machines.get(instance).is_some_and(|machine| !machine.unmanaged)
+    }
+
+    /// Whether a command was taken back, and its machine could hear of that.
     fn was_cancelled(&self, place: usize) -> bool {
-        matches!(self.fleet.commands[place].details, Details::Cancelling | Details::Cancelled)
+        let details = self.fleet.commands[place].details;
+        matches!(details, Details::Cancelling | Details::Cancelled) && self.is_reached(place)
     }
 
     /// A worker of the machine's agent begins with it.
@@ -418,7 +456,7 @@ impl World {
     /// The verb has done what it does.
     fn command_done(&mut self, place: usize) {
         // What was taken back is not done, but for what its double did before.
-        if !self.is_up(place) || self.was_cancelled(place) {
+        if !self.works(place) || self.was_cancelled(place) {
             return;
         }
         let fails = self.fleet.faults.command_fails;
@@ -435,7 +473,7 @@ impl World {
     }
 
     fn command_drains(&mut self, place: usize) {
-        if !self.is_up(place) || self.was_cancelled(place) || self.fleet.commands[place].details.is_over() {
+        if !self.works(place) || self.was_cancelled(place) || self.fleet.commands[place].details.is_over() {
             return;
         }
         let instance = self.fleet.commands[place].instance.clone();

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_rollout::StackStatus;
 
-use super::World;
 use super::stack::{ResourceStatus, StackEvent, status_name};
+use super::{World, shown};
 
 /// What the world sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +46,11 @@ impl World {
         let stack = self.stack_mut(stack_id);
         stack.status = status;
         stack.reason.clone_from(&reason);
+        let shown = stack.show(at);
+        stack.shown.push(shown);
+        if stack.shown.len() > shown::KEPT {
+            stack.shown.remove(0);
+        }
         let token = stack.operation.as_ref().and_then(|operation| operation.token.clone());
         stack.events.push(StackEvent {
             event_id,

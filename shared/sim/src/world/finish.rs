@@ -201,11 +201,12 @@ impl World {
         let Some(operation) = self.stack_mut(stack_id).operation.take() else { return };
         let well = matches!(status, StackStatus::CreateComplete | StackStatus::UpdateComplete);
         let outcome = if well { ExecutionStatus::ExecuteComplete } else { ExecutionStatus::ExecuteFailed };
+        let now = self.now;
         let change_set = operation.change_set.and_then(|id| self.change_set_mut(stack_id, &id));
         if let Some(change_set) = change_set
             && change_set.execution_status == ExecutionStatus::ExecuteInProgress
         {
-            change_set.execution_status = outcome;
+            change_set.turns(now, change_set.status, outcome);
         }
     }
 }

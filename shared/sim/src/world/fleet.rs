@@ -5,6 +5,7 @@
 //! what others may ask.
 
 mod api;
+mod autoscaler;
 mod boot;
 mod events;
 mod faults;
@@ -12,6 +13,7 @@ mod hooks;
 mod leave;
 mod made;
 mod others;
+mod partitions;
 mod scaling;
 mod shown;
 mod silence;
@@ -57,6 +59,9 @@ pub(crate) struct Fleet {
     pub(super) outside: BTreeSet<String>,
     pub(super) delegated: Vec<Delegated>,
     pub(super) faults: FleetFaults,
+    pub(super) autoscaler: Option<autoscaler::Autoscaler>,
+    /// How many pods of workloads fit on a worker's node; `None`: any number.
+    pub(super) room: Option<usize>,
     /// Somebody lets the machines of groups go that are deleted.
     pub(super) lets_go: bool,
     /// What was said of the next machines of a group.
@@ -79,6 +84,9 @@ pub(crate) struct Group {
     pub(crate) max: u32,
     pub(crate) desired: u32,
     pub(crate) template: Option<TemplateVersion>,
+    /// How many units of capacity one machine of each instance type counts for, in the order of the types; empty: each machine counts for
+    /// one.
+    pub(crate) weights: Vec<u32>,
     /// Of its subnets, in their order.
     pub(crate) zones: Vec<String>,
     pub(crate) launch_hook: Option<Hook>,
@@ -97,6 +105,13 @@ pub(crate) struct Group {
     pub(crate) suspended: BTreeSet<Process>,
     /// Where it registers its machines, by their ARNs.
     pub(crate) target_groups: BTreeSet<String>,
+}
+
+impl Group {
+    /// The largest number of units that one of its machines counts for.
+    pub(crate) fn heaviest(&self) -> u32 {
+        self.weights.iter().copied().max().unwrap_or(1)
+    }
 }
 
 /// A machine that a group launches beyond its desired capacity, and what goes once it is in service.
@@ -130,11 +145,15 @@ pub(crate) struct Machine {
     pub(crate) id: String,
     pub(crate) group: String,
     pub(crate) zone: String,
+    /// How many units of its group's capacity it counts for.
+    pub(crate) weight: u32,
     pub(crate) template: Option<TemplateVersion>,
     /// As its launch template gives them.
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) launched_at: Timestamp,
     pub(crate) state: State,
+    /// When it was told to go.
+    pub(crate) left_at: Option<Timestamp>,
     /// EC2's opinion.
     pub(crate) healthy: bool,
     pub(crate) power: Power,
@@ -144,6 +163,8 @@ pub(crate) struct Machine {
     pub(crate) credentials: String,
     /// Its agent has finished.
     pub(crate) ready: bool,
+    /// Whether it has what it needs from S3 and KMS.
+    pub(crate) fetch: Fetch,
     /// When what runs on it has started.
     pub(crate) starts: Option<Timestamp>,
     /// What runs on it is started again until then.
@@ -154,6 +175,8 @@ pub(crate) struct Machine {
     pub(crate) locked_out: bool,
     /// It is up, but nothing on it answers: it hangs, or its network is gone.
     pub(crate) silent: bool,
+    /// Systems Manager does not reach its agent; all else does.
+    pub(crate) unmanaged: bool,
     /// Somebody asked for its end by name; `false`: if it goes, Auto Scaling has chosen it.
     pub(crate) asked_to_go: bool,
     /// A scale-in does not choose it.
@@ -162,6 +185,17 @@ pub(crate) struct Machine {
     pub(crate) fate: Fate,
     /// What it is in the target groups of its group.
     pub(crate) targets: Vec<targets::Target>,
+}
+
+/// How far a machine is with what it needs from S3 and KMS before it can join its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetch {
+    /// It has not asked yet.
+    Unasked,
+    /// It has been refused since then, and tries again.
+    RefusedSince(Timestamp),
+    /// It has everything.
+    Done,
 }
 
 /// A hook that waits.
@@ -244,16 +278,22 @@ pub(crate) enum FleetTask {
     Reclaimed { machine: String },
     /// A silent machine answers again.
     Speaks { machine: String },
+    /// A partition that only some saw is over.
+    Reconnects { machine: String },
     /// The agent of a machine that is to go has stopped what runs on it.
     Leaves { machine: String },
     /// The API servers take a silent machine's node for `NotReady`.
     NotReady { machine: String },
     /// What was started again on a machine answers.
     Restarted { machine: String },
+    /// EC2 needs a machine back that it recommended to replace.
+    Reclaims { machine: String },
+    /// The cluster autoscaler looks.
+    Autoscales,
 }
 
 impl FleetTask {
-    /// The group or the machine that it is about.
+    /// The group or the machine that it is about; empty: none.
     pub(super) fn about(&self) -> &str {
         match self {
             Self::Reconcile { group } | Self::Rebalances { group } => group,
@@ -266,9 +306,12 @@ impl FleetTask {
             | Self::Unhealthy { machine }
             | Self::Reclaimed { machine }
             | Self::Speaks { machine }
+            | Self::Reconnects { machine }
             | Self::Leaves { machine }
             | Self::NotReady { machine }
+            | Self::Reclaims { machine }
             | Self::Restarted { machine } => machine,
+            Self::Autoscales => "",
         }
     }
 }

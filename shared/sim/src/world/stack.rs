@@ -45,6 +45,25 @@ pub(crate) struct Stack {
     pub(crate) operation: Option<Operation>,
     /// Counts what was made in it, so that a replaced resource gets another id.
     pub(crate) generation: u64,
+    /// What it was shown as lately, newest last.
+    pub(crate) shown: Vec<ShownStack>,
+}
+
+/// A stack, as `DescribeStacks` shows it.
+#[derive(Debug, Clone)]
+pub(crate) struct ShownStack {
+    pub(crate) since: Timestamp,
+    pub(crate) status: StackStatus,
+    pub(crate) reason: Option<String>,
+    pub(crate) tags: BTreeMap<String, String>,
+}
+
+impl Stack {
+    /// As an answer of now shows it.
+    pub(crate) fn show(&self, since: Timestamp) -> ShownStack {
+        let tags = self.revision.as_ref().map(|revision| revision.tags.clone()).unwrap_or_default();
+        ShownStack { since, status: self.status, reason: self.reason.clone(), tags }
+    }
 }
 
 /// A resource of a stack.

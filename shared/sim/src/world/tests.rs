@@ -8,6 +8,7 @@ mod groups;
 mod lifecycle;
 mod refusals;
 mod schedules;
+mod troubles;
 
 use serde_json::{Value, json};
 

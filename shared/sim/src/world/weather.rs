@@ -23,6 +23,14 @@ pub enum Service {
     RunCommand,
     /// Ticks come; none can be armed or disarmed.
     Scheduler,
+    /// S3: no object can be read or written, by a function or by a machine.
+    Storage,
+    /// KMS: no data key is made or opened, by a function or by a machine.
+    Keys,
+    /// Parameter Store: no parameter can be read.
+    Parameters,
+    /// EventBridge: no event can be sent, and those that AWS services send are delivered once the outage is over.
+    Bus,
 }
 
 /// Until when what is not as it should be.
@@ -56,6 +64,12 @@ impl World {
         self.weather.down.insert(which, self.now + long);
     }
 
+    /// Until when a service is down; `None`: it is not.
+    #[must_use]
+    pub fn down_until(&self, which: Service) -> Option<Timestamp> {
+        self.weather.down.get(&which).copied().filter(|until| self.now < *until)
+    }
+
     /// For so long every other call is throttled, whatever service it is of: an account's calls share their limits with whoever else calls.
     pub fn storm(&mut self, long: SignedDuration) {
         self.tell(format!("half of all calls are throttled for {} minutes", long.as_mins()));
@@ -70,7 +84,7 @@ impl World {
     /// Whether a call gets through to its service.
     pub(super) fn gets_through(&mut self, action: &str) -> ApiResult<()> {
         let now = self.now;
-        if self.weather.down.get(&service(action)).is_some_and(|until| now < *until) {
+        if self.down_until(service(action)).is_some() {
             return Err(ApiError::unavailable());
         }
         if self.weather.storm.is_some_and(|until| now < until) && self.chance("storm", STORM) {

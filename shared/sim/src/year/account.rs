@@ -28,7 +28,7 @@ use crate::memory::{
 };
 use crate::mortal::Life;
 use crate::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock};
-use crate::world::{Config, World};
+use crate::world::{Config, Service, World};
 
 /// The image that every parameter names here.
 const IMAGE: &str = "ami-0123456789abcdef0";
@@ -139,7 +139,7 @@ impl<C: Crypto + Clone> Account<C> {
             bus: MemoryBus::new(),
             world: Arc::new(Mutex::new(world)),
             journal: Journal::default(),
-            parameters: self.parameters.clone(),
+            parameters: self.parameters.fork(),
             registry: self.registry.clone(),
             crypto,
             known: Mutex::default(),
@@ -185,6 +185,18 @@ impl<C: Crypto + Clone> Account<C> {
         self.specs.upload(&keys::spec(&self.name), text.as_ref())
     }
 
+    /// S3, KMS, Parameter Store and the bus are down if the world says so. One invocation finds them as they were when it began.
+    fn note_outages(&self) {
+        let world = lock(&self.world);
+        let is_down = |service: Service| world.down_until(service).is_some();
+        for bucket in [&self.specs, &self.assets, &self.issuer] {
+            bucket.faults().set_down(is_down(Service::Storage));
+        }
+        self.keys.faults().set_down(is_down(Service::Keys));
+        self.parameters.faults().set_down(is_down(Service::Parameters));
+        self.bus.faults().set_down(is_down(Service::Bus));
+    }
+
     /// A function is invoked, and lives as long as `life` says. What it says in its log.
     ///
     /// # Errors
@@ -196,6 +208,7 @@ impl<C: Crypto + Clone> Account<C> {
         now: Timestamp,
         meddler: Option<&dyn Meddler>,
     ) -> FlowResult<String> {
+        self.note_outages();
         match who {
             Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => {
                 let report = block_on(self.roll(who, life, now, meddler))?;

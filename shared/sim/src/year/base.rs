@@ -38,8 +38,21 @@ pub struct Shape {
     windows: &'static str,
     /// `rolloutBeforeExpiry.days`.
     days: u32,
-    /// Its pools lie in three zones, two of their workers may be missing, [`SURGE`] more may come, and drains are forced after a while.
-    broad: bool,
+    pools_are: Pools,
+}
+
+/// What its pools are like, and how they are rolled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Pools {
+    /// Of one zone each; one worker may be missing.
+    Plain,
+    /// Of three zones; two workers may be missing, one more may come, and drains are forced after a while.
+    Broad,
+    /// Of one zone each, one after the other. Of the first none may be missing and two more may come; of the second half may be missing and
+    /// a third more may come. No worker may fail.
+    Surging,
+    /// Of three zones, of Spot machines of two sizes: their groups count units of capacity, and replace machines that are at risk.
+    Weighted,
 }
 
 /// Two windows, of which one is open on most days.
@@ -49,16 +62,88 @@ const WEEKLY: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes:
 /// Ten minutes a week: one machine has its turn.
 const TEN_MINUTES: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 10}\n";
 
-pub(super) const SHAPES: [Shape; 14] = [
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: "", days: 30, broad: false },
-    Shape { members: 3, controllers: 1, pools: &[2], manual: false, windows: "", days: 30, broad: false },
-    Shape { members: 3, controllers: 2, pools: &[3, 2], manual: false, windows: "", days: 30, broad: false },
-    Shape { members: 3, controllers: 3, pools: &[3], manual: false, windows: "", days: 30, broad: false },
-    Shape { members: 3, controllers: 3, pools: &[2], manual: true, windows: "", days: 30, broad: false },
-    Shape { members: 5, controllers: 2, pools: &[2], manual: false, windows: DAILY, days: 30, broad: false },
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: DAILY, days: 30, broad: false },
-    Shape { members: 3, controllers: 2, pools: &[2], manual: true, windows: DAILY, days: 30, broad: false },
-    Shape { members: 3, controllers: 3, pools: &[2], manual: false, windows: WEEKLY, days: 7, broad: false },
+pub(super) const SHAPES: [Shape; 16] = [
+    Shape {
+        members: 1,
+        controllers: 1,
+        pools: &[2],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 1,
+        pools: &[2],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 2,
+        pools: &[3, 2],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 3,
+        pools: &[3],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 3,
+        pools: &[2],
+        manual: true,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 5,
+        controllers: 2,
+        pools: &[2],
+        manual: false,
+        windows: DAILY,
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 1,
+        controllers: 1,
+        pools: &[2],
+        manual: false,
+        windows: DAILY,
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 2,
+        pools: &[2],
+        manual: true,
+        windows: DAILY,
+        days: 30,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 3,
+        controllers: 3,
+        pools: &[2],
+        manual: false,
+        windows: WEEKLY,
+        days: 7,
+        pools_are: Pools::Plain,
+    },
     Shape {
         members: 3,
         controllers: 2,
@@ -66,16 +151,63 @@ pub(super) const SHAPES: [Shape; 14] = [
         manual: true,
         windows: TEN_MINUTES,
         days: 30,
-        broad: false,
+        pools_are: Pools::Plain,
     },
-    Shape { members: 1, controllers: 1, pools: &[2], manual: false, windows: WEEKLY, days: 2, broad: false },
-    Shape { members: 5, controllers: 2, pools: &[2], manual: true, windows: "", days: 7, broad: false },
-    Shape { members: 1, controllers: 2, pools: &[5], manual: false, windows: "", days: 30, broad: true },
-    Shape { members: 3, controllers: 3, pools: &[4, 3], manual: false, windows: "", days: 30, broad: true },
+    Shape {
+        members: 1,
+        controllers: 1,
+        pools: &[2],
+        manual: false,
+        windows: WEEKLY,
+        days: 2,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 5,
+        controllers: 2,
+        pools: &[2],
+        manual: true,
+        windows: "",
+        days: 7,
+        pools_are: Pools::Plain,
+    },
+    Shape {
+        members: 1,
+        controllers: 2,
+        pools: &[5],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Broad,
+    },
+    Shape {
+        members: 3,
+        controllers: 3,
+        pools: &[4, 3],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Broad,
+    },
+    Shape {
+        members: 1,
+        controllers: 2,
+        pools: &[3, 4],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Surging,
+    },
+    Shape {
+        members: 1,
+        controllers: 2,
+        pools: &[6],
+        manual: false,
+        windows: "",
+        days: 30,
+        pools_are: Pools::Weighted,
+    },
 ];
-
-/// How many more workers pools of [`Shape::broad`] may have.
-const SURGE: u32 = 1;
 
 /// What is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,7 +260,7 @@ pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
 /// Clusters, by their number, and what is changed of them, that few seeds choose.
-const RARE: [(usize, Change); 23] = [
+const RARE: [(usize, Change); 28] = [
     (1, Change::Removal),
     (2, Change::Removal),
     (5, Change::Removal),
@@ -152,6 +284,11 @@ const RARE: [(usize, Change); 23] = [
     (13, Change::Workers),
     (13, Change::All),
     (13, Change::Renew),
+    (14, Change::Workers),
+    (14, Change::All),
+    (15, Change::Workers),
+    (15, Change::All),
+    (15, Change::Renew),
 ];
 
 /// How many sizes of clusters there are that most seeds choose from.
@@ -192,13 +329,25 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
         .map(|(index, size)| {
             let zone = ["a", "b"][index % 2];
             let kind = if workers.is_empty() { kind(Change::Workers) } else { workers };
-            let subnets = match shape.broad {
-                true => "{name: private-a}, {name: private-b}, {name: private-c}".to_owned(),
-                false => format!("{{name: private-{zone}}}"),
+            let subnets = match shape.pools_are {
+                Pools::Broad | Pools::Weighted => {
+                    "{name: private-a}, {name: private-b}, {name: private-c}".to_owned()
+                }
+                Pools::Plain | Pools::Surging => format!("{{name: private-{zone}}}"),
+            };
+            let own = match (shape.pools_are, index) {
+                (Pools::Surging, 0) => "      rollout: {maxUnavailable: 0, surge: 2}\n".to_owned(),
+                (Pools::Surging, _) => "      rollout: {maxUnavailable: 50%, surge: 34%}\n".to_owned(),
+                (Pools::Weighted, _) => format!(
+                    "      mixedInstances:\n        overrides:\n          \
+                     - {{instanceType: {kind}, weightedCapacity: 1}}\n          \
+                     - {{instanceType: m6i.2xlarge, weightedCapacity: 2}}\n"
+                ),
+                (Pools::Plain | Pools::Broad, _) => String::new(),
             };
             format!(
                 "    - name: p{index}\n      instanceType: {kind}\n      subnets: [{subnets}]\n      \
-                 autoScalingGroup: {{minSize: {size}, maxSize: {}}}\n",
+                 autoScalingGroup: {{minSize: {size}, maxSize: {}}}\n{own}",
                 size + 2
             )
         })
@@ -216,9 +365,14 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     let strategy = if in_place { "refresh" } else { "rollout" };
     let approval = if shape.manual { "manual" } else { "auto" };
     let (windows, days) = (shape.windows, shape.days);
-    let pace = match shape.broad {
-        true => format!("  maxUnavailable: 2\n  surge: {SURGE}\n  drain: {{forceAfterMinutes: 20}}\n"),
-        false => "  maxUnavailable: 1\n".to_owned(),
+    let pace = match shape.pools_are {
+        Pools::Broad => "  maxUnavailable: 2\n  surge: 1\n  drain: {forceAfterMinutes: 20}\n",
+        Pools::Surging => "  maxUnavailable: 1\n  failureBudget: 0\n",
+        Pools::Plain | Pools::Weighted => "  maxUnavailable: 1\n",
+    };
+    let turns = match shape.pools_are {
+        Pools::Surging => "  nodePoolRollingStrategy: Sequential\n",
+        Pools::Plain | Pools::Broad | Pools::Weighted => "",
     };
     format!(
         "clusterName: {NAME}\nregion: eu-west-1\nkubernetesVersion: \"{minor}\"\nkeyName: operations\n\
@@ -232,7 +386,7 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
          \x20 - {{name: private-b, availabilityZone: eu-west-1b, instanceCIDR: 10.0.64.0/19, private: true}}\n\
          \x20 - {{name: private-c, availabilityZone: eu-west-1c, instanceCIDR: 10.0.96.0/19, private: true}}\n\
          controller:\n  count: {}\n  instanceType: {}\netcd:\n  count: {}\n  instanceType: {}\n\
-         worker:\n  nodePools:\n{pools}\
+         worker:\n{turns}  nodePools:\n{pools}\
          certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true, days: {days}, strategy: {strategy}}}\n\
          rollout:\n  approval: {approval}\n{pace}{windows}",
         controllers,
@@ -284,7 +438,15 @@ impl Base {
     #[must_use]
     pub fn small(members: u32, controllers: u32, change: Change) -> Self {
         Self::made(
-            Shape { members, controllers, pools: &[2], manual: false, windows: "", days: 30, broad: false },
+            Shape {
+                members,
+                controllers,
+                pools: &[2],
+                manual: false,
+                windows: "",
+                days: 30,
+                pools_are: Pools::Plain,
+            },
             change,
         )
     }

@@ -154,6 +154,8 @@ impl<'m> Engine<'m> {
             report_lost: faults,
             abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
             stale_groups: faults * self.rates.of(Trouble::StaleGroups),
+            stale_stacks: faults * self.rates.of(Trouble::StaleStacks),
+            stale_targets: faults * self.rates.of(Trouble::StaleTargets),
             rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
             command_hangs: faults / 4.0,
             command_fails: faults,
@@ -263,6 +265,7 @@ impl<'m> Engine<'m> {
                 false if self.faults > 0.0 => SignedDuration::from_millis(self.random.seconds(200, 2_000)),
                 false => SignedDuration::from_millis(500),
             };
+            let wait = wait + self.held_up(&who);
             let who = who.clone();
             self.after(wait, Happening::Invoke { who, tried: 0, durable });
         }

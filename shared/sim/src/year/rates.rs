@@ -47,10 +47,24 @@ pub enum Trouble {
     Overlaps,
     /// Time passes in the midst of an invocation.
     Pauses,
+    /// S3, KMS, Parameter Store or EventBridge is down for up to an hour.
+    StorageOutages,
+    /// A member of etcd is cut off from its fellows, and from nobody else.
+    CutMembers,
+    /// Systems Manager does not reach a machine, and everybody else does.
+    LostAgents,
+    /// EC2 recommends to replace a machine, and may need it back later.
+    Recommendations,
+    /// A cluster autoscaler runs.
+    Autoscales,
+    /// An answer of CloudFormation is some seconds behind.
+    StaleStacks,
+    /// An answer of load balancers is some seconds behind.
+    StaleTargets,
 }
 
 /// What it is called, and how likely: so many times `faults`.
-const TABLE: [(Trouble, &str, f64); 21] = [
+const TABLE: [(Trouble, &str, f64); 28] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
     (Trouble::StaleGroups, "stale-groups", 1.0),
     (Trouble::Rebalances, "rebalances", 20.0),
@@ -72,6 +86,13 @@ const TABLE: [(Trouble, &str, f64); 21] = [
     (Trouble::Late, "late", 0.1),
     (Trouble::Overlaps, "overlaps", 1.0),
     (Trouble::Pauses, "pauses", 1.0),
+    (Trouble::StorageOutages, "storage-outages", 2.0),
+    (Trouble::CutMembers, "cut-members", 2.0),
+    (Trouble::LostAgents, "lost-agents", 2.0),
+    (Trouble::Recommendations, "recommendations", 2.0),
+    (Trouble::Autoscales, "autoscales", 4.0),
+    (Trouble::StaleStacks, "stale-stacks", 1.0),
+    (Trouble::StaleTargets, "stale-targets", 1.0),
 ];
 
 /// How likely each [`Trouble`] is: so many times as likely as `faults` says.

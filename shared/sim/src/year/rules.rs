@@ -53,7 +53,10 @@ impl Rules {
         let policy = &cluster.rollout;
         let pools = cluster.pools.iter().map(|pool| {
             let own = policy.pools.get(&pool.name);
-            let size = pool.size.min as usize;
+            // Of a pool whose group counts units of capacity: as many machines as the heaviest type needs for its least.
+            let types = pool.mixed_instances.iter().flat_map(|mixed| &mixed.types);
+            let heaviest = types.filter_map(|one| one.weight).max().unwrap_or(1);
+            let size = pool.size.min.div_ceil(heaviest) as usize;
             let away = own.and_then(|own| own.max_unavailable).unwrap_or(policy.max_unavailable);
             let more = own.and_then(|own| own.surge).unwrap_or(policy.surge);
             (format!("pool-{}", pool.name), (size, of(away, size).max(1), of(more, size)))

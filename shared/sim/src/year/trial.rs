@@ -439,8 +439,10 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
             let stay = machines.iter().filter(|one| !one.leaving && one.role == role.to_string());
             let of_role: Vec<_> = stay.collect();
             let size = node.nodes.min as usize;
-            if of_role.len() < size || role.member().is_some() && of_role.len() > size {
-                amiss.push(format!("{role} has {} machines instead of {size}", of_role.len()));
+            let units: u32 = of_role.iter().map(|one| one.weight).sum();
+            if units < node.nodes.min || role.member().is_some() && of_role.len() > size {
+                let what = if node.weighted { "units" } else { "machines" };
+                amiss.push(format!("{role} has {units} {what} instead of {size}"));
             }
             for machine in of_role {
                 let (id, group) = (&machine.id, world.group_facts(&machine.group));

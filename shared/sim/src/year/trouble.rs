@@ -64,6 +64,29 @@ pub enum Strike {
         /// For how long.
         long: SignedDuration,
     },
+    /// The other members of etcd do not reach one for so long; everybody else does.
+    CutMember {
+        /// Which.
+        choice: u64,
+        /// For how long.
+        long: SignedDuration,
+    },
+    /// Systems Manager does not reach a machine for so long; everybody else does.
+    LoseAgent {
+        /// Which.
+        choice: u64,
+        /// For how long.
+        long: SignedDuration,
+    },
+    /// EC2 recommends to replace a worker, and needs it back after a while, or never.
+    Recommend {
+        /// Which.
+        choice: u64,
+        /// When its notice comes.
+        reclaimed_after: Option<SignedDuration>,
+    },
+    /// A cluster autoscaler runs from now on.
+    Autoscale,
     /// Half of all calls are throttled for so long.
     Storm {
         /// For how long.
@@ -139,6 +162,25 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
     some(Trouble::Exhausted, 3, &mut |random| {
         vec![(now, Strike::Exhaust { long: SignedDuration::from_secs(random.seconds(60, longest)) })]
     });
+    some(Trouble::StorageOutages, 3, &mut |random| {
+        let services = [Service::Storage, Service::Keys, Service::Parameters, Service::Bus];
+        let service = random.one(&services).copied().unwrap_or(Service::Storage);
+        vec![(now, Strike::Outage { service, long: SignedDuration::from_secs(random.seconds(120, longest)) })]
+    });
+    some(Trouble::CutMembers, 3, &mut |random| {
+        let (choice, long) = (random.number(), SignedDuration::from_secs(random.seconds(60, 3_600)));
+        vec![(now, Strike::CutMember { choice, long })]
+    });
+    some(Trouble::LostAgents, 4, &mut |random| {
+        let (choice, long) = (random.number(), SignedDuration::from_secs(random.seconds(60, 3_600)));
+        vec![(now, Strike::LoseAgent { choice, long })]
+    });
+    some(Trouble::Recommendations, 4, &mut |random| {
+        let (choice, follows) = (random.number(), random.chance(0.5));
+        let after = SignedDuration::from_secs(random.seconds(0, 3_600));
+        vec![(now, Strike::Recommend { choice, reclaimed_after: follows.then_some(after) })]
+    });
+    some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
     if faults * rates.of(Trouble::RollbacksFail) > 0.0 {
         all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
     }
@@ -228,6 +270,22 @@ impl Engine<'_> {
                 let stacks: Vec<String> = world.stacks_there().into_keys().collect();
                 stacks.iter().for_each(|name| world.delete_change_sets_by_hand(name));
             }
+            Strike::CutMember { choice, long } => {
+                if let Some(id) = one(&machines(world, "etcd-"), choice) {
+                    world.isolate_member(&id, long);
+                }
+            }
+            Strike::LoseAgent { choice, long } => {
+                if let Some(id) = one(&machines(world, ""), choice) {
+                    world.lose_agent(&id, long);
+                }
+            }
+            Strike::Recommend { choice, reclaimed_after } => {
+                if let Some(id) = one(&machines(world, "pool-"), choice) {
+                    world.recommend_to_replace(&id, reclaimed_after);
+                }
+            }
+            Strike::Autoscale => world.set_autoscaler(true),
             Strike::Mend => world.mend_by_hand(),
             Strike::Outage { service, long } => world.outage(service, long),
             Strike::Storm { long } => world.storm(long),
@@ -242,8 +300,13 @@ impl Engine<'_> {
         self.strikes(|world| {
             world.others_let_be();
             world.end_silence();
+            world.end_partitions();
+            world.set_autoscaler(false);
             world.clear_weather();
             world.mend_by_hand();
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,18 @@ fn p6_pools_of_several_zones_are_rolled_two_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[12, 13]);
 }
 
+/// One pool after the other; two machines come first, or half are missing, and none may fail.
+#[test]
+fn p6_pools_with_several_surges_and_shares_are_rolled_in_turn_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Workers, &[14]);
+}
+
+/// A pool of Spot machines whose group counts units of capacity.
+#[test]
+fn p6_a_pool_with_weights_is_rolled_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Workers, &[15]);
+}
+
 /// From 3 to 5: each is a learner before it votes, and one at a time is.
 #[test]
 fn p4_members_join_as_learners_one_at_a_time_whatever_goes_wrong() {

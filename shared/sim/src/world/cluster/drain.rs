@@ -8,6 +8,7 @@ use slipway_core::node::{DrainRecord, Drained, Failure, FailureCode};
 
 use super::super::World;
 use super::super::commands::HELP;
+use super::kube::Node;
 
 /// How long to wait after a call that did not come through.
 const PAUSE: SignedDuration = SignedDuration::from_secs(2);
@@ -74,8 +75,9 @@ impl World {
         }
         if step.begin {
             self.change_node(cluster, &drain.node, |node| {
-                node.cordoned = true;
-                node.started = Some(now);
+                node.scale_down_disabled = true;
+                node.drain.cordoned = true;
+                node.drain.started = Some(now);
             });
         }
         for target in &step.evict {
@@ -87,7 +89,7 @@ impl World {
             drain.tries.insert(target.uid.clone(), Try { at: now, count, answer });
         }
         if let Some(target) = &step.force {
-            self.change_node(cluster, &drain.node, |node| node.last_forced = Some(now));
+            self.change_node(cluster, &drain.node, |node| node.drain.last_forced = Some(now));
             self.force(cluster, target);
             drain.record.forced(&target.name);
         }
@@ -104,20 +106,18 @@ impl World {
         if !self.fleet.clusters[cluster].kube.nodes.contains_key(node) {
             return Err(unknown(node));
         }
-        self.change_node(cluster, node, |node| *node = slipway_core::drain::NodeState::default());
+        self.change_node(cluster, node, |node| {
+            node.scale_down_disabled = false;
+            node.drain = slipway_core::drain::NodeState::default();
+        });
         self.schedule_pods(cluster);
         Ok(())
     }
 
-    fn change_node(
-        &mut self,
-        cluster: &str,
-        node: &str,
-        change: impl FnOnce(&mut slipway_core::drain::NodeState),
-    ) {
+    fn change_node(&mut self, cluster: &str, node: &str, change: impl FnOnce(&mut Node)) {
         let kube = self.fleet.clusters.get_mut(cluster).map(|cluster| &mut cluster.kube);
         if let Some(node) = kube.and_then(|kube| kube.nodes.get_mut(node)) {
-            change(&mut node.drain);
+            change(node);
         }
     }
 }

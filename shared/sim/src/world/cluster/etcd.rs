@@ -64,6 +64,8 @@ pub(crate) struct Process {
     pub(crate) machine: String,
     since: Timestamp,
     pub(crate) caught_up_at: Timestamp,
+    /// The other members do not reach it, nor it them.
+    pub(crate) isolated: bool,
 }
 
 impl Etcd {
@@ -78,6 +80,7 @@ impl Etcd {
         let lacks = self.index(now).saturating_sub(member.applied);
         match &member.process {
             None => lacks,
+            Some(process) if process.isolated => lacks,
             Some(process) if process.caught_up_at <= now => 0,
             Some(process) => {
                 let whole = seconds(process.since, process.caught_up_at).max(0.001);
@@ -89,7 +92,16 @@ impl Etcd {
 
     /// Whether a member serves.
     pub(crate) fn is_up(member: &Member, now: Timestamp) -> bool {
-        member.process.as_ref().is_some_and(|process| process.caught_up_at <= now)
+        member.process.as_ref().is_some_and(|process| !process.isolated && process.caught_up_at <= now)
+    }
+
+    /// Whether the member `from` reaches the member `to`.
+    pub(crate) fn reaches(&self, from: &str, to: &str) -> bool {
+        let isolated = |role: &str| {
+            let process = self.members.get(role).and_then(|member| member.process.as_ref());
+            process.map(|process| process.isolated)
+        };
+        from == to && isolated(to).is_some() || isolated(from) == Some(false) && isolated(to) == Some(false)
     }
 
     /// How many voters there are, and how many of them serve.
@@ -142,7 +154,7 @@ impl World {
             self.etcd_starts(cluster, role, &machine.id);
             return false;
         };
-        if process.caught_up_at > now {
+        if process.caught_up_at > now || process.isolated {
             return false;
         }
         if etcd.members[role].learner && etcd.leader.is_some() {
@@ -219,8 +231,13 @@ impl World {
         };
         let long_s = (starts_s + sent + lacks as f64 / CATCHES_UP) * pace;
         let caught_up_at = now + SignedDuration::from_secs_f64(long_s);
-        member.process = Some(Process { machine: machine.to_owned(), since: now, caught_up_at });
+        let process = Process { machine: machine.to_owned(), since: now, caught_up_at, isolated: false };
+        member.process = Some(process);
         self.tell(format!("{role} of {cluster} starts on {machine}, {lacks} entries behind"));
+        self.etcd_settles_at(cluster, caught_up_at);
+    }
+
+    fn etcd_settles_at(&mut self, cluster: &str, caught_up_at: Timestamp) {
         self.sequence += 1;
         let task = ClusterTask::EtcdSettles { cluster: cluster.to_owned() };
         self.queue.insert((caught_up_at, self.sequence), super::Task::Cluster(task));
@@ -286,6 +303,49 @@ impl World {
         self.tell(format!("{name} is removed from etcd of {cluster}"));
         self.etcd_changed(cluster);
         Ok(MemberRemoved { removed: true, id: Some(member.id), members: left })
+    }
+
+    /// The other members do not reach the one whose process runs on that machine any more, nor it them. One that has no others is not
+    /// cut off from anybody. `false`: nothing has changed.
+    pub(in crate::world) fn etcd_isolated(&mut self, machine: &Machine) -> bool {
+        let (Some(cluster), role, now) = (machine.cluster().map(str::to_owned), machine.role(), self.now)
+        else {
+            return false;
+        };
+        let etcd = self.etcd(&cluster);
+        let is_alone = etcd.members.len() < 2;
+        let Some(member) = etcd.members.get(role).filter(|_| !is_alone) else { return false };
+        let applied = etcd.index(now).saturating_sub(etcd.behind(member, now));
+        let Some(member) = etcd.members.get_mut(role) else { return false };
+        let Some(process) = &mut member.process else { return false };
+        if process.machine != machine.id || process.isolated {
+            return false;
+        }
+        process.isolated = true;
+        member.applied = applied;
+        self.tell(format!("the others of {cluster} do not reach {role} on {}", machine.id));
+        self.etcd_changed(&cluster);
+        true
+    }
+
+    /// They reach it again, and it takes in what it lacks.
+    pub(in crate::world) fn etcd_reconnected(&mut self, machine: &Machine) {
+        let (Some(cluster), role, now) = (machine.cluster().map(str::to_owned), machine.role(), self.now)
+        else {
+            return;
+        };
+        let etcd = self.etcd(&cluster);
+        let index = etcd.index(now);
+        let Some(member) = etcd.members.get_mut(role) else { return };
+        let Some(process) = &mut member.process else { return };
+        if process.machine != machine.id || !process.isolated {
+            return;
+        }
+        let lacks = index.saturating_sub(member.applied);
+        let caught_up_at = now + SignedDuration::from_secs_f64(lacks as f64 / CATCHES_UP);
+        (process.isolated, process.since, process.caught_up_at) = (false, now, caught_up_at);
+        self.tell(format!("the others of {cluster} reach {role} again, {lacks} entries behind"));
+        self.etcd_settles_at(&cluster, caught_up_at);
     }
 
     /// A member is started again, on the same machine.

@@ -36,6 +36,10 @@ pub(crate) struct Node {
     /// `controller`, `pool-general`.
     pub(crate) role: String,
     pub(crate) drain: NodeState,
+    /// An agent that drains it has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
+    pub(crate) scale_down_disabled: bool,
+    /// A cluster autoscaler has tainted it (`ToBeDeletedByClusterAutoscaler`): nothing is scheduled to it.
+    pub(crate) tainted: bool,
 }
 
 /// Something that keeps so many pods on the nodes of one role.
@@ -65,6 +69,13 @@ pub(crate) struct Pod {
     pub(crate) terminating: Option<Timestamp>,
 }
 
+impl Node {
+    /// Whether pods are scheduled to it.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.drain.cordoned && !self.tainted
+    }
+}
+
 impl World {
     /// A kubelet makes itself known.
     pub(super) fn node_joins(&mut self, cluster: &str, machine: &Machine) {
@@ -73,7 +84,7 @@ impl World {
         if kube.nodes.contains_key(&machine.id) {
             return;
         }
-        kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), drain: NodeState::default() });
+        kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), ..Node::default() });
         self.pod(
             cluster,
             "kube-system",
@@ -88,7 +99,7 @@ impl World {
         }
         // Somebody deploys once the pool is whole; CoreDNS comes with the first controller.
         let nodes = self.kube(cluster).nodes.values().filter(|node| node.role == role).count();
-        let wanted = self.fleet.groups.get(&machine.group).map_or(1, |group| group.desired.max(1)) as usize;
+        let wanted = self.wanted_machines(&machine.group).max(1) as usize;
         if nodes >= if role == "controller" { 1 } else { wanted } {
             self.deploy(cluster, &role, &machine.group);
         }
@@ -110,7 +121,7 @@ impl World {
         if self.kube(cluster).workloads.iter().any(|workload| workload.role == role) {
             return;
         }
-        let nodes = self.fleet.groups.get(group).map_or(1, |group| group.desired.max(1)) as usize;
+        let nodes = self.wanted_machines(group).max(1) as usize;
         let stubborn = self.fleet.faults.stubborn_budget;
         let names: &[&str] = if role == "controller" { &["coredns"] } else { &["shop", "search", "batch"] };
         for name in names {
@@ -191,11 +202,14 @@ impl World {
         let now = self.now;
         let machines = self.fleet.machines.values().filter(|machine| machine.silent);
         let silent: BTreeSet<String> = machines.map(|machine| machine.id.clone()).collect();
+        let room = self.fleet.room;
         let kube = self.kube(cluster);
         let mut load: BTreeMap<String, usize> = BTreeMap::new();
+        let mut of_workloads: BTreeMap<String, usize> = BTreeMap::new();
         for pod in kube.pods.values() {
             if let Some(node) = &pod.node {
                 *load.entry(node.clone()).or_default() += 1;
+                *of_workloads.entry(node.clone()).or_default() += usize::from(pod.workload.is_some());
             }
         }
         let pending: Vec<(String, String)> = kube
@@ -207,8 +221,12 @@ impl World {
         let mut placed = Vec::new();
         for (uid, role) in pending {
             let least = |role: &String| {
+                let has_room = |name: &String, node: &Node| {
+                    let pods = of_workloads.get(name).copied().unwrap_or_default();
+                    node.role == "controller" || room.is_none_or(|room| pods < room)
+                };
                 let open = kube.nodes.iter().filter(|(name, node)| {
-                    node.role == *role && !node.drain.cordoned && !silent.contains(*name)
+                    node.role == *role && node.is_open() && !silent.contains(*name) && has_room(name, node)
                 });
                 open.map(|(name, _)| name.clone())
                     .min_by_key(|name| (load.get(name).copied().unwrap_or_default(), name.clone()))
@@ -217,6 +235,7 @@ impl World {
                 continue;
             };
             *load.entry(node.clone()).or_default() += 1;
+            *of_workloads.entry(node.clone()).or_default() += 1;
             if let Some(pod) = kube.pods.get_mut(&uid) {
                 pod.node = Some(node);
                 pod.created = now;
@@ -251,6 +270,9 @@ impl World {
             return self.cluster_after_s(UNSAID_S, task);
         }
         self.kube(cluster).pods.remove(uid);
+        if self.fleet.room.is_some() {
+            self.schedule_pods(cluster);
+        }
     }
 
     /// A node is `Ready`, or is not, and its pods with it.
@@ -262,6 +284,9 @@ impl World {
             if pod.healthy != is_ready {
                 (pod.healthy, pod.since) = (is_ready, now);
             }
+        }
+        if is_ready && self.fleet.room.is_some() {
+            self.schedule_pods(&cluster);
         }
     }
 

@@ -78,6 +78,18 @@ impl Kube {
         })
     }
 
+    /// Whether the budget of a pod allows its eviction.
+    pub(super) fn allows(&self, pod: &Pod) -> bool {
+        let workload = pod.workload.and_then(|index| self.workloads.get(index));
+        match workload.filter(|workload| workload.may_miss.is_some()) {
+            // A pod that does not serve is nobody's loss.
+            Some(workload) => {
+                !pod.healthy || self.budget(&workload.name).is_none_or(|budget| budget.allowed > 0)
+            }
+            None => true,
+        }
+    }
+
     /// A workload's budget bears its name.
     fn budget(&self, name: &ObjectName) -> Option<Budget> {
         let index = self.workloads.iter().position(|workload| workload.name == *name)?;
@@ -103,18 +115,12 @@ impl World {
         if pod.terminating.is_some() {
             return Some(Answer::Accepted);
         }
-        let workload = pod.workload.and_then(|index| kube.workloads.get(index));
-        let allowed = match workload {
-            Some(workload) if workload.may_miss.is_some() => {
-                // A pod that does not serve is nobody's loss.
-                !pod.healthy || kube.budget(&workload.name).is_none_or(|budget| budget.allowed > 0)
-            }
-            Some(_) | None => true,
-        };
+        let allowed = kube.allows(pod);
         if !allowed {
             return Some(Answer::Budget);
         }
-        self.end_pod(cluster, &target.uid, false);
+        self.keep_removal(cluster, &target.uid, false);
+        self.end_pod(cluster, &target.uid);
         if let Some(cluster) = self.fleet.clusters.get_mut(cluster) {
             cluster.kube.evicted += 1;
         }
@@ -123,17 +129,24 @@ impl World {
 
     /// A pod is deleted, whatever its budget says.
     pub(super) fn force(&mut self, cluster: &str, target: &Target) {
-        self.end_pod(cluster, &target.uid, true);
+        self.keep_removal(cluster, &target.uid, true);
+        self.end_pod(cluster, &target.uid);
         if let Some(cluster) = self.fleet.clusters.get_mut(cluster) {
             cluster.kube.forced += 1;
         }
     }
 
-    fn end_pod(&mut self, cluster: &str, uid: &str, forced: bool) {
+    /// An agent has a pod removed.
+    fn keep_removal(&mut self, cluster: &str, uid: &str, forced: bool) {
         let now = self.now;
         let Some(found) = self.fleet.clusters.get_mut(cluster) else { return };
         found.removals.extend(found.kube.removal(uid, forced, now));
-        let kube = &mut found.kube;
+    }
+
+    /// A pod is told to end.
+    pub(super) fn end_pod(&mut self, cluster: &str, uid: &str) {
+        let now = self.now;
+        let Some(kube) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.kube) else { return };
         let Some(pod) = kube.pods.get_mut(uid) else { return };
         pod.terminating = Some(now + GRACE);
         pod.since = now;

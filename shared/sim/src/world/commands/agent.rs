@@ -10,6 +10,7 @@ use slipway_core::node::{
 use super::super::World;
 use super::super::cluster::{DATABASE, Etcd};
 use super::super::fleet::{Machine, Power};
+use super::super::weather::Service;
 
 /// A member that is this far behind would have to catch up before it could lead.
 const BEHIND_AT_MOST: u64 = 1_000;
@@ -70,6 +71,7 @@ impl World {
         let wanted = wanted.to_owned();
         let changed = machine.credentials != wanted;
         if changed {
+            self.reaches_storage()?;
             if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {
                 machine.credentials.clone_from(&wanted);
             }
@@ -114,7 +116,17 @@ impl World {
         }
     }
 
+    /// Credentials are read from S3 and opened by KMS; snapshots are sealed under a key of KMS and kept in S3.
+    fn reaches_storage(&self) -> Result<(), Failure> {
+        let down = [Service::Storage, Service::Keys].into_iter().find(|one| self.down_until(*one).is_some());
+        let unreachable = |service| {
+            Failure::passing(FailureCode::AwsUnreachable, format!("{service:?} does not answer"), HELP)
+        };
+        down.map_or(Ok(()), |service| Err(unreachable(service)))
+    }
+
     fn snapshot(&mut self, cluster: &str, role: &str) -> Outcome {
+        self.reaches_storage()?;
         let now = self.now;
         let version = self.etcd_version();
         let Some(etcd) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.etcd) else {
@@ -193,7 +205,8 @@ impl World {
         }
         let index = etcd.index(now);
         let behind = etcd.behind(member, now);
-        let leader = etcd.leader.as_ref().and_then(|leader| etcd.members.get(leader));
+        let leader = etcd.leader.as_ref().filter(|leader| etcd.reaches(role, leader));
+        let leader = leader.and_then(|leader| etcd.members.get(leader));
         health.id = Some(member.id.clone());
         health.cluster_id = Some(self.hex(&format!("etcd of {cluster}"))[..16].to_owned());
         health.version = Some(self.etcd_version().to_owned());
@@ -225,7 +238,7 @@ impl World {
             health.alarms.push(EtcdAlarm { member, kind: (*kind).to_owned() });
         }
         for (name, member) in &etcd.members {
-            let reachable = member.process.is_some();
+            let reachable = etcd.reaches(role, name);
             let url = |port: u32| vec![format!("https://{name}.{cluster}.internal:{port}")];
             health.members.push(EtcdMemberHealth {
                 id: member.id.clone(),
@@ -234,7 +247,7 @@ impl World {
                 client_urls: url(2379),
                 learner: member.learner,
                 reachable,
-                leads: etcd.leader.as_ref() == Some(name),
+                leads: leader.is_some() && etcd.leader.as_ref() == Some(name),
                 behind: (reachable && leader.is_some()).then(|| etcd.behind(member, now)),
                 problem: (!reachable).then(|| "connection refused".to_owned()),
             });

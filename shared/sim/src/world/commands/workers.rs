@@ -19,7 +19,7 @@ const AGAIN_S: (f64, f64) = (5.0, 20.0);
 impl World {
     /// A command comes to its machine.
     pub(super) fn command_taken(&mut self, place: usize) {
-        if !self.is_up(place) || self.fleet.commands[place].details != Details::Pending {
+        if !self.is_reached(place) || self.fleet.commands[place].details != Details::Pending {
             return;
         }
         let instance = self.fleet.commands[place].instance.clone();
@@ -74,7 +74,7 @@ impl World {
         let next = self.fleet.commands.iter().position(|sent| {
             sent.place == Place::Buffer && sent.instance == instance && !sent.details.is_over()
         });
-        if let Some(next) = next.filter(|next| self.is_up(*next)) {
+        if let Some(next) = next.filter(|next| self.is_reached(*next)) {
             self.command_begins(next);
         }
     }

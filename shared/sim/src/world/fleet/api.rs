@@ -55,21 +55,23 @@ impl World {
     /// As somebody asks for it, us or another.
     pub(super) fn terminates(&mut self, asked: &Termination) -> ApiResult<()> {
         let id = asked.instance.as_str();
-        let found = self.fleet.machines.get(id).map(|machine| (machine.group.clone(), machine.state));
-        let Some((group, state)) = found else {
+        let found = self.fleet.machines.get(id);
+        let found = found.map(|machine| (machine.group.clone(), machine.state, machine.weight));
+        let Some((group, state, weight)) = found else {
             return Err(ApiError::validation(format!(
                 "Instance Id not found - No managed instance found for instance ID: {id}"
             )));
         };
         let group = self.group_mut(&group)?;
         if asked.shrink {
-            if group.desired <= group.min {
+            // By how much the capacity of a group with weights decreases is documented nowhere: here by the machine's units.
+            if group.desired < group.min + weight {
                 return Err(ApiError::validation(format!(
                     "Currently, desiredSize equals minSize ({}). Terminating instance without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.",
                     group.min
                 )));
             }
-            group.desired -= 1;
+            group.desired -= weight;
         }
         let name = group.name.clone();
         let how = if asked.shrink { ", and wants one less" } else { "" };

@@ -1,14 +1,19 @@
 //! From a machine's start to its agent's word that it is healthy.
 
+use jiff::SignedDuration;
 use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK};
 
 use super::super::World;
-use super::{Fate, FleetTask, HookResult, Power, State};
+use super::super::weather::Service;
+use super::{Fate, Fetch, FleetTask, HookResult, Power, State};
 
 /// What an agent does before it looks at others: fetching, unpacking, writing files.
 const PREPARES_S: (f64, f64) = (25.0, 60.0);
 /// How often an agent looks whether it can go on.
 const LOOKS_S: f64 = 5.0;
+/// For how long userdata tries to have its files from S3 before it gives the machine up: eight pauses of 2, 4, … 256 s
+/// (`fetch` in `shared/render/src/userdata.rs`).
+const FETCHES: SignedDuration = SignedDuration::from_secs(510);
 
 impl World {
     pub(super) fn boots(&mut self, id: &str) {
@@ -35,8 +40,9 @@ impl World {
             return;
         }
         if machine.fate == Fate::GivesUp {
-            self.reports(id, BootstrapState::GivenUp);
-            self.settle_hook(id, LAUNCH_HOOK, HookResult::Abandon);
+            return self.gives_up(id);
+        }
+        if !self.fetches(id) {
             return;
         }
         // The agent speaks for its machine as long as it runs.
@@ -56,10 +62,45 @@ impl World {
         }
     }
 
-    /// An agent tells of its bootstrap, in the bucket. It tries five times where its machine serves, so that this is never lost here; and
-    /// once where it gives up (`agent/src/bootstrap/report.rs`).
+    /// Whether a machine has its files from S3, and KMS has opened its credentials. While one of them is down it tries again: userdata gives
+    /// up after [`FETCHES`], and the agent waits for KMS inside its hook as long as that lasts (`agent/src/bootstrap.rs`).
+    fn fetches(&mut self, id: &str) -> bool {
+        let storage = self.down_until(Service::Storage).is_some();
+        let is_down = storage || self.down_until(Service::Keys).is_some();
+        let now = self.now;
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return false };
+        let since = match machine.fetch {
+            Fetch::Done => return true,
+            Fetch::RefusedSince(since) => since,
+            Fetch::Unasked => now,
+        };
+        machine.fetch = if is_down { Fetch::RefusedSince(since) } else { Fetch::Done };
+        if !is_down {
+            return true;
+        }
+        if storage && now.duration_since(since) > FETCHES {
+            self.gives_up(id);
+            return false;
+        }
+        if !storage {
+            self.heartbeat(id, LAUNCH_HOOK);
+        }
+        self.fleet_after_s(LOOKS_S, FleetTask::Bootstraps { machine: id.to_owned() });
+        false
+    }
+
+    fn gives_up(&mut self, id: &str) {
+        self.reports(id, BootstrapState::GivenUp);
+        self.settle_hook(id, LAUNCH_HOOK, HookResult::Abandon);
+    }
+
+    /// An agent tells of its bootstrap, in the bucket. It tries five times where its machine serves, so that only an outage of S3 loses it
+    /// here; and once where it gives up (`agent/src/bootstrap/report.rs`).
     fn reports(&mut self, id: &str, state: BootstrapState) {
         let served = state == BootstrapState::Healthy;
+        if self.down_until(Service::Storage).is_some() {
+            return;
+        }
         if !served && self.chance("a report is lost", self.fleet.faults.report_lost) {
             return;
         }

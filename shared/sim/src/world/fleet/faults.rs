@@ -17,6 +17,10 @@ pub struct FleetFaults {
     pub abandoned_hooks: f64,
     /// What a group is shown as is some seconds behind.
     pub stale_groups: f64,
+    /// What a stack or a change set is shown as is some seconds behind.
+    pub stale_stacks: f64,
+    /// What a target group's targets are shown as is some seconds behind.
+    pub stale_targets: f64,
     /// A group whose zones are out of balance does something about it.
     pub rebalances: f64,
     /// A command runs until its document's time is over.

@@ -55,7 +55,7 @@ impl World {
         let Some(etcd) = self.fleet.clusters.get(cluster).map(|one| &one.etcd) else { return false };
         let Some(member) = etcd.members.get(role) else { return false };
         let voters = etcd.members.iter().filter(|(_, member)| !member.learner);
-        let others = voters.clone().filter(|(other, member)| *other != role && member.process.is_some());
+        let others = voters.clone().filter(|(other, _)| *other != role && etcd.reaches(role, other));
         let (voters, others) = (voters.count(), others.count());
         let serves = etcd.leader.is_some() && Etcd::is_up(member, self.now);
         serves && !member.learner && voters > 1 && others <= voters / 2

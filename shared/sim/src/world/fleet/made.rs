@@ -80,12 +80,13 @@ impl World {
         })
     }
 
-    /// Whether a group has as many machines in service as it wants.
+    /// Whether a group has as many machines, or units of capacity, in service as it wants.
     pub(in crate::world) fn group_is_stable(&self, resource: &Resource) -> bool {
         let id = resource.physical_id.as_deref().unwrap_or_default();
         let Some(group) = self.fleet.groups.get(id) else { return true };
         let machines = self.fleet.machines.values().filter(|machine| machine.group == id);
-        machines.filter(|one| one.state == super::State::InService).count() >= group.desired as usize
+        let serve = machines.filter(|one| one.state == super::State::InService);
+        serve.map(|one| one.weight).sum::<u32>() >= group.desired
     }
 
     /// The last group of a cluster's members is gone, and their volumes with it: whoever founds etcd anew finds it empty.
@@ -124,6 +125,7 @@ impl World {
             max,
             desired,
             template: self.template_of(properties),
+            weights: weights(properties),
             zones: self.zones_of(properties),
             launch_hook: hook(properties, "autoscaling:EC2_INSTANCE_LAUNCHING"),
             terminate_hook: hook(properties, "autoscaling:EC2_INSTANCE_TERMINATING"),
@@ -231,6 +233,13 @@ fn number(value: &Value, key: &str) -> Option<u32> {
     let value = value.get(key)?;
     let found = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     u32::try_from(found).ok()
+}
+
+/// `WeightedCapacity` of the overrides, which all have one or none has (botocore, `LaunchTemplateOverrides`).
+fn weights(properties: &Value) -> Vec<u32> {
+    let overrides = properties.pointer("/MixedInstancesPolicy/LaunchTemplate/Overrides");
+    let overrides = overrides.and_then(Value::as_array).into_iter().flatten();
+    overrides.filter_map(|one| number(one, "WeightedCapacity")).collect()
 }
 
 fn hook(properties: &Value, transition: &str) -> Option<Hook> {

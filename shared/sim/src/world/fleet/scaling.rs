@@ -1,9 +1,10 @@
-//! Groups keep as many machines as they want.
+//! Groups keep as many machines as they want, or as many units of capacity where their instance types have weights (EC2 Auto Scaling
+//! user guide, "Configure an Auto Scaling group to use instance weights"): machines come until the units are reached, and may exceed them.
 
 use std::collections::BTreeMap;
 
 use super::super::World;
-use super::{FleetTask, Machine, Power, Process, State, made, userdata};
+use super::{Fetch, FleetTask, Machine, Power, Process, State, made, userdata};
 
 /// How long a machine takes until its system is up and Systems Manager knows it.
 const SYSTEM_S: (f64, f64) = (35.0, 75.0);
@@ -36,8 +37,11 @@ impl World {
             FleetTask::Gone { machine } => self.gone(&machine),
             FleetTask::Unhealthy { machine } => self.unhealthy(&machine),
             FleetTask::Rebalances { group } => self.rebalances(&group),
+            FleetTask::Reclaims { machine } => self.reclaim_machine(&machine),
+            FleetTask::Autoscales => self.autoscales(),
             FleetTask::Reclaimed { machine } => self.reclaimed(&machine),
             FleetTask::Speaks { machine } => self.speaks(&machine),
+            FleetTask::Reconnects { machine } => self.reconnects(&machine),
             FleetTask::Leaves { machine } => self.leaves(&machine),
             FleetTask::NotReady { machine } => self.node_is_not_ready(&machine),
             // Its health checks pass from now on: see `World::note_targets`.
@@ -53,21 +57,40 @@ impl World {
     fn reconcile(&mut self, name: &str) {
         self.ahead_takes_its_place(name);
         let Some(group) = self.fleet.groups.get(name) else { return };
-        let wanted = group.desired as usize + usize::from(group.ahead.is_some());
+        let ahead = group.ahead.as_ref().and_then(|ahead| self.fleet.machines.get(&ahead.comes));
+        let wanted = group.desired + ahead.map_or(0, |machine| machine.weight);
         let (launches, terminates) =
             (!group.suspended.contains(&Process::Launch), !group.suspended.contains(&Process::Terminate));
-        let counted = self.machines_of(name).into_iter().filter(|id| self.fleet.machines[id].state.counts());
-        let counted = counted.count();
-        for _ in (counted..wanted).filter(|_| launches) {
-            self.launch(name);
+        let (heaviest, mut units) = (group.heaviest(), self.units(name));
+        while launches && units < wanted {
+            let Some(id) = self.launch(name) else { break };
+            units += self.fleet.machines[&id].weight;
         }
-        for _ in (wanted..counted).filter(|_| terminates) {
-            if let Some(machine) = self.scale_in(name) {
-                self.tell(format!("{name} has too many machines and lets go of {machine}"));
-                self.begin_termination(&machine);
-            }
+        // "Current capacity will either be at the desired capacity or above it", by less than the largest weight.
+        while terminates && units >= wanted + heaviest {
+            let Some(machine) = self.scale_in(name) else { break };
+            units -= self.fleet.machines[&machine].weight;
+            self.tell(format!("{name} has too many machines and lets go of {machine}"));
+            self.begin_termination(&machine);
         }
         self.looks_at_its_zones(name);
+    }
+
+    /// How many units of a group's capacity its machines count for.
+    pub(super) fn units(&self, name: &str) -> u32 {
+        let machines = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
+        machines.map(|machine| machine.weight).sum()
+    }
+
+    /// How many machines a group wants: of one with weights those that it has, and as many of the heaviest as the units take that it lacks.
+    pub(in crate::world) fn wanted_machines(&self, name: &str) -> u32 {
+        let Some(group) = self.fleet.groups.get(name) else { return 0 };
+        if group.weights.is_empty() {
+            return group.desired;
+        }
+        let machines = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
+        let lacks = group.desired.saturating_sub(self.units(name)).div_ceil(group.heaviest());
+        u32::try_from(machines.count()).unwrap_or(u32::MAX).saturating_add(lacks)
     }
 
     /// Whom a group lets go of: of the zone that has most, who was launched first; none that is protected.
@@ -110,7 +133,17 @@ impl World {
             template
         });
         let fate = self.fate(name);
+        // Which type an allocation strategy takes depends on what EC2 has room for.
+        let weight = match group.weights.as_slice() {
+            [] => 1,
+            [only] => *only,
+            several => {
+                let chosen = (self.draw("an instance type") * several.len() as f64) as usize;
+                several[chosen.min(several.len() - 1)]
+            }
+        };
         let machine = Machine {
+            weight,
             id: id.clone(),
             group: name.to_owned(),
             zone,
@@ -118,16 +151,19 @@ impl World {
             tags,
             launched_at: self.now,
             state: if group.launch_hook.is_some() { State::PendingWait } else { State::Pending },
+            left_at: None,
             healthy: true,
             power: Power::Starting,
             credentials: node.as_ref().map(|node| node.credentials.clone()).unwrap_or_default(),
             node,
             ready: false,
+            fetch: Fetch::Unasked,
             starts: None,
             restarting: None,
             expired: false,
             locked_out: false,
             silent: false,
+            unmanaged: false,
             asked_to_go: false,
             protected: false,
             waits: None,
@@ -152,11 +188,13 @@ impl World {
 
     /// A machine is on its way out: through its terminate hook, if its group has one.
     pub(super) fn begin_termination(&mut self, id: &str) {
+        let now = self.now;
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         if !machine.state.counts() {
             return;
         }
         machine.waits = None;
+        machine.left_at = Some(now);
         machine.state = State::TerminatingWait;
         let hook = self.fleet.groups.get(&machine.group).and_then(|group| group.terminate_hook.clone());
         let group = machine.group.clone();

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
 use super::{Group, State};
@@ -32,6 +32,7 @@ pub(crate) struct ShownMachine {
     pub(crate) state: State,
     pub(crate) healthy: bool,
     pub(crate) protected: bool,
+    pub(crate) weight: u32,
     pub(crate) template: Option<TemplateVersion>,
 }
 
@@ -66,16 +67,22 @@ impl World {
             state: machine.state,
             healthy: machine.healthy,
             protected: machine.protected,
+            weight: machine.weight,
             template: machine.template.clone(),
         });
         Some(ShownGroup { machines: machines.collect(), group })
     }
 
+    /// Of when an answer is that is behind, as likely as `rate` says; `None`: it is of now.
+    pub(in crate::world) fn behind(&mut self, rate: f64) -> Option<Timestamp> {
+        let is_behind = self.chance("an answer is behind", rate);
+        is_behind
+            .then(|| self.now - SignedDuration::from_secs_f64(self.draw_s("behind", BEHIND_S.0, BEHIND_S.1)))
+    }
+
     /// A group as an answer shows it.
     pub(super) fn answered(&mut self, name: &str) -> Option<ShownGroup> {
-        let rate = self.fleet.faults.stale_groups;
-        if self.chance("an answer is behind", rate) {
-            let at = self.now - SignedDuration::from_secs_f64(self.draw_s("behind", BEHIND_S.0, BEHIND_S.1));
+        if let Some(at) = self.behind(self.fleet.faults.stale_groups) {
             let past = self.fleet.past.get(name).map(VecDeque::iter);
             let was = past.into_iter().flatten().rev().find(|(since, _)| *since <= at);
             if let Some((_, shown)) = was {

@@ -7,6 +7,9 @@
 //! one (botocore, `CreateTargetGroup`, which has the defaults, and `TargetHealth`, which has the states and their reasons). Where no target
 //! is healthy a load balancer sends to all of them, which nothing here counts on.
 //!
+//! Its answers may be some seconds behind, as those of Auto Scaling are ("ELBv2's operations usually operate on an eventual consistency
+//! model": an AWS engineer in aws/aws-sdk-js, issue 1593). A target that is gone is gone at once here.
+//!
 //! When in its interval a check comes nobody knows: passing takes as long as it may at most, failing as long as it does at least.
 //!
 //! No check is an event: what a target answers changes when something happens to its machine, and how it stands follows from how long that
@@ -35,6 +38,8 @@ const FAILURES: u32 = 2;
 pub(crate) struct Target {
     /// The ARN of the target group.
     group: String,
+    /// Since when it is in it.
+    registered_at: Timestamp,
     /// When its checks begin.
     checked_from: Timestamp,
     /// So long it has to pass its checks, and may fail them.
@@ -93,12 +98,18 @@ impl World {
             return Err(ApiError::target_group_not_found());
         }
         let port = self.checks(arn).port;
+        let at = self.behind(self.fleet.faults.stale_targets).unwrap_or(self.now);
         let machines = self.fleet.machines.values();
         let targets = machines.filter_map(|machine| {
             let target = machine.targets.iter().find(|target| target.group == arn)?;
-            let (state, reason) = match (machine.state, target.health(self.now)) {
+            if at < target.registered_at {
+                return None;
+            }
+            let served = machine.left_at.is_some_and(|left| at < left);
+            let state = if served { State::InService } else { machine.state };
+            let (state, reason) = match (state, target.health(at)) {
                 (State::InService, Health::Healthy) => ("healthy", None),
-                (State::InService, Health::Initial) if self.now < target.checked_from => {
+                (State::InService, Health::Initial) if at < target.checked_from => {
                     ("initial", Some("Elb.RegistrationInProgress"))
                 }
                 (State::InService, Health::Initial) => ("initial", Some("Elb.InitialHealthChecking")),
@@ -136,6 +147,7 @@ impl World {
             let of = |count: u32| SignedDuration::from_secs(i64::from(checks.interval_s * count));
             targets.push(Target {
                 group: arn,
+                registered_at: self.now,
                 checked_from: self.now + seconds,
                 passes_for: of(checks.passes),
                 fails_for: of(checks.failures.saturating_sub(1)),

@@ -22,6 +22,8 @@ pub struct MachineFacts {
     pub cluster: String,
     /// `eu-west-1a`.
     pub zone: String,
+    /// How many units of its group's capacity it counts for.
+    pub weight: u32,
     /// What it was launched from.
     pub template: Option<TemplateVersion>,
     /// When.
@@ -49,11 +51,11 @@ pub struct MachineFacts {
 /// An Auto Scaling group, as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// At least.
+    /// At least, in units of capacity where it has weights.
     pub min: u32,
-    /// At most.
+    /// At most, in the same units.
     pub max: u32,
-    /// It wants so many.
+    /// It wants so many machines; see `World::wanted_machines`.
     pub desired: u32,
     /// What it launches now.
     pub template: Option<TemplateVersion>,
@@ -64,7 +66,7 @@ impl World {
     #[must_use]
     pub fn group_facts(&self, name: &str) -> Option<GroupFacts> {
         let group = self.fleet.groups.get(name)?;
-        let (min, max, desired) = (group.min, group.max, group.desired);
+        let (min, max, desired) = (group.min, group.max, self.wanted_machines(name));
         Some(GroupFacts { min, max, desired, template: group.template.clone() })
     }
 
@@ -148,6 +150,7 @@ impl MachineFacts {
             role: machine.role().to_owned(),
             cluster: machine.cluster().unwrap_or_default().to_owned(),
             zone: machine.zone.clone(),
+            weight: machine.weight,
             template: machine.template.clone(),
             launched_at: machine.launched_at,
             power: machine.power,

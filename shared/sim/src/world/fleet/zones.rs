@@ -4,8 +4,11 @@
 //! balance; it then launches in the zone that has fewest before it terminates in the one that has most, and may exceed its maximum by
 //! ten percent, or by one instance, for as long as that takes. `TerminateInstanceInAutoScalingGroup` in botocore's service model says
 //! the same: "rebalancing might terminate instances in other zones". "Capacity Rebalancing" does so for a Spot instance that was sent a
-//! rebalance recommendation, which EC2 interrupts two minutes after its notice, whatever any lifecycle hook waits for.
+//! rebalance recommendation. That "can arrive sooner than the two-minute Spot Instance interruption notice", or along with it (EC2 user
+//! guide, "EC2 instance rebalance recommendations"); an interruption need not follow. EC2 interrupts two minutes after its notice,
+//! whatever any lifecycle hook waits for.
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::World;
@@ -40,11 +43,10 @@ impl World {
         let counts = self.zones_in_use(name);
         let of_zones = group.zones.iter().map(|zone| counts.get(zone).copied().unwrap_or_default());
         let (most, fewest) = (of_zones.clone().max().unwrap_or_default(), of_zones.min().unwrap_or_default());
-        let all: usize = counts.values().sum();
         // One that is on its way may be what is missing.
         let settled = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
         most > fewest + 1
-            && all == group.desired as usize
+            && (group.desired..group.desired + group.heaviest()).contains(&self.units(name))
             && settled.clone().all(|one| one.state == State::InService)
     }
 
@@ -101,22 +103,39 @@ impl World {
         }
     }
 
-    /// EC2 needs a Spot machine back: its notice comes two minutes before, a recommendation to replace it with it or earlier.
-    pub fn reclaim_machine(&mut self, id: &str) {
+    /// EC2 recommends to replace a Spot machine. Its notice may come much later, or never; `reclaimed_after`: it comes then.
+    pub fn recommend_to_replace(&mut self, id: &str, reclaimed_after: Option<SignedDuration>) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
-        self.tell(format!("{id} of {} is to be interrupted in two minutes", machine.group));
-        let resource = format!("arn:aws:ec2:{}:{}:instance/{id}", self.config.region, self.config.account);
+        self.tell(format!("{id} of {} is at a higher risk of interruption", machine.group));
         let detail = json!({"instance-id": id});
-        self.send_event("aws.ec2", "EC2 Instance Rebalance Recommendation", &resource, detail);
-        let detail = json!({"instance-id": id, "instance-action": "terminate"});
-        self.send_event("aws.ec2", "EC2 Spot Instance Interruption Warning", &resource, detail);
+        self.about_spot("EC2 Instance Rebalance Recommendation", id, detail);
         let group = self.fleet.groups.get(&machine.group);
         let replaces = group.is_some_and(|group| group.replaces_spot && group.ahead.is_none());
         if replaces && machine.state == State::InService {
             self.comes_first(&machine.group, Some(id.to_owned()));
         }
-        self.fleet_after_s(NOTICE_S, FleetTask::Reclaimed { machine: id.to_owned() });
+        if let Some(after) = reclaimed_after {
+            self.fleet_after_s(after.as_secs_f64(), FleetTask::Reclaims { machine: id.to_owned() });
+        }
         self.remember_group(&machine.group);
+    }
+
+    /// EC2 needs a Spot machine back: its notice comes two minutes before, and a recommendation to replace it no later than that.
+    pub fn reclaim_machine(&mut self, id: &str) {
+        let Some(group) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
+        self.tell(format!("{id} of {group} is to be interrupted in two minutes"));
+        let is_known = self.fleet.groups.get(&group).and_then(|group| group.ahead.as_ref());
+        if is_known.is_none_or(|ahead| ahead.goes.as_deref() != Some(id)) {
+            self.recommend_to_replace(id, None);
+        }
+        let detail = json!({"instance-id": id, "instance-action": "terminate"});
+        self.about_spot("EC2 Spot Instance Interruption Warning", id, detail);
+        self.fleet_after_s(NOTICE_S, FleetTask::Reclaimed { machine: id.to_owned() });
+    }
+
+    fn about_spot(&mut self, kind: &str, id: &str, detail: serde_json::Value) {
+        let resource = format!("arn:aws:ec2:{}:{}:instance/{id}", self.config.region, self.config.account);
+        self.send_event("aws.ec2", kind, &resource, detail);
     }
 
     /// The two minutes are over, and no hook holds it.

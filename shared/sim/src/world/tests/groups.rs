@@ -7,10 +7,10 @@ use super::*;
 use crate::world::Termination;
 use crate::world::{CommandRequest, Details, Fate, FleetFaults, Process, Service, State};
 
-const GROUP: &str = "pool";
+pub(super) const GROUP: &str = "pool";
 
 /// A group of three zones, of that size.
-fn zones(min: u32, desired: u32, max: u32) -> Value {
+pub(super) fn zones(min: u32, desired: u32, max: u32) -> Value {
     let mut template = pool("ami-1", max);
     let group = &mut template["Resources"]["Nodes"]["Properties"];
     group["AutoScalingGroupName"] = json!(GROUP);
@@ -25,7 +25,7 @@ fn begin(world: &mut World, stack: &str, template: &Value) {
     world.execute_change_set(Some(stack), "first", None).unwrap();
 }
 
-fn pass(world: &mut World, seconds: i64) {
+pub(super) fn pass(world: &mut World, seconds: i64) {
     world.advance(world.now() + SignedDuration::from_secs(seconds));
 }
 
@@ -36,7 +36,7 @@ fn spread(world: &World) -> Vec<usize> {
     counts
 }
 
-fn desired(world: &mut World) -> u32 {
+pub(super) fn desired(world: &mut World) -> u32 {
     world.groups(&[GROUP.to_owned()]).unwrap()[0].group.desired
 }
 
@@ -165,7 +165,7 @@ fn a_spot_machine_goes_after_two_minutes_and_its_successor_comes_first_where_the
 }
 
 /// Sends a drain, which takes as long as it may where no API server answers.
-fn send(world: &mut World, instance: &str, number: usize) -> String {
+pub(super) fn send(world: &mut World, instance: &str, number: usize) -> String {
     let parameters = [("Node", "n"), ("For", "600")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let request = CommandRequest {
         document: "Slipway-Drain".to_owned(),
@@ -177,7 +177,7 @@ fn send(world: &mut World, instance: &str, number: usize) -> String {
     world.send_command(request).unwrap()
 }
 
-fn details(world: &mut World, instance: &str, ids: &[String]) -> Vec<(Details, bool)> {
+pub(super) fn details(world: &mut World, instance: &str, ids: &[String]) -> Vec<(Details, bool)> {
     let of = |id: &String| {
         let sent = world.sent(id, instance).unwrap();
         (sent.details, sent.started_at.is_some())

@@ -1,12 +1,12 @@
 //! Whom an event wakes, as the rules of `infra/template.yaml` say it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_credentials::renewal::Asked;
 use slipway_flows::launch::Waker;
 
 use super::{Engine, Happening};
-use crate::world::Outgoing;
+use crate::world::{Outgoing, Service};
 use crate::year::account::Woken;
 
 impl Engine<'_> {
@@ -36,6 +36,13 @@ impl Engine<'_> {
                 "something is open, and nothing wakes whoever goes on with it".to_owned(),
             );
         }
+    }
+
+    /// How long an outage of EventBridge holds up what it is to deliver. Scheduler invokes functions by itself.
+    pub(super) fn held_up(&self, who: &Woken) -> SignedDuration {
+        let by_scheduler = matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans);
+        let until = self.with_world(|world| world.down_until(Service::Bus)).filter(|_| !by_scheduler);
+        until.map_or(SignedDuration::ZERO, |until| until.duration_since(self.now()))
     }
 
     pub(super) fn published(&mut self, event: &Event, now: Timestamp) {

@@ -1,0 +1,57 @@
+//! Partitions that only some see: a member of etcd that its fellows do not reach while Auto Scaling and Systems Manager do, and a machine
+//! that Systems Manager does not reach while everybody else does.
+//!
+//! A member on the smaller side of a partition has no leader, and takes no writes; the larger side elects another leader if it has to (etcd
+//! documentation, "Failure modes", "Network partition"). EC2's status checks see neither of the two: they look at the host, and at whether
+//! the system answers to ARP (EC2 user guide, "Status checks for your instances"). An agent of Systems Manager that has no connection is
+//! `ConnectionLost`; commands for it wait until their delivery has timed out (Systems Manager user guide, "Understanding command statuses").
+
+use jiff::SignedDuration;
+
+use super::super::World;
+use super::{FleetTask, Power};
+
+impl World {
+    /// For so long the other members of etcd do not reach the one on that machine, nor it them.
+    pub fn isolate_member(&mut self, id: &str, long: SignedDuration) {
+        let Some(machine) = self.fleet.machines.get(id).filter(|one| one.power == Power::Up).cloned() else {
+            return;
+        };
+        if self.etcd_isolated(&machine) {
+            self.fleet_after_s(long.as_secs_f64(), FleetTask::Reconnects { machine: id.to_owned() });
+        }
+    }
+
+    /// For so long Systems Manager does not reach the agent of that machine.
+    pub fn lose_agent(&mut self, id: &str, long: SignedDuration) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        if machine.power != Power::Up || machine.unmanaged {
+            return;
+        }
+        machine.unmanaged = true;
+        let line = format!("Systems Manager does not reach {id} of {}", machine.group);
+        self.tell(line);
+        self.fleet_after_s(long.as_secs_f64(), FleetTask::Reconnects { machine: id.to_owned() });
+    }
+
+    /// Everybody reaches a machine again.
+    pub(super) fn reconnects(&mut self, id: &str) {
+        let Some(machine) = self.fleet.machines.get_mut(id) else { return };
+        let was_unmanaged = std::mem::take(&mut machine.unmanaged);
+        let machine = machine.clone();
+        self.etcd_reconnected(&machine);
+        if was_unmanaged && machine.power == Power::Up {
+            self.tell(format!("Systems Manager reaches {id} of {} again", machine.group));
+            if !machine.silent {
+                self.tells_what_ended(id);
+                self.takes_what_waits(id);
+            }
+        }
+    }
+
+    /// No partition is left.
+    pub fn end_partitions(&mut self) {
+        let machines: Vec<String> = self.fleet.machines.keys().cloned().collect();
+        machines.iter().for_each(|id| self.reconnects(id));
+    }
+}

@@ -1,0 +1,49 @@
+//! Stacks and change sets as CloudFormation's describes show them: perhaps as they were some moments ago.
+//!
+//! CloudFormation's reads are eventually consistent: right after `ExecuteChangeSet` or `CreateStack` a `DescribeStacks` may still tell of
+//! the status before, or that the stack does not exist (aws/aws-cdk-cli, pull requests 1803 and 1848, which work around both). An answer is
+//! one that was true; answers may go back and forth. What was deleted is gone at once here.
+
+use super::World;
+use super::change_set::ChangeSet;
+use super::error::{ApiError, ApiResult};
+use super::stack::ShownStack;
+
+/// How many of a stack's statuses are remembered: more than change within the time by which an answer may be behind.
+pub(super) const KEPT: usize = 6;
+
+impl World {
+    /// `DescribeStacks`, of one stack: its id, and what it is shown as.
+    pub(crate) fn shown_stack(&mut self, name: &str) -> ApiResult<(String, ShownStack)> {
+        self.enter("DescribeStacks")?;
+        let missing = || ApiError::validation(format!("Stack with id {name} does not exist"));
+        if self.find(name).is_none() {
+            return Err(missing());
+        }
+        let behind = self.behind(self.fleet.faults.stale_stacks);
+        let stack = self.find(name).ok_or_else(missing)?;
+        let shown = match behind {
+            None => stack.show(self.now),
+            Some(at) if at < stack.created_at => return Err(missing()),
+            Some(at) => {
+                let was = stack.shown.iter().rev().find(|shown| shown.since <= at);
+                was.cloned().unwrap_or_else(|| stack.show(self.now))
+            }
+        };
+        Ok((stack.id.clone(), shown))
+    }
+
+    /// `DescribeChangeSet`: the change set, as it is shown.
+    pub(crate) fn shown_change_set(&mut self, stack: &str, name: &str) -> ApiResult<ChangeSet> {
+        let mut shown = self.change_set(Some(stack), name)?.1.clone();
+        let Some(at) = self.behind(self.fleet.faults.stale_stacks) else { return Ok(shown) };
+        let Some(was) = shown.past.iter().rev().find(|(since, ..)| *since <= at).copied() else {
+            return Err(ApiError::change_set_not_found(name));
+        };
+        (_, shown.status, shown.execution_status) = was;
+        if shown.status.ends_with("_PENDING") || shown.status.ends_with("_IN_PROGRESS") {
+            (shown.changes, shown.reason) = (Vec::new(), None);
+        }
+        Ok(shown)
+    }
+}

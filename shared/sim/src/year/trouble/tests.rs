@@ -1,0 +1,177 @@
+//! What others do to a cluster that stands.
+#![allow(clippy::unwrap_used)]
+
+use jiff::SignedDuration;
+use slipway_flows::launch::Waker;
+
+use super::super::account::Woken;
+use super::super::base::{Base, Change, NAME};
+use super::super::trial::Trial;
+use super::*;
+use crate::ports::lock;
+use crate::world::{CommandRequest, MachineFacts};
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+fn engine(base: &Base) -> Engine<'static> {
+    let mut engine = Trial::new(1, 0.0).begins(base, None);
+    // No rollout begins.
+    engine.queue.clear();
+    engine
+}
+
+fn pass(engine: &mut Engine<'_>, minutes: i64) {
+    let until = engine.now() + MINUTE * i32::try_from(minutes).unwrap();
+    engine.run_until(until);
+}
+
+fn of_role(engine: &Engine<'_>, role: &str) -> Vec<MachineFacts> {
+    let machines = engine.with_world(World::machines).into_iter();
+    machines.filter(|one| one.role.starts_with(role) && !one.leaving).collect()
+}
+
+fn tells(engine: &Engine<'_>) -> bool {
+    let (life, now) = (crate::mortal::Life::unending(), engine.now());
+    engine.account.invoke(&Woken::Rollout(Waker::Tick), &life, now, None).is_ok()
+}
+
+#[test]
+fn a_function_fails_while_s3_is_down_and_goes_on_after_it() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    assert!(tells(&engine));
+    engine.strike(Strike::Outage { service: Service::Storage, long: MINUTE * 30 });
+    assert!(!tells(&engine));
+    pass(&mut engine, 31);
+    assert!(tells(&engine));
+}
+
+#[test]
+fn what_eventbridge_is_to_deliver_waits_for_the_end_of_its_outage_and_ticks_do_not() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    engine.strike(Strike::Outage { service: Service::Bus, long: MINUTE * 30 });
+    engine.send(Woken::Rollout(Waker::Look), true);
+    engine.send(Woken::Rollout(Waker::Tick), true);
+    let waits = |engine: &Engine<'_>| {
+        let now = engine.now();
+        let mut all: Vec<i64> = engine.queue.keys().map(|(at, _)| at.duration_since(now).as_mins()).collect();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(waits(&engine), [0, 30]);
+}
+
+#[test]
+fn a_machine_that_boots_while_s3_is_down_for_long_is_given_up_and_another_comes() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    let first = of_role(&engine, "pool-");
+    engine.strike(Strike::Outage { service: Service::Storage, long: MINUTE * 20 });
+    engine.strikes(|world| world.kill_machine(&first[0].id));
+    pass(&mut engine, 15);
+    let said = engine.transcript.iter().filter(|(_, line)| line.ends_with("is given up before it served"));
+    assert_eq!(said.count(), 1, "{:#?}", engine.transcript);
+    pass(&mut engine, 30);
+    let now = of_role(&engine, "pool-");
+    assert!(now.len() == 2 && now.iter().all(|one| one.ready), "{now:?}");
+}
+
+#[test]
+fn a_snapshot_needs_s3_and_kms() {
+    let base = Base::small(1, 1, Change::Members);
+    for service in [Service::Storage, Service::Keys] {
+        let mut engine = engine(&base);
+        engine.strike(Strike::Outage { service, long: MINUTE * 10 });
+        let member = of_role(&engine, "etcd-").remove(0).id;
+        let taken = |engine: &Engine<'_>| {
+            engine.with_world(|world| world.cluster_facts(NAME).unwrap().snapshots.len())
+        };
+        let before = taken(&engine);
+        for expected in [0, 1] {
+            send(&engine, "Slipway-EtcdSnapshot", &member, &[]);
+            pass(&mut engine, 11);
+            assert_eq!(taken(&engine) - before, expected, "{service:?}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_its_fellows_do_not_reach_is_no_member_to_them_and_a_machine_in_service_to_others() {
+    let base = Base::small(3, 1, Change::Members);
+    let mut engine = engine(&base);
+    let facts = |engine: &Engine<'_>| engine.with_world(|world| world.cluster_facts(NAME).unwrap());
+    let leader = facts(&engine).leader.unwrap();
+    let machine = facts(&engine).members[&leader].machine.clone().unwrap();
+    engine.strikes(|world| world.isolate_member(&machine, MINUTE * 10));
+    pass(&mut engine, 9);
+    let now = facts(&engine);
+    assert!(!now.members[&leader].up && now.leader.as_ref().is_some_and(|other| *other != leader), "{now:?}");
+    assert!(of_role(&engine, &leader)[0].serves && !now.api_servers.is_empty());
+    pass(&mut engine, 2);
+    assert!(facts(&engine).members[&leader].up);
+}
+
+#[test]
+fn one_member_alone_is_cut_off_from_nobody() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    let machine = of_role(&engine, "etcd-").remove(0).id;
+    engine.strikes(|world| world.isolate_member(&machine, MINUTE * 10));
+    assert!(engine.with_world(|world| world.cluster_facts(NAME).unwrap().members["etcd-0"].up));
+}
+
+fn send(engine: &Engine<'_>, document: &str, machine: &str, parameters: &[(&str, &str)]) {
+    let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let request = CommandRequest {
+        document: document.to_owned(),
+        parameters: parameters.collect(),
+        instance: machine.to_owned(),
+        comment: document.to_owned(),
+        timeout_s: 120,
+    };
+    lock(&engine.account.world).send_command(request).unwrap();
+}
+
+/// Two workers have room for all pods, one has not.
+#[test]
+fn an_autoscaler_grows_a_pool_for_pods_that_fit_nowhere_and_later_takes_what_nobody_needs() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    engine.strike(Strike::Autoscale);
+    let (workers, controller) = (of_role(&engine, "pool-"), of_role(&engine, "controller").remove(0).id);
+    let wants = |engine: &Engine<'_>| {
+        engine.with_world(|world| world.group_facts(&workers[0].group).unwrap().desired)
+    };
+    pass(&mut engine, 30);
+    assert_eq!(wants(&engine), 2, "nothing is to be done");
+    send(&engine, "Slipway-Drain", &controller, &[("Node", &workers[0].id), ("For", "600")]);
+    pass(&mut engine, 3);
+    assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
+    pass(&mut engine, 60);
+    // The drained node is annotated: nobody takes it.
+    assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
+    send(&engine, "Slipway-Uncordon", &controller, &[("Node", &workers[0].id)]);
+    pass(&mut engine, 30);
+    let left = of_role(&engine, "pool-");
+    assert!(
+        wants(&engine) == 2 && left.iter().all(|one| one.id != workers[0].id),
+        "{:#?}",
+        engine.transcript
+    );
+}
+
+#[test]
+fn an_autoscaler_ends_a_machine_that_becomes_no_node_and_never_one_below_the_least() {
+    let base = Base::small(1, 1, Change::Members);
+    let mut engine = engine(&base);
+    let group = of_role(&engine, "pool-")[0].group.clone();
+    engine.strike(Strike::Autoscale);
+    engine.strikes(|world| {
+        world.set_fate(&group, [crate::world::Fate::Dead; 9]);
+        world.others_grow(&group);
+    });
+    pass(&mut engine, 60);
+    let wants = engine.with_world(|world| world.group_facts(&group).unwrap().desired);
+    assert_eq!((wants, of_role(&engine, "pool-").len()), (2, 2), "{:#?}", engine.transcript);
+}
