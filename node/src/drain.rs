@@ -84,8 +84,9 @@ async fn pass(
         return Ok(None);
     }
     if step.begin {
-        act::begin(client, &scene, now).await?;
-        tell(&json!({ "node": record.node(), "drain": "begins" }));
+        if act::begin(client, &scene, now).await? {
+            tell(&json!({ "node": record.node(), "drain": "begins" }));
+        }
         return Ok(Some(now));
     }
     for (target, answer) in act::evict(client, &step.evict).await? {
