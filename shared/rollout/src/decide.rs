@@ -27,8 +27,7 @@ use super::{
     StepState, ToObserve, Wanted, departures, destroy,
 };
 
-/// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
-/// CloudFormation throttles whoever asks for more.
+/// Stacks of one wave that are worked on side by side, so that an invocation stays bounded and CloudFormation does not throttle it.
 const AT_A_TIME: usize = 10;
 
 /// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
@@ -102,7 +101,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
     let stopped = is_held(&next, &active);
-    if !stopped && active.steps.iter().any(|step| step.kind == StackKind::Etcd && !has_begun(step)) {
+    if !stopped && active.steps.iter().any(|step| step.kind == StackKind::Etcd && !step.state.has_begun()) {
         active.nodes.members_still_to_join(now);
     }
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
@@ -139,14 +138,6 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let moved = steps_before != active.steps || nodes_before != progress(&active.nodes);
     let report = conclude(&mut next, active, observed, now, &waits, moved, &mut effects);
     finish(next, effects, report)
-}
-
-/// Whether CloudFormation was told to execute the change set of a stack, or need not be.
-const fn has_begun(step: &Step) -> bool {
-    match step.state {
-        StepState::Executing | StepState::Done | StepState::Failed(_) => true,
-        StepState::Waiting | StepState::ChangeSet => false,
-    }
 }
 
 /// What changes when nodes go on.
