@@ -81,8 +81,9 @@ async fn step(
         return Ok(None);
     }
     if step.begin {
-        act::begin(client, &observation, now).await?;
-        print_progress(&json!({ "node": record.node(), "drain": "begins" }));
+        if act::begin(client, &observation, now).await? {
+            print_progress(&json!({ "node": record.node(), "drain": "begins" }));
+        }
         return Ok(Some(now));
     }
     for (target, answer) in act::evict(client, &step.evict).await? {

@@ -11,7 +11,7 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, LAST_FORCED, STARTED, Target};
 
-use super::observe::{Observation, node_failure};
+use super::observe::{Observation, SCALE_DOWN_DISABLED, SCALE_DOWN_IS_OURS, ScaleDown, node_failure};
 use crate::api::{failed, status, words};
 use crate::failure::Outcome;
 
@@ -23,22 +23,50 @@ const BY_BUDGET: &str = "DisruptionBudget";
 /// <https://github.com/kubernetes/kubernetes/blob/v1.34.0/pkg/registry/core/pod/storage/eviction.go>
 const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";
 
-/// Cordons the node and records when its drain began, in one patch.
-pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> Outcome<()> {
-    let change = json!({
-        "metadata": { "annotations": { STARTED: now.to_string() } },
-        "spec": { "unschedulable": true },
-    });
-    patch(client, &observation.node, &change).await.map_err(|error| node_failure(&observation.node, &error))
+/// Cordons the node, writes on it since when it is drained, and keeps the cluster autoscaler from terminating it meanwhile, in one patch.
+/// `false`: the node was changed after it was looked at, and nothing was written.
+pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> Outcome<bool> {
+    match patch(client, &observation.node, &cordoned(observation, now)).await {
+        Ok(()) => Ok(true),
+        Err(error) => lost(&error).map_err(|()| node_failure(&observation.node, &error)),
+    }
 }
 
-/// Uncordons the node and removes the drain's annotations.
-pub(super) async fn uncordon(client: &Client, node: &str) -> Outcome<()> {
-    let change = json!({
-        "metadata": { "annotations": { STARTED: null, LAST_FORCED: null } },
-        "spec": { "unschedulable": null },
-    });
-    patch(client, node, &change).await.map_err(|error| node_failure(node, &error))
+/// The patch of [`begin`]. It names the version that was looked at, because a person may annotate the node at the same time.
+pub(super) fn cordoned(observation: &Observation, now: Timestamp) -> Value {
+    let mut annotations = json!({ STARTED: now.to_string() });
+    match observation.scale_down {
+        ScaleDown::Unset | ScaleDown::SetByDrain => {
+            annotations[SCALE_DOWN_DISABLED] = json!("true");
+            annotations[SCALE_DOWN_IS_OURS] = json!("true");
+        }
+        ScaleDown::SetByOthers => {}
+    }
+    json!({
+        "metadata": { "resourceVersion": observation.version, "annotations": annotations },
+        "spec": { "unschedulable": true },
+    })
+}
+
+/// Lets pods come again, and removes what a drain wrote on the node. An annotation for the cluster autoscaler that somebody else wrote stays.
+pub(super) async fn uncordon(client: &Client, name: &str) -> Outcome<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
+    let change = uncordoned(ScaleDown::of(&node));
+    patch(client, name, &change).await.map_err(|error| node_failure(name, &error))
+}
+
+/// The patch of [`uncordon`].
+pub(super) fn uncordoned(scale_down: ScaleDown) -> Value {
+    let mut annotations = json!({ STARTED: null, LAST_FORCED: null });
+    match scale_down {
+        ScaleDown::SetByDrain => {
+            annotations[SCALE_DOWN_DISABLED] = Value::Null;
+            annotations[SCALE_DOWN_IS_OURS] = Value::Null;
+        }
+        ScaleDown::Unset | ScaleDown::SetByOthers => {}
+    }
+    json!({ "metadata": { "annotations": annotations }, "spec": { "unschedulable": null } })
 }
 
 async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> {

@@ -16,6 +16,12 @@ use slipway_core::drain::{
 use crate::api::{failed, status};
 use crate::failure::{Failure, FailureCode, Outcome};
 
+/// The annotation that keeps the cluster autoscaler from choosing a node for scale-down, if its value is `true`:
+/// <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-prevent-cluster-autoscaler-from-scaling-down-a-particular-node>
+pub(super) const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+/// The annotation of a node that says that a drain wrote [`SCALE_DOWN_DISABLED`], so that `uncordon` removes that too. The autoscaler
+/// accepts no other value than `true`, so the value itself cannot name its author.
+pub(super) const SCALE_DOWN_IS_OURS: &str = "slipway/scale-down-disabled";
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#kubernetes-io-config-mirror>
 const MIRROR: &str = "kubernetes.io/config.mirror";
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
@@ -40,6 +46,30 @@ pub(super) struct Observation {
     pub(super) version: Option<String>,
     /// The status of the node's Ready condition, unless it is `True`. `Unknown` if its kubelet is silent.
     pub(super) not_ready: Option<String>,
+    /// Who keeps the cluster autoscaler from terminating it.
+    pub(super) scale_down: ScaleDown,
+}
+
+/// The annotation [`SCALE_DOWN_DISABLED`] of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScaleDown {
+    /// The node does not have it.
+    Unset,
+    /// A drain wrote it.
+    SetByDrain,
+    /// Somebody else wrote it, with whatever value.
+    SetByOthers,
+}
+
+impl ScaleDown {
+    pub(super) fn of(node: &Node) -> Self {
+        let has = |key| node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
+        match (has(SCALE_DOWN_DISABLED), has(SCALE_DOWN_IS_OURS)) {
+            (_, true) => Self::SetByDrain,
+            (true, false) => Self::SetByOthers,
+            (false, false) => Self::Unset,
+        }
+    }
 }
 
 pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) -> Outcome<Observation> {
@@ -62,6 +92,7 @@ pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) 
             with_budget.insert(name.clone(), budgets.with_siblings(client, name).await?);
         }
     }
+    let scale_down = ScaleDown::of(&node);
     let observed = Observed { node: state(&node)?, pods, budgets: with_budget, tries: tries.0.clone() };
     let conditions = node.status.into_iter().flat_map(|status| status.conditions.unwrap_or_default());
     let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
@@ -70,6 +101,7 @@ pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) 
         node: name.to_owned(),
         version: node.metadata.resource_version,
         not_ready: ready.map(|ready| ready.status).filter(|status| status != "True"),
+        scale_down,
     })
 }
 

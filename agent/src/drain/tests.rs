@@ -5,9 +5,9 @@ use clap::Parser;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
-use slipway_core::drain::{Answer, Force, Owner, Pod, Policy};
+use slipway_core::drain::{Answer, Force, Observed, Owner, Pod, Policy};
 
-use super::observe::{Budgets, pod, sibling};
+use super::observe::{Budgets, ScaleDown, Scene, pod, sibling};
 use super::{act, options::Drain};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
@@ -163,4 +163,53 @@ fn without_a_word_nothing_is_forced_and_with_one_the_rules_are_zalandos() {
     ] {
         assert!(policy(bad).is_err(), "{bad:?}");
     }
+}
+
+const DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
+const OURS: &str = "slipway/scale-down-disabled";
+
+fn scale_down(annotations: &Value) -> ScaleDown {
+    let node = json!({ "metadata": { "name": "i-1", "annotations": annotations } });
+    ScaleDown::of(&serde_json::from_value(node).unwrap())
+}
+
+#[test]
+fn a_drain_keeps_the_cluster_autoscaler_away_unless_somebody_else_has_written_that_annotation() {
+    let begin = |annotations: Value| {
+        let scene = Scene {
+            observed: Observed::default(),
+            node: "i-1".to_owned(),
+            version: Some("7".to_owned()),
+            not_ready: None,
+            scale_down: scale_down(&annotations),
+        };
+        act::cordoned(&scene, "2026-11-01T08:00:00Z".parse().unwrap())
+    };
+    let both = json!({ "slipway/drain-started": "2026-11-01T08:00:00Z", DISABLED: "true", OURS: "true" });
+    for before in [json!({}), json!({ DISABLED: "true", OURS: "true" }), json!({ "other": "x" })] {
+        let patch = begin(before);
+        assert_eq!(patch["metadata"]["annotations"], both);
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch["spec"]["unschedulable"], true);
+    }
+    for of_a_person in ["true", "false"] {
+        let patch = begin(json!({ DISABLED: of_a_person }));
+        let annotations = json!({ "slipway/drain-started": "2026-11-01T08:00:00Z" });
+        assert_eq!(patch["metadata"]["annotations"], annotations, "{of_a_person}");
+    }
+}
+
+#[test]
+fn whoever_uncordons_removes_the_annotation_for_the_autoscaler_only_where_a_drain_wrote_it() {
+    let removed = |annotations: Value| {
+        let patch = act::uncordoned(scale_down(&annotations));
+        assert!(patch["spec"]["unschedulable"].is_null());
+        patch["metadata"]["annotations"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let own = ["slipway/drain-started", "slipway/last-forced"];
+    assert_eq!(removed(json!({})), own);
+    assert_eq!(removed(json!({ DISABLED: "true" })), own);
+    let mut all = removed(json!({ DISABLED: "true", OURS: "true" }));
+    all.sort();
+    assert_eq!(all, [DISABLED, own[0], own[1], OURS]);
 }

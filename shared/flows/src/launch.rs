@@ -11,13 +11,14 @@ mod wakes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::{Event, PlanReady};
 use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{AddonsPointer, Rendering};
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, Report, Status};
+use slipway_credentials::Manifest;
 use slipway_plan::{Baseline, Plan};
 use slipway_ports::Objects;
 use slipway_rollout::fleet::{GroupView, Lifecycle};
@@ -451,6 +452,13 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
     let cluster = &state.cluster;
     let baseline = baseline(ports.assets, state).await?;
     let mut renewal = stale.renewal.clone();
+    if !renewal.deadline.is_none() {
+        // Machines that the old plan counted on may have been replaced since: their certificates hurry nobody any more.
+        let (manifest, _) = store::load_or_none::<Manifest>(ports.assets, &keys::manifest(cluster)).await?;
+        let lead = SignedDuration::from_secs(renewal.deadline.lead_s);
+        let known = manifest.value.map(|manifest| slipway_plan::deadline(&baseline, &manifest, lead));
+        renewal.deadline = known.unwrap_or(renewal.deadline);
+    }
     if renewal.deadline.urgency(|_| true, now).has_expired() {
         // As when it is planned first: in place it can be done without the others.
         renewal.replaced.clear();

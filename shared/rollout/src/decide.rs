@@ -27,8 +27,7 @@ use super::{
     StepState, ToObserve, Wanted, departures, destroy,
 };
 
-/// Stacks of one wave that are worked on side by side: an invocation stays bounded however many pools there are, and
-/// CloudFormation throttles whoever asks for more.
+/// Stacks of one wave that are worked on side by side, so that an invocation stays bounded and CloudFormation does not throttle it.
 const AT_A_TIME: usize = 10;
 
 /// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
@@ -78,7 +77,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut effects = Effects::new(now);
     // Also while a last snapshot is taken, or cannot be, and where a destruction has stopped.
     if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
-        effects.extend(departures::advance(&mut next, observed, now, goes_on(rollout)));
+        effects.extend(departures::advance(&mut next, observed, now, is_progressing(rollout)));
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), now));
     if next.active().is_none()
@@ -102,9 +101,12 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
     let stopped = is_held(&next, &active);
+    if !stopped && active.steps.iter().any(|step| step.kind == StackKind::Etcd && !step.state.has_begun()) {
+        active.nodes.members_still_to_join(now);
+    }
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
     while let Some(stage) = stage(&active) {
-        let goes_on = match stage {
+        let stage_is_done = match stage {
             Stage::Stacks(wave) => {
                 stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
@@ -128,7 +130,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 went_on
             }
         };
-        if !goes_on {
+        if !stage_is_done {
             break;
         }
     }
@@ -147,7 +149,7 @@ fn progress(nodes: &Nodes) -> Vec<impl PartialEq + use<>> {
 const MOST_SAID: usize = 20;
 
 /// Whether the rollout that is open goes on with what it has begun.
-fn goes_on(state: &Rollout) -> bool {
+fn is_progressing(state: &Rollout) -> bool {
     state.active().is_some_and(|active| {
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         active.aborted.is_none() && !failed && active.nodes.failure().is_none()
@@ -290,7 +292,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
         return effects;
     };
     // Said at once, and not only after somebody has approved it or let it go on.
-    if let Some(why) = wanted.plan.not_executable().or_else(|| taken_out(state, wanted)) {
+    if let Some(why) = wanted.plan.not_executable().or_else(|| readds_a_removed_member(state, wanted)) {
         effects.extend(refuse(state, wanted, why, now));
         return effects;
     }
@@ -322,7 +324,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
 
 /// Why a member that may be out of etcd's membership already, while its group stands, is not kept: it would vote no more, and nobody would
 /// have it join again.
-fn taken_out(state: &Rollout, wanted: &Wanted) -> Option<String> {
+fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
     let out = state.taken_out.iter().filter(|role| wanted.release.roles.contains_key(*role));
     let out: Vec<String> = out.map(ToString::to_string).collect();
     (!out.is_empty()).then(|| {
@@ -401,7 +403,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
-        nodes_left: nodes::left(wanted),
+        nodes_left: nodes::left_to_a_person(wanted),
         nodes,
         stacks_left,
         addons: AddonStep::of(generation, wanted),

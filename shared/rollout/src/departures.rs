@@ -49,7 +49,7 @@ struct Scene<'a> {
     /// A person said that nothing new may start.
     paused: bool,
     /// The rollout that began them goes on.
-    goes_on: bool,
+    rollout_continues: bool,
     /// Controllers that serve.
     controllers: Vec<&'a String>,
     /// How many drains each controller runs.
@@ -137,12 +137,13 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve
     look.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
 }
 
-/// Takes all that are on their way out as far as what was observed allows; `goes_on`: the rollout that began them does.
+/// Takes all that are on their way out as far as what was observed allows; `rollout_continues`: the rollout that
+/// began some of them goes on with its work.
 pub(super) fn advance(
     rollout: &mut Rollout,
     observed: &Observed,
     now: Timestamp,
-    goes_on: bool,
+    rollout_continues: bool,
 ) -> Vec<Effect> {
     let mut effects = notice::notice(rollout, observed, now);
     let mut departures = std::mem::take(&mut rollout.departures);
@@ -152,7 +153,7 @@ pub(super) fn advance(
         observed,
         now,
         paused: rollout.paused_since().is_some(),
-        goes_on,
+        rollout_continues,
         controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
         busy: RefCell::default(),
         shrunk: RefCell::default(),
@@ -182,7 +183,7 @@ pub(super) fn advance(
         let Some(group) = observed.groups.get(&one.group) else { continue };
         let machine = group.as_ref().and_then(|group| group.machines.get(&id));
         // A state leads to another in the same look at most so often.
-        if !(0..4).all(|_| one.look(&id, machine, &scene, &mut slots, &mut effects)) {
+        if !(0..4).all(|_| one.advance(&id, machine, &scene, &mut slots, &mut effects)) {
             departures.remove(&id);
         }
     }

@@ -39,7 +39,7 @@ pub(super) struct Patience {
 }
 
 /// Where a drain stands after a look.
-pub(super) enum DrainLook {
+pub(super) enum DrainProgress {
     /// Nobody is asked: a controller is to be.
     Idle,
     /// A controller is at it.
@@ -68,35 +68,35 @@ impl Drain {
     }
 
     /// Looks at it once. Without `patience` the node has to go, and is drained for as long as it takes.
-    pub(super) fn look(
+    pub(super) fn progress(
         &mut self,
         node: &str,
         observed: &Observed,
         now: Timestamp,
         patience: Option<Patience>,
-    ) -> DrainLook {
+    ) -> DrainProgress {
         let late = patience.filter(|one| now.duration_since(one.since) > one.most);
         let Some(asked) = &self.asked else {
             if let Some(patience) = late {
-                return DrainLook::GivenUp(self.too_late(node, patience));
+                return DrainProgress::GivenUp(self.too_late(node, patience));
             }
             let pauses = self.failed_at.is_some_and(|at| now.duration_since(at) < PAUSE);
-            return if pauses { DrainLook::Pauses } else { DrainLook::Idle };
+            return if pauses { DrainProgress::Pauses } else { DrainProgress::Idle };
         };
-        let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainLook::Runs };
+        let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
         // What is no node has no pods.
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
         let never_ran = asked.never_ran(observed);
         self.asked = None;
         match answer {
-            Ok(answer) if answer.done => DrainLook::Empty,
-            Err(_) if is_no_node => DrainLook::Empty,
+            Ok(answer) if answer.done => DrainProgress::Empty,
+            Err(_) if is_no_node => DrainProgress::Empty,
             Ok(answer) => {
                 (self.tries, self.failed_at) = (0, None);
                 self.held = Some(HeldBy::Pods(HeldPod::of(&answer)));
                 match late {
-                    Some(patience) => DrainLook::GivenUp(self.too_late(node, patience)),
-                    None => DrainLook::Idle,
+                    Some(patience) => DrainProgress::GivenUp(self.too_late(node, patience)),
+                    None => DrainProgress::Idle,
                 }
             }
             Err(why) => {
@@ -105,10 +105,10 @@ impl Drain {
                 // Also where none ever ran: the controllers that are asked may be out of reach for good.
                 if patience.is_some() && self.tries >= TRIES || late.is_some() {
                     let most = self.tries.max(TRIES);
-                    return DrainLook::GivenUp(format!("draining {node} failed {most} times: {why}"));
+                    return DrainProgress::GivenUp(format!("draining {node} failed {most} times: {why}"));
                 }
                 self.held = Some(HeldBy::Failure(Detail(why)));
-                DrainLook::Pauses
+                DrainProgress::Pauses
             }
         }
     }

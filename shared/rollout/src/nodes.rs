@@ -47,7 +47,7 @@ pub(crate) use leaver::{Leaver, LeaverState};
 pub(crate) use machine::Tries;
 pub use machine::{Phase, Place};
 pub(crate) use member::{Member, MemberState, RefreshMember, Refreshing, ReplaceMember, Replacing};
-pub(super) use planned::left;
+pub(super) use planned::left_to_a_person;
 pub(crate) use removal::{Removal, RemovalState};
 pub(crate) use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
@@ -388,6 +388,15 @@ impl Nodes {
         self.steps.iter_mut().flat_map(|step| step.called_off(departures, now)).collect()
     }
 
+    /// CloudFormation was not told yet to make the members that join. See [`Saver::members_still_to_join`].
+    pub(super) fn members_still_to_join(&mut self, now: Timestamp) {
+        for step in &mut self.steps {
+            if let Task::Saver(saver) = &mut step.task {
+                saver.members_still_to_join(self.snapshot_at, now);
+            }
+        }
+    }
+
     /// What the steps whose turn it is look at; `held`: nothing may begin.
     pub(super) fn to_observe(&self, held: bool, now: Timestamp, look: &mut ToObserve) {
         for step in self.to_look_at(held).into_iter().map(|at| &self.steps[at]) {
@@ -462,7 +471,7 @@ pub(super) fn advance(
             newer,
             effects: Effects::new(now),
         };
-        if let Some(what) = task.look(&mut turn) {
+        if let Some(what) = task.advance(&mut turn) {
             waits.insert(turn.role.clone(), what);
         }
         effects.append(turn.effects);

@@ -11,6 +11,7 @@ use slipway_tests::workshop::example;
 use super::fleet::Fleet;
 
 const SHOP: &str = "shop";
+const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
 async fn ask(cluster: &Kubernetes, words: &str) -> Result<Value, Failure> {
     let mut line = vec!["--root", cluster.root().to_str().unwrap()];
@@ -121,6 +122,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
         assert_eq!(node["spec"]["unschedulable"], true);
         let said = annotation(&node, "slipway/drain-started").unwrap();
         assert_eq!(started.get_or_insert(said.clone()), &said, "the deadlines are the first one's");
+        assert_eq!(annotation(&node, SCALE_DOWN_DISABLED).as_deref(), Some("true"));
     }
     assert!(started.is_some(), "it was never killed");
     // One that finds nothing to do says so, too.
@@ -147,6 +149,16 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
     let node = fleet.node("old").await;
     assert!(node["spec"]["unschedulable"].is_null(), "{node}");
     assert_eq!(annotation(&node, "slipway/drain-started"), None);
+    assert_eq!(annotation(&node, SCALE_DOWN_DISABLED), None);
+
+    // What a person has said to the cluster autoscaler stays.
+    let kept = json!({ "metadata": { "annotations": { SCALE_DOWN_DISABLED: "true" } } });
+    assert_eq!(fleet.caller.merge("/api/v1/nodes/old", &kept).await.unwrap().status, 200);
+    ask(&cluster, "drain old --for 60").await.unwrap();
+    ask(&cluster, "uncordon old").await.unwrap();
+    let node = fleet.node("old").await;
+    assert_eq!(annotation(&node, SCALE_DOWN_DISABLED).as_deref(), Some("true"));
+    assert_eq!(annotation(&node, "slipway/scale-down-disabled"), None);
     let failure = ask(&cluster, "drain nowhere").await.unwrap_err();
     assert_eq!((failure.code, failure.passing), (FailureCode::DrainNoNode, false));
 }

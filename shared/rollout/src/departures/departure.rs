@@ -6,7 +6,7 @@ use slipway_core::node::{FailureCode, Uncordoned, Verb};
 use slipway_core::role::Role;
 
 use super::{Scene, Slots};
-use crate::drain::{Drain, DrainLook, Patience};
+use crate::drain::{Drain, DrainProgress, Patience};
 use crate::errand::{Asked, PAUSE, Sender, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
@@ -338,7 +338,7 @@ impl Departure {
         self.enter(DepartureState::Withdraw { asked, told: None }, now)
     }
 
-    pub(super) fn look(
+    pub(super) fn advance(
         &mut self,
         id: &str,
         machine: Option<&MachineView>,
@@ -373,7 +373,7 @@ impl Departure {
                 self.problem = None;
                 self.enter(DepartureState::drains(), scene.now)
             }
-            DepartureState::Rest if scene.goes_on => STAYS,
+            DepartureState::Rest if scene.rollout_continues => STAYS,
             DepartureState::Rest => self.withdraw(None, scene.now),
             DepartureState::Withdraw { .. } => self.take_back(scene, effects),
             DepartureState::Uncordon { .. } => self.uncordon(id, scene, slots, effects),
@@ -398,18 +398,18 @@ impl Departure {
             // An answer may be of before it was in its hook (docs/aws.md). After a while it is not: somebody took it out of the group's hands.
             return if now.duration_since(self.since) < CONSISTENT { STAYS } else { GONE };
         }
-        if !hold.must_go() && !scene.goes_on {
+        if !hold.must_go() && !scene.rollout_continues {
             return self.withdraw(None, now);
         }
         if scene.paused {
             return STAYS;
         }
         let patience = (!hold.must_go()).then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
-        match drain.look(id, scene.observed, now, patience) {
-            DrainLook::Runs | DrainLook::Pauses => {}
-            DrainLook::Empty => self.is_empty(id, hold, scene, effects),
-            DrainLook::GivenUp(why) => return self.withdraw(Some(why), now),
-            DrainLook::Idle => {
+        match drain.progress(id, scene.observed, now, patience) {
+            DrainProgress::Runs | DrainProgress::Pauses => {}
+            DrainProgress::Empty => self.is_empty(id, hold, scene, effects),
+            DrainProgress::GivenUp(why) => return self.withdraw(Some(why), now),
+            DrainProgress::Idle => {
                 if slots.drains > 0
                     && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
                 {
@@ -538,7 +538,7 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
-        if scene.paused && scene.goes_on {
+        if scene.paused && scene.rollout_continues {
             return STAYS;
         }
         if let Some(asked) = asked {

@@ -36,13 +36,13 @@ fn answered(done: bool) -> Observed {
     seen(CommandView::Answered(serde_json::from_value::<Drained>(answer).unwrap().into()))
 }
 
-const fn name(look: &DrainLook) -> &'static str {
+const fn name(look: &DrainProgress) -> &'static str {
     match look {
-        DrainLook::Idle => "idle",
-        DrainLook::Runs => "runs",
-        DrainLook::Pauses => "pauses",
-        DrainLook::Empty => "empty",
-        DrainLook::GivenUp(_) => "given up",
+        DrainProgress::Idle => "idle",
+        DrainProgress::Runs => "runs",
+        DrainProgress::Pauses => "pauses",
+        DrainProgress::Empty => "empty",
+        DrainProgress::GivenUp(_) => "given up",
     }
 }
 
@@ -50,13 +50,13 @@ const fn name(look: &DrainLook) -> &'static str {
 fn p6_a_drain_is_given_up_after_its_patience_and_not_at_the_last_moment_of_it() {
     let most = MOST.as_secs();
     for (second, is_left) in [(most, "idle"), (most + 1, "given up")] {
-        let look = Drain::default().look("i-1", &Observed::default(), after(second), Some(PATIENCE));
+        let look = Drain::default().progress("i-1", &Observed::default(), after(second), Some(PATIENCE));
         assert_eq!(name(&look), is_left, "nobody is asked");
-        let look = running().look("i-1", &answered(false), after(second), Some(PATIENCE));
+        let look = running().progress("i-1", &answered(false), after(second), Some(PATIENCE));
         assert_eq!(name(&look), is_left, "pods hold it up");
     }
     // A node that has to go is drained for as long as it takes.
-    let look = Drain::default().look("i-1", &Observed::default(), after(most + 1), None);
+    let look = Drain::default().progress("i-1", &Observed::default(), after(most + 1), None);
     assert_eq!(name(&look), "idle");
 }
 
@@ -65,13 +65,13 @@ fn p6_after_a_round_that_failed_the_next_comes_a_while_later() {
     let pause = PAUSE.as_secs();
     for (second, left) in [(0, "pauses"), (pause - 1, "pauses"), (pause, "idle"), (pause + 1, "idle")] {
         let mut drain = Drain { failed_at: Some(NOW), ..Drain::default() };
-        assert_eq!(name(&drain.look("i-1", &Observed::default(), after(second), None)), left, "{second}");
+        assert_eq!(name(&drain.progress("i-1", &Observed::default(), after(second), None)), left, "{second}");
     }
 }
 
 #[test]
 fn p6_what_is_no_node_has_no_pods_and_any_other_failure_says_nothing_of_them() {
-    assert_eq!(name(&running().look("i-1", &failed(FailureCode::DrainNoNode), after(1), None)), "empty");
-    assert_eq!(name(&running().look("i-1", &failed(FailureCode::AwsDenied), after(1), None)), "pauses");
-    assert_eq!(name(&running().look("i-1", &answered(true), after(1), None)), "empty");
+    assert_eq!(name(&running().progress("i-1", &failed(FailureCode::DrainNoNode), after(1), None)), "empty");
+    assert_eq!(name(&running().progress("i-1", &failed(FailureCode::AwsDenied), after(1), None)), "pauses");
+    assert_eq!(name(&running().progress("i-1", &answered(true), after(1), None)), "empty");
 }

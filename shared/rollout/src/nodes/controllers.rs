@@ -19,7 +19,7 @@ use slipway_core::role::Role;
 
 use super::super::Effect;
 use super::super::departures::Departure;
-use super::super::drain::{Drain, DrainLook, Patience};
+use super::super::drain::{Drain, DrainProgress, Patience};
 use super::super::errand::{Asked, Round};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
@@ -27,7 +27,7 @@ use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Loo
 use super::credentials::{earlier_boot, outdated};
 use super::idle::surely;
 use super::machine::{Machine, Move, State, Tries, waited, waits_for};
-use super::member::goes_on;
+use super::member::grace_is_over;
 use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
 use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
 
@@ -49,7 +49,12 @@ impl Machine for Controllers {
         Some(&self.tries)
     }
 
-    fn look(&mut self, state: ControllersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn next_move(
+        &mut self,
+        state: ControllersState,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machines));
         };
@@ -174,13 +179,13 @@ impl Controllers {
         }
         // What was called off takes pods again before anything else is done to it.
         if let Some(id) = outdated.iter().find(|id| turn.departs(id)) {
-            return Move::Stay(ControllersState::look(), Waits::Uncordon((*id).clone()));
+            return Move::Stay(ControllersState::start(), Waits::Uncordon((*id).clone()));
         }
         let Some(first) = first else { return self.none_to_go(idle_since, *since, turn, group) };
         // Nobody of before is waited for yet.
         *since = None;
         if !self.may_go_on(&first, turn) {
-            return Move::Stay(ControllersState::look(), turn.window());
+            return Move::Stay(ControllersState::start(), turn.window());
         }
         self.tries.choose(&first);
         Move::To(checks(first))
@@ -197,7 +202,7 @@ impl Controllers {
         let comes = self.renews() && earlier_boot(&self.done, turn, group);
         if comes && waited(since, turn.now) <= PATIENCE {
             let boots = Boot::of(group, &turn.observed.booting);
-            return Move::Stay(ControllersState::look(), Waits::Boot(Comes::Earlier, boots));
+            return Move::Stay(ControllersState::start(), Waits::Boot(Comes::Earlier, boots));
         }
         if let Some(why) = holds_back(turn, group) {
             return Move::Fail(why);
@@ -242,7 +247,7 @@ impl Controllers {
         group: &GroupView,
     ) -> To {
         if turn.skipped.contains(&id) || !serves(group, &id) {
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         let alone = serving(group).count() == 1 && self.size == 1;
         let refreshes = matches!(self.work, ControllersWork::Refresh { .. });
@@ -271,7 +276,7 @@ impl Controllers {
             return asks(ask_the_others(turn, group, except));
         }
         if !self.may_go_on(&id, turn) {
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         self.act(id, &round, since, alone, turn, group)
     }
@@ -305,7 +310,7 @@ impl Controllers {
             ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace
                 if !is_outdated && !self.too_many(turn, group) =>
             {
-                Move::To(ControllersState::look())
+                Move::To(ControllersState::start())
             }
             ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace => {
                 self.replace(id, round, since, turn, group)
@@ -368,17 +373,17 @@ impl Controllers {
         // again.
         if !serves(group, &id) || turn.skipped.contains(&id) {
             self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         let patience = since.map(|since| Patience { since, most: DRAIN_PATIENCE });
-        match drain.look(&id, turn.observed, turn.now, patience) {
-            DrainLook::Runs | DrainLook::Pauses => {}
-            DrainLook::Empty => {
+        match drain.progress(&id, turn.observed, turn.now, patience) {
+            DrainProgress::Runs | DrainProgress::Pauses => {}
+            DrainProgress::Empty => {
                 self.cordon = Some(Cordon { machine: id.clone(), drained: true });
                 return Move::To(checks(id));
             }
-            DrainLook::GivenUp(why) => return Move::Fail(why),
-            DrainLook::Idle => {
+            DrainProgress::GivenUp(why) => return Move::Fail(why),
+            DrainProgress::Idle => {
                 // Another one each time: one may be out of reach.
                 let others: Vec<&String> =
                     serving(group).map(|(one, _)| one).filter(|one| **one != id).collect();
@@ -404,11 +409,11 @@ impl Controllers {
     fn one_more(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
         // Who goes depends on the zone in which it came.
         if self.can_spare(group) {
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         // It was decided and never done.
         if waited(since, turn.now) > RECONSIDERED && group.desired <= self.size {
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         let boots = Boot::of(group, &turn.observed.booting);
         if waited(since, turn.now) > PATIENCE {
@@ -430,7 +435,7 @@ impl Controllers {
         }
         // It was decided and never done.
         if waited(since, turn.now) > RECONSIDERED && serves(group, &id) {
-            return Move::To(ControllersState::look());
+            return Move::To(ControllersState::start());
         }
         if waited(since, turn.now) > PATIENCE {
             let minutes = PATIENCE.as_mins();
@@ -476,9 +481,9 @@ impl Controllers {
             dangers.extend(linger(turn, group));
             dangers.extend(self.still_to_come(turn, group));
         }
-        if dangers.is_empty() || (goes_on(self.has_expired(turn.urgency), since, turn.now) && more) {
+        if dangers.is_empty() || (grace_is_over(self.has_expired(turn.urgency), since, turn.now) && more) {
             if more {
-                return Move::To(ControllersState::look());
+                return Move::To(ControllersState::start());
             }
             return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
         }

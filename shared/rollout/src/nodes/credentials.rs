@@ -63,7 +63,7 @@ impl State for PoolRefreshState {
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look { idle_since: None }
     }
 
@@ -132,7 +132,12 @@ impl Machine for PoolRefresh {
         Some(&self.tries)
     }
 
-    fn look(&mut self, state: PoolRefreshState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn next_move(
+        &mut self,
+        state: PoolRefreshState,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machines));
         };
@@ -158,7 +163,7 @@ impl PoolRefresh {
             // One of before that is still coming up has to come up first.
             if earlier_boot(&self.done, turn, group) && waited(*since, turn.now) <= PATIENCE {
                 let boots = Boot::of(group, &turn.observed.booting);
-                return Move::Stay(PoolRefreshState::look(), Waits::Boot(Comes::Earlier, boots));
+                return Move::Stay(PoolRefreshState::start(), Waits::Boot(Comes::Earlier, boots));
             }
             let idle_since = idle_since.unwrap_or(turn.now);
             if self.done.is_empty() && !surely(idle_since, turn.now) {
@@ -169,7 +174,7 @@ impl PoolRefresh {
         };
         *since = None;
         if !turn.may_start() {
-            return Move::Stay(PoolRefreshState::look(), turn.window());
+            return Move::Stay(PoolRefreshState::start(), turn.window());
         }
         self.tries.choose(first);
         // Before the first has taken them, nobody else does.
@@ -204,7 +209,7 @@ impl PoolRefresh {
         match failed {
             None => {
                 self.tries.forget();
-                Move::To(PoolRefreshState::look())
+                Move::To(PoolRefreshState::start())
             }
             Some((instance, why)) => self.tries.again("refreshing", instance, &why, turn.now),
         }

@@ -109,7 +109,7 @@ impl State for LeaverState {
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look
     }
 
@@ -179,7 +179,7 @@ impl Machine for Leaver {
         Some(&self.tries)
     }
 
-    fn look(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn next_move(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
             LeaverState::Look => self.choose(since, turn),
             LeaverState::Snapshot { machine, asked } => match snapshot(&asked, turn) {

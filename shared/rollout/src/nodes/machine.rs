@@ -1,4 +1,4 @@
-//! What all state machines of nodes have in common: how one moves, and what becomes of what it asked for.
+//! What all state machines of nodes have in common: how one moves on, and what becomes of the commands that it sent.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -95,8 +95,8 @@ pub(super) trait State: Sized {
     /// All of them, and where each leads.
     const WAYS: &'static [Way];
 
-    /// The one in which everything is looked at anew.
-    fn look() -> Self;
+    /// The state in which it begins, and in which everything is decided anew.
+    fn start() -> Self;
 
     fn place(&self) -> Place;
 
@@ -119,7 +119,7 @@ pub(super) trait State: Sized {
 
     /// The state that it goes on in once it is known that what is asked in it was never sent.
     fn not_sent(&self) -> Self {
-        Self::look()
+        Self::start()
     }
 }
 
@@ -212,7 +212,7 @@ impl<S: State> Open for Phase<S> {
     fn resumed(&mut self, at: Timestamp) {
         let Self::Open { state, since } = self else { return };
         if state.place().only_prepares() {
-            *self = Self::Open { state: S::look(), since: Some(at) };
+            *self = Self::Open { state: S::start(), since: Some(at) };
             return;
         }
         *since = since.map(|since| since.max(at));
@@ -228,13 +228,13 @@ impl<S: State> Open for Phase<S> {
     }
 }
 
-/// What a look leads to.
+/// What a state machine does next.
 pub(super) enum Move<S> {
-    /// Another state, which is looked at at once.
+    /// It enters another state, and that state moves on at once.
     To(S),
-    /// Another state, which waits for something.
+    /// It enters another state, and waits there.
     Enter(S, Waits),
-    /// It stays, and waits.
+    /// It stays in its state, and waits.
     Stay(S, Waits),
     /// Nothing is left to do.
     Done {
@@ -256,8 +256,8 @@ pub(super) trait Machine {
         None
     }
 
-    /// What a look at a state leads to. `since`: when it came there.
-    fn look(
+    /// What it does next in `state`, by what was observed. `since`: when it entered that state.
+    fn next_move(
         &mut self,
         state: Self::State,
         since: &mut Option<Timestamp>,
@@ -265,9 +265,9 @@ pub(super) trait Machine {
     ) -> Move<Self::State>;
 }
 
-/// Looks as often as something moves: what it waits for in the end, if it does.
+/// Moves a state machine on until it waits or is over. Returns what it waits for.
 pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Waits> {
-    // Each look moves it at least a state on, and no machine has more than a dozen.
+    // Each round enters another state, and no machine has more than a dozen.
     for _ in 0..64 {
         let from = machine.phase_mut().place();
         if from == Place::Look
@@ -277,7 +277,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
         }
         let phase = std::mem::replace(machine.phase_mut(), Phase::Done { left: false });
         let (phase, waits) = match phase {
-            Phase::Open { state, mut since } => match machine.look(state, &mut since, turn) {
+            Phase::Open { state, mut since } => match machine.next_move(state, &mut since, turn) {
                 Move::To(state) => {
                     *machine.phase_mut() = Phase::Open { state, since: Some(turn.now) };
                     check_way::<M>(from, machine.phase_mut().place());
@@ -367,7 +367,7 @@ impl Tries {
         let tries = self.0.as_ref().map_or(0, |failures| failures.tries) + 1;
         if tries < TRIES {
             self.0 = Some(Failures { machine: machine.to_owned(), tries, at: now, why: why.to_owned() });
-            return Move::To(S::look());
+            return Move::To(S::start());
         }
         Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
     }
@@ -402,8 +402,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no table leads from done to look")]
+    #[should_panic(expected = "no table leads from done to snapshot")]
     fn a_move_that_no_table_has_is_refused() {
-        check_way::<Saver>(Place::Done, Place::Look);
+        check_way::<Saver>(Place::Done, Place::Snapshot);
     }
 }

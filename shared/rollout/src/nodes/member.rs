@@ -128,7 +128,7 @@ pub(super) trait Act {
 impl<A: Act> State for MemberState<A> {
     const WAYS: &'static [Way] = A::WAYS;
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look { idle_since: None }
     }
 
@@ -177,7 +177,7 @@ impl<A: Act> State for MemberState<A> {
     }
 
     fn not_sent(&self) -> Self {
-        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::look() }
+        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::start() }
     }
 }
 
@@ -186,8 +186,8 @@ type To<A> = Move<MemberState<A>>;
 /// Grace period after a refresh of what has expired: others may not have expired, and quorum and the API are theirs meanwhile.
 const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether it goes on although somebody is not well: where nobody's health is waited for, not longer than for its own.
-pub(super) fn goes_on(has_expired: bool, since: Option<Timestamp>, now: Timestamp) -> bool {
+/// Whether it goes on although another machine is not well: certificates have expired, and the grace period is over.
+pub(super) fn grace_is_over(has_expired: bool, since: Option<Timestamp>, now: Timestamp) -> bool {
     has_expired && waited(since, now) >= COMES_BACK
 }
 
@@ -202,7 +202,12 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
         Some(&self.tries)
     }
 
-    fn look(&mut self, state: MemberState<A>, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To<A> {
+    fn next_move(
+        &mut self,
+        state: MemberState<A>,
+        since: &mut Option<Timestamp>,
+        turn: &mut Turn<'_>,
+    ) -> To<A> {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(state, Waits::Look(Looked::Machine));
         };
@@ -218,7 +223,7 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
             MemberState::Check { machine: id, .. }
                 if !still_serves(&id, group) || turn.skipped.contains(&id) =>
             {
-                Move::To(MemberState::look())
+                Move::To(MemberState::start())
             }
             MemberState::Check { machine, round } => check(&self.work, machine, round, *since, turn),
             MemberState::Act(act) => self.work.go_on(act, &mut self.tries, *since, turn, group),
@@ -260,7 +265,7 @@ fn choose<W: MemberWork<A>, A: Act>(
                 Boots(&boots)
             ));
         }
-        return Move::Stay(MemberState::look(), Waits::Boot(Comes::Own, boots));
+        return Move::Stay(MemberState::start(), Waits::Boot(Comes::Own, boots));
     };
     let work = &member.work;
     // What is asked for is so already.
@@ -278,7 +283,7 @@ fn choose<W: MemberWork<A>, A: Act>(
     }
     if !turn.may_start() {
         *since = None;
-        return Move::Stay(MemberState::look(), turn.window());
+        return Move::Stay(MemberState::start(), turn.window());
     }
     member.tries.choose(&id);
     // Where nothing may hold it up there may be no majority to take a snapshot of; a refresh loses nothing.
@@ -290,7 +295,7 @@ fn choose<W: MemberWork<A>, A: Act>(
         None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
         None => {
             since.get_or_insert(turn.now);
-            Move::Stay(MemberState::look(), Waits::Snapshot)
+            Move::Stay(MemberState::start(), Waits::Snapshot)
         }
     }
 }
@@ -331,8 +336,8 @@ fn verify<A: Act>(
     let dangers = danger::of_member(None, &answers);
     // The others' certificates may still be those that have expired: theirs is the next turn.
     let is_last = turn.members.keys().next_back() == Some(turn.role);
-    let goes_on = goes_on(work.has_expired(turn.urgency), since, turn.now) && !is_last;
-    if dangers.is_empty() || goes_on {
+    let may_wait_no_longer = grace_is_over(work.has_expired(turn.urgency), since, turn.now) && !is_last;
+    if dangers.is_empty() || may_wait_no_longer {
         return Move::Done { left: false };
     }
     waits_for_members(dangers, round, since, turn, "is not well with the others", MemberState::Verify)

@@ -136,7 +136,7 @@ pub(super) fn is_old<S: State>(
 ) -> Option<Move<S>> {
     if round.at().is_some_and(|at| turn.now.duration_since(at) <= FRESH) {
         let may_go = danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) && turn.may_start();
-        return (!may_go).then(|| Move::To(S::look()));
+        return (!may_go).then(|| Move::To(S::start()));
     }
     if waited(since, turn.now) > PATIENCE {
         return Some(Move::Fail(format!("not all members answer within {} minutes", PATIENCE.as_mins())));

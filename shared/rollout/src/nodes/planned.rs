@@ -30,7 +30,7 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
 }
 
 /// How many nodes `plan` says to replace or refresh that a person has to see to.
-pub(in super::super) fn left(wanted: &Wanted) -> u32 {
+pub(in super::super) fn left_to_a_person(wanted: &Wanted) -> u32 {
     let plan = &wanted.plan;
     let concerned = |node: &&NodePlan| {
         matches!(node.action, NodeAction::Replace | NodeAction::Refresh)

@@ -63,7 +63,7 @@ impl State for RemovalState {
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Empty
     }
 
@@ -92,7 +92,7 @@ impl Machine for Removal {
         &mut self.phase
     }
 
-    fn look(&mut self, state: RemovalState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn next_move(&mut self, state: RemovalState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
             RemovalState::Empty => self.look_at_machines(turn),
             RemovalState::Delete => deleted(*since, turn),
@@ -192,8 +192,8 @@ impl Removal {
     }
 }
 
-/// Whom its group keeps: its terminate hook was abandoned, since nobody had drained it, so that pods may run on it; and no group is deleted
-/// that has machines. Who did not drain it then is not told to drain it now: it is a person's.
+/// A machine that its group has retained: its terminate hook ran out before anybody had drained it, so pods may run on it, and CloudFormation
+/// deletes no group that has machines. It is drained and terminated like every worker that Auto Scaling takes down ([`Departure`]).
 fn kept(group: &GroupView) -> Option<Kept> {
     let kept = |machine: &MachineView| machine.lifecycle == Lifecycle::Retained;
     let (id, _) = group.machines.iter().find(|(_, machine)| kept(machine))?;

@@ -42,11 +42,16 @@ impl State for SaverState {
             &["snapshot", "done", "failed"],
         ),
         Way::new("snapshot", "one is taken", &[Wakes::Command], &["look", "done", "failed"]),
-        Way::DONE,
+        Way::new(
+            "done",
+            "there is one; another is taken if it grows too old before CloudFormation is told to make the members",
+            &[],
+            &["look"],
+        ),
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look
     }
 
@@ -76,6 +81,15 @@ impl State for SaverState {
     }
 }
 
+impl Saver {
+    /// Members have not joined yet. Takes another snapshot if the one of `snapshot_at` has grown too old meanwhile.
+    pub(super) fn members_still_to_join(&mut self, snapshot_at: Option<Timestamp>, now: Timestamp) {
+        if matches!(self.phase, Phase::Done { .. }) && !danger::is_fresh_snapshot(snapshot_at, now) {
+            self.phase = Phase::new(SaverState::Look);
+        }
+    }
+}
+
 impl Machine for Saver {
     type State = SaverState;
 
@@ -87,7 +101,7 @@ impl Machine for Saver {
         Some(&self.tries)
     }
 
-    fn look(
+    fn next_move(
         &mut self,
         state: SaverState,
         since: &mut Option<Timestamp>,

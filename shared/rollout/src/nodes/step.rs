@@ -119,7 +119,7 @@ impl Task {
     }
 
     /// Takes it as far as what was observed allows: what it waits for in the end, if it does.
-    pub(super) fn look(&mut self, turn: &mut Turn<'_>) -> Option<Waits> {
+    pub(super) fn advance(&mut self, turn: &mut Turn<'_>) -> Option<Waits> {
         match self {
             Self::MemberReplace(task) => run(task, turn),
             Self::MemberRefresh(task) => run(task, turn),

@@ -1,8 +1,8 @@
-//! Workers that are replaced: each drained by a controller under its pods' budgets, then terminated in so many words (P6, [`Departure`]).
+//! Workers that are replaced: each is drained by a controller under the budgets of its pods, then terminated by its id (P6, [`Departure`]).
 //!
-//! The first of a pool is its canary: the others follow only when the pool is whole again. Then as many go at once as may be missing
-//! (`maxUnavailable`); with `surge` more machines come first, so that a pool that may miss none, or has one alone, is rolled as well.
-//! Of several zones the one that has most machines gives one up first, which is where Auto Scaling has put one more.
+//! The first worker of a pool is its canary: the others follow only when the pool is whole again. Then as many go at once as may be missing
+//! (`maxUnavailable`). With a `surge`, that many machines are launched first, so that a pool can be rolled that may miss none or has only one.
+//! The next worker to go is of the zone with the most machines, because Auto Scaling launches its successor in the zone with the fewest.
 
 mod extra;
 
@@ -25,32 +25,32 @@ pub(crate) use extra::Extra;
 pub use extra::LeftOver;
 use slipway_core::cluster::Pace;
 
-/// Workers of a pool that are replaced.
+/// The workers of a pool, which are replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Workers {
-    /// How many there are to be at least.
+    /// The minimum of the spec, in machines.
     pub size: u32,
-    /// How many there may be at most, but for those that come first.
+    /// The maximum of the spec, in machines, without the surge.
     pub most: u32,
-    /// How many may be missing, or too many, while they are worked on.
+    /// `maxUnavailable` and `surge`.
     pub pace: Pace,
-    /// Whether its group counts units of capacity, not machines.
+    /// Whether its group counts units of capacity instead of machines.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
-    /// Seconds after which a drain may be forced by all the other rules; `None`: never.
+    /// Seconds after which a drain may use force, if all other rules for that hold; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// How many machines more its group wants than there are to be.
+    /// By how many machines its group's desired capacity exceeds the size of the pool, because of the surge.
     #[serde(default)]
     pub extra: Extra,
-    /// Those that went.
+    /// Workers that are gone.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
-    /// Those that could not be replaced, and why.
+    /// Workers that could not be replaced, and why.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given_up: BTreeMap<String, String>,
-    /// Whether the first was replaced, and the pool was whole after it.
+    /// Whether the first worker was replaced and the pool was whole after that.
     #[serde(default)]
     pub proved: bool,
     /// How far it is.
@@ -61,27 +61,27 @@ pub struct Workers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum WorkersState {
-    /// Nobody was told to go, and none is to come first.
+    /// No worker is on its way out, and no machine of the surge is expected.
     Look {
-        /// Since when nothing seems to be left to do, though nothing was done.
+        /// Since when there seems to be nothing to do, although nothing was done.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_since: Option<Timestamp>,
     },
-    /// Workers are drained and go, or more come first.
+    /// Workers are on their way out, or the machines of the surge are launched.
     Roll {
-        /// Those that were told to go, and have not gone.
+        /// Workers on their way out.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        begun: BTreeMap<String, Told>,
+        begun: BTreeMap<String, Exit>,
     },
 }
 
-/// A worker that was told to go.
+/// What happens to the size of the group when a worker goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Told {
-    /// It goes.
+pub enum Exit {
+    /// Nothing yet.
     Goes,
-    /// It goes, and its group was told to want one less.
+    /// The group was told to want one machine less.
     Shrinks,
 }
 
@@ -89,13 +89,13 @@ impl State for WorkersState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
-            "nobody was told to go: looks who is outdated, waits for a window, or for a whole pool",
+            "no worker is on its way out: looks which are outdated, waits for a window, or for a whole pool",
             &[Wakes::Machine],
             &["roll", "done", "failed"],
         ),
         Way::new(
             "roll",
-            "workers are drained and go, or more come first",
+            "workers are drained and go, or the machines of the surge are launched",
             &[Wakes::Machine, Wakes::Command],
             &["look", "done", "failed"],
         ),
@@ -103,7 +103,7 @@ impl State for WorkersState {
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look { idle_since: None }
     }
 
@@ -123,7 +123,7 @@ impl State for WorkersState {
 }
 
 impl WorkersState {
-    /// Those that were told to go, and have not gone.
+    /// How many workers are on their way out.
     pub(super) fn begun(&self) -> usize {
         match self {
             Self::Look { .. } => 0,
@@ -132,22 +132,22 @@ impl WorkersState {
     }
 }
 
-/// What there is of a pool.
+/// A pool, as it was observed.
 struct Pool<'g> {
-    /// Outdated machines that serve, and that nobody has told to go.
+    /// Outdated machines that serve and are not on their way out.
     outdated: Vec<&'g String>,
-    /// How many serve and stay.
+    /// How many machines serve and are not on their way out.
     available: u32,
-    /// How many come, or are ill.
+    /// How many machines boot, or are unhealthy.
     comes: u32,
-    /// How many there are to be, without those that come first.
+    /// How many machines there are to be, without the surge.
     wanted: u32,
 }
 
 type To = Move<WorkersState>;
 
-/// Those that were told to go, and have not gone.
-type Begun = BTreeMap<String, Told>;
+/// Workers on their way out.
+type Begun = BTreeMap<String, Exit>;
 
 impl Machine for Workers {
     type State = WorkersState;
@@ -156,7 +156,7 @@ impl Machine for Workers {
         &mut self.phase
     }
 
-    fn look(&mut self, state: WorkersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+    fn next_move(&mut self, state: WorkersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let controllers = turn.controllers.and_then(|name| turn.observed.groups.get(name));
         let (Some(view), Some(controllers)) = (turn.observed.groups.get(turn.group), controllers) else {
             return Move::Stay(state, Waits::Look(Looked::Machines));
@@ -174,10 +174,10 @@ impl Machine for Workers {
         if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        let still_to_go = begun.iter().filter(|(id, told)| **told == Told::Shrinks && serves(group, id));
+        let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
         self.extra.follow(group.desired, still_to_go, turn.now);
-        // Without those that come first nobody may go for them.
+        // No worker may go in place of a machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
         }
@@ -202,42 +202,42 @@ impl Machine for Workers {
             return Move::Done { left };
         }
         let waits = self.begin(&mut begun, turn, group, &pool);
-        // Nobody was told to go, and Auto Scaling launches none: a newer spec need not wait for the rest of the patience. What the group wants
-        // more is left over then, as after a failure. It is not told to want less: it would choose who goes, and may have launched one just now.
+        // No worker is on its way out, and Auto Scaling launches none: a newer spec need not wait any longer. The surge is left over then, as
+        // after a failure. The desired capacity is not lowered: the group would choose which machine goes, and may have launched one just now.
         if begun.is_empty() && turn.newer && pool.comes == 0 && waited(*since, turn.now) > RECONSIDERED {
-            return Move::Stay(WorkersState::look(), waits);
+            return Move::Stay(WorkersState::start(), waits);
         }
         self.stays(begun, waits)
     }
 }
 
 impl Workers {
-    /// Its group does not want more, since that was refused or never told: those were to come first, never come, and are not taken away by a later rollout.
+    /// The surge was refused, or its group was never told of it. It is never launched, so no later rollout may take it away.
     pub(super) fn not_raised(&mut self) {
         self.extra = self.extra.not_raised();
     }
 
-    /// It waits, with those that were told to go.
+    /// It waits, with these workers on their way out.
     fn stays(&self, begun: Begun, waits: Waits) -> To {
         let rolls = !begun.is_empty() || self.extra.machines() > 0;
-        let state = if rolls { WorkersState::Roll { begun } } else { WorkersState::look() };
+        let state = if rolls { WorkersState::Roll { begun } } else { WorkersState::start() };
         Move::Stay(state, waits)
     }
 
-    /// How many machines more the group wants than there are to be: an earlier rollout may have ended with more than the spec has, or with
-    /// more than the group wanted before it, which were so many.
+    /// How many machines of a surge are left in the group by a rollout that ended early: as many as that rollout had added, or as many as the
+    /// group has above the spec's maximum.
     fn left_over(&self, left: LeftOver, group: &GroupView) -> u32 {
         if self.weighted {
             return 0;
         }
         let too_many = group.desired.saturating_sub(self.most.max(self.size));
-        too_many.max(left.of(group.desired).min(group.desired.saturating_sub(self.size)))
+        too_many.max(left.still_there(group.desired).min(group.desired.saturating_sub(self.size)))
     }
 
-    /// What became of those that were told to go; why it fails, if it does.
+    /// Takes note of what became of the workers on their way out. Returns why the pool fails, if it does.
     fn settle(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
         for (id, mut told) in std::mem::take(begun) {
-            // Told to be left while it was drained: it takes pods again.
+            // A person said to skip it while it was drained: it takes pods again.
             let left = turn.departures.get_mut(&id).filter(|one| {
                 turn.skipped.contains(&id)
                     && matches!(one.state, DepartureState::Drain { .. })
@@ -254,8 +254,8 @@ impl Workers {
                 continue;
             };
             let leaves = matches!(one.state, DepartureState::Leave { .. });
-            if one.is_surplus() && leaves && told == Told::Goes {
-                told = Told::Shrinks;
+            if one.is_surplus() && leaves && told == Exit::Goes {
+                told = Exit::Shrinks;
                 self.extra.shrinks(group.desired, turn.now);
             }
             let Some(why) = one.problem.clone() else {
@@ -264,7 +264,7 @@ impl Workers {
             };
             turn.budget.failures += 1;
             self.given_up.insert(id, why.clone());
-            // What the first of a pool meets, the others would.
+            // What stops the first worker of a pool would stop the others.
             if !self.proved || turn.budget.failures > turn.budget.allowed {
                 return Some(why);
             }
@@ -272,8 +272,8 @@ impl Workers {
         None
     }
 
-    /// The pool has fewer machines than it should, and nobody was told to go: successors are late, or those that are to come first. Why it
-    /// fails, if it does.
+    /// Why the pool fails, if it does: for too long it has had fewer machines than it should, with no worker on its way out. Successors, or the
+    /// machines of the surge, are late.
     fn shortage(
         &self,
         begun: &Begun,
@@ -296,12 +296,12 @@ impl Workers {
             let boots = Boot::of(group, &turn.observed.booting);
             return Some(format!("it is not whole after {} minutes: {}", PATIENCE.as_mins(), Boots(&boots)));
         }
-        // Auto Scaling goes on trying, and may do so for as long again.
+        // Auto Scaling goes on trying, and gets as much time again.
         *since = Some(turn.now);
         None
     }
 
-    /// Whether it has fewer machines than it should, or those that are to come first have not come.
+    /// Whether it has fewer machines than it should, the surge included.
     fn lacks_first(&self, pool: &Pool<'_>) -> bool {
         pool.available < pool.wanted.saturating_add(self.extra.machines())
     }
@@ -317,7 +317,8 @@ impl Workers {
         let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
         let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
         outdated.retain(|id| !goes(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy);
-        // How many machines a group wants that counts units of capacity is seen by those that it has, and by the units that they lack.
+        // A group that counts units of capacity does not say how many machines it wants. That follows from those that it has and from the
+        // units that it lacks.
         let wanted = if self.weighted {
             available + comes + going + lacking(group)
         } else {
@@ -326,7 +327,7 @@ impl Workers {
         Pool { outdated, available, comes, wanted }
     }
 
-    /// Has as many go as may be missing, or more come first; says what it waits for.
+    /// Begins to replace as many workers as may be missing, or has the surge launched. Returns what it waits for.
     fn begin(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Waits {
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
@@ -340,13 +341,13 @@ impl Workers {
                 return self.comes_first(turn, group);
             }
         }
-        let shrinking = begun.iter().filter(|(_, told)| **told == Told::Goes);
+        let shrinking = begun.iter().filter(|(_, told)| **told == Exit::Goes);
         let shrinking =
             shrinking.filter(|(id, _)| turn.departures.get(*id).is_some_and(Departure::is_surplus)).count();
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
         let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
         if !self.proved {
-            // The first of a pool goes alone until its successor serves, also while Auto Scaling has not launched that one, or cannot.
+            // The first worker of a pool goes alone until its successor serves, also while Auto Scaling has not launched that, or cannot.
             free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
@@ -354,7 +355,7 @@ impl Workers {
         let held = !may_start || turn.newer;
         while free > 0 {
             let shrink = surplus > 0 && (held || outdated.len() <= surplus as usize);
-            // Of the surplus somebody goes even when nothing else begins.
+            // A surplus machine goes even where nothing else may begin.
             if held && !shrink {
                 break;
             }
@@ -364,9 +365,9 @@ impl Workers {
             let ends = if shrink { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
             let one = Departure::by_rollout(turn.role, group, ends, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);
-            begun.insert(id, Told::Goes);
+            begun.insert(id, Exit::Goes);
         }
-        // Otherwise the machines that boot are named, or those that the pool lacks.
+        // Otherwise it says which machines boot, or how many the pool lacks.
         let is_full = pool.comes == 0 && pool.available >= pool.wanted;
         if begun.is_empty() && is_full && self.lacks_first(pool) {
             return self.comes_first(turn, group);
@@ -374,11 +375,11 @@ impl Workers {
         Waits::Workers(self.waits(begun, turn, group, pool, may_start))
     }
 
-    /// How many machines are to come before others go.
+    /// How many more machines are launched before workers go.
     fn more(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
         let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
         let most = if self.weighted { 0 } else { self.pace.more(pool.wanted) };
-        // The first of them is a canary, too.
+        // The first of the surge is a canary, too.
         let most = if self.proved { most } else { most.min(1) };
         let room = group.max.saturating_sub(group.desired);
         most.min(outdated).saturating_sub(self.extra.machines()).min(room)
@@ -416,7 +417,7 @@ impl Workers {
     }
 }
 
-/// Who goes next: of the zone that has most machines, the first.
+/// The worker that goes next: the first one of the zone with the most machines. With `shrink`, one that is not outdated may go, too.
 fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink: bool) -> Option<String> {
     let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, machine) in serving(group).filter(|(id, _)| !turn.departs(id)) {
@@ -428,13 +429,13 @@ fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink:
         outdated.retain(|id| *id != first);
         return Some(first.clone());
     }
-    // Nobody is outdated, and there is one too many.
+    // None is outdated, and there is one machine too many.
     let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departs(id));
     let stays = stays.filter(|id| shrink && !turn.skipped.contains(*id));
     stays.max_by_key(most).cloned()
 }
 
-/// How many machines a group with weights lacks at least: so many of the heaviest that it has.
+/// How many machines a group that counts units lacks at least: so many of the heaviest that it has would make up for the missing units.
 fn lacking(group: &GroupView) -> u32 {
     let weights: Vec<u32> = counting(group).map(|(_, machine)| machine.weight).collect();
     let units = weights.iter().copied().fold(0, u32::saturating_add);
@@ -496,11 +497,11 @@ mod tests {
                 pace,
                 weighted,
                 force_after_s: None,
-                extra: Extra::told(0, 4, Timestamp::UNIX_EPOCH),
+                extra: Extra::expecting(0, 4, Timestamp::UNIX_EPOCH),
                 done: BTreeSet::new(),
                 given_up: BTreeMap::new(),
                 proved: true,
-                phase: Phase::new(WorkersState::look()),
+                phase: Phase::new(WorkersState::start()),
             };
             assert_eq!(workers.more(&group, &pool), more, "{weighted}");
         }

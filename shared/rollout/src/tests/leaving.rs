@@ -220,6 +220,35 @@ fn p4_members_join_after_a_snapshot() {
     assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
 }
 
+/// Members join when CloudFormation executes the change set, and that may be hours after the snapshot: a person paused, or CloudFormation was
+/// down.
+#[test]
+fn p4_a_snapshot_that_has_grown_old_before_members_join_is_taken_once_more() {
+    let snapshot = "etcd-1 Slipway-EtcdSnapshot";
+    for (minutes, snapshots) in [(10, 1), (60, 2)] {
+        let (mut store, mut state, wanted) = resized(3, 5);
+        let mut second = 0;
+        while store.told.is_empty() || state.active().is_some_and(|active| active.nodes.snapshot_at.is_none())
+        {
+            (state, _) = store.wake(state, &wanted, None, second);
+            second += 60;
+        }
+        let mut at = |minutes: i64| {
+            second += 60 * minutes;
+            Timestamp::from_second(second).unwrap()
+        };
+        let pause = Given { order: Order::Pause, at: at(1) };
+        (state, _) = store.wake(state, &wanted, Some(&pause), pause.at.as_second());
+        let resume = Given { order: Order::Resume, at: at(minutes) };
+        (state, _) = store.wake(state, &wanted, Some(&resume), resume.at.as_second());
+        for _ in 0..20 {
+            (state, _) = store.wake(state, &wanted, None, at(1).as_second());
+        }
+        assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{minutes}");
+        assert!(state.active().is_none());
+    }
+}
+
 #[test]
 fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_before_the_stack_is_touched()
 {

@@ -37,7 +37,7 @@ pub(super) fn exporting(size: u32, exports: bool) -> Rendering {
     release
 }
 
-fn without_pool(mut release: Rendering) -> Rendering {
+pub(super) fn without_pool(mut release: Rendering) -> Rendering {
     release.stacks.retain(|stack| stack.name != POOL);
     release.roles.remove(&Role::Pool("a".to_owned()));
     release

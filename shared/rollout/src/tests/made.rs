@@ -2,8 +2,9 @@
 //! of them.
 
 use serde_json::json;
+use slipway_core::node::{CommandView, DrainRecord};
 
-use super::left::{Harbour, exporting};
+use super::left::{Harbour, exporting, without_pool};
 use super::*;
 use crate::departures::DepartureState;
 use crate::fleet::{GroupView, Lifecycle};
@@ -151,6 +152,49 @@ fn p6_a_machine_of_a_stack_that_is_being_made_is_let_go_at_once_unless_it_served
             }
         }
     }
+}
+
+/// Its terminate hook ran out before anybody had drained it. It is drained now, and terminated; then the pool goes.
+#[test]
+fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_before_the_pool_goes() {
+    let (mut harbour, mut state) = Harbour::launched();
+    let wanted = harbour.plan(&state, &without_pool(exporting(1, true)));
+    harbour.fake.log.clear();
+    let (mut is_there, mut told) = (true, Vec::new());
+    for minute in 1..60 {
+        let look = to_observe(&state, Some(&wanted), at(minute));
+        let mut observed = harbour.fake.observe(&look, Some(&wanted));
+        let controllers = group("c-control-plane", Lifecycle::InService);
+        observed.groups.insert(controllers.name.clone(), Some(controllers));
+        if is_there {
+            observed.groups.insert(POOL.to_owned(), Some(group(POOL, Lifecycle::Retained)));
+        }
+        for command in &look.commands {
+            let drained = DrainRecord::new("i-1").answer(true);
+            let answer = Some(CommandView::Answered(drained.into()));
+            observed.answers.insert(command.token.clone(), answer);
+        }
+        let decision = decide(&state, &observed, at(minute));
+        let mut others = Vec::new();
+        for effect in decision.effects {
+            match &effect {
+                Effect::Send(command) => told.push(command.verb.document()),
+                Effect::Terminate { instance, .. } => {
+                    told.push("terminate");
+                    assert_eq!(instance, "i-1");
+                    is_there = false;
+                }
+                _ => others.push(effect),
+            }
+        }
+        let deletes = others.iter().any(|effect| matches!(effect, Effect::DeleteStack { .. }));
+        assert!(!(is_there && deletes), "{told:?}");
+        harbour.fake.perform(&others);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
+    }
+    assert_eq!(told, ["Slipway-Drain", "terminate"]);
+    assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
+    assert!(state.active().is_none() && state.departures.is_empty());
 }
 
 /// In a stack that stands a report may be lost, and pods may run.

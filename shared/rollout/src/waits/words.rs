@@ -224,8 +224,8 @@ impl Display for Kept {
         let Self { group, machine } = self;
         write!(
             f,
-            "{group} keeps {machine}, which nobody has drained: drain its node (`kubectl drain`), then `aws autoscaling \
-             terminate-instance-in-auto-scaling-group --instance-id {machine} --no-should-decrement-desired-capacity`"
+            "{group} keeps {machine}, which nobody has drained: it is drained and terminated first; if that goes no further, drain its node \
+             (`kubectl drain`), then `aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {machine} --no-should-decrement-desired-capacity`"
         )
     }
 }
@@ -302,7 +302,8 @@ mod tests {
             (credentials(&["i-1", "i-2"]), "2 machines take their new credentials"),
             (
                 Waits::Kept(kept),
-                "c-pool-a keeps i-1, which nobody has drained: drain its node (`kubectl drain`), then `aws autoscaling \
+                "c-pool-a keeps i-1, which nobody has drained: it is drained and terminated first; if that goes no further, drain its node \
+                 (`kubectl drain`), then `aws autoscaling \
                  terminate-instance-in-auto-scaling-group --instance-id i-1 --no-should-decrement-desired-capacity`",
             ),
         ] {

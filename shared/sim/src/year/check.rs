@@ -9,6 +9,7 @@ mod evidence;
 mod looks;
 mod membership;
 mod pods;
+mod refreshes;
 mod stops;
 mod surge;
 mod target;
@@ -26,6 +27,7 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
+use refreshes::Refreshes;
 use stops::Stops;
 use surge::Surges;
 pub(super) use target::{Begun, Told};
@@ -111,6 +113,8 @@ pub struct Checker {
     asked: BTreeMap<String, Timestamp>,
     /// What is rolled out, as the bus has it, and since when.
     target: Option<Target>,
+    /// How machines took their credentials in it.
+    refreshes: Refreshes,
     /// What did not end well.
     spent: Spent,
     /// Since when nothing is evicted any more but from machines that go by themselves.
@@ -169,6 +173,7 @@ impl Checker {
             forced_at: BTreeMap::new(),
             asked: BTreeMap::new(),
             target: None,
+            refreshes: Refreshes::default(),
             spent: Spent::default(),
             stood_still_at: None,
             begun_at: None,
@@ -484,6 +489,7 @@ impl Checker {
 
     fn sends(&mut self, world: &World, facts: &ClusterFacts, command: &Command) {
         let now = world.now();
+        self.asks_to_refresh(command);
         match &command.verb {
             Verb::Refresh { restart, credentials } => {
                 let Some(machine) = self.machines.get(&command.instance).cloned() else { return };

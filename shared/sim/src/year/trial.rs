@@ -327,9 +327,8 @@ impl Trial {
         // A pool waits for its window, and that may be next week's.
         let week = SignedDuration::from_hours(if engine.checker.rules.has_windows() { 7 * 24 } else { 0 });
         let until = engine.now() + self.bound + week;
-        let is_open = |engine: &Engine<'_>| engine.account.rollout().is_none_or(|one| one.is_open());
         // What was said and comes late may begin another.
-        let calm = |engine: &Engine<'_>| !is_open(engine) && engine.is_quiet();
+        let calm = |engine: &Engine<'_>| !engine.checker.is_open() && engine.is_quiet();
         while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
             engine.step();
         }

@@ -63,9 +63,11 @@ enum Bug {
     LeavesThePool,
     WaitsThoughUrgent,
     BeginsAgain,
+    JoinsOnAnOldSnapshot,
+    ForgetsTheCordoned,
 }
 
-const ALL: [(Bug, &str); 39] = [
+const ALL: [(Bug, &str); 41] = [
     (Bug::TwoMembersAtOnce, "another member is terminated with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and one is believed to be there"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag or are learners are taken for well"),
@@ -108,6 +110,8 @@ const ALL: [(Bug, &str); 39] = [
     (Bug::LeavesThePool, "a pool that the spec has no longer is not deleted, and is believed to be gone"),
     (Bug::WaitsThoughUrgent, "what is about to end waits for the next window as anything does"),
     (Bug::BeginsAgain, "what was aborted begins again by itself"),
+    (Bug::JoinsOnAnOldSnapshot, "a snapshot counts as taken now, however old it is, and members join on it"),
+    (Bug::ForgetsTheCordoned, "nodes that are to take pods again are forgotten when a rollout ends"),
 ];
 
 /// Who makes it.
@@ -129,7 +133,7 @@ impl Meddler for Mistaken {
         let (mut state, mut seen) = (rollout.clone(), observed.clone());
         let mut memory = self.memory.lock().unwrap();
         memory.looks += 1;
-        self.forgets(&mut state);
+        self.forgets(&mut state, now);
         self.sees(&state, &mut seen, &mut memory);
         let mut decision = decide(&state, &seen, now);
         drop(seen);
@@ -161,7 +165,7 @@ impl Meddler for Mistaken {
 
 impl Mistaken {
     /// What the state is believed to be.
-    fn forgets(&self, state: &mut Rollout) {
+    fn forgets(&self, state: &mut Rollout, now: Timestamp) {
         match self.bug {
             Bug::ForgetsWhomToSkip => {
                 if let Some(active) = state.active_mut() {
@@ -188,6 +192,11 @@ impl Mistaken {
             Bug::WaitsThoughUrgent => {
                 if let Some(active) = state.active_mut() {
                     active.nodes.deadline = slipway_core::deadline::Deadline::default();
+                }
+            }
+            Bug::JoinsOnAnOldSnapshot => {
+                if let Some(active) = state.active_mut() {
+                    active.nodes.snapshot_at = active.nodes.snapshot_at.map(|_| now);
                 }
             }
             Bug::GoesOnAfterAFailure => {
@@ -429,6 +438,13 @@ impl Mistaken {
             (Bug::DropsTheOutbox, _) => !looks.is_multiple_of(3),
             _ => true,
         });
+        if self.bug == Bug::ForgetsTheCordoned
+            && decision.next.active().is_none()
+            && !decision.next.departures.is_empty()
+        {
+            decision.next.departures.clear();
+            decision.effects.push(Effect::DisarmTick);
+        }
         if self.bug == Bug::DoneTooEarly {
             for step in decision.next.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {
                 if has_begun(step) {
@@ -441,7 +457,7 @@ impl Mistaken {
 
 /// Where a mistake is looked for: what goes wrong besides, what people do, and which clusters are changed how, in turns.
 fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
-    use Change::{All, Controllers, Members, Refresh, Removal, Urgent, Workers};
+    use Change::{All, Controllers, Members, More, Refresh, Removal, Urgent, Workers};
     match bug {
         Bug::TwoMembersAtOnce
         | Bug::ForgetsTheSnapshot
@@ -481,8 +497,10 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
         Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
         Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
+        Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
+        Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
-        Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Members), (3, All)]),
+        Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
     }
 }
 

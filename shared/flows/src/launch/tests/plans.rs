@@ -239,6 +239,37 @@ async fn p7_a_plan_that_is_made_anew_replaces_nobody_for_credentials_that_have_e
     }
 }
 
+/// A rollout replaced the controllers while the plan waited: certificates that nobody has any more hurried it through the windows.
+#[tokio::test]
+async fn p7_a_plan_that_is_made_anew_is_as_urgent_as_the_certificates_that_are_in_use_now() {
+    let earlier = with_controllers(3, "earlier");
+    for (behind, hours) in [(false, 200), (true, 1)] {
+        let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
+        let releases = BTreeSet::from([earlier.id()]);
+        let behind = behind.then_some((Role::Controller, releases)).into_iter().collect();
+        let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
+        shore.keeps(&keys::release("c", &earlier.id()), &earlier);
+        let ends = json!({ "controller": { "earlier": at(3_600), "old": at(200 * 3_600), "new": at(9_000 * 3_600) } });
+        let bundle = json!({ "digest": "new", "files": {}, "sealedUnder": "" });
+        let manifest = json!({
+            "format": 1, "sealedUnder": "", "assets": {}, "bundles": { "controller": bundle }, "ends": ends,
+        });
+        shore.keeps(&keys::manifest("c"), &manifest);
+        let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
+        let deadline = Deadline { ends: BTreeMap::from([(Role::Controller, at(3_600))]), lead_s: 7_200 };
+        stale.renewal = RenewalPlan { deadline, ..RenewalPlan::default() };
+        stale.id = "stale".to_owned();
+        shore.keeps(&keys::plan("c", &stale.id), &stale);
+        desired.plan.clone_from(&stale.id);
+        shore.keeps(&keys::desired("c"), &desired);
+        shore.wakes(Waker::Event).await.unwrap();
+        let plan: Plan = shore.kept(&keys::plan("c", &desired_of(&shore).plan)).unwrap();
+        let expected =
+            Deadline { ends: BTreeMap::from([(Role::Controller, at(hours * 3_600))]), lead_s: 7_200 };
+        assert_eq!(plan.renewal.deadline, expected);
+    }
+}
+
 #[tokio::test]
 async fn p3_the_event_of_a_plan_says_whether_a_person_has_to_approve_it() {
     let shore = Shore::default();

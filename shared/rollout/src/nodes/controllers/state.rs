@@ -157,7 +157,7 @@ impl State for ControllersState {
         Way::FAILED,
     ];
 
-    fn look() -> Self {
+    fn start() -> Self {
         Self::Look { idle_since: None }
     }
 
@@ -213,6 +213,6 @@ impl State for ControllersState {
     }
 
     fn not_sent(&self) -> Self {
-        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::look() }
+        if let Self::Verify(_) = self { Self::Verify(Round::default()) } else { Self::start() }
     }
 }

@@ -129,7 +129,7 @@ impl MemberWork<Replacing> for ReplaceMember {
         match act {
             // The machine may have gone since.
             Replacing::MoveLeader(asked) if !still_serves(&asked.command.instance, group) => {
-                Move::To(MemberState::look())
+                Move::To(MemberState::start())
             }
             Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
                 None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
@@ -156,7 +156,7 @@ fn successor(
     }
     // It was decided and never done: what it was decided on became too old.
     if still_serves(&machine, group) && waited(since, turn.now) > RECONSIDERED {
-        return Move::To(MemberState::look());
+        return Move::To(MemberState::start());
     }
     let boots = Boot::of(group, &turn.observed.booting);
     if waited(since, turn.now) > PATIENCE {

@@ -1,7 +1,7 @@
 //! Which steps a plan has, in which order, and what a person has to see to.
 
 use super::*;
-use crate::nodes::{Controllers, ControllersWork, left};
+use crate::nodes::{Controllers, ControllersWork, left_to_a_person};
 use slipway_core::cluster::PoolRollout;
 
 fn steps(yard: &Yard) -> Vec<NodeStep> {
@@ -36,7 +36,7 @@ fn p5_where_there_are_to_be_fewer_controllers_one_leaves_before_their_stack_is_u
     let fewer = |before_stack| ControllersWork::Fewer { before_stack };
     // The group may have one more than the two that there are to be, and before its update another one.
     assert_eq!(controllers.collect::<Vec<_>>(), [(fewer(true), 4), (fewer(false), 2)]);
-    assert_eq!(left(&yard.wanted), 0);
+    assert_eq!(left_to_a_person(&yard.wanted), 0);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn p6_workers_that_cannot_be_replaced_one_by_one_are_counted_for_a_person_and_no
         };
         let after = of(release(&SMALL, Some((Change::Machines, &is_worker))));
         let yard = Yard::of(&of(release(&SMALL, None)), after, &is_worker, &policy);
-        assert_eq!(left(&yard.wanted), nodes_left, "{weighted}");
+        assert_eq!(left_to_a_person(&yard.wanted), nodes_left, "{weighted}");
         assert_eq!(roles(&steps(&yard)), worked_on, "{weighted}");
     }
 }

@@ -118,7 +118,7 @@ fn p6_what_a_group_was_never_told_to_want_is_not_taken_away_by_the_next_rollout(
 fn p8_what_an_older_slipway_left_over_reads_back() {
     let left = |written: Value| serde_json::from_value::<LeftOver>(written).unwrap();
     assert_eq!(left(json!(2)), LeftOver::Machines(2));
-    let told = LeftOver::Told { machines: 1, desired: 5 };
+    let told = LeftOver::Requested { machines: 1, desired: 5 };
     assert_eq!(left(serde_json::to_value(told).unwrap()), told);
 }
 

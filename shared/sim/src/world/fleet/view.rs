@@ -7,6 +7,7 @@ use serde_json::Value;
 use slipway_rollout::fleet::TemplateVersion;
 
 use super::super::World;
+use super::super::commands::Details;
 use super::{Machine, Power, State};
 
 /// A machine, as it is.
@@ -97,6 +98,13 @@ impl World {
     pub fn is_over(&self, comment: &str) -> bool {
         let mut sent = self.fleet.commands.iter().rev().filter(|sent| sent.comment == comment).peekable();
         sent.peek().is_some() && sent.all(|sent| sent.details.is_over())
+    }
+
+    /// Whether all that was sent with that comment was carried out, and failed.
+    #[must_use]
+    pub fn has_failed(&self, comment: &str) -> bool {
+        let mut sent = self.fleet.commands.iter().rev().filter(|sent| sent.comment == comment).peekable();
+        sent.peek().is_some() && sent.all(|sent| sent.details == Details::Failed)
     }
 
     /// Whether between two versions of a launch template there is one that says something else than the first does: the group of whoever was

@@ -19,6 +19,8 @@ pub(super) struct Ends {
     waived: BTreeSet<Timestamp>,
     /// When the newest was given that was heard, and is obeyed.
     obeyed: Option<Timestamp>,
+    /// That order was carried out no further: the bus said that it stopped, or was called off.
+    stopped: bool,
     /// When it was told to go on after a pause.
     resumed: Option<Timestamp>,
     /// When the newest word was given that calls it off, and was heard.
@@ -78,9 +80,20 @@ impl Checker {
     pub fn ends(&mut self, at: Timestamp, obeyed: bool) {
         if obeyed {
             self.ends.obeyed = self.ends.obeyed.max(Some(at));
+            self.ends.stopped = false;
             // Whatever is open goes no further.
             self.aborted |= self.target.is_some();
         }
+    }
+
+    /// The bus said that what was open has failed or was aborted. While a rollout is open that is the rollout.
+    pub(super) fn ending_stopped(&mut self) {
+        self.ends.stopped |= self.target.is_none();
+    }
+
+    /// Whether the cluster is being taken away.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ends.obeyed.is_some() && !self.ends.stopped
     }
 
     /// A person who thought better of it at `at` was heard.

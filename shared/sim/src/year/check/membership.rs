@@ -58,15 +58,13 @@ impl Checker {
         }
     }
 
-    /// Before members join there is a snapshot of this rollout. How old a pause may make it is not held.
+    /// When members join there is a snapshot of the last quarter of an hour, as when one goes.
     pub(super) fn joins_with_a_snapshot(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
         let is_etcd = stack == format!("{}-etcd", self.cluster) && !facts.members.is_empty();
         let grows = self.target.as_ref().is_some_and(|target| target.members() > facts.members.len());
-        if is_etcd
-            && grows
-            && !facts.snapshots.iter().any(|at| self.begun_at.is_some_and(|begun| *at >= begun))
-        {
-            self.wrong(now, "P4", "members join etcd, and no snapshot was taken before".to_owned());
+        if is_etcd && grows && !self.has_snapshot(facts, now) {
+            let what = "members join etcd without a snapshot of the last quarter of an hour";
+            self.wrong(now, "P4", what.to_owned());
         }
     }
 

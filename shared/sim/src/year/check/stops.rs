@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CLOCKS, Checker};
+use crate::world::Power;
 
 /// So long an agent may go on after its command was taken back: Run Command has to list it, and to reach the agent. An invocation that
 /// died is tried again after a minute or two.
@@ -75,6 +76,20 @@ impl Checker {
     /// A machine is to be left as it is.
     pub fn skipped(&mut self, machine: &str) {
         self.skipped.insert(machine.to_owned());
+    }
+
+    /// Whether something is open, by what was asked for and by what the world shows: a rollout that has begun, a cluster that is being taken
+    /// away, or a node that was cordoned for a drain. A worker that Auto Scaling takes down counts until its terminate hook is ended.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let cordoned = self.facts.iter().flat_map(|facts| &facts.cordoned);
+        let waits = |node: &String| {
+            let machine = self.machines.get(node).filter(|one| one.power == Power::Up);
+            machine.is_some_and(|one| {
+                !one.leaving || one.role.starts_with("pool-") && !self.released.contains_key(node)
+            })
+        };
+        self.target.is_some() || self.is_ending() || cordoned.into_iter().any(waits)
     }
 
     pub(super) fn is_paused(&self) -> bool {

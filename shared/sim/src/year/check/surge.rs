@@ -1,9 +1,12 @@
-//! How many machines a pool is to have when its surge is left out. Somebody else may have had it grow, so that it is more than the spec's
-//! least; what a rollout has added is known from what it did, and in the end it has taken that back.
+//! How many machines a pool is to have without its surge. Somebody else may have raised the desired capacity of its group, so that it is more
+//! than the spec's minimum. What a rollout has added is known from what it did, and in the end it has taken that back.
+//!
+//! No machine of a group is known by whom it was asked for. Where somebody else takes one down while there is a surge, it may be one of the
+//! surge, or one of the others: both readings are allowed from then on.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Checker;
 use crate::world::{MachineFacts, World};
@@ -14,39 +17,55 @@ pub(super) struct Surges(BTreeMap<String, Surge>);
 
 #[derive(Debug, Clone, Default)]
 struct Surge {
-    /// How many machines its group wants.
+    /// The desired capacity of its group.
     wanted: usize,
-    /// How many of them a rollout has added.
+    /// How many of them a rollout has added, at most.
     added: usize,
-    /// The most that it was to have besides in this rollout. Where somebody else takes one down, nobody can tell whether that was the one
-    /// that was added.
+    /// How many of them a rollout has added, at least.
+    surely_added: usize,
+    /// The largest size without the surge in this rollout.
     most: usize,
-    /// When somebody else had it grow last, and what it wanted before: whoever decides may not know of it yet.
+    /// When somebody else had it grow last, and the desired capacity before: whoever decides may not know of it yet.
     grown: Option<(Timestamp, usize)>,
-    /// How many somebody else has taken down: as many of those that were added may be gone.
-    lost: usize,
 }
 
 impl Surges {
     /// A rollout begins.
     pub(super) fn begun(&mut self) {
-        self.0.values_mut().for_each(|surge| surge.most = surge.wanted - surge.added);
+        self.0.values_mut().for_each(|surge| surge.most = surge.wanted - surge.surely_added);
     }
 
-    /// A rollout has a group want so many.
+    /// A rollout sets the desired capacity of a group.
     pub(super) fn sized(&mut self, group: &str, wanted: usize) {
         if let Some(surge) = self.0.get_mut(group).filter(|surge| wanted > surge.wanted) {
             surge.added += wanted - surge.wanted;
+            surge.surely_added += wanted - surge.wanted;
             surge.wanted = wanted;
         }
     }
 
-    /// A rollout has a machine go for which none comes.
+    /// A rollout terminates a machine and lowers the desired capacity with it.
     pub(super) fn shrunk(&mut self, group: &str) {
         if let Some(surge) = self.0.get_mut(group) {
             surge.added = surge.added.saturating_sub(1);
+            surge.surely_added = surge.surely_added.saturating_sub(1);
             surge.wanted = surge.wanted.saturating_sub(1);
         }
+    }
+
+    /// The desired capacity of a group is seen. What no rollout did to it somebody else has done.
+    fn seen(&mut self, group: &str, wanted: usize, now: Timestamp, grace: SignedDuration) {
+        let surge = self.0.entry(group.to_owned()).or_default();
+        if surge.wanted > 0 && wanted > surge.wanted {
+            // Of several in a row the first counts.
+            let lately = surge.grown.filter(|(at, _)| now.duration_since(*at) <= grace);
+            surge.grown = lately.map(|(_, before)| (now, before)).or(Some((now, surge.wanted)));
+        }
+        let taken_down = surge.wanted.saturating_sub(wanted);
+        surge.surely_added = surge.surely_added.saturating_sub(taken_down);
+        surge.wanted = wanted;
+        surge.added = surge.added.min(wanted);
+        surge.most = surge.most.max(wanted - surge.surely_added);
     }
 }
 
@@ -59,16 +78,7 @@ impl Checker {
         of_pools.dedup_by(|one, other| one.group == other.group);
         for machine in of_pools {
             if let Some(group) = world.group_facts(&machine.group) {
-                let surge = self.surges.0.entry(machine.group.clone()).or_default();
-                if surge.wanted > 0 && group.desired as usize > surge.wanted {
-                    // Of several in a row the first counts.
-                    let lately = surge.grown.filter(|(at, _)| now.duration_since(*at) <= grace);
-                    surge.grown = lately.map(|(_, before)| (now, before)).or(Some((now, surge.wanted)));
-                }
-                surge.lost += surge.wanted.saturating_sub(group.desired as usize);
-                surge.wanted = group.desired as usize;
-                surge.added = surge.added.min(surge.wanted);
-                surge.most = surge.most.max(surge.wanted - surge.added);
+                self.surges.seen(&machine.group, group.desired as usize, now, grace);
             }
         }
     }
@@ -79,11 +89,11 @@ impl Checker {
         besides.max(self.rules.size(role)) + self.rules.surge(role)
     }
 
-    /// Pools of which a rollout has left more machines than there were, whoever else changed their size.
+    /// Pools that a rollout has left larger than they were, whoever else changed their size.
     pub fn left_larger(&self) -> Vec<String> {
-        let larger = self.surges.0.iter().filter(|(_, surge)| surge.added > surge.lost);
+        let larger = self.surges.0.iter().filter(|(_, surge)| surge.surely_added > 0);
         larger
-            .map(|(group, surge)| format!("{group} wants {} machines more than before", surge.added))
+            .map(|(group, surge)| format!("{group} wants {} machines more than before", surge.surely_added))
             .collect()
     }
 
@@ -111,6 +121,66 @@ impl Checker {
                 machine.id
             );
             self.wrong(now, "P6", what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is done to the desired capacity of a group.
+    enum Does {
+        Rollout(usize),
+        Shrinks,
+        Others(usize),
+        Begins,
+    }
+
+    fn pool(all: &[Does]) -> Surge {
+        let mut surges = Surges::default();
+        for one in all {
+            match one {
+                Does::Rollout(wanted) => surges.sized("g", *wanted),
+                Does::Shrinks => surges.shrunk("g"),
+                Does::Others(wanted) => {
+                    surges.seen("g", *wanted, Timestamp::UNIX_EPOCH, SignedDuration::ZERO)
+                }
+                Does::Begins => surges.begun(),
+            }
+        }
+        surges.0["g"].clone()
+    }
+
+    /// Seeds 1074, 1114 and 1306 of pools of several zones: a machine that was taken down counted as one of the pool's own, and never as
+    /// one of the surge.
+    #[test]
+    fn p8_what_others_take_down_may_have_been_of_the_surge_or_not() {
+        use Does::{Begins, Others, Rollout, Shrinks};
+        for (all, most) in [
+            (&[Others(5), Rollout(6), Others(5), Rollout(6), Others(7), Others(6), Begins][..], 6),
+            (&[Others(5), Rollout(6), Others(5), Rollout(6), Others(7), Shrinks, Begins], 6),
+            (&[Others(5), Rollout(6), Others(7), Others(6), Rollout(7), Shrinks, Others(7), Begins], 7),
+            // Nobody else took one down: what the rollout has added is not the pool's own size.
+            (&[Others(5), Rollout(6), Begins], 5),
+            (&[Others(5), Rollout(6), Others(7), Begins], 6),
+            // What was taken down before there was a surge was none of it.
+            (&[Others(5), Others(4), Rollout(5), Begins], 4),
+        ] {
+            assert_eq!(pool(all).most, most);
+        }
+    }
+
+    #[test]
+    fn p8_a_pool_is_left_larger_by_what_was_surely_added() {
+        use Does::{Others, Rollout, Shrinks};
+        for (all, larger) in [
+            (&[Others(5), Rollout(6)][..], 1),
+            (&[Others(5), Rollout(6), Shrinks], 0),
+            (&[Others(5), Rollout(6), Others(5)], 0),
+            (&[Others(5), Others(4), Rollout(5)], 1),
+        ] {
+            assert_eq!(pool(all).surely_added, larger);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use slipway_core::release::{NodeRole, Rendering};
 
+use super::refreshes::Refreshes;
 use super::{CLOCKS, Checker, Stops};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
@@ -137,6 +138,7 @@ impl Checker {
         self.aborted = false;
         self.skipped.clear();
         self.surges.begun();
+        self.refreshes = Refreshes::default();
         let Some(begun) = begun else {
             self.wrong(now, "P3", "a rollout begins of which there is no plan, or no release".to_owned());
             return;
@@ -177,6 +179,9 @@ impl Checker {
 
     /// It has ended; `well`: as it was meant to, or to make way for a newer spec.
     pub fn ended(&mut self, well: bool) {
+        if !well {
+            self.ending_stopped();
+        }
         // What was aborted did not end well, whatever is said of it.
         let well = well && !self.aborted;
         if let Some(target) = self.target.take().filter(|_| !well) {
@@ -248,11 +253,13 @@ impl Checker {
         });
     }
 
-    /// The stack that has failed in this rollout, so long ago that whoever decides knew it.
+    /// What has failed in this rollout, a stack or the work on a machine, so long ago that whoever decides knew it.
     pub(super) fn known_failure(&self, now: Timestamp) -> Option<&str> {
-        let (stack, at) = self.target.as_ref()?.failed.as_ref()?;
-        let known = now.duration_since(*at) > self.grace().max(CLOCKS);
-        known.then_some(stack.as_str())
+        let stack = self.target.as_ref().and_then(|target| target.failed.as_ref());
+        let machine = self.refreshes.failed.as_ref().filter(|(machine, _)| !self.skipped.contains(machine));
+        [stack, machine].into_iter().flatten().find_map(|(what, at)| {
+            (now.duration_since(*at) > self.grace().max(CLOCKS)).then_some(what.as_str())
+        })
     }
 
     /// Which pools are whole again after their first machine was replaced.

@@ -12,8 +12,7 @@ use crate::year::account::Woken;
 impl Engine<'_> {
     /// Whatever is open is woken again: a tick is armed, or something is on its way.
     pub(super) fn is_woken_again(&mut self, now: Timestamp) {
-        let is_open = self.account.rollout().is_some_and(|one| one.is_open());
-        if !is_open || self.with_world(|world| !world.schedules().is_empty()) {
+        if !self.checker.is_open() || self.with_world(|world| !world.schedules().is_empty()) {
             return;
         }
         // What is lost was never sent on its way; what is on its way is tried again, and lies in a dead-letter queue in the end.

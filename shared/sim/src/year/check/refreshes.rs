@@ -1,0 +1,69 @@
+//! When the work on a machine has failed: it was told to take new credentials three times in a row, and its agent failed each time. From then
+//! on nothing begins in that rollout. Commands that were lost, took too long or never arrived are not counted here, although whoever decides
+//! counts some of them.
+
+use jiff::Timestamp;
+use slipway_core::node::{Command, Verb};
+
+use super::Checker;
+use crate::world::World;
+
+/// So many tries a machine has (docs/architecture.md, "Rollout").
+const TRIES: usize = 3;
+
+/// How machines of each role took their credentials in the rollout that is open.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refreshes {
+    /// The commands that were sent to one machine one after the other, by their tokens; of each role the machine that was asked last.
+    asked: Vec<Asked>,
+    /// The first machine that failed, and since when that can be seen.
+    pub(super) failed: Option<(String, Timestamp)>,
+}
+
+#[derive(Debug, Clone)]
+struct Asked {
+    role: String,
+    machine: String,
+    tokens: Vec<String>,
+}
+
+impl Checker {
+    /// A machine is told to take its credentials.
+    pub(super) fn asks_to_refresh(&mut self, command: &Command) {
+        let Some(role) = self.roles.get(&command.instance).cloned() else { return };
+        // Where several machines of a pool are asked at once, only the first of those that fail is the one that is tried again.
+        if !matches!(command.verb, Verb::Refresh { .. }) || self.rules.may_miss(&role) > 1 {
+            return;
+        }
+        let asked = &mut self.refreshes.asked;
+        match asked.iter_mut().find(|one| one.role == role) {
+            Some(one) if one.machine == command.instance => {
+                // A function that takes the place of one that died sends it once more.
+                if !one.tokens.contains(&command.token) {
+                    one.tokens.push(command.token.clone());
+                }
+            }
+            found => {
+                let new =
+                    Asked { role, machine: command.instance.clone(), tokens: vec![command.token.clone()] };
+                match found {
+                    Some(one) => *one = new,
+                    None => asked.push(new),
+                }
+            }
+        }
+    }
+
+    /// What became of those commands.
+    pub(super) fn note_refreshes(&mut self, world: &World, now: Timestamp) {
+        if self.refreshes.failed.is_some() {
+            return;
+        }
+        let failed = |one: &&Asked| {
+            let last = one.tokens.iter().rev().take(TRIES);
+            one.tokens.len() >= TRIES && last.into_iter().all(|token| world.has_failed(token))
+        };
+        let found = self.refreshes.asked.iter().find(failed).map(|one| (one.machine.clone(), now));
+        self.refreshes.failed = found;
+    }
+}
