@@ -28,7 +28,7 @@ const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";
 pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> Outcome<bool> {
     match patch(client, &observation.node, &cordoned(observation, now)).await {
         Ok(()) => Ok(true),
-        Err(error) => lost(&error).map_err(|()| node_failure(&observation.node, &error)),
+        Err(error) => lost_race(&error).map_err(|()| node_failure(&observation.node, &error)),
     }
 }
 

@@ -73,7 +73,8 @@ pub enum Ending {
     Replaced,
     /// It goes as one too many, and none comes for it.
     Surplus {
-        /// How many machines its group wanted when it was chosen.
+        /// The least that its group may want before it goes, unless somebody else lowers that: the desired capacity when it was chosen, less
+        /// the other surplus machines on their way out.
         of: u32,
     },
     /// It stays where it is until its stack is deleted.
@@ -248,6 +249,13 @@ impl Departure {
     /// Whether none comes for it.
     pub(crate) const fn is_surplus(&self) -> bool {
         matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))
+    }
+
+    /// One more surplus machine of its group is on its way out, and may go before it.
+    pub(crate) const fn another_surplus_goes(&mut self) {
+        if let Cause::Rollout(Ending::Surplus { of }) = &mut self.cause {
+            *of = of.saturating_sub(1);
+        }
     }
 
     /// What a controller was asked for it last.

@@ -362,7 +362,7 @@ impl Workers {
             let Some(id) = next(&mut outdated, turn, group, shrink) else { break };
             surplus -= u32::from(shrink);
             free -= 1;
-            let ends = if shrink { Ending::Surplus { of: group.desired } } else { Ending::Replaced };
+            let ends = if shrink { goes_as_surplus(begun, turn, group) } else { Ending::Replaced };
             let one = Departure::by_rollout(turn.role, group, ends, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);
             begun.insert(id, Exit::Goes);
@@ -415,6 +415,21 @@ impl Workers {
         let boots = Boot::of(group, &turn.observed.booting);
         Waits::Boot(Comes::First(self.extra.machines()), boots)
     }
+}
+
+/// How a machine goes that is one too many. Each other surplus machine on its way out lowers the desired capacity as well, whichever of them goes
+/// first, so that none of them takes that for what somebody else did.
+fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> Ending {
+    let mut of = group.desired;
+    for (id, exit) in begun {
+        let still_to_go = *exit == Exit::Goes || serves(group, id);
+        let one = turn.departures.get_mut(id).filter(|one| still_to_go && one.is_surplus());
+        if let Some(one) = one {
+            one.another_surplus_goes();
+            of = of.saturating_sub(1);
+        }
+    }
+    Ending::Surplus { of }
 }
 
 /// The worker that goes next: the first one of the zone with the most machines. With `shrink`, one that is not outdated may go, too.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use beliefs::{drained, has_begun, is_done, refreshed, snapshot, success};
+use beliefs::{drained, has_begun, is_done, no_try_failed, refreshed, snapshot, success};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
@@ -50,7 +50,7 @@ enum Bug {
     SendsTwice,
     SetsTheSizeTwice,
     DoneTooEarly,
-    GoesOnAfterAFailure,
+    ForgetsFailures,
     TrustsWhoeverWakes,
     IgnoresAlarms,
     BelievesTheLastSnapshot,
@@ -94,7 +94,7 @@ const ALL: [(Bug, &str); 41] = [
     (Bug::SendsTwice, "each command is sent once more, under another token"),
     (Bug::SetsTheSizeTwice, "a group is to have one machine more than was decided"),
     (Bug::DoneTooEarly, "the first machine done is taken for all of its role"),
-    (Bug::GoesOnAfterAFailure, "a role that failed is taken for done"),
+    (Bug::ForgetsFailures, "that a try has failed is forgotten, so that no role ever fails"),
     (Bug::TrustsWhoeverWakes, "whatever woke it is taken for the success of all that was asked"),
     (Bug::IgnoresAlarms, "alarms of etcd are not looked at"),
     (
@@ -199,12 +199,12 @@ impl Mistaken {
                     active.nodes.snapshot_at = active.nodes.snapshot_at.map(|_| now);
                 }
             }
-            Bug::GoesOnAfterAFailure => {
-                for step in state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {
-                    if step.failure().is_some() {
-                        is_done(step);
-                    }
-                }
+            Bug::ForgetsFailures => {
+                state
+                    .active_mut()
+                    .into_iter()
+                    .flat_map(|active| &mut active.nodes.steps)
+                    .for_each(no_try_failed);
             }
             _ => {}
         }
@@ -500,7 +500,7 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
         Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
-        Bug::GoesOnAfterAFailure => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
+        Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
     }
 }
 

@@ -80,6 +80,37 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
     }
 }
 
+/// The first of two that go at once lowers the desired capacity; the second took that for what somebody else did, and was replaced.
+#[test]
+fn p6_all_surplus_machines_that_go_at_once_lower_the_desired_capacity_whichever_is_first() {
+    let policy = RolloutPolicy {
+        surge: CountOrPercent::Count(2),
+        max_unavailable: CountOrPercent::Count(2),
+        ..auto()
+    };
+    for (workers, late) in (2..6).flat_map(|workers| [None, Some(0), Some(1)].map(|late| (workers, late))) {
+        let mut yard = Yard::new(&Size { workers, ..SMALL }, Change::Machines, &is_worker, &policy);
+        for _ in 0..400 {
+            yard.wake(None);
+            let surplus: Vec<String> = { yard.state.departures.iter() }
+                .filter(|(_, one)| one.is_surplus())
+                .map(|(id, _)| id.clone())
+                .collect();
+            // The drain of one of them takes longer than that of the other.
+            yard.stuck = late
+                .and_then(|at| surplus.get(at).cloned())
+                .filter(|_| surplus.len() > 1)
+                .into_iter()
+                .collect();
+            if yard.state.active().is_none() && yard.state.departures.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, workers, "{late:?}: {:?}", yard.log);
+    }
+}
+
 /// A cluster autoscaler holds the pool above its least, and a person aborts in the moment in which one more is to come first: whether its
 /// group was told so before that is not known.
 #[test]

@@ -51,6 +51,20 @@ pub(super) fn is_done(step: &mut NodeStep) {
     }
 }
 
+/// Forgets that a try has failed.
+pub(super) fn no_try_failed(step: &mut NodeStep) {
+    let tries = match &mut step.task {
+        Task::MemberReplace(task) => &mut task.tries,
+        Task::MemberRefresh(task) => &mut task.tries,
+        Task::Saver(task) => &mut task.tries,
+        Task::Leaver(task) => &mut task.tries,
+        Task::Controllers(task) => &mut task.tries,
+        Task::PoolRefresh(task) => &mut task.tries,
+        Task::Workers(_) | Task::Removal(_) => return,
+    };
+    std::mem::take(tries);
+}
+
 /// Whether a machine of that role was seen to already.
 pub(super) fn has_begun(step: &NodeStep) -> bool {
     match &step.task {
