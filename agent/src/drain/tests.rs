@@ -7,7 +7,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, Force, Observed, Owner, Pod, Policy};
 
-use super::observe::{Budgets, ScaleDown, Scene, pod, sibling};
+use super::observe::{Budgets, Observation, ScaleDown, pod, sibling};
 use super::{act, options::Drain};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
@@ -176,7 +176,7 @@ fn scale_down(annotations: &Value) -> ScaleDown {
 #[test]
 fn a_drain_keeps_the_cluster_autoscaler_away_unless_somebody_else_has_written_that_annotation() {
     let begin = |annotations: Value| {
-        let scene = Scene {
+        let scene = Observation {
             observed: Observed::default(),
             node: "i-1".to_owned(),
             version: Some("7".to_owned()),
