@@ -161,10 +161,8 @@ impl World {
         match outcome {
             Ok(changes) => {
                 change_set.changes = changes;
-                let execution = match change_set.execution_status {
-                    ExecutionStatus::Unavailable => ExecutionStatus::Available,
-                    other => other,
-                };
+                let is_new = change_set.execution_status == ExecutionStatus::Unavailable;
+                let execution = if is_new { ExecutionStatus::Available } else { change_set.execution_status };
                 change_set.turns(now, "CREATE_COMPLETE", execution);
             }
             Err(reason) => {
