@@ -202,7 +202,7 @@ pub struct Iam {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TenancySpec")]
 pub enum Tenancy {
-    /// Shared hardware.
+    /// Shared with other accounts.
     #[default]
     Default,
     /// Shared with no other account: dedicated instances.

@@ -10,8 +10,8 @@
 //! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
 //! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained.
 //! - [`deadline`]: when renewed certificates must have reached the nodes.
-//! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages. [`words`]: times and
-//! counts in words.
+//! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages.
+//! - [`words`]: times and counts in words.
 
 pub mod canonical;
 pub mod cluster;

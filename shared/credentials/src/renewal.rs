@@ -5,8 +5,8 @@
 //! renewed certificate has another fingerprint and is not due again.
 //!
 //! - Renewal is off by default, and expiry is still announced. When it is on, a leaf is due `days` before it expires, and up to
-//! [`SPREAD_DAYS`] earlier: how much depends on the cluster's name, so that the clusters of an organization are not all renewed on one
-//! day.
+//!   [`SPREAD_DAYS`] earlier: how much depends on the cluster's name, so that the clusters of an organization are not all renewed on one
+//!   day.
 //! - Leaves whose renewal replaces the same nodes are renewed together ([`Group`]). Workers have no leaves.
 //! - No leaf outlives its authority. A leaf that would not last longer after a renewal is not renewed.
 

@@ -177,14 +177,14 @@ fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_
         let decision = decide(&state, &observed, at(minute));
         let mut others = Vec::new();
         for effect in decision.effects {
-            match &effect {
-                Effect::Send(command) => told.push(command.verb.document()),
-                Effect::Terminate { instance, .. } => {
-                    told.push("terminate");
-                    assert_eq!(instance, "i-1");
-                    is_there = false;
-                }
-                _ => others.push(effect),
+            if let Effect::Send(command) = &effect {
+                told.push(command.verb.document());
+            } else if let Effect::Terminate { instance, .. } = &effect {
+                told.push("terminate");
+                assert_eq!(instance, "i-1");
+                is_there = false;
+            } else {
+                others.push(effect);
             }
         }
         let deletes = others.iter().any(|effect| matches!(effect, Effect::DeleteStack { .. }));

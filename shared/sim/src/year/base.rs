@@ -494,7 +494,7 @@ impl Base {
             | Change::Fewer
             | Change::More
             | Change::Removal => {
-                let version = account.upload(&text(shape, change, true, ""));
+                let version = account.upload(text(shape, change, true, ""));
                 block_on(account.render(Some(&version), &forever, now))
             }
             Change::Refresh | Change::Renew => {

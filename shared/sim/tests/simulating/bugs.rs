@@ -464,7 +464,7 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::TakesTheLeader
         | Bug::TouchesOtherRoles
         | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
-        Bug::IgnoresAlarms => (0.001, People::ByChance, &[(1, Members), (0, Members)]),
+        Bug::IgnoresAlarms => (0.0, People::ByChance, &[(1, Members)]),
         Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
         Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
         Bug::BelievesStaleGroups => {
