@@ -329,7 +329,7 @@ async fn document<T: DeserializeOwned>(
             gravity: Gravity::Wrong,
             about: key.clone(),
             message: format!("{key} {problem}"),
-            help: help,
+            help,
         })),
         Err(error) => Err(Failure::from(error).in_cloud()),
     }

@@ -206,7 +206,7 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
 async fn a_status_that_cannot_be_read_holds_nobody_up() {
     let account = Workshop::of(PRODUCTION);
     account.assets.upload(&keys::status(NAME), "{ half a");
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
@@ -243,7 +243,7 @@ async fn a_spec_of_ten_megabytes_is_refused_unread() {
 #[tokio::test]
 async fn p9_no_private_key_leaves_the_vault_unsealed() {
     let account = Workshop::of(PRODUCTION);
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     for key in account.assets.keys() {
         let bytes = account.assets.peek(&key).unwrap();
         let text = String::from_utf8_lossy(&bytes);
@@ -264,7 +264,7 @@ async fn a_denied_key_is_told_by_kind_in_the_error_and_the_status_and_a_new_uplo
     assert_eq!(spec.result, SpecResult::Failed);
     assert!(spec.failure.unwrap().starts_with("Slipway.kms.Denied: "));
     assert_eq!(account.desired(), None);
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
 
@@ -403,9 +403,9 @@ async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_al
 #[tokio::test]
 async fn nothing_is_published_that_nobody_asked_for() {
     let account = Workshop::of(PRODUCTION);
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     let between = format!("{PRODUCTION}\niamRolesForServiceAccounts: {{enabled: false}}\n");
-    account.render(between).await.plan;
+    account.render(between).await;
     let refused =
         format!("{PRODUCTION}{WITH_ROLES}").replace("instanceType: m7i.large", "instanceTyp: m7i.large");
     assert!(matches!(account.outcome(refused).await, Outcome::Rejected(_)));

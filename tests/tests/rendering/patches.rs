@@ -170,7 +170,7 @@ async fn patches_of_a_cluster_without_a_spec_wait_for_it() {
     patch(&account, "10-pods.yaml", PODS);
     assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::NoSpec);
     assert!(account.assets.keys().is_empty() && account.said().is_empty());
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     assert!(configs(&account).iter().any(|config| config.contains(r#""maxPods":58"#)));
 }
 

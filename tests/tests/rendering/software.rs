@@ -17,7 +17,7 @@ fn asked(account: &Workshop) -> usize {
 #[tokio::test]
 async fn p1_publishers_are_asked_for_each_digest_once() {
     let account = Workshop::of(PRODUCTION);
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     let lock: Lock = serde_json::from_slice(&account.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
     let names: Vec<&str> = lock.program_files.keys().filter_map(|url| url.rsplit('/').next()).collect();
     let published = [
@@ -29,7 +29,7 @@ async fn p1_publishers_are_asked_for_each_digest_once() {
     ];
     assert_eq!(names, published, "{:?}", lock.program_files);
     assert_eq!(asked(&account), names.len());
-    account.render(bigger(PRODUCTION)).await.plan;
+    account.render(bigger(PRODUCTION)).await;
     assert_eq!(asked(&account), names.len(), "what is pinned is asked for again");
 }
 
@@ -46,7 +46,7 @@ async fn a_program_whose_publisher_says_no_digest_is_not_rendered_with() {
 #[tokio::test]
 async fn nobody_is_asked_where_the_image_has_it_all() {
     let account = Workshop::of(PRODUCTION);
-    account.render(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await.plan;
+    account.render(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await;
     assert_eq!(asked(&account), 0);
 }
 
@@ -61,14 +61,14 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
         let manifest = format!("{{\"x86_64\": \"{x86}\", \"arm64\": \"{}\"}}", "c".repeat(64));
         account.assets.upload(keys::AGENT_MANIFEST, manifest)
     };
-    account.render(PRODUCTION).await.plan;
+    account.render(PRODUCTION).await;
     assert_eq!(pinned(&account), []);
     publish(&"a".repeat(64));
-    account.render(bigger(PRODUCTION)).await.plan;
+    account.render(bigger(PRODUCTION)).await;
     // No machine of it is a Graviton.
     assert_eq!(pinned(&account), [(Architecture::X86_64, "a".repeat(64))]);
     publish(&"b".repeat(64));
-    account.render(bigger(&bigger(PRODUCTION))).await.plan;
+    account.render(bigger(&bigger(PRODUCTION))).await;
     assert_eq!(
         pinned(&account),
         [(Architecture::X86_64, "a".repeat(64))],

@@ -46,7 +46,7 @@ async fn expired(account: &Workshop, seed: u64) -> (SharedWorld, Recovery) {
     lock(&cloud).expire(NAME);
     let lost = lock(&cloud).cluster_facts(NAME).unwrap();
     assert!(lost.leader.is_none() && lost.api_servers.is_empty(), "{lost:?}");
-    assert_eq!(scan(&account, launch() + days(400)).await.renewed.len(), 15);
+    assert_eq!(scan(account, launch() + days(400)).await.renewed.len(), 15);
     let machines = machines(&account.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
     assert_eq!(machines.values().map(BTreeSet::len).sum::<usize>(), facts(&cloud).len());
     let digests =
