@@ -353,15 +353,18 @@ impl Workers {
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
         free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));
         let held = !may_start || turn.newer;
+        // A current machine goes only where more serve than there are to be: the surplus one that is missing may be it.
+        let mut spare = pool.available.saturating_sub(pool.wanted);
         while free > 0 {
             let shrink = surplus > 0 && (held || outdated.len() <= surplus as usize);
             // A surplus machine goes even where nothing else may begin.
             if held && !shrink {
                 break;
             }
-            let Some(id) = next(&mut outdated, turn, group, shrink) else { break };
+            let Some(id) = next(&mut outdated, turn, group, shrink && spare > 0) else { break };
             surplus -= u32::from(shrink);
             free -= 1;
+            spare = spare.saturating_sub(1);
             let ends = if shrink { goes_as_surplus(begun, turn, group) } else { Ending::Replaced };
             let one = Departure::by_rollout(turn.role, group, ends, self.force_after_s, turn.now);
             turn.departures.insert(id.clone(), one);

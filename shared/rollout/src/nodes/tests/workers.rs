@@ -281,7 +281,7 @@ fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
 #[test]
 fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_those_that_go_with_a_smaller_one()
 {
-    let wants = |desired: u32| json!({"desired": desired, "first": 0, "since": at(0)});
+    let wants = |desired: u32, seen: i64| json!({"desired": desired, "first": 0, "since": at(seen)});
     // It was told to want two, and wants three; what i-1 was told, what it is, and what the group is to want then.
     for (told, ends, machine, desired) in [
         ("goes", Ending::Replaced, OLD, 3),
@@ -289,16 +289,47 @@ fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_thos
         ("shrinks", Ending::Surplus { of: 3 }, OLD, 2),
     ] {
         let phase = since(0, json!({"roll": {"begun": {"i-1": told}}}));
-        let extra = json!({"known": {"machines": 0, "expected": wants(2)}});
+        let extra = json!({"known": {"machines": 0, "expected": wants(2, 0)}});
         let machines = [("i-1", machine), ("i-2", NEW), ("i-3", NEW)];
         let mut dock = pool(3, &machines, &json!({"extra": extra, "phase": phase}));
         dock.departs("i-1", ends);
         dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
-        for (second, desired) in [(300, 2), (301, desired)] {
+        // A size that somebody else has set is as old as its first sight.
+        let seen = if desired == 2 { 0 } else { 301 };
+        for (second, desired, seen) in [(300, 2, 0), (301, desired, seen)] {
             assert_eq!(dock.look(second).0, Place::Roll);
-            assert_eq!(dock.task()["extra"]["known"]["expected"], wants(desired), "{told} {second}");
+            assert_eq!(dock.task()["extra"]["known"]["expected"], wants(desired, seen), "{told} {second}");
         }
     }
+}
+
+#[test]
+fn p8_a_late_answer_after_somebody_raised_the_desired_capacity_takes_nothing_from_the_surge() {
+    let expected = json!({"desired": 6, "first": 1, "since": at(0)});
+    let known = json!({"known": {"machines": 1, "expected": expected}});
+    let machines = [("i-1", NEW), ("i-2", NEW), ("i-3", BOOTS)];
+    let fields = json!({"size": 5, "extra": known, "phase": since(0, json!({"roll": {"begun": {}}}))});
+    let mut dock = pool(6, &machines, &fields);
+    // An autoscaler sets 7, and one of the next answers is of before that. What stays lower was taken back.
+    for (second, desired, left) in [(1_200, 7, 1), (1_201, 6, 1), (1_202, 7, 1), (1_600, 6, 0)] {
+        dock.wants(desired, &machines);
+        dock.look(second);
+        assert_eq!(dock.task()["extra"]["known"]["machines"], left, "{second}");
+    }
+}
+
+#[test]
+fn p6_a_current_worker_goes_as_surplus_only_where_more_serve_than_there_are_to_be() {
+    let fields = json!({"size": 5, "extra": extra(1), "proved": true, "done": ["i-9"], "pace": pace(2, 1), "phase": since(0, json!({"roll": {"begun": {}}}))});
+    let mut machines =
+        [("i-1", NEW), ("i-2", NEW), ("i-3", NEW), ("i-4", NEW), ("i-5", BOOTS), ("i-6", BOOTS)];
+    let mut dock = pool(6, &machines, &fields);
+    dock.look(0);
+    assert!(dock.departures.is_empty(), "four of five serve: {:?}", dock.departures);
+    (machines[4].1, machines[5].1) = (NEW, NEW);
+    dock.wants(6, &machines);
+    dock.look(10);
+    assert_eq!(dock.told().len(), 1, "{:?}", dock.departures);
 }
 
 #[test]

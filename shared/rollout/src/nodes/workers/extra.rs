@@ -66,12 +66,14 @@ impl LeftOver {
         }
     }
 
-    /// The machines of the surge that are still there, if the group's desired capacity is `desired`. If that is less than what was to be set, the
-    /// call was never made, or somebody else has lowered it since.
+    /// The machines of the surge that are still there, if the group's desired capacity is `desired`. By as many as that is less than what was to
+    /// be set, the last call was never made, or somebody else has lowered it since.
     pub(super) const fn still_there(self, desired: u32) -> u32 {
         match self {
-            Self::Requested { desired: requested, .. } if desired < requested => 0,
-            Self::Requested { machines, .. } | Self::Machines(machines) => machines,
+            Self::Requested { machines, desired: requested } => {
+                machines.saturating_sub(requested.saturating_sub(desired))
+            }
+            Self::Machines(machines) => machines,
         }
     }
 }
@@ -140,7 +142,9 @@ impl Extra {
         let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
         let Some(expected) = self.expected().filter(is_old) else { return };
         let taken_back = expected.desired.saturating_sub(desired);
-        let desired = desired.saturating_sub(still_to_go).max(desired.min(expected.desired));
-        *self = Self::expecting(self.machines().saturating_sub(taken_back), desired, expected.since);
+        let size = desired.saturating_sub(still_to_go).max(desired.min(expected.desired));
+        // What somebody else has set is as new as it was seen first: an answer that is some seconds late may still show the size before it.
+        let since = if size == expected.desired { expected.since } else { now };
+        *self = Self::expecting(self.machines().saturating_sub(taken_back), size, since);
     }
 }
