@@ -23,8 +23,8 @@ use super::urgency::{self, held_by_a_pause};
 use super::waits::{RolloutWaits, Said, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
-    Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, StackStatus, StackView, Step,
-    StepState, ToObserve, Wanted, departures, destroy,
+    Active, ChangeSetStatus, ChangeSetView, Decision, Effect, Ended, Observed, Rollout, RolloutResult,
+    StackStatus, StackView, Step, StepState, ToObserve, Wanted, departures, destroy,
 };
 
 /// Stacks of one wave that are worked on side by side, so that an invocation stays bounded and CloudFormation does not throttle it.
@@ -101,7 +101,8 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
     let stopped = is_held(&next, &active);
-    if !stopped && active.steps.iter().any(|step| step.kind == StackKind::Etcd && !step.state.has_begun()) {
+    let is_to_begin = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
+    if !stopped && active.steps.iter().any(is_to_begin) {
         active.nodes.members_still_to_join(now);
     }
     // Several waves may be done at once (nothing to change): go on until something must be waited for.
@@ -182,6 +183,19 @@ pub(super) fn stage(active: &Active) -> Option<Stage> {
         (Some(stacks), _) => Some(Stage::Stacks(stacks)),
         (None, Some(_)) => Some(Stage::Nodes),
         (None, None) => None,
+    }
+}
+
+/// Whether CloudFormation has still to be told to execute the change set of a stack. What it was told may have been dropped, since it came too
+/// late: then its change set is as ready as before, and nothing works at the stack.
+fn is_to_begin(step: &Step, observed: &Observed) -> bool {
+    match step.state {
+        StepState::Waiting | StepState::ChangeSet => true,
+        StepState::Executing => {
+            let ready = |view: &ChangeSetView| view.status == ChangeSetStatus::Ready;
+            observed.change_sets.get(&step.stack).and_then(Option::as_ref).is_some_and(ready)
+        }
+        StepState::Done | StepState::Failed(_) => false,
     }
 }
 

@@ -54,8 +54,6 @@ struct Scene<'a> {
     controllers: Vec<&'a String>,
     /// How many drains each controller runs.
     busy: RefCell<BTreeMap<String, usize>>,
-    /// By how many machines each group was told to shrink in this look.
-    shrunk: RefCell<BTreeMap<String, u32>>,
 }
 
 impl Rollout {
@@ -156,7 +154,6 @@ pub(super) fn advance(
         rollout_continues,
         controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
         busy: RefCell::default(),
-        shrunk: RefCell::default(),
     };
     let mut slots = Slots {
         drains: MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE),

@@ -248,13 +248,3 @@ pub(super) fn because(what: String, failures: &[ResourceFailure]) -> String {
 pub(super) fn status_of(stack: Option<&StackView>) -> String {
     stack.map_or_else(|| "absent".to_owned(), |view| view.status.to_string())
 }
-
-impl StepState {
-    /// Whether CloudFormation was told to execute the change set of the stack, or need not be.
-    pub(super) const fn has_begun(&self) -> bool {
-        match self {
-            Self::Executing | Self::Done | Self::Failed(_) => true,
-            Self::Waiting | Self::ChangeSet => false,
-        }
-    }
-}

@@ -482,19 +482,14 @@ impl Departure {
         self.leaves(scene.now);
     }
 
-    /// How many machines its group is to want once it is gone. Where somebody else, such as a cluster autoscaler, has made the group smaller
-    /// since it was chosen as one too many, or it is as small as it may be, it is one too many no longer: another takes its place.
+    /// The least that its group is to want once it and all other surplus machines on their way out are gone: the same for each of them, so that
+    /// it does not matter which of them goes first, or whose call is throttled. Where the group wants no more than that, since somebody else,
+    /// such as a cluster autoscaler, has made it smaller or it is as small as it may be, it is one too many no longer: another takes its place.
     fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
         let Cause::Rollout(Ending::Surplus { of }) = self.cause else { return None };
         let group = scene.observed.groups.get(&self.group)?.as_ref()?;
-        let mut shrunk = scene.shrunk.borrow_mut();
-        let shrunk = shrunk.entry(self.group.clone()).or_default();
-        let size = group.desired.checked_sub(*shrunk + 1)?;
-        if group.desired < of || size < group.min {
-            return None;
-        }
-        *shrunk += 1;
-        Some(size)
+        let least = of.saturating_sub(1).max(group.min);
+        (group.desired > least).then_some(least)
     }
 
     /// Auto Scaling would not terminate it. As one too many it might not go since its group is as small as it may be: it goes as one

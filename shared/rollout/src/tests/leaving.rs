@@ -20,6 +20,8 @@ struct Store {
     mute: usize,
     /// How many of the next snapshots fail.
     failing: usize,
+    /// How many of the next calls that execute a change set come too late, and are dropped.
+    late: usize,
     asks: LastAsks,
 }
 
@@ -130,6 +132,10 @@ impl Store {
         for effect in decision.effects {
             if let Effect::Send(command) = &effect {
                 self.tell(command);
+            } else if matches!(&effect, Effect::ExecuteChangeSet { stack, .. } if stack == "c-etcd")
+                && self.late > 0
+            {
+                self.late -= 1;
             } else {
                 others.push(effect);
             }
@@ -161,6 +167,7 @@ fn resized(from: u32, to: u32) -> (Store, Rollout, Wanted) {
         answers: BTreeMap::new(),
         mute: 0,
         failing: 0,
+        late: 0,
         asks: LastAsks::default(),
     };
     (store, state, wanted(&after, &baseline, Approval::Auto))
@@ -244,6 +251,7 @@ fn p4_a_snapshot_that_has_grown_old_before_members_join_is_taken_once_more() {
         for _ in 0..20 {
             (state, _) = store.wake(state, &wanted, None, at(1).as_second());
         }
+        assert_eq!(store.late, 0, "{:?}", store.fake.log);
         assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{minutes}");
         assert!(state.active().is_none());
     }
@@ -264,6 +272,20 @@ fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_
         assert_eq!(stands, failing < 3, "{:?}", state.deployed);
         let why = "a snapshot, before members join, on i-etcd-1 failed 3 times: no room";
         assert_eq!(report.message.contains(why), failing == 3, "{}", report.message);
+    }
+}
+
+/// What was told to CloudFormation after the snapshot was dropped, again and again: meanwhile the snapshot has become old.
+#[test]
+fn p4_no_member_joins_by_a_call_that_comes_later_than_its_snapshot_is_fresh() {
+    let snapshot = "etcd-1 Slipway-EtcdSnapshot";
+    for (late, snapshots) in [(5, 1), (20, 2)] {
+        let (mut store, state, wanted) = resized(3, 5);
+        store.late = late;
+        let (_, report) = runs(&mut store, state, &wanted);
+        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(store.late, 0, "{:?}", store.fake.log);
+        assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{late}");
     }
 }
 

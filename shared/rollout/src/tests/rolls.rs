@@ -409,7 +409,8 @@ impl Yard {
 
     fn terminate(&mut self, name: &str, id: &str, then_desired: Option<u32>) {
         let group = self.groups.get_mut(name).unwrap();
-        group.desired = then_desired.unwrap_or(group.desired);
+        // As the port does it: Auto Scaling knows no more than one less.
+        group.desired -= u32::from(then_desired.is_some_and(|least| group.desired > least));
         let machine = group.machines.get_mut(id).unwrap();
         let waits = name.contains("-pool-");
         machine.lifecycle = if waits { Lifecycle::TerminatingWait } else { Lifecycle::Terminating };

@@ -539,6 +539,7 @@ impl Checker {
                 self.drained.entry(node.clone()).or_insert(now);
                 // One that goes by itself is only helped.
                 if machine.leaving {
+                    self.others_take_the_canary(&machine);
                     return;
                 }
                 if !self.may_go(world, &machine) && !self.is_to_go(&machine.role) {

@@ -395,9 +395,7 @@ impl<'m> Engine<'m> {
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts, Told { unheard, earlier });
-            if let Some(well) = ended {
-                self.checker.ended(well);
-            }
+            ended.into_iter().for_each(|well| self.checker.ended(well));
             if gone {
                 self.checker.gone();
             }
@@ -475,10 +473,10 @@ impl<'m> Engine<'m> {
         unsaid
     }
 
-    /// What is open by what the bus says: whether that has ended, and well; and whether the cluster is gone. A start is looked at before what was done, for
+    /// What is open by what the bus says: what of it has ended, and whether well; and whether the cluster is gone. A start is looked at before what was done, for
     /// it was said before, against the world `then`, or as it is now; an end after it.
-    fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Option<bool>, bool) {
-        let (mut ended, mut gone) = (None, false);
+    fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<bool>, bool) {
+        let (mut ended, mut gone) = (Vec::new(), false);
         for event in events {
             if id_of(event).is_some_and(|id| !self.told.insert(id.to_owned())) {
                 continue;
@@ -500,17 +498,18 @@ impl<'m> Engine<'m> {
                         release,
                     });
                     // What ended in the same invocation did so before this began.
-                    if let Some(well) = ended.take() {
-                        self.checker.ended(well);
-                    }
+                    ended.drain(..).for_each(|well| self.checker.ended(well));
                     match then {
                         Some(world) => self.checker.begun(world, begun),
                         None => self.checker.begun(&lock(&self.account.world), begun),
                     }
                 }
-                Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended = Some(true),
-                Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended = Some(false),
-                Event::ClusterDestroyed(_) => (ended, gone) = (Some(true), true),
+                Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended.push(true),
+                Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended.push(false),
+                Event::ClusterDestroyed(_) => {
+                    ended.push(true);
+                    gone = true;
+                }
                 Event::SpecRejected(_)
                 | Event::PlanReady(_)
                 | Event::PlanUnchanged(_)

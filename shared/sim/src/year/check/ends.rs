@@ -79,8 +79,9 @@ impl Checker {
     /// That was heard; `obeyed`: and is what goes on now.
     pub fn ends(&mut self, at: Timestamp, obeyed: bool) {
         if obeyed {
+            // An order that is delivered once more after it was called off begins nothing.
+            self.ends.stopped &= self.ends.obeyed >= Some(at);
             self.ends.obeyed = self.ends.obeyed.max(Some(at));
-            self.ends.stopped = false;
             // Whatever is open goes no further.
             self.aborted |= self.target.is_some();
         }

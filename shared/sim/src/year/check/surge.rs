@@ -23,6 +23,8 @@ struct Surge {
     added: usize,
     /// How many of them a rollout has added, at least.
     surely_added: usize,
+    /// How many times a rollout has told it since to be one less. Whether the port did so is seen at the group: it need not have.
+    told: usize,
     /// The largest size without the surge in this rollout.
     most: usize,
     /// When somebody else had it grow last, and the desired capacity before: whoever decides may not know of it yet.
@@ -44,12 +46,15 @@ impl Surges {
         }
     }
 
-    /// A rollout terminates a machine and lowers the desired capacity with it.
+    /// A rollout has ended well, and has taken back what it added: what is left is the size of the pool itself, but for what surely is not.
+    pub(super) fn ended(&mut self) {
+        self.0.values_mut().for_each(|surge| surge.added = surge.surely_added);
+    }
+
+    /// A rollout terminates a machine, and asks for the desired capacity to be lowered with it.
     pub(super) fn shrunk(&mut self, group: &str) {
         if let Some(surge) = self.0.get_mut(group) {
-            surge.added = surge.added.saturating_sub(1);
-            surge.surely_added = surge.surely_added.saturating_sub(1);
-            surge.wanted = surge.wanted.saturating_sub(1);
+            surge.told += 1;
         }
     }
 
@@ -63,8 +68,8 @@ impl Surges {
         }
         let taken_down = surge.wanted.saturating_sub(wanted);
         surge.surely_added = surge.surely_added.saturating_sub(taken_down);
-        surge.wanted = wanted;
-        surge.added = surge.added.min(wanted);
+        surge.added = surge.added.saturating_sub(taken_down.min(surge.told)).min(wanted);
+        (surge.wanted, surge.told) = (wanted, 0);
         surge.most = surge.most.max(wanted - surge.surely_added);
     }
 }
@@ -159,8 +164,21 @@ mod tests {
         use Does::{Begins, Others, Rollout, Shrinks};
         for (all, most) in [
             (&[Others(5), Rollout(6), Others(5), Rollout(6), Others(7), Others(6), Begins][..], 6),
-            (&[Others(5), Rollout(6), Others(5), Rollout(6), Others(7), Shrinks, Begins], 6),
-            (&[Others(5), Rollout(6), Others(7), Others(6), Rollout(7), Shrinks, Others(7), Begins], 7),
+            (&[Others(5), Rollout(6), Others(5), Rollout(6), Others(7), Shrinks, Others(6), Begins], 6),
+            (
+                &[
+                    Others(5),
+                    Rollout(6),
+                    Others(7),
+                    Others(6),
+                    Rollout(7),
+                    Shrinks,
+                    Others(6),
+                    Others(7),
+                    Begins,
+                ],
+                7,
+            ),
             // Nobody else took one down: what the rollout has added is not the pool's own size.
             (&[Others(5), Rollout(6), Begins], 5),
             (&[Others(5), Rollout(6), Others(7), Begins], 6),
@@ -176,7 +194,10 @@ mod tests {
         use Does::{Others, Rollout, Shrinks};
         for (all, larger) in [
             (&[Others(5), Rollout(6)][..], 1),
-            (&[Others(5), Rollout(6), Shrinks], 0),
+            (&[Others(5), Rollout(6), Shrinks, Others(5)], 0),
+            // It was told to be one less, and is not.
+            (&[Others(5), Rollout(6), Shrinks, Others(6)], 1),
+            (&[Others(5), Rollout(7), Shrinks, Shrinks, Others(6)], 1),
             (&[Others(5), Rollout(6), Others(5)], 0),
             (&[Others(5), Others(4), Rollout(5)], 1),
         ] {

@@ -184,6 +184,9 @@ impl Checker {
         }
         // What was aborted did not end well, whatever is said of it.
         let well = well && !self.aborted;
+        if well {
+            self.surges.ended();
+        }
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
             self.spent.plans.insert(target.begun.plan);
@@ -281,6 +284,14 @@ impl Checker {
         let serve = of_role().filter(|one| !one.leaving && self.counts_as_well(&one.id, now)).count();
         let group = of_role().next().and_then(|one| world.group_facts(&one.group));
         group.is_some_and(|group| serve >= group.desired as usize)
+    }
+
+    /// Somebody else, such as a cluster autoscaler, terminates the first machine of a pool while its drain begins. Its successor, or a machine
+    /// of the surge, proves the same: that one of the new release serves.
+    pub(super) fn others_take_the_canary(&mut self, machine: &MachineFacts) {
+        if let Some(target) = self.target.as_mut().filter(|_| machine.role.starts_with("pool-")) {
+            target.canaries.entry(machine.role.clone()).or_insert_with(|| (machine.id.clone(), false));
+        }
     }
 
     /// The first machine of a pool goes alone: the others follow once it was replaced, and its pool is whole again.
