@@ -5,7 +5,7 @@
 //!
 //! - [`Bootstrap`]: this node's identity and configuration. [`run`](Bootstrap::run) goes through the steps, retries failures that
 //!   may pass, keeps the launch hook waiting meanwhile, and abandons the launch after any other failure.
-//! - [`after_reboot`]: the same steps after a reboot, on a node in service.
+//! - [`after_reboot`]: the same steps after a reboot, on a node in service or still in its launch.
 //! - [`etcd`]: files and units of an etcd member. [`custom`]: the user's own files, units and keys.
 //! - [`report`]: progress on the machine, and the report in the asset bucket.
 
@@ -156,8 +156,21 @@ impl<C: Commands> Bootstrap<C> {
 
     /// Goes through all steps. On failure, the reason was reported and the launch abandoned.
     pub async fn run(&self) -> Outcome<Value> {
+        let steps = self.steps();
+        match self.go_through_with_heartbeats(&steps).await {
+            Ok(()) => Ok(self.report_healthy(&steps).await),
+            Err((step, failure)) => {
+                self.publish_report(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
+                self.give_up().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// [`Self::go_through`], while heartbeats keep the launch hook waiting. They end with this function, so the hook times out if the agent
+    /// dies.
+    async fn go_through_with_heartbeats(&self, steps: &[Step]) -> Result<(), (Step, Failure)> {
         let hook = self.hook();
-        // The heartbeats end with this function, so the hook times out if the agent dies.
         let heartbeats = async {
             loop {
                 tokio::time::sleep(self.patience.heartbeat).await;
@@ -165,18 +178,9 @@ impl<C: Commands> Bootstrap<C> {
                 let _ = self.aws.heartbeat(&hook).await;
             }
         };
-        let steps = self.steps();
-        let worked = tokio::select! {
-            worked = self.go_through(&steps) => worked,
+        tokio::select! {
+            worked = self.go_through(steps) => worked,
             never = heartbeats => never,
-        };
-        match worked {
-            Ok(()) => Ok(self.report_healthy(&steps).await),
-            Err((step, failure)) => {
-                self.publish_report(BootstrapState::GivenUp, Some(step), Some(&failure)).await;
-                self.give_up().await;
-                Err(failure)
-            }
         }
     }
 

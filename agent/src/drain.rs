@@ -31,6 +31,9 @@ const SILENCE: Duration = Duration::from_secs(300);
 /// Pause after a call that failed.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// Pause after another writer was first to change the node.
+const LOST_RACE_PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
 /// Drains a node until it is empty or the time is over.
 pub async fn drain(root: &Path, options: &Drain) -> Outcome<Drained> {
     let policy = options.policy();
@@ -81,10 +84,11 @@ async fn step(
         return Ok(None);
     }
     if step.begin {
-        if act::begin(client, &observation, now).await? {
+        let begun = act::begin(client, &observation, now).await?;
+        if begun {
             print_progress(&json!({ "node": record.node(), "drain": "begins" }));
         }
-        return Ok(Some(now));
+        return Ok(Some(after_begin(begun, now)));
     }
     for (target, answer) in act::evict(client, &step.evict).await? {
         let Some(answer) = answer else { continue };
@@ -101,6 +105,13 @@ async fn step(
         print_progress(&json!({ "node": record.node(), "forced": target.name.to_string() }));
     }
     Ok(Some(step.look_again.unwrap_or(now)))
+}
+
+/// When to look at the node after the attempt to begin: at once if it was written, and a little later if another writer was first, who may be
+/// writing still. Kubelets and controllers write a Node's status every few seconds, so without a pause this process and the API server could
+/// be busy with refused patches.
+fn after_begin(begun: bool, now: Timestamp) -> Timestamp {
+    if begun { now } else { now.saturating_add(LOST_RACE_PAUSE).unwrap_or(Timestamp::MAX) }
 }
 
 pub async fn uncordon(root: &Path, options: &Uncordon) -> Outcome<Uncordoned> {

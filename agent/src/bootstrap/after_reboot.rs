@@ -1,10 +1,14 @@
-//! After a reboot: the same steps again, on a node in service.
+//! After a reboot: the same steps again.
 //!
-//! Units restart what they know. This repairs what they do not know: programs, files, records and disks that were changed
-//! meanwhile. It never abandons the instance: only its group or a person terminates a node in service.
+//! A machine that rebooted during its launch, while its launch hook still waits, goes on with the launch: heartbeats, the hook, and the end
+//! of the launch if it fails.
+//!
+//! On a node in service units restart what they know. This repairs what they do not know: programs, files, records and disks that were
+//! changed meanwhile. It never abandons the instance: only its group or a person terminates a node in service.
 
 use serde_json::{Value, json};
 use slipway_core::node::BootstrapState;
+use slipway_ports::ErrorKind;
 
 use super::{Bootstrap, Step};
 use crate::failure::Outcome;
@@ -28,6 +32,18 @@ fn setup() -> Setup {
     Setup { files: Vec::new(), units: vec![unit] }
 }
 
+/// What is known of this instance's launch hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Launch {
+    /// The hook waits: the machine rebooted during its launch.
+    Pending,
+    /// No launch action is pending: the node is in service, or was abandoned.
+    Settled,
+    /// Auto Scaling did not answer. Heartbeats and the hook are tried, which have no effect on a node in service, and the instance is kept. A
+    /// failure ends this process, and its unit starts it again, which asks again.
+    Unknown,
+}
+
 impl<C: Commands> Bootstrap<C> {
     /// Enables the unit that runs the steps after each boot.
     pub(super) async fn enable_reboot_unit(&self) -> Outcome<()> {
@@ -35,16 +51,40 @@ impl<C: Commands> Bootstrap<C> {
         self.host.commands.run_checked("systemctl", &["enable", SERVICE]).await.map(drop)
     }
 
-    /// Goes through the steps of a node in service. The launch hook is left alone and the instance kept; a failure was reported.
+    /// Goes on with the launch if the launch hook still waits, as [`run`](Self::run) does. Otherwise goes through the steps of a node in
+    /// service: the launch hook is left alone and the instance kept; a failure was reported.
     pub async fn again(mut self) -> Outcome<Value> {
-        self.served = true;
-        let steps: Vec<Step> = self.steps().into_iter().filter(|step| *step != Step::Hook).collect();
-        match self.go_through(&steps).await {
+        let mut steps = self.steps();
+        let launch = self.launch().await;
+        // Where nobody knows, the report says that pods may run here, so that the machine is drained before anybody terminates it.
+        self.served = launch != Launch::Pending;
+        let worked = match launch {
+            Launch::Pending => return self.run().await,
+            Launch::Settled => {
+                steps.retain(|step| *step != Step::Hook);
+                self.go_through(&steps).await
+            }
+            Launch::Unknown => self.go_through_with_heartbeats(&steps).await,
+        };
+        match worked {
             Ok(()) => Ok(self.report_healthy(&steps).await),
             Err((step, failure)) => {
                 self.publish_report(BootstrapState::Working, Some(step), Some(&failure)).await;
                 Err(failure)
             }
+        }
+    }
+
+    /// Asks Auto Scaling by a heartbeat, which a node may send, and which it refuses if no lifecycle action is pending.
+    async fn launch(&self) -> Launch {
+        match self.aws.heartbeat(&self.hook()).await {
+            Ok(true) => Launch::Pending,
+            Ok(false) => Launch::Settled,
+            Err(error) => match error.kind {
+                ErrorKind::Transient => Launch::Unknown,
+                // Its group is gone, or the call is denied, and the hook's completion would be denied as well.
+                ErrorKind::Denied | ErrorKind::Missing | ErrorKind::Invalid => Launch::Settled,
+            },
         }
     }
 

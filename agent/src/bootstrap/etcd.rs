@@ -6,7 +6,7 @@ use slipway_core::node::{DataVolume, EtcdConfig, InitialClusterState};
 use slipway_credentials::policy::ETCD_DIR;
 
 use crate::credentials::below;
-use crate::etcd::join;
+use crate::etcd::join::{self, FounderStart};
 use crate::etcd::local_member::LocalMember;
 use crate::failure::Outcome;
 use crate::machine::apply::UNITS;
@@ -36,23 +36,31 @@ pub(super) fn mount(settings: &DataVolume, device: &str) -> Setup {
     Setup { files: Vec::new(), units: vec![Unit { name, content: Some(content) }] }
 }
 
-/// `--initial-cluster` of a member that joins a running cluster; empty for a founder, whose configuration has it. Once the member
-/// has data, the value stays the one in its unit, so that the unit does not change.
+/// `--initial-cluster` of a member that joins a running cluster; empty for a founder, whose configuration has it, unless it was removed and
+/// joins again. Once the member has data, the value stays the one in its unit, so that the unit does not change.
 pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> Outcome<String> {
     let local = LocalMember { root: root.to_owned(), config: config.clone() };
-    if config.etcd.initial_cluster_state.is_none() {
-        if !local.data().join("member").is_dir() {
-            join::check_founder(&local).await?;
-        }
-        return Ok(String::new());
+    if local.data().join("member").is_dir() {
+        let unit = files::read(&below(root, &format!("{UNITS}/{SERVICE}")))?.unwrap_or_default();
+        return Ok(joined_by(&String::from_utf8_lossy(&unit)));
     }
-    if !local.data().join("member").is_dir() {
-        return Ok(join::join(&local).await?.initial_cluster);
+    let start = match config.etcd.initial_cluster_state {
+        None => join::check_founder(&local).await?,
+        Some(InitialClusterState::Existing) => FounderStart::Joins,
+    };
+    match start {
+        FounderStart::Founds => Ok(String::new()),
+        FounderStart::Joins => Ok(join::join(&local).await?.initial_cluster),
     }
-    let unit = files::read(&below(root, &format!("{UNITS}/{SERVICE}")))?.unwrap_or_default();
-    let unit = String::from_utf8_lossy(&unit).into_owned();
-    let line = unit.lines().find_map(|line| line.trim().strip_prefix("--initial-cluster="));
-    Ok(line.unwrap_or_default().trim_end_matches(" \\").to_owned())
+}
+
+/// `--initial-cluster` in the unit of a member that joined; empty if it founded.
+fn joined_by(unit: &str) -> String {
+    let flag = |name: &str| {
+        let value = unit.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_default().trim_end_matches(" \\").to_owned()
+    };
+    if flag("--initial-cluster-state") == "existing" { flag("--initial-cluster") } else { String::new() }
 }
 
 /// The member's own files and units. `joining` is [`initial_cluster`].
@@ -142,6 +150,11 @@ fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&
     }
     flags.extend(release_flags(release));
     // etcd reads these flags only while its data directory is empty.
+    if !joining.is_empty() {
+        flags.push(("initial-cluster", joining.to_owned()));
+        flags.push(("initial-cluster-state", "existing".to_owned()));
+        return flags;
+    }
     match etcd.initial_cluster_state {
         None => {
             let all: Vec<String> =
@@ -149,12 +162,7 @@ fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&
             flags.push(("initial-cluster", all.join(",")));
             flags.push(("initial-cluster-state", "new".to_owned()));
         }
-        Some(InitialClusterState::Existing) => {
-            if !joining.is_empty() {
-                flags.push(("initial-cluster", joining.to_owned()));
-            }
-            flags.push(("initial-cluster-state", "existing".to_owned()));
-        }
+        Some(InitialClusterState::Existing) => flags.push(("initial-cluster-state", "existing".to_owned())),
     }
     flags
 }
@@ -163,7 +171,10 @@ fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::BTreeSet;
+
     use serde_json::json;
+    use slipway_core::node::{ETCD_FLAGS, ETCD_QUOTA_FLAG};
 
     use super::*;
 
@@ -189,19 +200,65 @@ mod tests {
         }
     }
 
+    fn member(changes: &serde_json::Value) -> EtcdConfig {
+        let mut config = json!({
+            "format": 1, "cluster": "c", "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],
+            "autoScalingGroup": "g", "launchHook": "l", "terminateHook": "t",
+            "etcd": {
+                "version": "3.6.16", "name": "etcd-0", "dnsName": "etcd-0.c.etcd.internal",
+                "clientPort": 2379, "peerPort": 2380, "initialClusterToken": "c",
+            },
+            "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            config["etcd"][key] = value.clone();
+        }
+        serde_json::from_value(config).unwrap()
+    }
+
+    /// As it is told to by the runbook, where its data are damaged.
+    #[test]
+    fn a_founder_that_was_removed_joins_and_its_unit_stays_so() {
+        let founder = member(&json!({ "initialCluster": { "etcd-0": "https://etcd-0:2380" } }));
+        let start = |joining: &str| {
+            let flags = flags(&founder, joining, None);
+            let flags: Vec<_> = flags.iter().map(|(flag, value)| format!("  --{flag}={value}")).collect();
+            flags.join(" \\\n")
+        };
+        let founds = start("");
+        assert!(
+            founds.contains("--initial-cluster=etcd-0=https://etcd-0:2380 \\\n  --initial-cluster-state=new")
+        );
+        assert_eq!(joined_by(&founds), "");
+        let all = "etcd-0=https://etcd-0:2380,etcd-1=https://etcd-1:2380";
+        let joins = start(all);
+        assert!(joins.ends_with("--initial-cluster-state=existing"), "{joins}");
+        assert_eq!(joined_by(&joins), all);
+        assert_eq!(
+            joined_by("  --initial-cluster-state=existing \\\n"),
+            "",
+            "it has data, and the machine is new"
+        );
+    }
+
+    /// A spec is refused if a drop-in sets one of these by the environment, because etcd does not start then.
+    #[test]
+    fn the_spec_knows_every_flag_that_a_member_gets() {
+        let mut given = BTreeSet::new();
+        for release in [None, Some((3, 4)), Some((3, 5)), Some((3, 6)), Some((3, 7))] {
+            for state in [json!({}), json!({ "initialClusterState": "existing", "quotaBytes": 1 })] {
+                let all = flags(&member(&state), "etcd-0=https://etcd-0:2380", release);
+                given.extend(all.into_iter().map(|(flag, _)| flag));
+            }
+        }
+        assert!(given.remove(ETCD_QUOTA_FLAG));
+        assert_eq!(given.into_iter().collect::<Vec<_>>(), ETCD_FLAGS);
+    }
+
     #[test]
     fn the_quota_of_the_spec_reaches_etcd_and_without_one_its_own_holds() {
         let quota = |bytes: Option<u64>| {
-            let config = json!({
-                "format": 1, "cluster": "c", "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],
-                "autoScalingGroup": "g", "launchHook": "l", "terminateHook": "t",
-                "etcd": {
-                    "version": "3.6.16", "quotaBytes": bytes, "name": "etcd-0", "dnsName": "etcd-0.c.etcd.internal",
-                    "clientPort": 2379, "peerPort": 2380, "initialClusterToken": "c",
-                },
-                "dataVolume": { "tags": {}, "device": "/dev/sdf", "fileSystem": "ext4", "mountPoint": "/var/lib/etcd" },
-            });
-            let config: EtcdConfig = serde_json::from_value(config).unwrap();
+            let config = member(&json!({ "quotaBytes": bytes }));
             flags(&config, "", None).into_iter().find(|(flag, _)| *flag == "quota-backend-bytes")
         };
         assert_eq!(quota(Some(8 << 30)), Some(("quota-backend-bytes", "8589934592".to_owned())));

@@ -20,11 +20,13 @@ impl<C: Commands> Bootstrap<C> {
         match &self.config {
             NodeConfig::Etcd(config) => {
                 let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
-                if config.etcd.initial_cluster_state.is_some() {
-                    // A joining member starts as a learner and gets its vote here.
+                let mut found = health(&local).await?;
+                // A joining member starts as a learner and gets its vote here: one that the configuration has join, and a founder that was
+                // removed and joins again.
+                if found.learner || config.etcd.initial_cluster_state.is_some() {
                     promote(&local).await?;
+                    found = health(&local).await?;
                 }
-                let found = health(&local).await?;
                 if is_up(&found) {
                     return Ok(());
                 }

@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use clap::Parser;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, Force, Observed, Owner, Pod, Policy};
 
 use super::observe::{Budgets, Observation, ScaleDown, pod, sibling};
-use super::{act, options::Drain};
+use super::{act, after_begin, options::Drain};
 
 fn read(metadata: &Value, spec: &Value, status: &Value) -> KubePod {
     let mut object = json!({
@@ -212,4 +213,11 @@ fn whoever_uncordons_removes_the_annotation_for_the_autoscaler_only_where_a_drai
     let mut all = removed(json!({ DISABLED: "true", OURS: "true" }));
     all.sort();
     assert_eq!(all, [DISABLED, own[0], own[1], OURS]);
+}
+
+#[test]
+fn a_drain_that_another_writer_forestalled_tries_again_after_a_second_and_not_at_once() {
+    let now: Timestamp = "2026-11-01T08:00:00Z".parse().unwrap();
+    assert_eq!(after_begin(true, now), now);
+    assert_eq!(after_begin(false, now).to_string(), "2026-11-01T08:00:01Z");
 }

@@ -90,20 +90,37 @@ async fn find_or_add(endpoint: &Endpoint, peer_url: &str) -> Result<(bool, Membe
     Ok((true, added, members))
 }
 
-/// Refuses to start a founder without data that has run in this cluster before: it would get a vote without remembering its
-/// previous votes. If no other member answers, the cluster is new.
-pub async fn check_founder(local: &LocalMember) -> Outcome<()> {
+/// How a founder without data starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FounderStart {
+    /// It founds the cluster with the others.
+    Founds,
+    /// It was removed from the cluster, and joins it as a new member.
+    Joins,
+}
+
+/// How a founder without data starts. Refused if it has run in this cluster before and is still a member: it would get a vote without
+/// remembering its previous votes. If no other member answers, the cluster is new.
+///
+/// Founders list each other by name from the start, so one that is not listed was removed. It must not found again: etcd computes a founder's
+/// id from its URL and the token (etcd `server/etcdserver/api/membership/member.go`, `NewMember`), and the others refuse a removed id.
+pub async fn check_founder(local: &LocalMember) -> Outcome<FounderStart> {
     let (client, peer_url) = (local.client()?, local.peer_url());
     let others: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
     let answers = others.iter().map(|other| timeout(ANSWER_TIMEOUT, other.members()));
+    let mut start = FounderStart::Founds;
     for Members { members, .. } in join_all(answers).await.into_iter().flatten().flatten() {
-        // Founders list each other from the start, but a member publishes its client URLs only once it has run.
         let own = members.iter().find(|member| member.peer_urls.contains(&peer_url));
+        // A member publishes its client URLs only once it has run.
         if let Some(member) = own.filter(|member| !member.client_urls.is_empty()) {
             refuse_without_data(local, member)?;
         }
+        // Without a name, an earlier run added it again, and it has not started since.
+        if !members.is_empty() && own.is_none_or(|member| member.name.is_empty()) {
+            start = FounderStart::Joins;
+        }
     }
-    Ok(())
+    Ok(start)
 }
 
 /// A member that has voted must not return without its data: it could vote twice.

@@ -23,11 +23,11 @@ const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
 const KERNEL_MODULES: [&str; 3] = ["br_netfilter", "nf_conntrack", "overlay"];
 const MODULES: &str = "/etc/modules-load.d/kubernetes.conf";
 const SYSCTL: &str = "/etc/sysctl.d/90-kubernetes.conf";
-/// The last two: distributions allow a user 128 inotify instances, and all containers of root share them; a node full of pods needs more.
-/// Azure's IoT Operations and others recommend
-/// the same values.
-const SYSCTLS: &str = "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\n\
-                       fs.inotify.max_user_instances = 8192\nfs.inotify.max_user_watches = 524288\n";
+/// The last: the kernel allows a user 128 inotify instances, and all containers of root share them; a node full of pods needs more. Not
+/// `max_user_watches`: the kernel derives it from the memory, from 8192 to 1048576 (linux `fs/notify/inotify/inotify_user.c`,
+/// `inotify_user_setup`), and a fixed number would be less than that on large machines.
+const SYSCTLS: &str =
+    "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\nfs.inotify.max_user_instances = 8192\n";
 /// The kubelet delays a shutdown by an inhibitor of logind, and does without graceful shutdown if logind allows it less time than
 /// `shutdownGracePeriod`. It then writes `99-kubelet.conf` itself (kubernetes `pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go`), but
 /// the last file by name wins, and Debian's and Ubuntu's package unattended-upgrades has `unattended-upgrades-logind-maxdelay.conf` with
@@ -172,7 +172,13 @@ WantedBy=multi-user.target
 
 #[cfg(test)]
 mod tests {
-    use super::{LOGIND, timespan};
+    use super::{LOGIND, SYSCTLS, timespan};
+
+    #[test]
+    fn a_node_allows_more_inotify_instances_and_leaves_the_watches_to_the_kernel() {
+        assert!(SYSCTLS.contains("fs.inotify.max_user_instances = 8192\n"));
+        assert!(!SYSCTLS.contains("max_user_watches"));
+    }
 
     #[test]
     fn logind_is_given_the_kubelets_grace_period_in_its_own_units() {

@@ -13,10 +13,12 @@ use super::MANAGER;
 use crate::api::{failed, status};
 use crate::failure::{Failure, FailureCode, Outcome};
 
-/// As kubeadm sets them (kubernetes `cmd/kubeadm/app/phases/markcontrolplane`). A kubelet may not set the first one on its own node. The
-/// second one keeps controllers out of load balancers of Services: the cloud provider would add every node.
-const LABELS: [&str; 2] =
-    ["node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers"];
+/// As kubeadm sets it (kubernetes `cmd/kubeadm/app/phases/markcontrolplane`). A kubelet may not set it on its own node.
+const ROLE: &str = "node-role.kubernetes.io/control-plane";
+/// Keeps controllers out of load balancers of Services: the cloud provider would add every node. It counts whatever its value is
+/// (k8s.io/cloud-provider `controllers/service/controller.go`, `nodeIncludedPredicate`), so no value in a spec could switch it off. kubeadm sets
+/// it when a node joins, and whoever wants controllers as targets removes it: so it is set together with [`ROLE`] and not restored.
+const NO_BALANCERS: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 /// The metrics server reads it.
 const KUBELET_CA: &str = "slipway-kubelet-ca";
 const NAMESPACE: &str = "kube-system";
@@ -39,10 +41,10 @@ pub(super) async fn controller_labels(client: &Client, name: &str) -> Outcome<Va
     Ok(json!({ "name": name, "registered": true }))
 }
 
+/// The labels of a node that has none of ours yet.
 fn missing_labels(labels: &BTreeMap<String, String>) -> Option<Value> {
-    let missing: BTreeMap<&str, &str> =
-        LABELS.into_iter().filter(|label| !labels.contains_key(*label)).map(|label| (label, "")).collect();
-    (!missing.is_empty()).then(|| json!({ "metadata": { "labels": missing } }))
+    let is_marked = labels.contains_key(ROLE);
+    (!is_marked).then(|| json!({ "metadata": { "labels": { ROLE: "", NO_BALANCERS: "" } } }))
 }
 
 pub(super) async fn kubelet_authority(client: &Client, path: &Path) -> Outcome<Value> {
@@ -71,13 +73,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_controller_gets_the_labels_that_it_lacks_and_is_left_alone_when_it_has_them() {
-        let labels = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), String::new())).collect();
-        let [role, balancers] = LABELS;
-        let change = |names: &[&str]| missing_labels(&labels(names));
-        assert_eq!(change(&[]), Some(json!({ "metadata": { "labels": { role: "", balancers: "" } } })));
-        // As the agents before this label left them.
-        assert_eq!(change(&[role, "zone"]), Some(json!({ "metadata": { "labels": { balancers: "" } } })));
-        assert_eq!(change(&[role, balancers]), None);
+    fn a_new_controller_gets_its_labels_and_the_one_against_balancers_may_be_removed() {
+        let change = |names: &[&str]| {
+            missing_labels(&names.iter().map(|name| ((*name).to_owned(), String::new())).collect())
+        };
+        let both = Some(json!({ "metadata": { "labels": { ROLE: "", NO_BALANCERS: "" } } }));
+        assert_eq!(change(&[]), both);
+        assert_eq!(change(&["zone", NO_BALANCERS]), both);
+        assert_eq!(change(&[ROLE, NO_BALANCERS]), None);
+        assert_eq!(change(&[ROLE]), None, "somebody removed it");
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A kubelet that runs is not yet a node: its request for a certificate may be denied, the API may be unreachable, or the pod network may
 //! not work. A launch hook that was completed before would let a rollout replace a whole pool by machines that run no pods.
+//!
+//! A controller need only register. It is Ready once the pod network runs, which is an add-on: `manage` of a controller applies it, and its
+//! images come from a registry. The launch of the control plane must not wait for that, above all where this is the only controller.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,15 +21,38 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the cluster says of the Node `name`, which is this machine's; `None` on an etcd member.
 pub(crate) async fn registration(root: &Path, config: &NodeConfig, name: &str) -> Option<NodeRegistration> {
-    let network = match config {
-        NodeConfig::Etcd(_) => return None,
-        NodeConfig::Controller(config) => &config.pod_network,
-        NodeConfig::Worker(config) => &config.pod_network,
-    };
+    let needed = Needed::of(config)?;
     let found = timeout(TIMEOUT, find(root, name)).await;
     let found = found
         .unwrap_or_else(|_| Err(format!("the API server did not answer within {} s", TIMEOUT.as_secs())));
-    Some(judge(name, found, network.external))
+    Some(judge(name, found, needed))
+}
+
+/// How far a Node must be for its machine to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    /// The Node exists.
+    Registered,
+    /// The Node is Ready, and flannel says that it runs there.
+    ///
+    /// Ready alone does not show that: the kubelet takes a network for ready once there is a file in `/etc/cni/net.d`, which an init container
+    /// of flannel writes before flannel itself has reached the API or made its device. When it has, and its rules are in place, it sets the
+    /// condition `NetworkUnavailable` to `False` (flannel `pkg/subnet/kube/kube.go`, `CompleteLease`). Nobody else sets it: with an external
+    /// cloud provider only a route controller would, and ours makes no routes.
+    ReadyWithFlannel,
+}
+
+impl Needed {
+    /// `None` on an etcd member, which has no Node.
+    fn of(config: &NodeConfig) -> Option<Self> {
+        match config {
+            NodeConfig::Etcd(_) => None,
+            NodeConfig::Controller(_) => Some(Self::Registered),
+            // The user installs the pod network, and perhaps later.
+            NodeConfig::Worker(config) if config.pod_network.external => Some(Self::Registered),
+            NodeConfig::Worker(_) => Some(Self::ReadyWithFlannel),
+        }
+    }
 }
 
 async fn find(root: &Path, name: &str) -> Result<Option<Node>, String> {
@@ -39,8 +65,7 @@ async fn find(root: &Path, name: &str) -> Result<Option<Node>, String> {
     Api::<Node>::all(client).get_opt(name).await.map_err(|error| api::words(&error))
 }
 
-/// `external`: the user installs the pod network, so that the Node need not be Ready.
-fn judge(name: &str, found: Result<Option<Node>, String>, external: bool) -> NodeRegistration {
+fn judge(name: &str, found: Result<Option<Node>, String>, needed: Needed) -> NodeRegistration {
     let mut registration = NodeRegistration { name: name.to_owned(), ..NodeRegistration::default() };
     let node = match found {
         Ok(Some(node)) => node,
@@ -54,15 +79,27 @@ fn judge(name: &str, found: Result<Option<Node>, String>, external: bool) -> Nod
         }
     };
     let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
-    let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");
+    let condition = |kind: &str| conditions.iter().find(|condition| condition.type_ == kind);
     registration.registered = true;
-    registration.ready = ready.as_ref().is_some_and(|ready| ready.status == "True");
-    if !registration.ready && !external {
-        let why = ready
-            .and_then(|ready| ready.message)
-            .unwrap_or_else(|| "its kubelet has not said why".to_owned());
-        registration.problem = Some(format!("it is not Ready: {why}"));
-    }
+    registration.ready = condition("Ready").is_some_and(|ready| ready.status == "True");
+    registration.problem = match needed {
+        Needed::Registered => None,
+        Needed::ReadyWithFlannel if !registration.ready => {
+            let why = condition("Ready").and_then(|ready| ready.message.as_deref());
+            Some(format!("it is not Ready: {}", why.unwrap_or("its kubelet has not said why")))
+        }
+        Needed::ReadyWithFlannel => match condition("NetworkUnavailable") {
+            Some(network) if network.status == "False" => None,
+            Some(network) => {
+                let why = network.message.as_deref().unwrap_or("nobody has said why");
+                Some(format!("its pod network is unavailable: {why}"))
+            }
+            None => Some(
+                "flannel does not run on it yet: it has not set the condition NetworkUnavailable to False; see the pods of kube-flannel-ds"
+                    .to_owned(),
+            ),
+        },
+    };
     registration
 }
 
@@ -81,32 +118,66 @@ mod tests {
         .unwrap()
     }
 
+    const NO_NETWORK: &str = "container runtime network not ready: cni plugin not initialized";
+
+    /// As flannel writes it when it runs.
+    fn flannel_is_up() -> Value {
+        json!({ "type": "NetworkUnavailable", "status": "False", "reason": "FlannelIsUp", "message": "Flannel is running on this node" })
+    }
+
+    fn ready(status: &str, message: &str) -> Value {
+        json!({ "type": "Ready", "status": status, "message": message })
+    }
+
+    fn judged(conditions: &Value, needed: Needed) -> (bool, bool, Option<String>) {
+        let NodeRegistration { registered, ready, problem, .. } =
+            judge("i-1", Ok(Some(node(conditions))), needed);
+        (registered, ready, problem)
+    }
+
     #[test]
-    fn a_machine_whose_node_cannot_run_pods_has_a_problem_in_words() {
-        let no_network = "container runtime network not ready: cni plugin not initialized";
-        let conditions = |status: &str, message: &str| json!([{ "type": "DiskPressure", "status": "False" }, { "type": "Ready", "status": status, "message": message }]);
-        let ready =
-            judge("i-1", Ok(Some(node(&conditions("True", "kubelet is posting ready status")))), false);
-        assert_eq!((ready.registered, ready.ready, ready.problem), (true, true, None));
+    fn a_worker_whose_node_cannot_run_pods_has_a_problem_in_words() {
+        let worker = |conditions: Value| judged(&conditions, Needed::ReadyWithFlannel);
+        let posting = ready("True", "kubelet is posting ready status");
+        let pressure = json!({ "type": "DiskPressure", "status": "False" });
+        assert_eq!(worker(json!([pressure, posting, flannel_is_up()])), (true, true, None));
         for status in ["False", "Unknown"] {
-            let broken = judge("i-1", Ok(Some(node(&conditions(status, no_network)))), false);
-            assert_eq!((broken.registered, broken.ready), (true, false));
-            assert!(broken.problem.unwrap().contains("cni plugin not initialized"));
+            let (registered, is_ready, problem) = worker(json!([pressure, ready(status, NO_NETWORK)]));
+            assert_eq!((registered, is_ready), (true, false));
+            assert!(problem.unwrap().contains("cni plugin not initialized"));
         }
-        assert!(judge("i-1", Ok(Some(node(&json!([])))), false).problem.is_some(), "it has just registered");
+        assert!(worker(json!([])).2.is_some(), "it has just registered");
         for found in [Ok(None), Err("Unauthorized".to_owned())] {
-            let absent = judge("i-1", found, false);
+            let absent = judge("i-1", found, Needed::ReadyWithFlannel);
             assert!(!absent.registered && absent.problem.is_some());
         }
     }
 
     #[test]
-    fn where_the_user_brings_the_network_a_node_need_only_register() {
-        let waiting =
-            node(&json!([{ "type": "Ready", "status": "False", "message": "cni plugin not initialized" }]));
-        let registered = judge("i-1", Ok(Some(waiting)), true);
-        assert_eq!((registered.registered, registered.ready, registered.problem), (true, false, None));
-        assert!(judge("i-1", Ok(None), true).problem.is_some());
+    fn a_worker_does_not_count_before_flannel_says_that_it_runs_there() {
+        let posting = ready("True", "kubelet is posting ready status");
+        let (_, is_ready, problem) = judged(&json!([posting]), Needed::ReadyWithFlannel);
+        assert!(is_ready && problem.unwrap().contains("flannel does not run on it yet"));
+        let unavailable = json!({ "type": "NetworkUnavailable", "status": "True", "message": "no route" });
+        let (_, _, problem) = judged(&json!([posting, unavailable]), Needed::ReadyWithFlannel);
+        assert_eq!(problem.unwrap(), "its pod network is unavailable: no route");
+    }
+
+    /// The only controller applies the add-ons without which it is not Ready.
+    #[test]
+    fn a_controller_need_only_register_and_so_a_worker_whose_network_the_user_brings() {
+        let controller = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
+        assert_eq!(Needed::of(&controller), Some(Needed::Registered));
+        let flannel = include_str!("../kube/testdata/worker.json");
+        assert_eq!(Needed::of(&NodeConfig::read(flannel).unwrap()), Some(Needed::ReadyWithFlannel));
+        let mut none: Value = serde_json::from_str(flannel).unwrap();
+        none["podNetwork"]["external"] = json!(true);
+        let none = NodeConfig::read(&none.to_string()).unwrap();
+        assert_eq!(Needed::of(&none), Some(Needed::Registered));
+
+        let waiting = json!([ready("False", NO_NETWORK)]);
+        assert_eq!(judged(&waiting, Needed::Registered), (true, false, None));
+        assert!(judge("i-1", Ok(None), Needed::Registered).problem.is_some());
     }
 
     #[tokio::test]

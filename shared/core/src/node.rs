@@ -9,6 +9,7 @@ mod bootstrap;
 pub mod command;
 mod controller;
 mod etcd;
+mod etcd_flags;
 pub mod failure;
 pub mod report;
 mod word;
@@ -31,6 +32,7 @@ pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
 pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
+pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
 pub use failure::{Failure, FailureCode};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
 pub use word::Word;
@@ -129,8 +131,8 @@ pub struct PodNetwork {
     pub pod_cidr: String,
     /// The UDP port of VXLAN.
     pub vxlan_port: u16,
-    /// `network.provider: none`: the user installs a network, and perhaps later. A node then counts once it has registered, as none is
-    /// Ready without a network.
+    /// `network.provider: none`: the user installs a network, and perhaps later. A worker then counts once it has registered, as no node is
+    /// Ready without a network. Never set for controllers, which count once they have registered in any case.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub external: bool,
 }

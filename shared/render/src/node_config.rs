@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use slipway_core::canonical::canonical_json;
-use slipway_core::cluster::{Cluster, NetworkProvider};
+use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::{Base, PodNetwork};
 use slipway_core::role::Role;
@@ -72,7 +72,7 @@ fn pod_network(cluster: &Cluster) -> PodNetwork {
     PodNetwork {
         pod_cidr: cluster.network.pod_cidr.to_string(),
         vxlan_port: ports::POD_NETWORK,
-        external: cluster.addons.network == NetworkProvider::None,
+        external: false,
     }
 }
 

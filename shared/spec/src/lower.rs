@@ -10,6 +10,7 @@ mod custom;
 mod deadline;
 mod endpoints;
 mod etcd;
+mod etcd_environment;
 mod existing;
 mod identity;
 mod kubelet;

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::role::Role;
 use slipway_crypto::AwsLc;
-use slipway_node::etcd::join::check_founder;
+use slipway_node::etcd::join::{FounderStart, check_founder};
 use slipway_node::etcd::local_member::LocalMember;
 use slipway_node::failure::FailureCode;
 use slipway_ports::{Crypto as _, Made};
@@ -220,7 +220,7 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
         three[2].configure(&json!({ "joinEndpoints": fellows }));
         // Its fellows know its name already, and it has never run.
         let late = LocalMember::read(&three[2].member.dir).unwrap();
-        check_founder(&late).await.unwrap();
+        assert_eq!(check_founder(&late).await.unwrap(), FounderStart::Founds);
         three[2].member.start();
         for machine in &three {
             machine.is_healthy().await;
@@ -234,5 +234,19 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
             "{}: {failure:?}",
             release.version
         );
+        // Who was removed joins as a new member, also when it is asked again before it has started.
+        three[0].does(&["etcd", "remove", "--member", "etcd-2"]).await;
+        assert_eq!(check_founder(&late).await.unwrap(), FounderStart::Joins, "{}", release.version);
+        let joined = three[2].does(&["etcd", "join"]).await;
+        assert_eq!(joined["added"], json!(true));
+        assert_eq!(check_founder(&late).await.unwrap(), FounderStart::Joins, "{}", release.version);
+        three[2].member.founders = joined["initialCluster"].as_str().unwrap().to_owned();
+        three[2].member.flags = vec!["--initial-cluster-state".to_owned(), "existing".to_owned()];
+        three[2].member.start();
+        three[2].comes_to(|health| health.learner).await;
+        assert_eq!(three[2].does(&["etcd", "promote"]).await["promoted"], json!(true));
+        for machine in &three {
+            machine.is_healthy().await;
+        }
     }
 }

@@ -27,6 +27,12 @@ use crate::scripted::Scripted;
 
 const REGION: &str = "eu-west-1";
 const BUCKET: &str = "assets";
+/// How Auto Scaling refuses a call about a lifecycle action of an instance that has none.
+const NO_LIFECYCLE_ACTION: (u16, &str) = (
+    400,
+    "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>No active Lifecycle Action found with instance ID i-1\
+     </Message></Error></ErrorResponse>",
+);
 
 /// An account, as far as one member needs it.
 struct Account {
@@ -121,6 +127,20 @@ impl Account {
         let endpoints = Endpoints::read(|name| variables.get(name).map(|&value| value.to_owned()));
         let retry = Retry { tries: 3, pause: Duration::from_millis(1) };
         Aws::new(&endpoints, REGION).unwrap().with_retry(retry)
+    }
+
+    /// What Auto Scaling was asked since the first `before` calls: the actions, and how a hook was settled.
+    fn asked_of_groups(&self, before: usize) -> Vec<&'static str> {
+        let words = [
+            "RecordLifecycleActionHeartbeat",
+            "LifecycleActionResult=CONTINUE",
+            "LifecycleActionResult=ABANDON",
+        ];
+        let asked = self.groups.asked();
+        let bodies = asked.iter().skip(before).map(|one| String::from_utf8_lossy(&one.body));
+        bodies
+            .map(|body| words.into_iter().find(|word| body.contains(word)).unwrap_or("something else"))
+            .collect()
     }
 
     async fn report(&self) -> BootstrapReport {
@@ -479,8 +499,8 @@ async fn a_volume_that_another_machine_began_to_format_is_formatted_and_a_whole_
 }
 
 #[tokio::test]
-async fn after_a_reboot_nothing_is_asked_of_the_launch_hook_and_nobody_is_given_up() {
-    let account = Account::new().await;
+async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_given_up() {
+    let mut account = Account::new().await;
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
     machine.go(&account, &WITHOUT_ETCD).await.unwrap();
@@ -490,24 +510,59 @@ async fn after_a_reboot_nothing_is_asked_of_the_launch_hook_and_nobody_is_given_
         "it runs beside the first"
     );
     let expected = machine.state();
-    let before = account.groups.asked().len();
+    account.groups = Scripted::start(&[NO_LIFECYCLE_ACTION]).await;
 
     // Something is lost, and etcd does not come up.
     fs::remove_file(machine.path("/etc/systemd/system/etcd.service")).unwrap();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     assert_eq!(machine.state(), expected);
-    assert_eq!(account.groups.asked().len(), before, "its group was asked");
+    assert_eq!(account.asked_of_groups(0), ["RecordLifecycleActionHeartbeat"], "whether the hook waits");
     let report = account.report().await;
     assert_eq!((report.state, report.step.as_deref()), (BootstrapState::Working, Some("healthy")));
+    assert!(report.served);
 
     // What lasts is told, and costs nobody the instance.
     machine.file(&machine.device(&account), vec![7; 2 << 20]);
     machine.systemd.lock().unwrap().active.clear();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::VolumeForeign, "{failure:?}");
-    assert_eq!(account.groups.asked().len(), before, "its group was asked");
+    assert_eq!(account.asked_of_groups(1), ["RecordLifecycleActionHeartbeat"], "whether the hook waits");
     assert_eq!(account.report().await.state, BootstrapState::Working);
+}
+
+#[tokio::test]
+async fn a_machine_that_rebooted_during_its_launch_goes_on_with_the_hook() {
+    let account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    machine.go(&account, &WITHOUT_ETCD[..9]).await.unwrap();
+
+    // The hook waits, and etcd does not come up: heartbeats, and in the end the group replaces the machine.
+    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
+    let asked = account.asked_of_groups(0);
+    let (last, heartbeats) = asked.split_last().unwrap();
+    assert_eq!(*last, "LifecycleActionResult=ABANDON", "{asked:?}");
+    assert!(heartbeats.len() > 1, "{asked:?}");
+    assert!(heartbeats.iter().all(|one| *one == "RecordLifecycleActionHeartbeat"), "{asked:?}");
+    let report = account.report().await;
+    assert_eq!((report.state, report.served), (BootstrapState::GivenUp, false));
+}
+
+#[tokio::test]
+async fn while_auto_scaling_is_away_a_rebooted_machine_sends_heartbeats_and_is_kept() {
+    let mut account = Account::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let machine = Machine::new(folder.path(), &account);
+    machine.go(&account, &WITHOUT_ETCD).await.unwrap();
+    account.groups = Scripted::start(&[(503, "")]).await;
+    let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
+    assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
+    let asked = account.asked_of_groups(0);
+    assert!(asked.len() > 3 && asked.iter().all(|one| *one == "RecordLifecycleActionHeartbeat"), "{asked:?}");
+    let report = account.report().await;
+    assert_eq!((report.state, report.served), (BootstrapState::Working, true));
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::cluster::{Cluster, NodePool};
-use slipway_core::node::{Kubelet, WorkerConfig};
+use slipway_core::cluster::{Cluster, NetworkProvider, NodePool};
+use slipway_core::node::{Kubelet, PodNetwork, WorkerConfig};
 use slipway_core::role::Role;
 
 use super::machine::machine;
@@ -37,7 +37,10 @@ pub(crate) fn worker(context: &mut Context<'_>, pool: &NodePool, group: &str) ->
             taints,
             configuration: over(&cluster.kubernetes.kubelet, &pool.kubelet),
         },
-        pod_network: pod_network(cluster),
+        pod_network: PodNetwork {
+            external: cluster.addons.network == NetworkProvider::None,
+            ..pod_network(cluster)
+        },
         feature_gates,
         machine: machine(pool),
     };

@@ -46,6 +46,7 @@ impl Lowering<'_, '_, '_> {
         self.one_kind(&subnets, &subnets_path, network);
         self.security_groups(&spec.security_group_ids, &path.key("securityGroupIds"));
         self.etcd_version(spec.version.as_deref(), version);
+        self.etcd_environment(spec, &path);
         let hosted_zone_id = self.etcd_zone(spec, &path);
         let internal_domain = self.etcd_domain(spec, cluster, &path.key("internalDomainName"));
         // Settings of all members are checked once, those of one member with the member.

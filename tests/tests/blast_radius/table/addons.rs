@@ -6,18 +6,12 @@ use super::super::case::{Case, case};
 
 const INSIDE: &str = "objects inside the cluster change; no node does";
 const AWAITED: &str =
-    "a node's launch hook waits until it is Ready, or only registered where the user brings the network";
+    "a worker's launch hook waits until it is Ready, or only registered where the user brings the network";
 const ROLE: &str = "the controllers' role follows what the add-on may do; no node changes";
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![
-        case(
-            "addons.network.provider",
-            json!("none"),
-            "control-plane, pools",
-            "controller replaced, pools replaced",
-        )
-        .because(AWAITED),
+        case("addons.network.provider", json!("none"), "pools", "pools replaced").because(AWAITED),
         inside("imageRepository", json!("mirror.example.com/kubernetes")),
         inside("kubeProxy.enabled", json!(false)),
         inside("kubeProxy.mode", json!("nftables")),
