@@ -1,16 +1,17 @@
-//! A world in memory, which behaves as AWS does where Slipway looks, and refuses what it does not model.
+//! An AWS in memory. It behaves as AWS does in everything that Slipway uses, and refuses what it does not model.
 //!
-//! - [`world`]: CloudFormation, EventBridge Scheduler, Auto Scaling with machines and what runs on them, and Run Command;
-//!   asynchronous, on whatever clock its owner has.
-//! - [`ports`]: the world behind the ports, for flows in one process.
-//! - [`wire`]: the world on loopback, in AWS' own protocols, for unmodified programs.
+//! - [`world`]: CloudFormation, EventBridge Scheduler, Auto Scaling with machines and the programs on them, and Run Command. It is
+//!   asynchronous, and its owner provides the clock.
+//! - [`ports`]: the world behind the ports, for flows in the same process.
+//! - [`wire`]: the world as HTTP endpoints on the loopback address, in AWS' own protocols, for unmodified programs.
 //! - [`memory`]: a bucket, a key service, parameters and a bus for tests of the flows, with injected faults and races.
 //! - [`mortal`]: ports that die at a chosen call.
-//! - [`year`]: an account with the real flows on a virtual clock, what befalls it, and a check of its own of what they do.
+//! - [`year`]: an account that runs the real flows on a virtual clock, with faults and orders, and a checker of its own that judges
+//!   what the flows do.
 //!
-//! Nothing here knows the wall clock or randomness: whoever owns a part of this world owns its time.
+//! Nothing here reads the wall clock or uses real randomness: the owner of a part provides its time and its seed.
 
-// What only the servers of the world ask is found to be dead with them: by the build that has them.
+// Without the feature `wire`, the functions that only the servers use are dead code. A build with the feature finds real dead code.
 #![cfg_attr(not(feature = "wire"), allow(dead_code, unused_imports, reason = "asked on the wire alone"))]
 
 pub mod memory;

@@ -1,7 +1,7 @@
 //! In-memory stand-ins for S3, KMS, SSM parameters and EventBridge behind the ports.
 //!
-//! Each is a cheap handle: clones share one state, so a test keeps one and gives one away. Each journals its calls
-//! ([`Journal`]) and can be told to fail ([`Faults`]).
+//! Each is a cheap handle. Clones share one state, so a test can keep one and give one away. Each keeps a journal of its calls
+//! ([`Journal`]), and a test can make it fail ([`Faults`]).
 
 mod bucket;
 mod bus;

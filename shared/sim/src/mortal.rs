@@ -1,7 +1,7 @@
 //! A process that dies at a chosen call, before or after the call takes effect (P8).
 //!
-//! [`Mortal`] wraps any port; the ports of one process share a [`Life`]. A test lets a flow die at every call in turn,
-//! runs it again with immortal ports, and compares the ends.
+//! [`Mortal`] wraps any port; the ports of one process share a [`Life`]. A test lets a flow die at each of its calls in turn, runs
+//! the flow again with immortal ports, and compares the results.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,22 +19,22 @@ use slipway_ports::{
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
-/// What AWS bills a call as.
+/// The kinds of calls that AWS bills.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Billed {
-    /// S3, of what is there.
+    /// A read of an S3 object.
     S3Read,
-    /// S3: something is stored, or listed.
+    /// A write or a listing in S3.
     S3Write,
-    /// KMS.
+    /// A call to KMS.
     Kms,
-    /// Nothing: CloudFormation's own resources, Auto Scaling, Run Command on EC2, standard parameters, removals from S3, and what is
-    /// not AWS'. EventBridge is paid by the event, not by the call.
+    /// A free call: CloudFormation's own resources, Auto Scaling, Run Command on EC2, standard parameters, deletions in S3, and
+    /// everything that is not AWS. EventBridge bills each event, and not each call.
     Free,
 }
 
 impl Billed {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::S3Read, Self::S3Write, Self::Kms, Self::Free];
 }
 
@@ -48,11 +48,11 @@ struct Count {
     changes: AtomicU64,
     billed: [AtomicU64; Billed::ALL.len()],
     fate: Fate,
-    /// From which it follows how often each call yields to other processes first.
+    /// The seed that decides how often each call yields to other processes first.
     yields: Option<u64>,
 }
 
-/// What becomes of a process, and at which of its calls, counted from 0.
+/// When a process dies or stops, as the number of a call, counted from 0.
 #[derive(Debug)]
 enum Fate {
     Lives,
@@ -62,13 +62,13 @@ enum Fate {
 
 #[derive(Debug, Clone, Copy)]
 enum Moment {
-    /// Among all calls.
+    /// The number counts all calls.
     Call(u64),
-    /// Among those that change something.
+    /// The number counts only the calls that change something.
     Change(u64),
 }
 
-/// What happens while a process stands still.
+/// What happens while a process is stopped.
 struct Meanwhile(Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Meanwhile {
@@ -94,44 +94,44 @@ impl Life {
         Self::with(Fate::Lives, None)
     }
 
-    /// A process that does not die, and whose calls each yield to other processes first, as often as follows from `seed`.
+    /// A process that does not die. Each of its calls first yields to other processes; `seed` decides how often.
     #[must_use]
     pub fn yielding(seed: u64) -> Self {
         Self::with(Fate::Lives, Some(seed))
     }
 
-    /// A process that dies at its `last` call, counted from 0: before the call takes effect, or `after` it.
+    /// A process that dies at its call number `last`, counted from 0: before the call takes effect, or after it if `after` is true.
     #[must_use]
     pub fn until(last: u64, after: bool) -> Self {
         Self::with(Fate::Dies { at: Moment::Call(last), after }, None)
     }
 
-    /// A process that dies before its `change`th call that changes something, counted from 0, takes effect. What it reads before that
-    /// makes no difference to anybody, so these are all the ways in which it can die.
+    /// A process that dies before its change number `change` takes effect, counted from 0. Reads make no difference to anybody, so
+    /// these are all the ways in which a process can die.
     #[must_use]
     pub fn until_change(change: u64) -> Self {
         Self::with(Fate::Dies { at: Moment::Change(change), after: false }, None)
     }
 
-    /// A process that stands still before its `call`th call, counted from 0, and goes on after `meanwhile`.
+    /// A process that stops before its call number `call`, counted from 0, and continues after `meanwhile`.
     #[must_use]
     pub fn interrupted(call: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
         Self::stopped(Moment::Call(call), meanwhile)
     }
 
-    /// A process that stands still before its `change`th call that changes something, and goes on after `meanwhile`.
+    /// A process that stops before its change number `change`, and continues after `meanwhile`.
     #[must_use]
     pub fn standing_still(change: u64, meanwhile: impl FnOnce() + Send + 'static) -> Self {
         Self::stopped(Moment::Change(change), meanwhile)
     }
 
-    /// How many calls it made.
+    /// The number of calls that the process has made.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.0.calls.load(Atomic::SeqCst)
     }
 
-    /// How many of them change something.
+    /// The number of calls that changed something.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.0.changes.load(Atomic::SeqCst)
@@ -142,7 +142,7 @@ impl Life {
         Mortal { port: port.clone(), life: self.clone() }
     }
 
-    /// How many of them AWS bills so.
+    /// The number of calls that AWS bills as `as_what`.
     #[must_use]
     pub fn billed(&self, as_what: Billed) -> u64 {
         self.0.billed[as_what as usize].load(Atomic::SeqCst)
@@ -178,7 +178,7 @@ impl Life {
         let reached = |at: Moment| match at {
             Moment::Call(at) => call.cmp(&at),
             Moment::Change(at) if changes => change.cmp(&at),
-            // What it reads before that change, and after it.
+            // This is a read before or after that change.
             Moment::Change(at) if change <= at => Ordering::Less,
             Moment::Change(_) => Ordering::Greater,
         };
@@ -217,7 +217,7 @@ pub struct Mortal<T> {
     life: Life,
 }
 
-/// What may be asked of the port without a call: of a bucket in memory, what a person sees at a console.
+/// Methods that need no call of the port, such as those by which a person looks at a bucket in memory.
 impl<T> Deref for Mortal<T> {
     type Target = T;
 
@@ -226,8 +226,8 @@ impl<T> Deref for Mortal<T> {
     }
 }
 
-/// Implements ports. Each line is a method: whether its call reads or changes something, and as what AWS bills it. In square brackets
-/// stands what needs no call.
+/// Implements ports. Each line is a method: whether its call reads or changes something, and how AWS bills it. Methods in square
+/// brackets make no call.
 macro_rules! mortal {
     ($($port:ident $([$named:ident($of:ident: $of_type:ty)])? {
         $($kind:ident $billed:ident $method:ident($($name:ident: $type:ty),*) -> $done:ty;)*

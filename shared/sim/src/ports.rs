@@ -1,4 +1,4 @@
-//! The world behind the ports, so that flows run in one process without a wire.
+//! The world behind the ports, so that flows run in one process without HTTP.
 
 mod bring;
 mod commands;
@@ -32,7 +32,7 @@ pub fn lock(world: &SharedWorld) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// CloudFormation in this process, reading its templates from a bucket in memory.
+/// CloudFormation in this process. It reads its templates from a bucket in memory.
 #[derive(Debug, Clone)]
 pub struct SimulatedStacks {
     world: SharedWorld,
@@ -223,7 +223,7 @@ fn failures(newest_first: &[StackEvent]) -> Vec<ResourceFailure> {
         .collect();
     found.reverse();
     if found.is_empty() {
-        // Nothing failed but the operation itself: an export in use, an import that nobody exports.
+        // Only the operation itself failed, for example because an export is in use or an import does not exist.
         let own = newest_first[..newest]
             .iter()
             .rev()
@@ -238,7 +238,7 @@ fn failures(newest_first: &[StackEvent]) -> Vec<ResourceFailure> {
     found
 }
 
-/// What a change set means, as `slipway-aws` reads it off the wire.
+/// The content of a change set, in the form that `slipway-aws` makes of the API's answer.
 fn view(change_set: &ChangeSet) -> ChangeSetView {
     let reason = change_set.reason.as_deref().unwrap_or_default();
     let status = match change_set.status {
@@ -266,7 +266,7 @@ fn view(change_set: &ChangeSet) -> ChangeSetView {
     }
 }
 
-/// Whether the resource is removed, replaced, or may be replaced because what it refers to is.
+/// Whether the resource is removed or replaced, or may be replaced because a resource that it refers to is replaced.
 fn goes(change: &Change) -> bool {
     match change.action {
         Action::Add => false,

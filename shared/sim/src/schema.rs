@@ -1,4 +1,4 @@
-//! The resource types, as AWS' own schemas describe them (`data/make.py` says where they are from).
+//! The resource types, as AWS' own schemas describe them (`data/make.py` names the sources).
 
 mod check;
 mod regexes;
@@ -15,19 +15,19 @@ pub(crate) use check::check;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceType {
-    /// Schemas that others refer to.
+    /// Schemas that other schemas refer to.
     pub(crate) definitions: Map<String, Value>,
-    /// Paths (`A.B`) whose change replaces the resource.
+    /// Paths (`A.B`); changing one of them replaces the resource.
     pub(crate) create_only: Vec<String>,
-    /// Paths whose change may replace the resource, by its values.
+    /// Paths; changing one of them may replace the resource, depending on the values.
     pub(crate) conditional_create_only: Vec<String>,
-    /// Properties whose change fails.
+    /// Properties that cannot be changed.
     pub(crate) not_updatable: Vec<String>,
-    /// Paths that AWS sets: what `Fn::GetAtt` gives.
+    /// Paths that AWS sets. `Fn::GetAtt` returns them.
     pub(crate) read_only: Vec<String>,
     /// The property that receives the stack's tags, if the type takes tags.
     pub(crate) tag_property: Option<String>,
-    /// `Fn::GetAtt` gives every property.
+    /// `Fn::GetAtt` returns every property.
     pub(crate) every_property_is_attribute: bool,
     /// Everything else: the schema of the properties.
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct ResourceType {
 pub(crate) enum Recreation {
     /// Changed in place.
     Never,
-    /// The values decide.
+    /// It depends on the values.
     Conditionally,
     /// Replaced.
     Always,
@@ -56,12 +56,12 @@ static TYPES: LazyLock<BTreeMap<String, ResourceType>> = LazyLock::new(|| {
         .types
 });
 
-/// The type of that name, if it is modelled.
+/// The type with that name, if it is modelled.
 pub(crate) fn resource_type(name: &str) -> Option<&'static ResourceType> {
     TYPES.get(name)
 }
 
-/// Every type that is modelled.
+/// The names of all types that are modelled.
 pub fn type_names() -> impl Iterator<Item = &'static str> {
     TYPES.keys().map(String::as_str)
 }
@@ -75,7 +75,7 @@ impl ResourceType {
         every.filter(|_| self.every_property_is_attribute).chain(read_only).collect()
     }
 
-    /// What a change at `path` (keys and indexes below the properties) does.
+    /// The effect of a change at `path` (keys and indexes below the properties).
     pub(crate) fn recreation(&self, path: &[String]) -> Recreation {
         let under = |rules: &[String]| rules.iter().any(|rule| within(rule, path));
         if under(&self.create_only) {
@@ -88,7 +88,7 @@ impl ResourceType {
     }
 }
 
-/// Whether `path` is the property that `rule` names, or lies inside it.
+/// Whether `path` is the property that `rule` names, or is inside it.
 fn within(rule: &str, path: &[String]) -> bool {
     let mut keys = path.iter();
     rule.split('.').all(|step| keys.next().is_some_and(|key| step == "*" || step == key))

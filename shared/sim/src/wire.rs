@@ -1,9 +1,10 @@
-//! The world on the wire: the query protocol of CloudFormation, Auto Scaling and Elastic Load Balancing, Run Command's JSON and Scheduler's REST-JSON on
-//! loopback, so that unmodified programs with an AWS SDK run against it (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `…_AUTO_SCALING`,
-//! `…_ELASTIC_LOAD_BALANCING_V2`, `…_SSM`, `…_SCHEDULER`).
+//! The world as HTTP endpoints: the query protocol of CloudFormation, Auto Scaling and Elastic Load Balancing, Run Command's JSON
+//! and Scheduler's REST-JSON on the loopback address. Unmodified programs with an AWS SDK run against it
+//! (`AWS_ENDPOINT_URL_CLOUDFORMATION`, `…_AUTO_SCALING`, `…_ELASTIC_LOAD_BALANCING_V2`, `…_SSM`, `…_SCHEDULER`).
 //!
-//! One port serves all: calls are `POST /`, and the query's version or the header `X-Amz-Target` says whose; Scheduler's are below
-//! `/schedules`. Of Systems Manager there is Run Command alone, no parameters. Signatures are not checked. An action or a parameter that the world does not model is answered with an error.
+//! One port serves all services. Calls are `POST /`; the query's version or the header `X-Amz-Target` names the service.
+//! Scheduler's calls are below `/schedules`. Of Systems Manager, only Run Command is served, and no parameters. Signatures are not
+//! checked. An action or a parameter that the world does not model is answered with an error.
 
 mod actions;
 mod clock;
@@ -39,18 +40,18 @@ pub use fetch::client;
 /// How the world is served.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Seconds of the world that pass in a second of the wall clock.
+    /// Seconds of the world per second of the wall clock.
     pub speed: f64,
-    /// Where `TemplateURL`s are read: an S3 endpoint that takes path-style requests, `http://127.0.0.1:5000`.
+    /// The endpoint from which `TemplateURL`s are read: an S3 endpoint with path-style requests, `http://127.0.0.1:5000`.
     pub s3_endpoint: Option<String>,
 }
 
-/// A world that is being served. Dropping it ends that.
+/// A world that is being served. Dropping this value stops the server.
 #[derive(Debug)]
 pub struct Served {
-    /// Where it listens.
+    /// The address of the server.
     pub address: SocketAddr,
-    /// What the world sends, as it happens.
+    /// The events and invocations that the world sends, in order.
     pub outgoing: mpsc::UnboundedReceiver<Outgoing>,
     world: SharedWorld,
     clock: Clock,
@@ -58,13 +59,13 @@ pub struct Served {
 }
 
 impl Served {
-    /// The world that is served, to look into it or to make it fail. Its time is only as new as the last call.
+    /// The world that is served, so that a test can observe it or make it fail. Its time is that of the last call.
     #[must_use]
     pub fn world(&self) -> &SharedWorld {
         &self.world
     }
 
-    /// Its clock.
+    /// The clock of the world.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -92,7 +93,7 @@ struct Service {
     templates: fetch::Templates,
 }
 
-/// Serves `world` on `address`; from now on its time is the wall clock's, times `options.speed`.
+/// Serves `world` on `address`. From now on its time is the wall clock's, times `options.speed`.
 ///
 /// # Errors
 /// If the address cannot be bound.
@@ -138,7 +139,7 @@ async fn answer(
 }
 
 impl Service {
-    /// The world, at this very moment.
+    /// The world, advanced to the present time of its clock.
     fn now(&self) -> std::sync::MutexGuard<'_, crate::World> {
         let mut world = lock(&self.world);
         world.advance(self.clock.now());

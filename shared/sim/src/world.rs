@@ -1,12 +1,12 @@
 //! The simulated AWS: CloudFormation's stacks, change sets, exports and events; Scheduler's ticks; Auto Scaling's groups and their
-//! machines (`fleet`), what runs on these (`cluster`), and Run Command (`commands`).
+//! machines (`fleet`), the programs on these machines (`cluster`), and Run Command (`commands`).
 //!
-//! [`World`] is deterministic: its calls, its seed and the times at which it is advanced decide everything. It is
-//! asynchronous as AWS is: a call begins something, [`World::advance`] takes it on, [`World::drain`] hands out the
-//! events that it sent. What it does not model it refuses.
+//! [`World`] is deterministic: only its calls, its seed and the times at which it is advanced decide what happens. It is
+//! asynchronous like AWS: a call begins something, [`World::advance`] continues it, and [`World::drain`] returns the events that
+//! were sent. It refuses what it does not model.
 //!
-//! Where to start: `template` reads templates, `expression` computes them, `changes` says what a change set would do,
-//! `execute` does it step by step (`apply`, `delete`), `finish` ends it well or badly.
+//! Where to start: `template` reads templates, `expression` evaluates them, `changes` computes what a change set would do,
+//! `execute` does it step by step (`apply`, `delete`), and `finish` ends it with success or a rollback.
 
 mod api;
 mod apply;
@@ -72,20 +72,20 @@ use faults::Faults;
 use fleet::Fleet;
 use weather::Weather;
 
-/// What a world is like.
+/// The configuration of a world.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The account, twelve digits.
     pub account: String,
     /// The region.
     pub region: String,
-    /// From which ids follow.
+    /// The seed of all ids and of everything random.
     pub seed: u64,
-    /// When it begins.
+    /// The time at which the world begins.
     pub start: Timestamp,
-    /// How long operations take, as a factor of what they take in AWS.
+    /// The duration of operations, as a factor of their duration in AWS.
     pub pace: f64,
-    /// Items on a page of stack events or changes.
+    /// The number of items on a page of stack events or changes.
     pub page_size: usize,
 }
 
@@ -103,7 +103,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The zones of the region that an account sees.
+    /// The zones of the region that the account sees.
     #[must_use]
     pub fn zones(&self) -> Vec<String> {
         let letters = match self.region.as_str() {
@@ -117,16 +117,16 @@ impl Config {
     }
 }
 
-/// A world. See the module. A clone goes its own way from where it was made.
+/// A world; see the module. A clone develops independently of the original.
 #[derive(Debug, Clone)]
 pub struct World {
     config: Config,
     now: Timestamp,
     sequence: u64,
-    /// By id; deleted ones stay, as in AWS. Shared by the clones of a world, until one of them changes it.
+    /// By id. Deleted stacks stay, as in AWS. The clones of a world share a stack until one of them changes it.
     stacks: BTreeMap<String, Arc<Stack>>,
     queue: BTreeMap<(Timestamp, u64), Task>,
-    /// Whatever exists, by type and physical id, whether or not a stack still knows it. Shared as stacks are.
+    /// All resources that exist, by type and physical id, whether or not a stack still has them. Shared like stacks.
     things: Arc<BTreeMap<(String, String), Arc<Thing>>>,
     faults: Faults,
     tokens: BTreeMap<String, (&'static str, String)>,
@@ -137,11 +137,11 @@ pub struct World {
     calls: BTreeMap<&'static str, u64>,
 }
 
-/// Something that exists.
+/// A resource that exists.
 #[derive(Debug, Clone)]
 struct Thing {
     properties: Value,
-    /// Whether it is fully made: what needs it works from then on.
+    /// Whether its creation has completed, so that other resources can use it.
     ready: bool,
 }
 
@@ -166,33 +166,32 @@ impl World {
         }
     }
 
-    /// What this world is like.
+    /// The configuration of this world.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// From now on everything that is left to chance follows from `seed`: one world that was launched serves for many that differ in
-    /// what happens next.
+    /// From now on everything random follows from `seed`. So one launched world can be the start of many different trials.
     pub fn reseed(&mut self, seed: u64) {
         self.config.seed = seed;
     }
 
-    /// The world's time.
+    /// The time of the world.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// When something happens next without anybody calling; `None`: never.
+    /// The time of the next event that happens without a call; `None` if there is none.
     #[must_use]
     pub fn next_event_at(&self) -> Option<Timestamp> {
         self.queue.keys().next().map(|(at, _)| *at)
     }
 
-    /// Lets everything happen that happens until `to`. A time that has passed already changes nothing.
+    /// Lets everything happen that is due until `to`. A time in the past changes nothing.
     pub fn advance(&mut self, to: Timestamp) {
-        // What others have done to machines since.
+        // Calls may have changed machines since the last time.
         self.note_targets();
         while let Some(entry) = self.queue.first_entry() {
             let at = entry.key().0;
@@ -207,8 +206,7 @@ impl World {
         self.now = self.now.max(to);
     }
 
-    /// Lets everything happen until no stack is being worked on and no change set is being made. Ticks do not count, nor
-    /// do machines.
+    /// Advances until no stack is being changed and no change set is being made. Ticks and machines do not count.
     pub fn settle(&mut self) {
         while let Some((at, _)) = self.queue.iter().find(|(_, task)| task.is_a_stacks()).map(|(key, _)| *key)
         {
@@ -216,46 +214,46 @@ impl World {
         }
     }
 
-    /// Takes what was sent since the last call: events for the default bus, invocations by schedules.
+    /// Takes what the world sent since the last call: events for the default bus, and invocations by schedules.
     #[must_use]
     pub fn drain(&mut self) -> Vec<Outgoing> {
         std::mem::take(&mut self.outbox)
     }
 
-    /// How often each API action was called.
+    /// The number of calls of each API action.
     #[must_use]
     pub fn calls(&self) -> &BTreeMap<&'static str, u64> {
         &self.calls
     }
 
-    /// Status of the live stack of that name, as the API writes it; `None` if there is none.
+    /// The status of the live stack with that name, as the API writes it; `None` if there is none.
     #[must_use]
     pub fn stack_status(&self, name: &str) -> Option<String> {
         self.live(name).map(|stack| status_name(stack.status))
     }
 
-    /// Every stack that is not deleted, by its name, with its status as the API writes it.
+    /// Every stack that is not deleted, by name, with its status as the API writes it.
     #[must_use]
     pub fn stacks_there(&self) -> BTreeMap<String, String> {
         let there = self.all_stacks().filter(|stack| !stack.is_deleted());
         there.map(|stack| (stack.name.clone(), status_name(stack.status))).collect()
     }
 
-    /// The template and the tags that the live stack of that name was made from last; `None`: it never came to be.
+    /// The template and tags that the live stack with that name was last deployed with; `None` if it was never deployed.
     #[must_use]
     pub fn stack_source(&self, name: &str) -> Option<(&str, &BTreeMap<String, String>)> {
         let revision = self.live(name)?.revision.as_ref()?;
         Some((revision.template.body.as_str(), &revision.tags))
     }
 
-    /// Logical and physical ids of what the live stack of that name holds.
+    /// Logical and physical ids of the resources of the live stack with that name.
     #[must_use]
     pub fn physical_ids(&self, name: &str) -> BTreeMap<String, String> {
         let resources = self.live(name).into_iter().flat_map(|stack| stack.resources.values());
         resources.filter_map(|one| Some((one.logical_id.clone(), one.physical_id.clone()?))).collect()
     }
 
-    /// Types and identities (mostly the physical id) of whatever exists, whether or not a stack still knows it.
+    /// Types and identities (mostly the physical id) of all resources that exist, whether or not a stack still has them.
     #[must_use]
     pub fn existing(&self) -> BTreeSet<(String, String)> {
         self.things.keys().cloned().collect()
@@ -265,7 +263,7 @@ impl World {
         self.all_stacks().find(|stack| stack.name == name && !stack.is_deleted())
     }
 
-    /// The stack of that name or id; a deleted one only by its id.
+    /// The stack with that name or id. A deleted stack is found only by its id.
     fn find(&self, name_or_id: &str) -> Option<&Stack> {
         self.stacks.get(name_or_id).map(Arc::as_ref).or_else(|| self.live(name_or_id))
     }
@@ -275,12 +273,12 @@ impl World {
         Arc::make_mut(stack)
     }
 
-    /// All there ever were.
+    /// All stacks, including deleted ones.
     fn all_stacks(&self) -> impl Iterator<Item = &Stack> {
         self.stacks.values().map(Arc::as_ref)
     }
 
-    /// The exports of all live stacks but `except`: name to value.
+    /// The exports of all live stacks except `except`: name to value.
     fn exports(&self, except: &str) -> BTreeMap<String, String> {
         let stacks = self.all_stacks().filter(|stack| !stack.is_deleted() && stack.id != except);
         stacks
@@ -306,7 +304,7 @@ impl World {
         sha256_hex(format!("{} {label}", self.config.seed).as_bytes())
     }
 
-    /// An id for a request.
+    /// A new id for a request.
     pub(crate) fn request_id(&mut self) -> String {
         self.uuid()
     }
@@ -315,7 +313,7 @@ impl World {
         format!("arn:aws:cloudformation:{}:{}:{rest}", self.config.region, self.config.account)
     }
 
-    /// A UUID that follows from the seed and how much has happened.
+    /// A UUID that follows from the seed and from how many were made before.
     fn uuid(&mut self) -> String {
         self.sequence += 1;
         let hex = self.hex(&format!("uuid {}", self.sequence));

@@ -1,8 +1,7 @@
-//! Rollouts and whole years of a cluster, lived through in a moment: an [`Account`] with the real flows of `slipway_flows` on a
-//! virtual clock, an [`Engine`] that brings events to them and lets things go wrong, and a [`Checker`] that knows nothing of how they
-//! decide.
+//! The life of a cluster, simulated: an [`Account`] with the real flows of `slipway_flows` on a virtual clock, an [`Engine`] that
+//! delivers events to them and lets things go wrong, and a [`Checker`] that judges the result without knowing how the flows decide.
 //!
-//! One seed gives one transcript, byte for byte: keys are made from the seed too, and no order depends on anything else.
+//! One seed gives one transcript, byte for byte: keys are made from the seed, too, and no order depends on anything else.
 
 mod account;
 mod acts;

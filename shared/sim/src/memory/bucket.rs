@@ -10,8 +10,8 @@ use slipway_ports::{Condition, Folders, Head, Listed, Listing, Object, Objects, 
 
 use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
-/// A versioned bucket. As in S3, an etag is made from the content: an object that is overwritten with the same bytes
-/// keeps its etag and gets a new version.
+/// A versioned bucket. As in S3, the etag follows from the content: an object that is overwritten with the same bytes keeps its
+/// etag and gets a new version.
 #[derive(Debug, Clone)]
 pub struct MemoryBucket {
     name: String,
@@ -24,23 +24,23 @@ pub struct MemoryBucket {
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// Shared by forks, until one of them writes it.
+    /// Forks share an object until one of them writes it.
     objects: BTreeMap<Arc<str>, Arc<Versions>>,
-    /// The time on its clock.
+    /// The time of the bucket's clock.
     now: Timestamp,
     writes: u64,
-    /// What somebody else writes right before the next write of that key.
+    /// What another writer writes right before the next write of that key.
     rivals: Vec<(String, Vec<u8>)>,
-    /// Keys whose next write comes twice.
+    /// Keys whose next write is performed twice.
     repeated: Vec<String>,
 }
 
-/// What was written under a key.
+/// The versions of one key.
 #[derive(Debug, Clone, Default)]
 struct Versions {
     /// Oldest first; there is at least one.
     all: Vec<Arc<Object>>,
-    /// When it was written last.
+    /// The time of the last write.
     modified: Timestamp,
 }
 
@@ -58,65 +58,65 @@ impl MemoryBucket {
         }
     }
 
-    /// Another bucket with what is in this one now, and a journal of its own.
+    /// Another bucket with the present content of this one, and a journal of its own.
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = lock(&self.state).clone();
         Self { state: Arc::new(Mutex::new(state)), ..Self::new(&self.name, &self.region) }
     }
 
-    /// Its name.
+    /// The bucket's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The calls that it received: `s3:GetObject`, `s3:GetObjectVersion`, `s3:HeadObject`, `s3:ListObjectsV2`,
+    /// The calls that the bucket received: `s3:GetObject`, `s3:GetObjectVersion`, `s3:HeadObject`, `s3:ListObjectsV2`,
     /// `s3:PutObject`.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Faults to plan. A fault's subject is a key.
+    /// Plans faults. The subject of a fault is a key.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Right before the next write of `key` through the port, somebody else writes `bytes`. Several calls are
-    /// several rivals, one for each write.
+    /// Right before the next write of `key` through the port, another writer writes `bytes`. Several calls add several such writes,
+    /// one before each write through the port.
     pub fn race(&self, key: &str, bytes: impl Into<Vec<u8>>) {
         lock(&self.state).rivals.push((key.to_owned(), bytes.into()));
     }
 
-    /// The next write of `key` through the port comes twice, as when an answer is lost and the SDK tries again. The writer sees
+    /// The next write of `key` through the port is performed twice, as when an answer is lost and the SDK retries. The writer gets
     /// the second answer.
     pub fn repeat(&self, key: &str) {
         lock(&self.state).repeated.push(key.to_owned());
     }
 
-    /// Right after the next call of `operation` whose subject contains `subject`, `happens` happens, before the caller goes on.
+    /// Runs `happens` right after the next call of `operation` whose subject contains `subject`, before the caller continues.
     pub fn meanwhile(&self, operation: &'static str, subject: &str, happens: impl FnOnce() + Send + 'static) {
         self.meanwhile.plan(operation, subject, Box::new(happens));
     }
 
-    /// Writes as a person at a console does: no condition, no fault, no journal. The new version's id.
+    /// Writes as a person at a console does: no condition, no fault, no journal. Returns the id of the new version.
     pub fn upload(&self, key: &str, bytes: impl Into<Vec<u8>>) -> String {
         lock(&self.state).write(&self.name, key, bytes.into()).version.clone()
     }
 
-    /// Sets its clock, which stands still at the beginning of time: what is written from now on was written then.
+    /// Sets the bucket's clock, which is otherwise at the beginning of time. Later writes get this time.
     pub fn set_clock(&self, now: Timestamp) {
         lock(&self.state).now = now;
     }
 
-    /// Deletes every version of `key`, as a careless person at a console does.
+    /// Deletes every version of `key`, as a person at a console might.
     pub fn purge(&self, key: &str) {
         lock(&self.state).objects.remove(key);
     }
 
-    /// The newest version of `key`, read as a person at a console does: no fault, no journal.
+    /// The newest version of `key`, without faults and without an entry in the journal.
     #[must_use]
     pub fn peek(&self, key: &str) -> Option<Vec<u8>> {
         self.newest(key).map(|object| object.bytes.clone())
@@ -128,7 +128,7 @@ impl MemoryBucket {
         lock(&self.state).newest(key).cloned()
     }
 
-    /// The version id of the newest version of `key`, read as [`MemoryBucket::peek`] does.
+    /// The id of the newest version of `key`, read like [`MemoryBucket::peek`].
     #[must_use]
     pub fn version(&self, key: &str) -> Option<String> {
         lock(&self.state).newest(key).map(|object| object.version.clone())
@@ -140,19 +140,19 @@ impl MemoryBucket {
         lock(&self.state).objects.keys().map(ToString::to_string).collect()
     }
 
-    /// How many versions `key` has.
+    /// The number of versions of `key`.
     #[must_use]
     pub fn versions(&self, key: &str) -> usize {
         lock(&self.state).objects.get(key).map_or(0, |versions| versions.all.len())
     }
 
-    /// How many writes took effect, rivals' and uploads included: equal before and after means nothing was written.
+    /// The number of writes that took effect, including those of others. If it is equal before and after, nothing was written.
     #[must_use]
     pub fn writes(&self) -> u64 {
         lock(&self.state).writes
     }
 
-    /// The host of its virtual-hosted URLs.
+    /// The host of the bucket's virtual-hosted URLs.
     #[must_use]
     pub fn host(&self) -> String {
         format!("{}.s3.{}.amazonaws.com", self.name, self.region)
@@ -171,7 +171,7 @@ impl MemoryBucket {
 }
 
 impl State {
-    /// The keys from that one on.
+    /// The keys from `key` on.
     fn from(&self, key: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Versions>)> {
         self.objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
     }
@@ -287,7 +287,7 @@ impl Folders for MemoryBucket {
 }
 
 impl Removal for MemoryBucket {
-    /// Without a trace: nothing here asks for a version that was deleted.
+    /// All versions, because nothing here asks for a deleted version.
     async fn remove(&self, key: &str) -> PortResult<()> {
         self.call("s3:DeleteObject", key, |state| drop(state.objects.remove(key)))
     }

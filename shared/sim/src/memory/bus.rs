@@ -1,4 +1,4 @@
-//! The bus.
+//! An event bus in memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use slipway_ports::PortResult;
 
 use super::faults::{Faults, Journal, call, lock};
 
-/// A bus that keeps what was published until it is taken.
+/// A bus that keeps published events until they are taken.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryBus {
     events: Arc<Mutex<Vec<Event>>>,
@@ -23,25 +23,25 @@ impl MemoryBus {
         Self::default()
     }
 
-    /// What was published and not taken yet, oldest first.
+    /// The events that were published and not taken yet, oldest first.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         lock(&self.events).clone()
     }
 
-    /// Takes what was published, oldest first.
+    /// Takes the published events, oldest first.
     #[must_use]
     pub fn drain(&self) -> Vec<Event> {
         std::mem::take(&mut lock(&self.events))
     }
 
-    /// The calls that it received: `events:PutEvents`, by the first event's cluster.
+    /// The calls that the bus received: `events:PutEvents`, with the cluster of the first event.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Faults to plan. A fault's subject is the first event's cluster.
+    /// Plans faults. The subject of a fault is the cluster of the first event.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults

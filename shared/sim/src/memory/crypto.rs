@@ -1,4 +1,4 @@
-//! Cryptography without any: keys and certificates that follow from a seed, so that a run can be repeated byte for byte.
+//! Simulated cryptography: keys and certificates that follow from a seed, so that a run can be repeated byte for byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,19 +17,20 @@ use slipway_ports::{
     Sealing, Secret, Seen, Signer,
 };
 
-/// [`Crypto`] that protects nothing: a certificate is JSON in armour, a sealing holds its text. What a certificate says, who may open
-/// a sealing, and that no two keys are the same is as it would be. Nothing that somebody else made can be read.
+/// A [`Crypto`] that protects nothing: a certificate is JSON in PEM armour, and a sealed object contains its plain text. What a
+/// certificate says, who may open a sealed object, and that no two keys are equal, is as with real cryptography. It cannot read
+/// what real programs made.
 #[derive(Debug, Clone, Default)]
 pub struct SeededCrypto {
     seed: u64,
     made: Arc<AtomicU64>,
 }
 
-/// A certificate of ours.
+/// A certificate that this implementation made.
 #[derive(Serialize, Deserialize)]
 struct Certificate {
     facts: CertificateFacts,
-    /// It signed itself.
+    /// It is self-signed.
     root: bool,
     common_name: String,
 }
@@ -39,20 +40,20 @@ const PUBLIC_KEY: &str = "PUBLIC KEY";
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
 impl SeededCrypto {
-    /// Everything follows from `seed`.
+    /// Makes an implementation whose keys all follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { seed, made: Arc::default() }
     }
 
-    /// Another one that goes on from here by itself.
+    /// A copy that continues independently from here.
     #[must_use]
     pub fn fork(&self) -> Self {
         let made = self.made.load(Ordering::SeqCst);
         Self { seed: self.seed, made: Arc::new(AtomicU64::new(made)) }
     }
 
-    /// 32 bytes that were never there before.
+    /// 32 bytes that were never returned before.
     fn bytes(&self) -> [u8; 32] {
         let number = self.made.fetch_add(1, Ordering::SeqCst);
         Sha256::digest(format!("crypto {} {number}", self.seed)).into()
@@ -110,7 +111,7 @@ fn take(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_be_bytes(*length) as usize)
 }
 
-/// The parts of the first sealing (who wrapped its key, the wrapped key, tag and text), and what comes after it.
+/// The parts of the first sealed key and text (who wrapped the key, the wrapped key, tag and text), and what comes after them.
 fn parts(sealed: &[u8]) -> Option<([&[u8]; 3], &[u8])> {
     let (name, rest) = take(sealed)?;
     let (wrapped, rest) = take(rest)?;

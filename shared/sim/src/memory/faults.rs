@@ -1,4 +1,4 @@
-//! What was called, and what is told to fail.
+//! The journal of calls, and planned faults.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,18 +10,18 @@ use slipway_ports::{ErrorKind, PortError, PortResult};
 /// A call to a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// As AWS names it: `s3:PutObject`.
+    /// The name of the call in AWS: `s3:PutObject`.
     pub operation: &'static str,
-    /// What it was about: a key, a parameter's name, an encryption context.
+    /// The subject of the call: a key, a parameter's name, an encryption context.
     pub subject: String,
 }
 
-/// How a call is to fail.
+/// How a planned call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Refused: nothing happened.
+    /// The call is refused, and nothing happened.
     Before(ErrorKind),
-    /// Done, but the answer was lost: the caller sees [`ErrorKind::Transient`], the world has changed.
+    /// The call took effect, but the answer was lost: the caller gets [`ErrorKind::Transient`].
     After,
 }
 
@@ -33,24 +33,24 @@ struct Planned {
     times: usize,
 }
 
-/// Every call in order, shared by whatever was made with the same handle.
+/// Every call in order. Clones of the same handle share it.
 #[derive(Debug, Clone, Default)]
 pub struct Journal(Arc<Mutex<Vec<Call>>>);
 
 impl Journal {
-    /// Every call so far.
+    /// All calls so far.
     #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         lock(&self.0).clone()
     }
 
-    /// How often `operation` was called so far.
+    /// The number of calls of `operation` so far.
     #[must_use]
     pub fn count(&self, operation: &str) -> usize {
         lock(&self.0).iter().filter(|call| call.operation == operation).count()
     }
 
-    /// Forgets what was called so far, so that a test sees what comes next alone.
+    /// Deletes the entries, so that a test sees only the later calls.
     pub fn clear(&self) {
         lock(&self.0).clear();
     }
@@ -65,12 +65,12 @@ impl Journal {
 pub struct Faults(Arc<Mutex<VecDeque<Planned>>>, Arc<AtomicBool>);
 
 impl Faults {
-    /// The next `times` calls of `operation` whose subject contains `subject` fail by `fault`.
+    /// The next `times` calls of `operation` whose subject contains `subject` fail with `fault`.
     pub fn plan(&self, operation: &'static str, subject: &str, fault: Fault, times: usize) {
         lock(&self.0).push_back(Planned { operation, subject: subject.to_owned(), fault, times });
     }
 
-    /// From now on every call fails by an outage of the service, or none does.
+    /// From now on every call fails because the service is down, or none does.
     pub fn set_down(&self, is_down: bool) {
         self.1.store(is_down, Ordering::SeqCst);
     }
@@ -81,7 +81,7 @@ impl Faults {
         self.1.load(Ordering::SeqCst)
     }
 
-    /// Whether a planned fault is still waiting: a test whose fault never struck proves nothing.
+    /// Whether a planned fault has not happened yet. A test whose fault never happens proves nothing.
     #[must_use]
     pub fn pending(&self) -> bool {
         lock(&self.0).iter().any(|planned| planned.times > 0)
@@ -97,7 +97,7 @@ impl Faults {
     }
 }
 
-/// What happens in the world between a call and the next one of the same caller.
+/// What happens in the world between a call and the caller's next call.
 #[derive(Clone, Default)]
 pub(super) struct Meanwhile(Arc<Mutex<Vec<Happening>>>);
 
@@ -112,14 +112,14 @@ impl Meanwhile {
         lock(&self.0).push(Happening { operation, subject: subject.to_owned(), happens });
     }
 
-    /// Lets happen what was planned for this call, once.
+    /// Runs what was planned for this call, once.
     pub(super) fn strike(&self, operation: &str, subject: &str) {
         let planned = {
             let mut planned = lock(&self.0);
             let hit = planned.iter().position(|p| p.operation == operation && subject.contains(&p.subject));
             hit.map(|index| planned.remove(index))
         };
-        // Outside of the lock: what happens may be a call of its own.
+        // The lock must be free, because what happens may be a call itself.
         if let Some(Happening { happens, .. }) = planned {
             happens();
         }
@@ -132,7 +132,7 @@ impl fmt::Debug for Meanwhile {
     }
 }
 
-/// Journals a call and performs it under the faults that were planned for it.
+/// Writes a call to the journal and performs it with the faults that were planned for it.
 pub(super) fn call<T>(
     journal: &Journal,
     faults: &Faults,
@@ -168,7 +168,7 @@ pub(super) fn call<T>(
     }
 }
 
-/// A poisoned lock only means that another test thread panicked; the state is whole after every call.
+/// A poisoned lock only means that another test thread panicked; the state is consistent after every call.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

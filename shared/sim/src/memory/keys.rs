@@ -8,11 +8,11 @@ use slipway_ports::{Context, DataKey, ErrorKind, Keys, PortError, PortResult, Se
 
 use super::faults::{Faults, Journal, call, lock};
 
-/// The `arn` of Slipway's own key here.
+/// The ARN of Slipway's own key in this service.
 pub const OWN_KEY: &str = "arn:aws:kms:eu-central-1:123456789012:key/0a1b2c3d-0000-4000-8000-000000000001";
 
-/// KMS as far as data keys go: as there, each call makes another key and another ciphertext, and a data key comes
-/// back only under the context that it was made under. Keys are derived from a seed, so a run can be repeated; they
+/// KMS, as far as data keys are concerned. As in KMS, each call makes another key and another ciphertext, and a data key is
+/// decrypted only under the encryption context that it was made with. Keys follow from a seed, so a run can be repeated; they
 /// protect nothing.
 #[derive(Debug, Clone)]
 pub struct MemoryKeys {
@@ -22,16 +22,16 @@ pub struct MemoryKeys {
     faults: Faults,
 }
 
-/// A plain key, and its context.
+/// A plain key and its encryption context.
 type Made = (Vec<u8>, Context);
 
 #[derive(Debug, Clone, Default)]
 struct State {
     made: u64,
-    /// By wrapped key. Shared by forks, until one of them makes another.
+    /// By wrapped key. Forks share it until one of them makes another key.
     keys: Arc<BTreeMap<Vec<u8>, Made>>,
     disabled: Vec<String>,
-    /// How often a key got other material.
+    /// How often each key was rotated.
     rotations: BTreeMap<String, u64>,
 }
 
@@ -42,32 +42,32 @@ impl MemoryKeys {
         Self { seed, state: Arc::default(), journal: Journal::default(), faults: Faults::default() }
     }
 
-    /// Another key service with the same keys, which makes its next ones by itself.
+    /// Another service with the same keys, which makes its next keys independently.
     #[must_use]
     pub fn fork(&self) -> Self {
         let state = lock(&self.state).clone();
         Self { state: Arc::new(Mutex::new(state)), ..Self::new(self.seed) }
     }
 
-    /// The calls that it received: `kms:GenerateDataKey`, `kms:Decrypt`, by context.
+    /// The calls that the service received: `kms:GenerateDataKey`, `kms:Decrypt`, by encryption context.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Faults to plan. A fault's subject is a context, `cluster=prod,role=etcd`.
+    /// Plans faults. The subject of a fault is an encryption context, `cluster=prod,role=etcd`.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// From now on the key `arn` (`None`: Slipway's own) wraps by other material. As in KMS, what it wrapped before still
-    /// comes back, and whoever uses it notices nothing.
+    /// Rotates the key `arn` (`None`: Slipway's own). As in KMS, data keys that were wrapped before can still be decrypted, and
+    /// callers do not notice.
     pub fn rotate(&self, arn: Option<&str>) {
         *lock(&self.state).rotations.entry(arn.unwrap_or(OWN_KEY).to_owned()).or_default() += 1;
     }
 
-    /// From now on the key `arn` (`None`: Slipway's own) makes and unwraps nothing.
+    /// From now on the key `arn` (`None`: Slipway's own) encrypts and decrypts nothing.
     pub fn disable(&self, arn: Option<&str>) {
         lock(&self.state).disabled.push(arn.unwrap_or(OWN_KEY).to_owned());
     }

@@ -1,4 +1,4 @@
-//! SSM parameters.
+//! SSM parameters in memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,9 +11,9 @@ use super::faults::{Faults, Journal, call, lock};
 #[derive(Debug, Clone, Default)]
 pub struct MemoryParameters {
     values: Arc<Mutex<BTreeMap<String, String>>>,
-    /// Those that are SecureStrings.
+    /// The parameters of type SecureString.
     secrets: Arc<Mutex<BTreeMap<String, Secret>>>,
-    /// What any other is.
+    /// The value of every other parameter.
     otherwise: Option<String>,
     journal: Journal,
     faults: Faults,
@@ -30,13 +30,13 @@ impl MemoryParameters {
         store
     }
 
-    /// A store in which whatever name is asked for has this value.
+    /// A store in which every parameter has this value.
     #[must_use]
     pub fn always(value: &str) -> Self {
         Self { otherwise: Some(value.to_owned()), ..Self::default() }
     }
 
-    /// Another store with the same values, whose calls and faults are its own.
+    /// Another store with the same values, and a journal and faults of its own.
     #[must_use]
     pub fn fork(&self) -> Self {
         let (values, secrets) = (lock(&self.values).clone(), lock(&self.secrets).clone());
@@ -44,7 +44,7 @@ impl MemoryParameters {
         Self { values, secrets, otherwise: self.otherwise.clone(), ..Self::default() }
     }
 
-    /// Sets a value, as its owner does.
+    /// Sets a parameter, as its owner does.
     pub fn set(&self, name: &str, value: &str) {
         lock(&self.values).insert(name.to_owned(), value.to_owned());
     }
@@ -54,13 +54,13 @@ impl MemoryParameters {
         lock(&self.secrets).insert(name.to_owned(), Secret::new(value.as_bytes().to_vec()));
     }
 
-    /// The calls that it received: `ssm:GetParameter`, by name.
+    /// The calls that the store received: `ssm:GetParameter`, by name.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Faults to plan. A fault's subject is a parameter's name.
+    /// Plans faults. The subject of a fault is a parameter's name.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults

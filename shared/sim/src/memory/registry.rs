@@ -1,4 +1,4 @@
-//! A registry of container images.
+//! A registry of container images in memory.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -8,8 +8,8 @@ use slipway_ports::{PortResult, Registry};
 
 use super::faults::{Faults, Journal, call, lock};
 
-/// A registry that has every image, and a publisher that has a checksum for everything, but for what is taken away. An image's
-/// content is its name, so its digest is the name's.
+/// A registry that has every image, and a publisher that has a checksum for every file, except for those that a test removes. The
+/// content of an image is its name, so the digest is that of the name.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryRegistry {
     gone: Arc<Mutex<BTreeSet<String>>>,
@@ -18,18 +18,18 @@ pub struct MemoryRegistry {
 }
 
 impl MemoryRegistry {
-    /// Takes an image or a text away.
+    /// Removes an image or a text.
     pub fn remove(&self, reference: &str) {
         lock(&self.gone).insert(reference.to_owned());
     }
 
-    /// The calls that it received: `oci:HeadManifest`, by reference; `https:Get`, by URL.
+    /// The calls that the registry received: `oci:HeadManifest`, by reference; `https:Get`, by URL.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Faults to plan. A fault's subject is a reference.
+    /// Plans faults. The subject of a fault is a reference.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults

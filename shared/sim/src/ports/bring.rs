@@ -1,4 +1,4 @@
-//! Stacks that reach their template at once, for tests that need what a rollout leaves behind and no rollout.
+//! Deploys stacks directly, for tests that need deployed stacks but no rollout.
 #![allow(clippy::missing_panics_doc, reason = "for tests")]
 
 use slipway_core::release::Stack;
@@ -8,7 +8,7 @@ use slipway_rollout::{ChangeSetRequest, ChangeSetStatus, ChangeSetView, StackSta
 use super::{SimulatedStacks, lock};
 
 impl SimulatedStacks {
-    /// Uploads the template of `stack` and waits for its change set: the change set's name, and what it would do.
+    /// Uploads the template of `stack` and waits for its change set. Returns the name of the change set, and its changes.
     pub async fn change_set_of(&self, stack: &Stack) -> (String, ChangeSetView) {
         let name = format!("change-{}", lock(&self.world).calls().values().sum::<u64>());
         let template_key = stack.template_key("any");
@@ -23,7 +23,7 @@ impl SimulatedStacks {
         (name, view.expect("it was just created"))
     }
 
-    /// Brings `stack` to its template. Returns the resources that this replaced or removed; `None` if nothing changed.
+    /// Deploys the template of `stack`. Returns the resources that this replaced or removed; `None` if nothing changed.
     pub async fn bring(&self, stack: &Stack) -> Option<Vec<String>> {
         let is_new = !self.exists(&stack.name);
         let (name, view) = self.change_set_of(stack).await;
@@ -42,7 +42,7 @@ impl SimulatedStacks {
         Some(view.replaces)
     }
 
-    /// Whether the stack exists and has resources: not deleted, and not merely about to be created.
+    /// Whether the stack exists and has resources: it is not deleted, and not in `REVIEW_IN_PROGRESS`.
     #[must_use]
     pub fn exists(&self, name: &str) -> bool {
         let status = lock(&self.world).stack_status(name);

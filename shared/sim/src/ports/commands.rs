@@ -1,4 +1,4 @@
-//! Run Command in this process, as `slipway-aws` reads it off the wire.
+//! Run Command in this process, with the answers in the form that `slipway-aws` makes of the API's.
 
 use slipway_core::node::{Command, CommandStatus, CommandView, Invocation, Verb};
 use slipway_flows::ports::Commands;
@@ -7,7 +7,7 @@ use slipway_ports::PortResult;
 use super::{SharedWorld, lock, port_error};
 use crate::world::{CommandRequest, Details, PRINTED_AT_MOST, Sent};
 
-/// As `slipway-aws` says it.
+/// The delivery timeout, as `slipway-aws` sets it.
 const DELIVERY_S: u32 = 120;
 
 /// Run Command in this process.
@@ -52,7 +52,7 @@ impl Commands for SimulatedCommands {
         let mut world = lock(&self.world);
         match world.command_invocation(&id, &command.instance) {
             Ok(found) => Ok(Some(view(&command.verb, found))),
-            // A moment after it was sent.
+            // The command was sent a moment ago.
             Err(error) if error.code == "InvocationDoesNotExist" => Ok(Some(CommandView::Pending)),
             Err(error) => Err(port_error("ssm:GetCommandInvocation", &command.instance, &error)),
         }

@@ -1,4 +1,4 @@
-//! Auto Scaling in this process, as `slipway-aws` reads it off the wire.
+//! Auto Scaling in this process, with the answers in the form that `slipway-aws` makes of the API's.
 
 use slipway_core::node::TERMINATE_HOOK;
 use slipway_flows::ports::Groups;

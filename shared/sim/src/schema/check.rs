@@ -1,4 +1,4 @@
-//! Whether a value is what a schema asks for: JSON Schema as far as CloudFormation's resource schemas use it.
+//! Whether a value matches a schema: the part of JSON Schema that CloudFormation's resource schemas use.
 
 use serde_json::{Map, Value};
 
@@ -6,17 +6,17 @@ use super::ResourceType;
 use super::regexes;
 use crate::world::UNKNOWN;
 
-/// What is wrong, and where.
+/// A problem, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// `/CidrBlock`, below the properties; empty for the properties as a whole.
     pub(crate) path: String,
-    /// In CloudFormation's words.
+    /// The problem in CloudFormation's words.
     pub(crate) message: String,
 }
 
-/// Everything that is wrong with the properties of a resource. Values that are not known before they are made
-/// (`{{changeSet:KNOWN_AFTER_APPLY}}`) are taken to be right.
+/// All problems of the properties of a resource. Values that are known only after the change (`{{changeSet:KNOWN_AFTER_APPLY}}`)
+/// count as correct.
 pub(crate) fn check(kind: &ResourceType, properties: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let context = Context { definitions: &kind.definitions };
@@ -146,7 +146,7 @@ impl Context<'_> {
     }
 }
 
-/// What a schema asks of strings and numbers.
+/// The constraints on strings and numbers.
 fn scalar(schema: &Map<String, Value>, value: &Value, fault: &mut impl FnMut(String)) {
     let text = match value {
         Value::String(text) => text.clone(),

@@ -10,19 +10,19 @@ const NOT_BLANK: &str = r"^(?!\s*$).+$";
 
 static COMPILED: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
 
-/// Whether `text` matches `pattern`, as JSON Schema has it: somewhere, unless the pattern is anchored. `None`: the
-/// pattern cannot be compiled (a test holds that none of ours is of that kind).
+/// Whether `text` matches `pattern` anywhere, as in JSON Schema, unless the pattern is anchored. `None` if the pattern cannot be
+/// compiled; a test ensures that all of ours can.
 pub(super) fn matches(pattern: &str, text: &str) -> Option<bool> {
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let regex = compiled.entry(pattern.to_owned()).or_insert_with(|| {
-        // Rust's syntax has no look-ahead.
+        // Rust's regular expressions have no look-ahead.
         let pattern = if pattern == NOT_BLANK { r"\S".to_owned() } else { in_rusts_syntax(pattern) };
         Regex::new(&pattern).ok()
     });
     regex.as_ref().map(|regex| regex.is_match(text))
 }
 
-/// In Rust's syntax a bracket inside a class opens another class; in JSON Schema's it is a bracket.
+/// In Rust's syntax, a bracket inside a class opens another class; in JSON Schema's it is a plain bracket.
 fn in_rusts_syntax(pattern: &str) -> String {
     let mut out = String::new();
     let mut in_class = false;

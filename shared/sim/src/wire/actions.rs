@@ -1,4 +1,4 @@
-//! The query protocol: CloudFormation's actions, and whose `groups` has.
+//! The query protocol: CloudFormation's actions, and those of the module `groups`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +46,7 @@ pub(super) fn error_text(error: &ApiError, request_id: &str) -> String {
         xml.leaf("Type", "Sender").leaf("Code", error.code).leaf("Message", &error.message);
     });
     xml.leaf("RequestId", request_id);
-    // No client looks at the namespace of an error.
+    // Clients ignore the namespace of an error.
     format!("<ErrorResponse xmlns=\"{}\">{}</ErrorResponse>", CLOUDFORMATION.1, xml.into_text())
 }
 
@@ -66,7 +66,7 @@ async fn call(service: &Service, body: &str) -> ApiResult<(&'static str, String,
     if version != Some(CLOUDFORMATION.0) {
         return Err(ApiError::not_modelled("A version other than 2010-05-15, 2011-01-01 and 2015-12-01"));
     }
-    // The one thing that takes a while is done before the world is locked.
+    // Fetching the template takes a while, so it is done before the world is locked.
     let template = match (query.take("TemplateBody"), query.take("TemplateURL")) {
         (Some(_), Some(_)) => {
             return Err(ApiError::validation("Only one of Template URL or Template Body may be specified."));
@@ -131,7 +131,7 @@ fn perform(
         }
         "DeleteStack" => {
             let (name, token) = (query.required("StackName")?, query.take("ClientRequestToken"));
-            // Whose rights are used makes no difference here.
+            // The role makes no difference in this world.
             query.take("RoleARN");
             query.finish()?;
             world.delete_stack(name, token)?;

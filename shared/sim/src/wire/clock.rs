@@ -1,4 +1,4 @@
-//! The wall clock, at a speed, as the world's time.
+//! The time of a world, derived from the wall clock at some speed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use tokio::time::Instant;
 use crate::ports::{SharedWorld, lock};
 use crate::world::Outgoing;
 
-/// Longest sleep of the driver: what is missed by a lost wake-up is only late by this.
+/// Longest sleep of the driver: a lost wake-up delays an event by at most this time.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
-/// A clock that began at some time of a world and runs at some speed, or stands. Clones are the same clock.
+/// A clock that starts at some time of a world and runs at some speed, or is stopped. Clones are the same clock.
 #[derive(Debug, Clone)]
 pub struct Clock {
     reading: Arc<Mutex<Reading>>,
-    /// Rung when something may be due sooner than it was.
+    /// Notified when something may be due sooner than before.
     changed: Arc<Notify>,
     speed: f64,
 }
 
-/// What the clock showed when it was last looked at, held or let go.
+/// The time of the clock when it was last read, stopped or started.
 #[derive(Debug)]
 struct Reading {
     taken: Instant,
@@ -42,11 +42,11 @@ impl Clock {
         self.read().showed
     }
 
-    /// Whether the world's time stands from now on.
+    /// Stops the world's time, or starts it again.
     ///
-    /// In a world that is hundreds of times as fast as its functions, minutes pass while one is at work, and ticks pile up behind it,
-    /// the more the busier the machine is. In AWS an invocation is a moment; where it takes no time at all, no test hangs on how fast
-    /// its machine is.
+    /// In a world that is hundreds of times as fast as its functions, minutes would pass during one invocation, and ticks would
+    /// pile up behind it, more of them on a busier machine. In AWS an invocation takes a moment. If it takes no time at all, no
+    /// test depends on the speed of its machine.
     pub fn stand(&self, stands: bool) {
         self.read().stands = stands;
         self.changed.notify_one();

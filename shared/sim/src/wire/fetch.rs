@@ -1,14 +1,14 @@
-//! `TemplateURL`: where S3 would be, and what is there.
+//! Reads templates by `TemplateURL`, from the endpoint that takes the place of S3.
 
 use crate::world::{ApiError, ApiResult, TemplateSource};
 
-/// An HTTP client of plain endpoints.
+/// An HTTP client for plain endpoints.
 ///
-/// Where the node agent is built beside it, reqwest has TLS, without a provider of its own: the house's is said here, or no client
-/// could be made.
+/// If the node agent is built in the same workspace, reqwest has TLS but no crypto provider of its own. Without the provider that
+/// is set here, no client could be made.
 #[must_use]
 pub fn client() -> reqwest::Client {
-    // Somebody may have said so before.
+    // It fails if a provider was set before, which is harmless.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     reqwest::Client::new()
 }
@@ -25,7 +25,7 @@ impl Templates {
         Self { endpoint: endpoint.map(|one| one.trim_end_matches('/').to_owned()), client: client() }
     }
 
-    /// The template at an S3 URL.
+    /// Fetches the template at an S3 URL.
     pub(super) async fn fetch(&self, url: &str) -> ApiResult<TemplateSource> {
         let endpoint = self
             .endpoint
@@ -51,7 +51,7 @@ impl Templates {
     }
 }
 
-/// `bucket/key` of an S3 URL of either style, or of `endpoint` itself.
+/// `bucket/key` of an S3 URL in either style, or of a URL of `endpoint` itself.
 fn place(url: &str, endpoint: &str) -> Option<String> {
     if let Some(place) = url.strip_prefix(endpoint) {
         return place.strip_prefix('/').filter(|place| place.contains('/')).map(str::to_owned);

@@ -11,7 +11,7 @@ pub(super) fn perform(world: &mut World, action: &str, query: &Query) -> ApiResu
         "SetDesiredCapacity" => {
             let (name, desired) =
                 (query.required("AutoScalingGroupName")?, query.required("DesiredCapacity")?);
-            // What waits for no cooldown waits for none that is not modelled.
+            // Cooldowns are not modelled, so a caller must not ask to honor them.
             query.never("HonorCooldown")?;
             query.finish()?;
             let desired =

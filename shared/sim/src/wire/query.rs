@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::world::{ApiError, ApiResult};
 
-/// The parameters of a call. Each is taken once; what nobody took is not modelled, and refused.
+/// The parameters of a call. Each is taken once. A parameter that nobody took is not modelled, and the call is refused.
 #[derive(Debug)]
 pub(super) struct Query {
     values: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ impl Query {
         Self { values, taken: RefCell::default() }
     }
 
-    /// A parameter; `None` if it is absent. An empty string is absent too, as an empty list is sent that way.
+    /// A parameter; `None` if it is absent. An empty string counts as absent, because an empty list is sent in that way.
     pub(super) fn take(&self, key: &str) -> Option<&str> {
         self.taken.borrow_mut().insert(key.to_owned());
         self.values.get(key).map(String::as_str).filter(|value| !value.is_empty())
@@ -43,7 +43,7 @@ impl Query {
         self.take(key) == Some("true")
     }
 
-    /// A flag that this world only knows as `false`.
+    /// A flag that this world supports only as `false`.
     pub(super) fn never(&self, key: &str) -> ApiResult<()> {
         if self.flag(key) { Err(ApiError::not_modelled(&format!("{key}=true"))) } else { Ok(()) }
     }
@@ -58,7 +58,7 @@ impl Query {
         (!items.is_empty()).then_some(items)
     }
 
-    /// A list of structures: the prefixes at which their members are.
+    /// A list of structures: the prefixes of their members.
     pub(super) fn structures(&self, key: &str) -> Option<Vec<String>> {
         if self.values.contains_key(key) {
             self.take(key);
@@ -71,7 +71,7 @@ impl Query {
         (!prefixes.is_empty()).then_some(prefixes)
     }
 
-    /// A place in a list, as an earlier answer gave it.
+    /// The position at which a page of a list begins, from the token of an earlier answer.
     pub(super) fn page(&self) -> ApiResult<usize> {
         match self.take("NextToken") {
             None => Ok(0),
@@ -82,7 +82,7 @@ impl Query {
         }
     }
 
-    /// Refuses what nobody took.
+    /// Refuses the call if it has parameters that nobody took.
     pub(super) fn finish(&self) -> ApiResult<()> {
         let taken = self.taken.borrow();
         match self.values.keys().find(|key| !taken.contains(*key)) {
@@ -94,7 +94,7 @@ impl Query {
 
 const PAGE: &str = "slipway-page-";
 
-/// What [`Query::page`] takes back.
+/// The token that [`Query::page`] reads.
 pub(super) fn page_token(place: usize) -> String {
     format!("{PAGE}{place}")
 }

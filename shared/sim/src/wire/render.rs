@@ -1,4 +1,4 @@
-//! What the world holds, as XML.
+//! The content of the world, as XML.
 
 use super::xml::Xml;
 use crate::schema::Recreation;
@@ -6,7 +6,7 @@ use crate::world::{
     Change, ChangeSet, Detail, Resource, Revision, Stack, StackEvent, Validated, status_name,
 };
 
-/// What the stack is, or is to be while it is being created.
+/// The present revision of the stack, or the target while the stack is being created.
 fn shown(stack: &Stack) -> Option<&Revision> {
     stack.revision.as_ref().or_else(|| stack.operation_target())
 }
@@ -99,7 +99,7 @@ pub(super) fn change_set_summary(xml: &mut Xml, stack: &Stack, one: &ChangeSet) 
     xml.maybe("Description", one.description.as_ref());
 }
 
-/// A change set but its changes.
+/// A change set without its changes.
 pub(super) fn change_set(xml: &mut Xml, stack: &Stack, one: &ChangeSet) {
     change_set_summary(xml, stack, one);
     parameters(xml, &one.target);
@@ -111,7 +111,7 @@ pub(super) fn change_set(xml: &mut Xml, stack: &Stack, one: &ChangeSet) {
     xml.maybe("OnStackFailure", one.on_failure.map(|on_failure| on_failure.name()));
 }
 
-/// A change; its values only if they were asked for (`IncludePropertyValues`).
+/// A change. Its values are included only on request (`IncludePropertyValues`).
 pub(super) fn change(xml: &mut Xml, change: &Change, values: bool) {
     xml.leaf("Type", "Resource").nest("ResourceChange", |xml| {
         xml.maybe("PolicyAction", change.policy_action).leaf("Action", change.action.name());

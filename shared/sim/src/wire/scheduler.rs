@@ -16,7 +16,7 @@ pub(super) fn answer(service: &Service, method: &Method, uri: &Uri, body: &[u8])
         Err(error) => {
             let text = json!({"Message": error.message}).to_string();
             let mut response = respond(error.http_status, "application/json", text, &request_id);
-            // The Scheduler's word for what CloudFormation calls ValidationError.
+            // The Scheduler's name for CloudFormation's ValidationError.
             let code = match error.code {
                 "ValidationError" => "ValidationException",
                 "Throttling" => "ThrottlingException",
@@ -119,7 +119,7 @@ fn request(name: String, body: &[u8]) -> ApiResult<ScheduleRequest> {
     })
 }
 
-/// A part of a request, in which only what is modelled may stand.
+/// A part of a request. Only keys that are modelled are accepted.
 struct Part<'a> {
     path: &'static str,
     object: &'a Map<String, Value>,
@@ -141,7 +141,7 @@ impl Part<'_> {
         self.object.get(key).and_then(Value::as_str).map(str::to_owned)
     }
 
-    /// The one value that is modelled, or none.
+    /// The key is absent or has the one value that is modelled.
     fn is(&self, key: &str, only: &str) -> ApiResult<()> {
         match self.object.get(key) {
             None => Ok(()),

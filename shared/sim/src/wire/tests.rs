@@ -1,4 +1,4 @@
-//! The wire, as a client sees it.
+//! The endpoints, as a client sees them.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ struct Client {
 
 impl Client {
     async fn new() -> Self {
-        // S3, as far as one template goes.
+        // An S3 that serves one template.
         let s3 = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", s3.local_addr().unwrap());
         let router = Router::new().route("/assets/net.json", axum::routing::get(|| async { NETWORK }));
@@ -59,7 +59,7 @@ impl Client {
         panic!("{action} never said {wanted}");
     }
 
-    /// Run Command: status, and the answer.
+    /// Run Command: status and answer of a call.
     async fn ssm(&self, action: &str, body: &Value) -> (u16, Value) {
         let request = self.http.post(self.served.endpoint()).body(body.to_string());
         let request = request.header("content-type", "application/x-amz-json-1.1");
@@ -197,7 +197,7 @@ async fn a_schedule_is_made_fires_and_goes() {
     assert_eq!((status, code.as_str()), (400, "ValidationException"), "{answer}");
 }
 
-/// A group of two with hooks, whose machines are told that they are workers.
+/// A group of two machines with hooks. The user data says that they are workers.
 fn pool() -> String {
     use base64::Engine as _;
     let node = r#"{"agent":null,"assetBucket":"assets","cluster":"prod","config":"c","credentials":"d","format":1,"region":"eu-central-1","role":"etcd-0"}"#;
@@ -226,7 +226,7 @@ fn pool() -> String {
 
 const AUTO_SCALING: &str = "2011-01-01";
 const LOAD_BALANCING: &str = "2015-12-01";
-/// One that was there before.
+/// A target group that existed before.
 const TARGETS: &str =
     "arn:aws:elasticloadbalancing:eu-central-1:123456789012:targetgroup/own/0123456789abcdef";
 
@@ -309,7 +309,7 @@ async fn a_group_and_its_machine_live_their_life_on_the_wire() {
     assert!(status == 400 && text.contains("desiredSize equals minSize (1)"), "{text}");
     let asked = [("InstanceId", &*id), ("ShouldDecrementDesiredCapacity", "false")];
     assert_eq!(client.call_of(AUTO_SCALING, "TerminateInstanceInAutoScalingGroup", &asked).await.0, 200);
-    // The member's own agent ends its hook within seconds of the world's clock: whoever comes later finds that nothing waits.
+    // The member's own agent completes its hook within seconds of the world's clock, so a later call finds no active action.
     for (action, query) in
         [("RecordLifecycleActionHeartbeat", &hook[..]), ("CompleteLifecycleAction", &complete)]
     {

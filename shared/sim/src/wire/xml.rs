@@ -1,4 +1,4 @@
-//! XML, as much as an answer needs.
+//! A minimal XML writer.
 
 use std::fmt::{Display, Write as _};
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 pub(super) struct Xml(String);
 
 impl Xml {
-    /// `<name>text</name>`.
+    /// Adds `<name>text</name>`.
     pub(super) fn leaf(&mut self, name: &str, text: impl Display) -> &mut Self {
         write!(self.0, "<{name}>{}</{name}>", escaped(&text.to_string())).expect("a String takes everything");
         self
@@ -23,12 +23,12 @@ impl Xml {
         self
     }
 
-    /// A time.
+    /// Adds a time.
     pub(super) fn time(&mut self, name: &str, at: Timestamp) -> &mut Self {
         self.leaf(name, at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"))
     }
 
-    /// An element with others inside.
+    /// Adds an element with other elements inside.
     pub(super) fn nest(&mut self, name: &str, fill: impl FnOnce(&mut Self)) -> &mut Self {
         write!(self.0, "<{name}>").expect("a String takes everything");
         fill(self);
@@ -36,7 +36,7 @@ impl Xml {
         self
     }
 
-    /// A list, each item a `<member>`.
+    /// Adds a list, each item as a `<member>`.
     pub(super) fn list<T>(
         &mut self,
         name: &str,
@@ -50,7 +50,7 @@ impl Xml {
         })
     }
 
-    /// A list of texts.
+    /// Adds a list of texts.
     pub(super) fn texts<T: Display>(&mut self, name: &str, items: impl IntoIterator<Item = T>) -> &mut Self {
         self.nest(name, |xml| {
             for item in items {
@@ -72,10 +72,10 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // A parser would make a line feed of it.
+            // A parser would turn it into a line feed.
             '\r' => out.push_str("&#13;"),
             '\n' | '\t' => out.push(c),
-            // XML 1.0 has no other control characters.
+            // XML 1.0 allows no other control characters.
             c if c.is_control() => out.push('\u{FFFD}'),
             c => out.push(c),
         }

@@ -1,4 +1,4 @@
-//! The rest of the API: stacks made and changed without change sets, and everything that only looks.
+//! The rest of the API: creating and updating stacks without change sets, and all read-only actions.
 
 use slipway_rollout::StackStatus;
 
@@ -9,7 +9,7 @@ use super::stack::{Output, Resource, Stack, StackEvent};
 use super::template::Template;
 use super::{OnFailure, StackRequest, World, limits, request};
 
-/// What `ValidateTemplate` says.
+/// The answer of `ValidateTemplate`.
 pub(crate) struct Validated {
     pub(crate) template: Template,
     pub(crate) capability: Option<&'static str>,
@@ -19,12 +19,12 @@ impl World {
     /// Deletes a stack, as a person at a console does.
     ///
     /// # Errors
-    /// As the API refuses: the stack is being updated.
+    /// Those of the API: the stack is being updated.
     pub fn delete(&mut self, name: &str) -> ApiResult<()> {
         self.delete_stack(name, None)
     }
 
-    /// A stack that has only just come to be.
+    /// Adds a new stack.
     pub(super) fn add_stack(&mut self, name: &str, status: StackStatus) -> String {
         let uuid = self.uuid();
         let id = self.arn(&format!("stack/{name}/{uuid}"));
@@ -55,7 +55,7 @@ impl World {
         id
     }
 
-    /// `CreateStack`: the stack's id.
+    /// `CreateStack`. Returns the stack's id.
     pub(crate) fn create_stack(&mut self, request: &StackRequest) -> ApiResult<String> {
         self.enter("CreateStack")?;
         limits::of_name("stackName", &request.stack_name)?;
@@ -76,7 +76,7 @@ impl World {
         Ok(id)
     }
 
-    /// `UpdateStack`: the stack's id.
+    /// `UpdateStack`. Returns the stack's id.
     pub(crate) fn update_stack(&mut self, request: &StackRequest) -> ApiResult<String> {
         self.enter("UpdateStack")?;
         let token = request.token.as_deref();
@@ -95,7 +95,7 @@ impl World {
             {
                 return Err(ApiError::validation(super::change_set::NO_UPDATES));
             }
-            // Whatever else is wrong shows when the update is tried, as in AWS.
+            // Other errors show when the update is executed, as in AWS.
             Err(_) | Ok(_) => {}
         }
         self.note_token(token, "UpdateStack", &id);
@@ -107,7 +107,7 @@ impl World {
         Ok(id)
     }
 
-    /// `DescribeStacks`: one stack, or all that live.
+    /// `DescribeStacks`: one stack, or all live stacks.
     pub(crate) fn stacks(&mut self, name: Option<&str>) -> ApiResult<Vec<&Stack>> {
         self.enter("DescribeStacks")?;
         match name {
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// `ListStacks`: all there ever were, of these statuses if any are named.
+    /// `ListStacks`: all stacks that ever existed, or those with one of `statuses` if any are given.
     pub(crate) fn list_stacks(&mut self, statuses: &[String]) -> ApiResult<Vec<&Stack>> {
         self.enter("ListStacks")?;
         let wanted =
@@ -127,7 +127,7 @@ impl World {
         Ok(self.all_stacks().filter(wanted).collect())
     }
 
-    /// `DescribeStackEvents`, newest first: a page from `from`, and where the next begins.
+    /// `DescribeStackEvents`, newest first: the page that begins at `from`, and where the next page begins.
     pub(crate) fn events(
         &mut self,
         name: &str,
@@ -155,7 +155,7 @@ impl World {
         Ok((stack, stack.resources.values().collect()))
     }
 
-    /// `ListExports`: stack and output.
+    /// `ListExports`: stacks and outputs.
     pub(crate) fn list_exports(&mut self) -> ApiResult<Vec<(&Stack, &Output)>> {
         self.enter("ListExports")?;
         let stacks = self.all_stacks().filter(|stack| !stack.is_deleted());
@@ -166,7 +166,7 @@ impl World {
         Ok(exports)
     }
 
-    /// `GetTemplate`: of a stack, or of one of its change sets.
+    /// `GetTemplate` of a stack or of one of its change sets.
     pub(crate) fn template_body(&mut self, name: &str, change_set: Option<&str>) -> ApiResult<String> {
         self.enter("GetTemplate")?;
         let missing = || ApiError::validation(format!("Stack with id {name} does not exist"));
@@ -194,7 +194,7 @@ impl World {
         Ok(Validated { template, capability })
     }
 
-    /// Whether that token has begun that operation already: then the call is the same call again.
+    /// Whether an operation with that token has begun already: then this is a repeated call.
     pub(super) fn token_was_used(
         &self,
         token: Option<&str>,

@@ -1,4 +1,4 @@
-//! Steps that make, change or replace a resource.
+//! Steps that create, change or replace a resource.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::{Phase, ResourceStatus, World, attributes, constraints, physical, tim
 use crate::schema::{Recreation, check, resource_type};
 
 const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
-/// What CloudFormation says of a group that does not stabilise.
+/// CloudFormation's message for a group that does not stabilise.
 pub(super) const UNSTABLE: &str = "Group did not stabilize. Last scaling activity: Launching a new EC2 instance. Status Reason: \
                                    Instance failed to complete user's Lifecycle Action.";
 
 impl World {
-    /// Computes what the resource is to be, and begins to create, change or replace it.
+    /// Computes the target state of a resource, and begins to create, change or replace it.
     pub(super) fn start_apply(&mut self, stack_id: &str, id: &str) {
         let (next, problem) = self.wanted(stack_id, id);
         let rolling_back = self.operation_mut(stack_id).kind == OperationKind::UpdateRollback;
@@ -40,7 +40,7 @@ impl World {
             attributes: current.attributes.clone(),
             ..next
         };
-        // What was being changed when the update failed is changed back even where nothing shows.
+        // A resource that was being changed when the update failed is changed back, even if no difference shows.
         let forced = rolling_back
             && matches!(current.status, ResourceStatus::UpdateFailed | ResourceStatus::UpdateInProgress);
         let found = differences(&current.properties, &next.properties);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// What the target says of a resource, and what is wrong with that.
+    /// The target state of a resource, and the problem with it, if there is one.
     fn wanted(&mut self, stack_id: &str, id: &str) -> (Resource, Option<String>) {
         let exports = self.exports(stack_id);
         let stack = &self.stacks[stack_id];
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// The resource receives its id, if the service accepts it.
+    /// The resource gets its id, if the service accepts it.
     pub(super) fn initiated(&mut self, stack_id: &str, key: &str) {
         let Some(step) = self.operation_mut(stack_id).steps.get(key) else { return };
         let Some(mut next) = step.next.as_deref().cloned() else { return };
@@ -156,14 +156,14 @@ impl World {
         self.operation_mut(stack_id).leftovers.extend(replaced);
         self.put(stack_id, next.clone(), status, Some("Resource creation Initiated"));
         if next.kind == GROUP {
-            // Auto Scaling has it from now on; CloudFormation waits until its machines are in service.
+            // Auto Scaling has the new group from now on; CloudFormation waits until its machines are in service.
             self.applied(&next);
             self.stabilises_from_now(stack_id, key);
         }
         self.set_running(stack_id, key, next);
     }
 
-    /// A name that is taken cannot be given again.
+    /// A name that is in use cannot be given to a second resource.
     fn collision(&self, next: &Resource, id: &str, replaced: Option<&Resource>) -> Option<String> {
         let identity = physical::identity(&next.kind, id, &next.properties);
         if !self.things.contains_key(&(next.kind.clone(), identity.clone())) {
@@ -230,7 +230,7 @@ impl World {
         }
     }
 
-    /// A group has not stabilised yet: CloudFormation looks again, or has waited for long enough.
+    /// A group has not stabilised yet: CloudFormation checks again later, or gives up after the timeout.
     fn still_stabilises(
         &mut self,
         stack_id: &str,
@@ -264,7 +264,7 @@ impl World {
     }
 }
 
-/// Whether CloudFormation makes a new resource for what changes.
+/// Whether the change of these paths makes CloudFormation create a new resource.
 fn replaces(current: &Resource, next: &Resource, paths: &[Vec<String>]) -> bool {
     let Some(kind) = resource_type(&next.kind) else { return false };
     paths.iter().any(|path| match kind.recreation(path) {
@@ -274,7 +274,7 @@ fn replaces(current: &Resource, next: &Resource, paths: &[Vec<String>]) -> bool 
     })
 }
 
-/// Why an update in place cannot be.
+/// Why an update in place is not possible.
 fn refusal(current: &Resource, next: &Resource, paths: &[Vec<String>], replace: bool) -> Option<String> {
     let kind = resource_type(&next.kind)?;
     let fixed =

@@ -1,4 +1,4 @@
-//! What `Fn::GetAtt` gives beyond a resource's own properties.
+//! What `Fn::GetAtt` returns beyond a resource's own properties.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::physical::Maker;
 use super::stack::Resource;
 
-/// The attributes of a new resource whose id is `id`.
+/// The attributes of a new resource with the id `id`.
 pub(super) fn of(maker: &Maker<'_>, id: &str) -> BTreeMap<String, Value> {
     let config = maker.world.config();
     let region = &config.region;
@@ -105,13 +105,13 @@ pub(super) fn of(maker: &Maker<'_>, id: &str) -> BTreeMap<String, Value> {
         "AWS::SSM::Parameter" => {
             json!({"Arn": maker.arn("ssm", &format!("parameter/{}", id.trim_start_matches('/')))})
         }
-        // The others have no attributes.
+        // Other types have no attributes.
         _ => json!({}),
     };
     value.as_object().cloned().unwrap_or_default().into_iter().collect()
 }
 
-/// What an update in place changes about the attributes: a launch template gets one more version.
+/// Changes the attributes for an update in place: a launch template gets one more version.
 pub(super) fn update(next: &mut Resource, current: &Resource) {
     if next.kind != "AWS::EC2::LaunchTemplate" {
         return;

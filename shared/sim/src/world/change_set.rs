@@ -1,4 +1,4 @@
-//! Change sets: made, described, executed, deleted.
+//! Change sets: creating, describing, executing and deleting them.
 
 use jiff::Timestamp;
 use slipway_rollout::StackStatus;
@@ -26,12 +26,12 @@ pub(crate) struct ChangeSet {
     pub(crate) on_failure: Option<OnFailure>,
     pub(crate) changes: Vec<Change>,
     pub(crate) token: Option<String>,
-    /// What its status and its execution status were lately, newest last.
+    /// The recent statuses and execution statuses, newest last.
     pub(crate) past: Vec<(Timestamp, &'static str, ExecutionStatus)>,
 }
 
 impl ChangeSet {
-    /// It is at something else from now on.
+    /// Sets a new status.
     pub(super) fn turns(&mut self, now: Timestamp, status: &'static str, execution: ExecutionStatus) {
         (self.status, self.execution_status) = (status, execution);
         self.past.push((now, status, execution));
@@ -62,14 +62,14 @@ impl ExecutionStatus {
     }
 }
 
-/// Why a change set without a change fails.
+/// The reason with which a change set without changes fails.
 pub(crate) const NO_CHANGES: &str =
     "The submitted information didn't contain changes. Submit different information to create a change set.";
-/// The same, where the text of the template differs and nothing that is made.
+/// The same, if the text of the template differs, but none of its resources.
 pub(crate) const NO_UPDATES: &str = "No updates are to be performed.";
 
 impl World {
-    /// `CreateChangeSet`. Ids of the change set and of its stack.
+    /// `CreateChangeSet`. Returns the ids of the change set and of its stack.
     pub(crate) fn create_change_set(
         &mut self,
         name: &str,
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// A change set is worked out.
+    /// The changes of a change set are computed.
     pub(super) fn change_set_made(&mut self, stack_id: &str, id: &str) {
         let Some(stack) = self.stacks.get(stack_id) else { return };
         let Some(change_set) = stack.change_sets.iter().find(|one| one.id == id) else { return };
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// What `target` would change about `stack`.
+    /// The changes that `target` would make to `stack`.
     pub(super) fn work_out(&self, stack: &Stack, target: &Revision) -> Result<Vec<Change>, String> {
         if stack.revision.as_ref().is_some_and(|old| {
             old.template.body == target.template.body
@@ -263,7 +263,7 @@ impl World {
         self.enter("DeleteChangeSet")?;
         let (stack_id, id) = match self.locate_change_set(stack, name) {
             Ok(found) => found,
-            // As in AWS: deleting what is gone from a stack that stands is success.
+            // As in AWS, deleting a missing change set of an existing stack succeeds.
             Err(_) if stack.is_some_and(|stack| self.find(stack).is_some()) => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -277,7 +277,7 @@ impl World {
         Ok(())
     }
 
-    /// `DescribeChangeSet`: the stack and the change set.
+    /// `DescribeChangeSet`. Returns the stack and the change set.
     pub(crate) fn change_set(&mut self, stack: Option<&str>, name: &str) -> ApiResult<(&Stack, &ChangeSet)> {
         self.enter("DescribeChangeSet")?;
         let (stack_id, id) = self.locate_change_set(stack, name)?;
@@ -292,7 +292,7 @@ impl World {
         Ok((stack, &stack.change_sets))
     }
 
-    /// Other change sets of a stack that something else has changed.
+    /// Marks the other change sets of a stack as obsolete after something else has changed the stack.
     pub(super) fn make_obsolete(&mut self, stack_id: &str, but: Option<&str>) {
         let now = self.now;
         for change_set in &mut self.stack_mut(stack_id).change_sets {

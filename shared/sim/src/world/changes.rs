@@ -1,4 +1,4 @@
-//! What a change set would do, resource by resource, property by property.
+//! The changes of a change set, resource by resource and property by property.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::stack::{Resource, Revision};
 use super::template::{Definition, Policy};
 use crate::schema::{Recreation, ResourceType, resource_type};
 
-/// A change of a resource.
+/// A change of one resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Change {
     pub(crate) action: Action,
@@ -24,7 +24,7 @@ pub(crate) struct Change {
     pub(crate) details: Vec<Detail>,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
-    /// What becomes of the one that goes: `Delete`, `Retain`, …
+    /// What happens to the old resource: `Delete`, `Retain`, …
     pub(crate) policy_action: Option<&'static str>,
 }
 
@@ -58,10 +58,10 @@ pub(crate) struct Detail {
     pub(crate) recreation: Recreation,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
-    /// Whether the value is known before the change is made.
+    /// Whether the value is known before the change is executed.
     pub(crate) known: bool,
     pub(crate) source: &'static str,
-    /// The parameter, resource or attribute that brings it.
+    /// The parameter, resource or attribute that causes the change.
     pub(crate) causing_entity: Option<String>,
 }
 
@@ -75,10 +75,11 @@ impl Detail {
     }
 }
 
-/// The changes from what stands to `scope.revision`, by logical id. `scope` learns what is renewed and touched.
+/// The changes from the present state to `scope.revision`, by logical id. They also record in `scope` which resources are replaced
+/// and touched.
 ///
 /// # Errors
-/// In CloudFormation's words, what makes the change set fail.
+/// The reason why the change set fails, in CloudFormation's words.
 pub(crate) fn changes(
     scope: &mut StackScope<'_>,
     old: Option<&Revision>,
@@ -218,8 +219,8 @@ fn modification(
     })
 }
 
-/// As the API's reference says of `Replacement`: a static change of a property that always needs recreation is
-/// `True`; a dynamic one, and one of a property that needs it conditionally, is `Conditional`.
+/// The rule of the API reference for `Replacement`: a static change of a property that always needs recreation is `True`; a dynamic
+/// change of it, or a change of a property that needs recreation conditionally, is `Conditional`.
 fn replacement(detail: &Detail) -> usize {
     match (detail.recreation, detail.known) {
         (Recreation::Never, _) => 0,
@@ -255,7 +256,7 @@ fn property_detail(
     }
 }
 
-/// What an expression whose text is the same owes its new value to.
+/// Why an expression has a new value although its text is the same.
 fn cause(revision: &Revision, raw: Option<&Value>) -> (&'static str, Option<String>) {
     let found = raw.map(references).and_then(Result::ok).unwrap_or_default();
     for reference in found {
@@ -275,7 +276,7 @@ fn cause(revision: &Revision, raw: Option<&Value>) -> (&'static str, Option<Stri
     ("DirectModification", None)
 }
 
-/// The template's text at `path`, or the function that computes what is there.
+/// The template's text at `path`, or the function that computes the value there.
 fn raw_at<'a>(properties: &'a Value, path: &[String]) -> Option<&'a Value> {
     let mut here = properties;
     for key in path {
@@ -291,7 +292,7 @@ fn raw_at<'a>(properties: &'a Value, path: &[String]) -> Option<&'a Value> {
 
 type Difference = (Vec<String>, Option<Value>, Option<Value>);
 
-/// Every path at which two computed values part, with both values.
+/// Every path at which two computed values differ, with both values.
 pub(crate) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
     part(&mut Vec::new(), Some(before), Some(after), &mut found);

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-/// The blocks of `[ipBlock, count, hostBits]`, as many as asked for, from the lowest.
+/// The blocks of `[ipBlock, count, hostBits]`, `count` of them, beginning with the lowest.
 pub(super) fn blocks(arguments: &[String]) -> Result<Vec<String>, String> {
     let wrong = |what: &str| format!("Template error: Fn::Cidr {what}");
     let (block, count, bits) = match arguments {

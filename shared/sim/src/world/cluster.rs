@@ -1,4 +1,4 @@
-//! What runs on the machines of a cluster: etcd, API servers, kubelets and pods, as much of them as a rollout meets.
+//! The programs on the machines of a cluster: etcd, API servers, kubelets and pods, as far as a rollout depends on them.
 
 mod drain;
 mod etcd;
@@ -20,7 +20,7 @@ use super::World;
 use super::execute::Task;
 use super::fleet::{Machine, Power};
 
-/// What an API server listens on.
+/// The port of an API server.
 pub(super) const API_PORT: u32 = 6443;
 
 /// A cluster.
@@ -29,11 +29,11 @@ pub(crate) struct Cluster {
     pub(crate) etcd: Etcd,
     pub(crate) kube: Kube,
     pub(crate) losses: Vec<Loss>,
-    /// Pods that agents had removed from their nodes.
+    /// Pods that agents removed from their nodes.
     pub(crate) removals: Vec<Removal>,
 }
 
-/// Something that happens in a cluster at a time.
+/// An event in a cluster that is due at some time.
 #[derive(Debug, Clone)]
 pub(crate) enum ClusterTask {
     /// A member of etcd may have caught up.
@@ -42,11 +42,11 @@ pub(crate) enum ClusterTask {
     EtcdReturns { machine: String },
     /// A pod's containers are ready.
     PodReady { cluster: String, pod: String },
-    /// A pod has ended.
+    /// A pod has stopped.
     PodGone { cluster: String, pod: String },
 }
 
-/// How long what is on a machine takes to start, once it may.
+/// How long the programs of a machine take to start once they may.
 const CONTROLLER_S: (f64, f64) = (20.0, 45.0);
 const KUBELET_S: (f64, f64) = (8.0, 25.0);
 
@@ -64,7 +64,7 @@ impl World {
         self.after_s(seconds, Task::Cluster(task));
     }
 
-    /// A machine's agent goes on as far as it can; `true`: what is on it is healthy.
+    /// The agent of a machine continues as far as it can. Returns whether the machine's programs are healthy.
     pub(super) fn joins_its_cluster(&mut self, id: &str) -> bool {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return false };
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return true };
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A machine that ran stands still: etcd loses a member's process, the API a server, pods their node.
+    /// A running machine stops: etcd loses a member's process, the API loses a server, pods lose their node.
     pub(super) fn left_its_cluster(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
@@ -109,7 +109,7 @@ impl World {
         self.node_leaves(&cluster, &machine);
     }
 
-    /// A machine is gone, and with it what it had attached.
+    /// A machine is gone, so its volumes are detached.
     pub(super) fn let_go_of_volume(&mut self, machine: &Machine) {
         let Some(cluster) = machine.cluster().and_then(|name| self.fleet.clusters.get_mut(name)) else {
             return;
@@ -135,7 +135,7 @@ impl World {
         serves.map(|machine| machine.id.clone()).collect()
     }
 
-    /// Whether a controller's API server answers: it is ready (`/readyz`) only with its etcd.
+    /// Whether a controller's API server answers. It is ready (`/readyz`) only if its etcd is available.
     pub(super) fn is_api_server(&self, machine: &Machine) -> bool {
         self.runs_api_server(machine) && machine.cluster().is_some_and(|cluster| self.has_leader(cluster))
     }
@@ -157,7 +157,7 @@ impl World {
         machines.filter(move |machine| machine.cluster() == Some(cluster) && machine.role() == "controller")
     }
 
-    /// The machines of a cluster's API to which load balancers send, in the order of their ids.
+    /// The machines of a cluster's API to which load balancers send requests, in the order of their ids.
     fn healthy_targets(&self, cluster: &str) -> Vec<String> {
         let healthy = self.controllers(cluster).filter(|machine| self.is_healthy_target(machine));
         healthy.map(|machine| machine.id.clone()).collect()
@@ -169,7 +169,7 @@ impl World {
     }
 }
 
-/// Seconds from one instant to a later one.
+/// The seconds from one instant to a later one.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

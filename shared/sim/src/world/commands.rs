@@ -1,4 +1,4 @@
-//! Run Command: what is sent, when a machine takes it, what becomes of it.
+//! Run Command: sending a command, its delivery to a machine, and its result.
 
 mod agent;
 mod documents;
@@ -20,12 +20,12 @@ use super::error::{ApiError, ApiResult};
 use super::execute::Task;
 use super::fleet::Power;
 
-/// From a command to the machine that takes it.
+/// The time from sending a command to its delivery to the machine.
 const TAKEN_S: (f64, f64) = (0.5, 3.0);
 /// Characters of its standard output that `GetCommandInvocation` gives (botocore: "The first 24,000 characters written by the plugin to
 /// stdout").
 pub(crate) const PRINTED_AT_MOST: usize = 24_000;
-/// For how long a command may be in no list, where that is a fault.
+/// For how long a command may be missing from lists, if that fault occurs.
 const UNLISTED_S: (f64, f64) = (2.0, 20.0);
 
 /// A command, sent to one machine.
@@ -34,25 +34,25 @@ pub(crate) struct Sent {
     pub(crate) id: String,
     pub(crate) document: String,
     pub(crate) parameters: BTreeMap<String, String>,
-    /// What its document makes of them.
+    /// The verb that its document runs with these parameters.
     verb: Verb,
     pub(crate) instance: String,
     pub(crate) comment: String,
     pub(crate) sent_at: Timestamp,
     pub(crate) timeout_s: u32,
-    /// From when on it is in lists.
+    /// The time from which it is listed.
     listed_at: Timestamp,
     pub(crate) details: Details,
-    /// What was printed.
+    /// Its output.
     pub(crate) output: String,
     pub(crate) response_code: i32,
     pub(crate) started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     drain: Option<Drain>,
-    /// From when on `GetCommandInvocation` knows it.
+    /// The time from which `GetCommandInvocation` knows it.
     known_at: Timestamp,
     place: Place,
-    /// How it ended on a machine whose agent Systems Manager does not reach, and what it printed.
+    /// Its result and output, while Systems Manager does not reach the agent of its machine.
     untold: Option<(Details, Value)>,
 }
 
@@ -61,15 +61,15 @@ pub(crate) struct Sent {
 enum Place {
     /// The agent has not taken it.
     Outside,
-    /// The agent has taken it, and no worker is free.
+    /// The agent has accepted it, and no worker is free.
     Buffer,
-    /// A worker is at it.
+    /// A worker runs it.
     Worker,
     /// It is over.
     Gone,
 }
 
-/// A command that somebody outside of this world carries out.
+/// A command that somebody outside of this world executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegated {
     /// `CommandId`.
@@ -78,18 +78,18 @@ pub struct Delegated {
     pub document: String,
     /// By name.
     pub parameters: BTreeMap<String, String>,
-    /// Of the machine that it was sent to: `etcd-0`, ….
+    /// The role of the machine that it was sent to: `etcd-0`, ….
     pub role: String,
 }
 
-/// How long a node was drained for.
+/// The time span of a node's drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainFacts {
-    /// Whose pods were to go.
+    /// The node that was drained.
     pub node: String,
-    /// When that was asked of a controller.
+    /// When the command was sent to a controller.
     pub from: Timestamp,
-    /// When that command was over.
+    /// When the command ended.
     pub until: Timestamp,
 }
 
@@ -98,7 +98,7 @@ pub struct DrainFacts {
 pub(crate) enum Details {
     Pending,
     InProgress,
-    /// It was taken back while its machine was at it.
+    /// It was cancelled while its machine was running it.
     Cancelling,
     Success,
     Failed,
@@ -121,7 +121,7 @@ impl Details {
         }
     }
 
-    /// `Status`, which knows fewer words.
+    /// `Status`, which has fewer values.
     pub(crate) fn status(self) -> &'static str {
         match self {
             Self::ExecutionTimedOut | Self::DeliveryTimedOut => "TimedOut",
@@ -139,26 +139,26 @@ impl Details {
     }
 }
 
-/// Something that happens to a command at a time, by its place among all.
+/// An event of a command that is due at some time. The number is the command's place among all commands.
 #[derive(Debug, Clone)]
 pub(crate) enum CommandTask {
-    /// The machine takes it.
+    /// The machine receives it.
     Taken(usize),
-    /// Nobody has taken it for too long.
+    /// Its delivery has timed out.
     DeliveryOver(usize),
-    /// It has run for too long.
+    /// Its execution has timed out.
     ExecutionOver(usize),
     /// It ends.
     Ends(usize),
-    /// A drain looks again.
+    /// The next round of a drain.
     DrainLooks(usize),
-    /// The machine has stopped what was taken back.
+    /// The machine has stopped the cancelled command.
     Stopped(usize),
-    /// A command has been on its way and at work for as long as it may be.
+    /// The total time for delivery and execution is over.
     Over(usize),
 }
 
-/// What `SendCommand` is asked.
+/// The parameters of `SendCommand`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandRequest {
     pub(crate) document: String,
@@ -169,7 +169,7 @@ pub(crate) struct CommandRequest {
 }
 
 impl World {
-    /// The drains that are over, in the order in which they were asked for.
+    /// The completed drains, in the order in which they were requested.
     #[must_use]
     pub fn drains(&self) -> Vec<DrainFacts> {
         let drains = self.fleet.commands.iter().filter_map(|sent| {
@@ -179,17 +179,17 @@ impl World {
         drains.collect()
     }
 
-    /// From now on what machines of those roles are told is done by somebody outside of this world: see [`World::delegated`].
+    /// From now on, somebody outside of this world executes the commands to machines of these roles: see [`World::delegated`].
     pub fn delegate(&mut self, roles: &[&str]) {
         self.fleet.outside = roles.iter().map(|role| (*role).to_owned()).collect();
     }
 
-    /// Hands out what is to be done outside, each once. It ends by [`World::answer`], or by its document's time.
+    /// Returns the commands to execute outside, each once. A command ends by [`World::answer`] or by the timeout of its document.
     pub fn delegated(&mut self) -> Vec<Delegated> {
         std::mem::take(&mut self.fleet.delegated)
     }
 
-    /// What came of the command of that id. One that is over stays as it is.
+    /// Sets the result of the command with that id. A command that has ended does not change.
     pub fn answer(&mut self, id: &str, answer: Result<Value, Value>) {
         let Some(place) = self.fleet.commands.iter().position(|sent| sent.id == id) else { return };
         match answer {
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// The verb ends, and prints what came of it.
+    /// The verb ends with this outcome and prints it.
     fn verb_ends(&mut self, place: usize, outcome: &Outcome) {
         let details = if outcome.is_ok() { Details::Success } else { Details::Failed };
         if self.is_reached(place) {
@@ -211,7 +211,8 @@ impl World {
         self.worker_is_free(&instance);
     }
 
-    /// Systems Manager reaches the agent of a machine again, which tells what it could not tell, and stops what was taken back.
+    /// Systems Manager reaches the agent of a machine again. The agent reports results that it could not report, and stops
+    /// cancelled commands.
     pub(in crate::world) fn tells_what_ended(&mut self, instance: &str) {
         let of_it = self.fleet.commands.iter().enumerate().filter(|(_, sent)| sent.instance == instance);
         let of_it = of_it.filter(|(_, sent)| !sent.details.is_over());
@@ -225,13 +226,13 @@ impl World {
         }
     }
 
-    /// A machine is told that a command was taken back.
+    /// A machine learns that a command was cancelled.
     fn command_stops(&mut self, place: usize) {
         let seconds = self.draw_s("command stops", TAKEN_S.0, TAKEN_S.1);
         self.after_s(seconds, Task::Command(CommandTask::Stopped(place)));
     }
 
-    /// Whether somebody outside does what a command says; it is handed to them.
+    /// Whether somebody outside executes the command. If so, it is handed over.
     fn is_delegated(&mut self, place: usize) -> bool {
         let sent = &self.fleet.commands[place];
         let role = self.fleet.machines.get(&sent.instance).map(|machine| machine.role().to_owned());
@@ -245,7 +246,7 @@ impl World {
         true
     }
 
-    /// `SendCommand`: the command's id.
+    /// `SendCommand`. Returns the command's id.
     pub(crate) fn send_command(&mut self, request: CommandRequest) -> ApiResult<String> {
         self.enter("SendCommand")?;
         let verb = documents::verb(&request.document, &request.parameters)?;
@@ -306,7 +307,7 @@ impl World {
         Ok(id)
     }
 
-    /// `ListCommands`, newest first: of one machine, of one document.
+    /// `ListCommands`, newest first, of one machine and one document.
     pub(crate) fn list_commands(
         &mut self,
         instance: Option<&str>,
@@ -319,7 +320,7 @@ impl World {
         Ok(sent.filter(|sent| document.is_none_or(|name| sent.document == name)).collect())
     }
 
-    /// As [`World::list_commands`]: the newest of that comment.
+    /// As [`World::list_commands`]: the newest command with that comment.
     pub(crate) fn find_command(
         &mut self,
         instance: &str,
@@ -348,12 +349,12 @@ impl World {
         found.ok_or_else(|| ApiError::invocation_does_not_exist(id))
     }
 
-    /// What was sent as that, whether or not anybody is told of it yet.
+    /// The command with that id, whether or not the API lists it yet.
     pub(crate) fn sent(&self, id: &str, instance: &str) -> Option<&Sent> {
         self.fleet.commands.iter().rev().find(|sent| sent.id == id && sent.instance == instance)
     }
 
-    /// `CancelCommand`. One that is over stays as it is.
+    /// `CancelCommand`. A command that has ended does not change.
     pub(crate) fn cancel_command(&mut self, id: &str) -> ApiResult<()> {
         self.enter("CancelCommand")?;
         let place = self.fleet.commands.iter().position(|sent| sent.id == id);
@@ -386,7 +387,7 @@ impl World {
                 }
             }
             CommandTask::ExecutionOver(place) => {
-                // Also one whose machine is gone and never stopped it.
+                // This includes a command whose machine is gone and never stopped it.
                 if matches!(self.fleet.commands[place].details, Details::InProgress | Details::Cancelling) {
                     self.command_ends(place, Details::ExecutionTimedOut, None);
                 }
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// Whether the machine of a command works on it.
+    /// Whether the machine runs the command.
     fn works(&self, place: usize) -> bool {
         let instance = &self.fleet.commands[place].instance;
         self.fleet.machines.get(instance).is_some_and(|machine| machine.power == Power::Up && !machine.silent)
@@ -418,13 +419,13 @@ impl World {
         self.works(place) && self.fleet.machines.get(instance).is_some_and(|machine| !machine.unmanaged)
     }
 
-    /// Whether a command was taken back, and its machine could hear of that.
+    /// Whether a command was cancelled, and its machine could learn of that.
     fn was_cancelled(&self, place: usize) -> bool {
         let details = self.fleet.commands[place].details;
         matches!(details, Details::Cancelling | Details::Cancelled) && self.is_reached(place)
     }
 
-    /// A worker of the machine's agent begins with it.
+    /// A worker of the machine's agent starts the command.
     fn command_begins(&mut self, place: usize) {
         let now = self.now;
         let faults = self.fleet.faults;
@@ -453,9 +454,9 @@ impl World {
         }
     }
 
-    /// The verb has done what it does.
+    /// The verb has finished its work.
     fn command_done(&mut self, place: usize) {
-        // What was taken back is not done, but for what its double did before.
+        // A cancelled command has no effect, except for the effects of its duplicate before.
         if !self.works(place) || self.was_cancelled(place) {
             return;
         }
@@ -532,7 +533,7 @@ impl World {
         }
     }
 
-    /// What a limit is set to is kept whatever the world's pace is.
+    /// A timeout has its full length at any pace of the world.
     fn exactly_after_s(&mut self, seconds: u32, task: Task) {
         self.sequence += 1;
         let at = self.now + SignedDuration::from_secs(seconds.into());

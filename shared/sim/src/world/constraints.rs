@@ -1,7 +1,7 @@
-//! What the services behind the resources refuse, where a wrong order or a wrong value in a template would show.
+//! What the services behind the resources refuse, so that a wrong order or a wrong value in a template shows.
 //!
-//! Whatever a template only names (an existing VPC, subnet or role) is taken to be there: this world holds what its
-//! stacks made.
+//! A resource that a template only names (an existing VPC, subnet or role) is assumed to exist. This world holds only what its
+//! stacks created.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,15 @@ use serde_json::Value;
 use super::stack::Resource;
 use super::{Thing, World};
 
-/// EC2's limit, before base64.
+/// EC2's limit for user data, before base64.
 const USER_DATA_BYTES: usize = 16_384;
 
-/// EC2's limit of the description of a security group's rule, and what it takes besides letters and digits
-/// (`IpRange`). The schemas say so of a group's description alone.
+/// EC2's limit for the description of a security group's rule, and the characters that are allowed besides letters and digits
+/// (`IpRange`). The schemas state this only for a group's description.
 const RULE_DESCRIPTION_CHARACTERS: usize = 255;
 const RULE_DESCRIPTION_MARKS: &str = " ._-:/()#,@[]+=&;{}!$*";
 
-/// Why the service refuses to make `new`.
+/// Why the service refuses to create `new`.
 pub(super) fn on_create(world: &World, new: &Resource) -> Option<String> {
     let view = View { world, resource: new };
     match new.kind.as_str() {
@@ -96,16 +96,16 @@ pub(super) fn on_delete(world: &World, old: &Resource) -> Option<String> {
     }
 }
 
-/// Whether a change of a property that replaces a resource by its values does so here.
+/// Whether a change of a property that replaces a resource conditionally does so in this case.
 pub(super) fn conditional_replacement(current: &Resource, next: &Resource, path: &[String]) -> bool {
     match (current.kind.as_str(), path.first().map(String::as_str)) {
-        // Only a replacing update policy makes a new group, and those are refused in templates.
+        // Only a replacing update policy creates a new group, and templates with one are refused.
         ("AWS::AutoScaling::AutoScalingGroup", _) => false,
-        // Dedicated to default is done in place.
+        // A change from dedicated to default is done in place.
         ("AWS::EC2::VPC", Some("InstanceTenancy")) => {
             text(&next.properties, "InstanceTenancy") == Some("dedicated")
         }
-        // A subnet may gain a block in place, not change it.
+        // A subnet can get a block in place, but not change it.
         ("AWS::EC2::Subnet", Some("Ipv6CidrBlock")) => current.properties.get("Ipv6CidrBlock").is_some(),
         _ => true,
     }
@@ -151,7 +151,7 @@ impl<'a> View<'a> {
         text(&self.thing("AWS::EC2::Subnet", subnet)?.properties, "VpcId")
     }
 
-    /// Whether a VPC of this world lacks an internet gateway.
+    /// Whether a VPC of this world has no internet gateway.
     fn is_closed(&self, vpc: &str) -> bool {
         self.thing("AWS::EC2::VPC", vpc).is_some()
             && !self.things("AWS::EC2::VPCGatewayAttachment").any(|(_, thing)| {
@@ -206,7 +206,7 @@ impl<'a> View<'a> {
         (public && self.is_closed(vpc)).then(|| format!("Network {vpc} has no Internet gateway attached"))
     }
 
-    /// Of the rules in a group, and of a rule that is a resource.
+    /// The descriptions of the rules in a group, and of a rule that is its own resource.
     fn rule_descriptions(&self) -> Option<String> {
         let refused = |text: &&str| {
             text.chars().count() > RULE_DESCRIPTION_CHARACTERS

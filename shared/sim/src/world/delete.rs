@@ -1,4 +1,4 @@
-//! Deleting: stacks, and what is left over after an update.
+//! Deleting stacks, and the remains of an update.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use super::stack::Resource;
 use super::template::Policy;
 use super::{Phase, ResourceStatus, World, constraints, timing};
 
-/// A step for each resource that goes, each after those that need it. `creation_failed`: they go because their
-/// creation did, so that `RetainExceptOnCreate` keeps nothing.
+/// One deletion step per resource; each waits for the resources that need it. `creation_failed`: the resources are deleted because
+/// their creation failed, so that `RetainExceptOnCreate` retains nothing.
 pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) -> BTreeMap<String, Step> {
     let key =
         |one: &Resource| format!("{} {}", one.logical_id, one.physical_id.as_deref().unwrap_or_default());
@@ -38,7 +38,7 @@ pub(super) fn removals(resources: Vec<(Resource, bool)>, creation_failed: bool) 
 }
 
 impl World {
-    /// `DeleteStack`. A stack that does not exist is success, as in AWS.
+    /// `DeleteStack`. Deleting a stack that does not exist succeeds, as in AWS.
     pub(crate) fn delete_stack(&mut self, name: &str, token: Option<&str>) -> ApiResult<()> {
         self.enter("DeleteStack")?;
         let Some(stack) = self.find(name) else { return Ok(()) };
@@ -87,13 +87,13 @@ impl World {
         Ok(())
     }
 
-    /// A person deletes what is left of a stack that could not be deleted.
+    /// A person deletes the rest of a stack that could not be deleted.
     pub fn delete_by_hand(&mut self, name: &str) {
-        // What it says of one that cannot go is in its status.
+        // If that fails, the stack's status says why.
         drop(self.delete_stack(name, None));
     }
 
-    /// AWS calls the deletion off and leaves the stack as it was.
+    /// AWS cancels the deletion and leaves the stack unchanged.
     fn export_in_use(&self, stack_id: &str) -> Option<String> {
         self.stacks[stack_id].outputs.values().filter_map(|output| output.export.as_deref()).find_map(
             |export| {
@@ -137,7 +137,7 @@ impl World {
         self.schedule_step(stack_id, key, None, duration_s);
     }
 
-    /// A deletion has come to its end.
+    /// The deletion of a resource has ended.
     pub(super) fn removed(&mut self, stack_id: &str, key: &str, resource: &Resource, tracked: bool) {
         let since = self.operation_mut(stack_id).steps.get(key).and_then(|step| step.since);
         let waited = since.map_or(jiff::SignedDuration::ZERO, |since| self.now.duration_since(since));
@@ -198,7 +198,7 @@ impl World {
         }
     }
 
-    /// Everything was tried.
+    /// The deletion of every resource was tried.
     pub(super) fn deleted(&mut self, stack_id: &str, then: StackStatus) {
         let failures = self.operation_mut(stack_id).failures.clone();
         if !failures.is_empty() {

@@ -1,10 +1,10 @@
-//! What the API answers when it refuses.
+//! Errors of the API.
 
 /// An error of an API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ApiError {
-    /// AWS' error code, as it stands on the wire: `ValidationError`, `ChangeSetNotFound`.
+    /// AWS' error code, as it is sent: `ValidationError`, `ChangeSetNotFound`.
     pub code: &'static str,
     /// HTTP status.
     pub http_status: u16,
@@ -12,7 +12,7 @@ pub struct ApiError {
     pub message: String,
 }
 
-/// The answer of an API call.
+/// The result of an API call.
 pub type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
@@ -20,12 +20,12 @@ impl ApiError {
         Self { code, http_status, message: message.into() }
     }
 
-    /// `ValidationError`: the request or the template is not acceptable.
+    /// `ValidationError`: the request or the template is invalid.
     pub(crate) fn validation(message: impl Into<String>) -> Self {
         Self::new("ValidationError", 400, message)
     }
 
-    /// What this world does not model is refused, so that nothing passes by being ignored.
+    /// Refuses a feature that this world does not model, so that no caller relies on something that is ignored.
     pub(crate) fn not_modelled(what: &str) -> Self {
         Self::validation(format!("{what} is not modelled by the simulated CloudFormation"))
     }
@@ -74,27 +74,27 @@ impl ApiError {
         Self::new("ResourceNotFoundException", 404, message)
     }
 
-    /// Elastic Load Balancing has no such target group.
+    /// Elastic Load Balancing has no target group with that ARN.
     pub(crate) fn target_group_not_found() -> Self {
         Self::new("TargetGroupNotFound", 400, "One or more target groups not found")
     }
 
-    /// Run Command knows no such machine, or not now.
+    /// Run Command does not know the machine, or does not know it now.
     pub(crate) fn invalid_instance_id(message: impl Into<String>) -> Self {
         Self::new("InvalidInstanceId", 400, message)
     }
 
-    /// Systems Manager has no such document.
+    /// Systems Manager has no document with that name.
     pub(crate) fn invalid_document(name: &str) -> Self {
         Self::new("InvalidDocument", 400, format!("Document with name {name} does not exist."))
     }
 
-    /// A document takes no such parameter, or none of that form.
+    /// A document does not have that parameter, or the value is invalid.
     pub(crate) fn invalid_parameters(message: impl Into<String>) -> Self {
         Self::new("InvalidParameters", 400, message)
     }
 
-    /// No machine has that command.
+    /// No machine has a command with that id.
     pub(crate) fn invocation_does_not_exist(id: &str) -> Self {
         Self::new("InvocationDoesNotExist", 400, format!("No invocation of {id} on that instance"))
     }
@@ -103,7 +103,7 @@ impl ApiError {
         Self::new("InvalidCommandId", 400, format!("{id} is no command"))
     }
 
-    /// The Scheduler's word for a request that is not acceptable.
+    /// The Scheduler's error for an invalid request.
     pub(crate) fn validation_exception(message: impl Into<String>) -> Self {
         Self::new("ValidationException", 400, message)
     }

@@ -1,4 +1,4 @@
-//! Stack events, and what goes to the default bus.
+//! Stack events, and events for the default bus.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use slipway_rollout::StackStatus;
 use super::stack::{ResourceStatus, StackEvent, status_name};
 use super::{World, shown};
 
-/// What the world sends.
+/// What the world sends to others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outgoing {
     /// An event on the account's default bus.
@@ -39,7 +39,7 @@ pub struct BusEvent {
 }
 
 impl World {
-    /// A stack has come to `status`: its events and the bus learn of it.
+    /// Sets the status of a stack; stack events and the bus report it.
     pub(super) fn set_stack_status(&mut self, stack_id: &str, status: StackStatus, reason: Option<String>) {
         let at = self.now;
         let event_id = self.uuid();
@@ -71,7 +71,7 @@ impl World {
         self.send("CloudFormation Stack Status Change", stack_id, detail);
     }
 
-    /// A resource has come to `status`. `physical_id` may be that of one that is replaced.
+    /// Records a new status of a resource. `physical_id` may be that of a replaced resource.
     pub(super) fn resource_event(
         &mut self,
         stack_id: &str,

@@ -1,4 +1,4 @@
-//! Operations on a stack: each a set of steps that wait for each other, taken side by side.
+//! Operations on a stack: sets of steps that wait for each other and run in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::scope::StackScope;
 use super::stack::{Resource, Revision, Stack};
 use super::{OnFailure, ResourceStatus, World, physical, timing};
 
-/// Something that happens at a time.
+/// Something that is due at some time.
 #[derive(Debug, Clone)]
 pub(super) enum Task {
     ChangeSetBegins {
@@ -24,28 +24,28 @@ pub(super) enum Task {
         stack: String,
         id: String,
     },
-    /// An operation takes its first steps.
+    /// An operation starts its first steps.
     Pump {
         stack: String,
         operation: u64,
     },
-    /// A resource has been asked for: it has an id now.
+    /// The creation of a resource was requested; the resource now has an id.
     Initiated {
         stack: String,
         operation: u64,
         step: String,
     },
-    /// A step has come to its end.
+    /// A step has ended.
     Finished {
         stack: String,
         operation: u64,
         step: String,
     },
-    /// Something happens to machines.
+    /// An event of machines.
     Fleet(FleetTask),
-    /// Something happens in a cluster.
+    /// An event of a cluster.
     Cluster(ClusterTask),
-    /// Something happens to a command.
+    /// An event of a command.
     Command(CommandTask),
     /// A schedule fires.
     Fire {
@@ -69,26 +69,26 @@ impl Task {
     }
 }
 
-/// What is being done to a stack.
+/// The operation in progress on a stack.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     pub(super) number: u64,
     pub(super) kind: OperationKind,
     pub(super) token: Option<String>,
-    /// What the stack is to be; `None` where things are only deleted.
+    /// The target state of the stack; `None` if things are only deleted.
     pub(super) target: Option<Revision>,
     pub(super) steps: BTreeMap<String, Step>,
-    /// Logical ids that failed, and what at: `create`, `update`, `delete`.
+    /// The logical ids that failed, and in which phase: `create`, `update`, `delete`.
     pub(super) failures: Vec<(String, &'static str)>,
-    /// The resources as they were.
+    /// The resources before the operation.
     pub(super) before: BTreeMap<String, Resource>,
-    /// What is to be deleted once all is well.
+    /// The resources to delete after a successful update.
     pub(super) leftovers: Vec<Resource>,
     pub(super) imported: BTreeSet<String>,
     pub(super) change_set: Option<String>,
 }
 
-/// What is being done.
+/// The kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperationKind {
     Create {
@@ -97,13 +97,13 @@ pub(crate) enum OperationKind {
     Update {
         roll_back: bool,
     },
-    /// Back to the revision before.
+    /// Goes back to the revision before.
     UpdateRollback,
-    /// Deletes what is left over, and ends in `then`.
+    /// Deletes what an update no longer needs, and ends with the status `then`.
     Cleanup {
         then: StackStatus,
     },
-    /// Deletes everything, and ends in `then`: a deletion, or the rollback of a creation.
+    /// Deletes everything, and ends with the status `then`: a deletion, or the rollback of a creation.
     Delete {
         then: StackStatus,
     },
@@ -115,15 +115,15 @@ pub(super) struct Step {
     pub(super) needs: BTreeSet<String>,
     pub(super) work: Work,
     pub(super) state: StepState,
-    /// What the resource will be when the step is done.
+    /// The state of the resource after the step.
     pub(super) next: Option<Box<Resource>>,
-    /// Since when it waits for a group to stabilise.
+    /// Since when the step has waited for a group to stabilise.
     pub(super) since: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Work {
-    /// Makes a resource what the target says.
+    /// Brings a resource to its target state.
     Apply,
     /// Deletes a resource; `tracked`: the stack still lists it.
     Remove { resource: Box<Resource>, tracked: bool, retain: bool },
@@ -172,7 +172,7 @@ impl World {
         self.stack_mut(stack_id).operation.as_mut().expect("only called while an operation runs")
     }
 
-    /// Begins an operation: the stack says so at once, the first step is taken a little later.
+    /// Begins an operation: the stack's status changes at once, and the first step starts a little later.
     pub(super) fn begin(
         &mut self,
         stack_id: &str,
@@ -199,7 +199,7 @@ impl World {
         self.set_stack_status(stack_id, status, Some(reason.to_owned()));
     }
 
-    /// Puts an operation in place and schedules its first step.
+    /// Stores an operation and schedules its first step.
     pub(super) fn install(
         &mut self,
         stack_id: &str,
@@ -228,7 +228,7 @@ impl World {
         self.after_s(timing::BEGIN_S, Task::Pump { stack: stack_id.to_owned(), operation: number });
     }
 
-    /// Lays out the steps, on the first call, and takes every one that waits for nothing any more.
+    /// Makes the steps on the first call, and starts every step that waits for nothing any more.
     pub(super) fn pump(&mut self, stack_id: &str) {
         if self.operation_mut(stack_id).steps.is_empty() {
             match self.lay_out(stack_id) {
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// A failed creation or update stops at once; deletions go on with the rest.
+    /// A failed creation or update stops at once; a deletion continues with the other resources.
     fn gave_up(&mut self, stack_id: &str) -> bool {
         let operation = self.operation_mut(stack_id);
         let forward = match operation.kind {
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Stores a resource in its stack with a new status, and tells everybody.
+    /// Stores a resource in its stack with a new status, and publishes the status.
     pub(super) fn put(
         &mut self,
         stack_id: &str,
@@ -364,7 +364,7 @@ impl World {
         self.put(stack_id, resource, status, Some(reason));
     }
 
-    /// Ends what is under way: what runs is cancelled.
+    /// Cancels all running steps.
     pub(super) fn cancel_running(&mut self, stack_id: &str) {
         let running: Vec<String> = self
             .operation_mut(stack_id)

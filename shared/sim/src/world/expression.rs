@@ -1,4 +1,4 @@
-//! CloudFormation's intrinsic functions: what they refer to, and what they come to.
+//! CloudFormation's intrinsic functions: their references and their values.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use super::cidr;
 
-/// What stands for a value that is only known once it is made, in CloudFormation's own words.
+/// The placeholder for a value that is known only after the change, in CloudFormation's own words.
 pub(crate) const UNKNOWN: &str = "{{changeSet:KNOWN_AFTER_APPLY}}";
 
-/// What names mean where an expression stands. Errors are CloudFormation's words.
+/// The meaning of names in an expression. Errors are in CloudFormation's words.
 pub trait Scope {
     /// `Ref`.
     fn reference(&self, name: &str) -> Result<Value, String>;
@@ -123,7 +123,7 @@ fn collect(value: &Value, found: &mut BTreeSet<Reference>) -> Result<(), String>
     collect(inner, found)
 }
 
-/// Functions whose arguments are walked like any value.
+/// Functions whose arguments are treated like any other value.
 const KNOWN: [&str; 9] = [
     "Fn::And",
     "Fn::Base64",
@@ -136,10 +136,10 @@ const KNOWN: [&str; 9] = [
     "Fn::Split",
 ];
 
-/// What `value` comes to; `None` is `AWS::NoValue`, which takes its key or element along.
+/// The value of `value`; `None` is `AWS::NoValue`, which removes its key or element.
 ///
 /// # Errors
-/// CloudFormation's words for what cannot be computed.
+/// The reason why a value cannot be computed, in CloudFormation's words.
 pub fn evaluate(scope: &impl Scope, value: &Value) -> Result<Option<Value>, String> {
     match value {
         Value::Object(object) => match function(object) {
@@ -283,7 +283,7 @@ fn substitute(scope: &impl Scope, argument: &Value) -> Result<String, String> {
 
 fn select(index: &str, items: &Value) -> Result<Value, String> {
     match items {
-        // A list that is not known yet has elements that are not known yet.
+        // The elements of an unknown list are unknown, too.
         Value::String(text) if text.contains(UNKNOWN) => Ok(Value::String(UNKNOWN.to_owned())),
         Value::Array(items) => {
             let at: usize =
@@ -323,7 +323,7 @@ fn pieces(template: &str) -> Result<Vec<Piece>, String> {
     Ok(found)
 }
 
-/// The template of `Fn::Sub`, and the variables that it brings along.
+/// The template of `Fn::Sub`, and the variables that it defines.
 type Substitution<'a> = (&'a str, Option<&'a Map<String, Value>>);
 
 fn sub(argument: &Value) -> Result<Substitution<'_>, String> {

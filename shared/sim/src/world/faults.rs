@@ -1,9 +1,9 @@
-//! What is told to go wrong.
+//! Injected faults.
 
 use super::World;
 use super::error::{ApiError, ApiResult};
 
-/// When an injected failure strikes.
+/// The phase in which an injected failure happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// While a resource is created or updated.
@@ -58,7 +58,7 @@ impl World {
         self.refuse(action, ApiError::access_denied, times);
     }
 
-    /// Whether something that was told to go wrong still waits: a test whose fault never struck proves nothing.
+    /// Whether an injected fault has not happened yet. A test whose fault never happens proves nothing.
     #[must_use]
     pub fn faults_pending(&self) -> bool {
         self.faults.failures.iter().any(|one| one.times > 0)
@@ -69,7 +69,7 @@ impl World {
         self.faults.refusals.push(Refusal { action: action.to_owned(), error, times });
     }
 
-    /// Every API action begins here: it is counted, and refused if it was told to be.
+    /// Every API action begins here: it is counted, and refused if a fault says so.
     pub(super) fn enter(&mut self, action: &'static str) -> ApiResult<()> {
         *self.calls.entry(action).or_default() += 1;
         self.gets_through(action)?;
@@ -101,7 +101,7 @@ impl World {
         let struck = match phase {
             Phase::Forward => self.chance("resource fails", faults.resource_fails),
             Phase::Rollback => self.chance("rollback fails", faults.rollback_fails),
-            // Of deletions each says for itself: see `World::removed`.
+            // Each deletion decides this itself: see `World::removed`.
             Phase::Delete => false,
         };
         struck

@@ -1,4 +1,4 @@
-//! How operations end: well, or by going back.
+//! How operations end: with success, or by a rollback.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::stack::{Output, Resource};
 use super::{ExecutionStatus, OnFailure, ResourceStatus, World, physical};
 
 impl World {
-    /// Every step has come to an end, and nothing that would stop the operation went wrong.
+    /// Every step has ended, and no failure stopped the operation.
     pub(super) fn finish(&mut self, stack_id: &str) {
         let operation = self.operation_mut(stack_id);
         match operation.kind {
@@ -39,13 +39,13 @@ impl World {
                 }
                 Err(reason) => self.end(stack_id, StackStatus::UpdateRollbackFailed, Some(reason)),
             },
-            // What could not be cleaned up is left behind, as AWS does after its third try.
+            // Resources that could not be cleaned up stay, as in AWS after the third try.
             OperationKind::Cleanup { then } => self.end(stack_id, then, None),
             OperationKind::Delete { then } => self.deleted(stack_id, then),
         }
     }
 
-    /// A creation, an update or its rollback has failed: what runs is cancelled, and the stack goes back.
+    /// A creation, an update or its rollback has failed: running steps are cancelled, and the stack is rolled back.
     pub(super) fn failed(&mut self, stack_id: &str, reason: Option<String>) {
         self.cancel_running(stack_id);
         let operation = self.operation_mut(stack_id);
@@ -54,7 +54,7 @@ impl World {
         let reason = reason.unwrap_or_else(|| failure_text(&operation.failures));
         match kind {
             OperationKind::Create { on_failure } => {
-                // What was tried is what the stack now says it is: its template can be looked at.
+                // The stack now shows the failed target, so that its template can be read.
                 let target = operation.target.clone();
                 self.stack_mut(stack_id).revision = target;
                 match on_failure {
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// Where an update had made a new resource, the old one is the stack's again and the new one is left over.
+    /// If an update had made a new resource, the stack gets the old resource back, and the new one is deleted later.
     fn switch_back(&mut self, stack_id: &str) {
         let operation = self.operation_mut(stack_id);
         let before = operation.before.clone();
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// The stack becomes what the target says: outputs and exports, if these are acceptable.
+    /// The stack takes over the target, with outputs and exports, if these are valid.
     fn adopt(&mut self, stack_id: &str) -> Result<(), String> {
         let exports = self.exports(stack_id);
         let stack = &self.stacks[stack_id];
@@ -175,7 +175,7 @@ impl World {
         Ok(())
     }
 
-    /// What the target no longer has goes in the cleanup.
+    /// Resources that the target no longer has are deleted in the cleanup.
     fn forget_removed(&mut self, stack_id: &str) {
         let operation = self.operation_mut(stack_id);
         let kept: Vec<String> = operation.steps.keys().cloned().collect();

@@ -1,8 +1,8 @@
 //! Auto Scaling and the machines that it launches.
 //!
-//! Groups come to be from the templates that CloudFormation applies (`made`), keep as many machines as they want (`scaling`), and
-//! hold them in their lifecycle hooks (`hooks`) until the machine's agent (`boot`), or whoever drains it, speaks for them. `api` is
-//! what others may ask.
+//! Groups are created from the templates that CloudFormation applies (`made`). They keep the desired number of machines
+//! (`scaling`), and hold machines in lifecycle hooks (`hooks`) until the machine's agent (`boot`), or whoever drains the machine,
+//! completes the hook. `api` has the actions that others may call.
 
 mod api;
 mod autoscaler;
@@ -40,39 +40,40 @@ pub use view::{GroupFacts, MachineFacts};
 use super::cluster::Cluster;
 use super::commands::{Delegated, Sent};
 
-/// All that is beyond CloudFormation's own.
+/// The state of everything outside of CloudFormation itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fleet {
-    /// What each version of each launch template holds (`LaunchTemplateData`).
+    /// The content of each version of each launch template (`LaunchTemplateData`).
     pub(super) templates: BTreeMap<String, BTreeMap<u64, Value>>,
     /// By name.
     pub(super) groups: BTreeMap<String, Group>,
-    /// By id; those that are gone are not here.
+    /// By id; machines that are gone are not included.
     pub(super) machines: BTreeMap<String, Machine>,
-    /// What runs on the machines, by the cluster's name.
+    /// The programs on the machines, by the cluster's name.
     pub(super) clusters: BTreeMap<String, Cluster>,
     /// Run Command's commands, in the order in which they were sent.
     pub(super) commands: Vec<Sent>,
-    /// Names that members of etcd have set in hosted zones, by zone and name: no stack knows of them.
+    /// Records that members of etcd have written to hosted zones, by zone and name. No stack knows of them.
     pub(super) records: BTreeSet<(String, String)>,
-    /// Roles whose machines are commanded by somebody outside of this world, and what they have not fetched yet.
+    /// Roles whose machines get their commands executed by somebody outside of this world, and the commands that were not fetched
+    /// yet.
     pub(super) outside: BTreeSet<String>,
     pub(super) delegated: Vec<Delegated>,
     pub(super) faults: FleetFaults,
     pub(super) autoscaler: Option<autoscaler::Autoscaler>,
     /// How many pods of workloads fit on a worker's node; `None`: any number.
     pub(super) room: Option<usize>,
-    /// Somebody lets the machines of groups go that are deleted.
+    /// Whether somebody releases the machines of groups that are deleted.
     pub(super) lets_go: bool,
-    /// What was said of the next machines of a group.
+    /// The planned fates of the next machines of a group.
     pub(super) fates: BTreeMap<String, VecDeque<Fate>>,
-    /// Counts machines, so that each has an id of its own.
+    /// The number of machines that were launched, so that each gets an id of its own.
     pub(super) launched: u64,
-    /// What groups were like, newest last, for answers that are behind.
+    /// Earlier states of groups, newest last, for answers that are late.
     pub(super) past: BTreeMap<String, VecDeque<(Timestamp, ShownGroup)>>,
-    /// What agents told of their bootstrap, with the cluster's name.
+    /// The bootstrap reports of agents, with the cluster's name.
     pub(super) reports: Vec<(String, BootstrapReport)>,
-    /// What happened, a line each.
+    /// What happened, one line per event.
     pub(super) story: Vec<(Timestamp, String)>,
 }
 
@@ -84,41 +85,41 @@ pub(crate) struct Group {
     pub(crate) max: u32,
     pub(crate) desired: u32,
     pub(crate) template: Option<TemplateVersion>,
-    /// How many units of capacity one machine of each instance type counts for, in the order of the types; empty: each machine counts for
+    /// The number of capacity units per machine of each instance type, in the order of the types. If empty, each machine counts for
     /// one.
     pub(crate) weights: Vec<u32>,
-    /// Of its subnets, in their order.
+    /// The zones of its subnets, in their order.
     pub(crate) zones: Vec<String>,
     pub(crate) launch_hook: Option<Hook>,
     pub(crate) terminate_hook: Option<Hook>,
-    /// Whether one whose terminate hook ends by `ABANDON` is kept.
+    /// Whether it retains a machine whose terminate hook ends with `ABANDON`.
     pub(crate) retains: bool,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) created_at: Timestamp,
-    /// A machine that was launched before the one goes whose place it takes.
+    /// A machine that was launched before the machine that it replaces is terminated.
     pub(crate) ahead: Option<Ahead>,
     /// A rebalancing of its zones is about to begin.
     pub(crate) rebalances: bool,
     /// Whether it replaces Spot machines that are likely to be interrupted (`CapacityRebalance`).
     pub(crate) replaces_spot: bool,
-    /// Processes that somebody has suspended.
+    /// The processes that are suspended.
     pub(crate) suspended: BTreeSet<Process>,
-    /// Where it registers its machines, by their ARNs.
+    /// The ARNs of the target groups in which it registers its machines.
     pub(crate) target_groups: BTreeSet<String>,
 }
 
 impl Group {
-    /// The largest number of units that one of its machines counts for.
+    /// The largest weight of its instance types.
     pub(crate) fn heaviest(&self) -> u32 {
         self.weights.iter().copied().max().unwrap_or(1)
     }
 }
 
-/// A machine that a group launches beyond its desired capacity, and what goes once it is in service.
+/// A machine that a group launches beyond its desired capacity, and the machine that is terminated when the new one is in service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ahead {
     pub(crate) comes: String,
-    /// `None`: the oldest of the zone that has most.
+    /// `None`: the oldest machine in the zone with the most machines.
     pub(crate) goes: Option<String>,
 }
 
@@ -126,9 +127,9 @@ pub(crate) struct Ahead {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hook {
     pub(crate) name: String,
-    /// Seconds that it waits after a heartbeat.
+    /// The timeout in seconds after a heartbeat.
     pub(crate) heartbeat_s: u32,
-    /// What follows if nobody says.
+    /// The result if nobody completes the hook.
     pub(crate) default: HookResult,
 }
 
@@ -145,65 +146,65 @@ pub(crate) struct Machine {
     pub(crate) id: String,
     pub(crate) group: String,
     pub(crate) zone: String,
-    /// How many units of its group's capacity it counts for.
+    /// The number of capacity units that it counts for.
     pub(crate) weight: u32,
     pub(crate) template: Option<TemplateVersion>,
-    /// As its launch template gives them.
+    /// The tags of its launch template.
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) launched_at: Timestamp,
     pub(crate) state: State,
-    /// When it was told to go.
+    /// When its termination began.
     pub(crate) left_at: Option<Timestamp>,
-    /// EC2's opinion.
+    /// The result of EC2's status checks.
     pub(crate) healthy: bool,
     pub(crate) power: Power,
-    /// What its userdata says; `None`: nothing of Slipway's.
+    /// The content of its user data; `None` if it is not a machine of Slipway.
     pub(crate) node: Option<NodeFile>,
-    /// Digest of the credentials that are in force.
+    /// Digest of the credentials in use.
     pub(crate) credentials: String,
-    /// Its agent has finished.
+    /// Its agent has completed the bootstrap.
     pub(crate) ready: bool,
-    /// Whether it has what it needs from S3 and KMS.
+    /// Whether it has its files from S3 and its credentials from KMS.
     pub(crate) fetch: Fetch,
-    /// When what runs on it has started.
+    /// When its programs have started.
     pub(crate) starts: Option<Timestamp>,
-    /// What runs on it is started again until then.
+    /// Its programs are being restarted until then.
     pub(crate) restarting: Option<Timestamp>,
-    /// The certificates that it has have expired.
+    /// Its certificates have expired.
     pub(crate) expired: bool,
-    /// Its kubelet's own certificate has.
+    /// The client certificate of its kubelet has expired.
     pub(crate) locked_out: bool,
-    /// It is up, but nothing on it answers: it hangs, or its network is gone.
+    /// It is up, but nothing on it answers: it hangs, or its network has failed.
     pub(crate) silent: bool,
-    /// Systems Manager does not reach its agent; all else does.
+    /// Systems Manager does not reach its agent; everybody else does.
     pub(crate) unmanaged: bool,
-    /// Somebody asked for its end by name; `false`: if it goes, Auto Scaling has chosen it.
+    /// Somebody terminated it by its id; `false`: if it is terminated, Auto Scaling has chosen it.
     pub(crate) asked_to_go: bool,
-    /// A scale-in does not choose it.
+    /// It is protected from scale-in.
     pub(crate) protected: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
-    /// What it is in the target groups of its group.
+    /// Its state in the target groups of its group.
     pub(crate) targets: Vec<targets::Target>,
 }
 
-/// How far a machine is with what it needs from S3 and KMS before it can join its cluster.
+/// Whether a machine has its files from S3 and its credentials from KMS, which it needs before it can join its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetch {
-    /// It has not asked yet.
+    /// It has not requested them yet.
     Unasked,
-    /// It has been refused since then, and tries again.
+    /// Its requests have failed since then, and it retries.
     RefusedSince(Timestamp),
     /// It has everything.
     Done,
 }
 
-/// A hook that waits.
+/// The hook in which a machine waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Waits {
     pub(crate) hook: Hook,
     pub(crate) since: Timestamp,
-    /// When it ends by itself.
+    /// When the hook ends without a call.
     pub(crate) deadline: Timestamp,
     pub(crate) token: String,
 }
@@ -233,7 +234,7 @@ impl State {
         }
     }
 
-    /// Whether the group counts it.
+    /// Whether the group counts the machine.
     pub(crate) fn counts(self) -> bool {
         match self {
             Self::Pending | Self::PendingWait | Self::PendingProceed | Self::InService => true,
@@ -242,58 +243,58 @@ impl State {
     }
 }
 
-/// Whether a machine runs.
+/// Whether a machine is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Power {
-    /// EC2 has it; nothing of it can be reached.
+    /// EC2 has launched it, but nothing on it can be reached yet.
     Starting,
-    /// It runs, and Systems Manager knows it.
+    /// It runs, and is registered in Systems Manager.
     Up,
-    /// It runs no more.
+    /// It has stopped.
     Down,
 }
 
-/// Something that happens to machines at a time.
+/// An event of a group or machine that is due at some time.
 #[derive(Debug, Clone)]
 pub(crate) enum FleetTask {
-    /// A group looks whether it has as many machines as it wants.
+    /// A group compares its machines with its desired capacity.
     Reconcile { group: String },
-    /// A machine's system is up.
+    /// The system of a machine has booted.
     Boots { machine: String },
-    /// Its agent looks whether it can go on.
+    /// The agent of a machine checks whether it can continue.
     Bootstraps { machine: String },
-    /// A hook may have waited long enough.
+    /// The timeout of a hook may be over.
     HookEnds { machine: String, token: String },
-    /// A launch goes on after its hook.
+    /// A machine is in service after its launch hook.
     InService { machine: String },
-    /// A machine that is terminated stops.
+    /// A machine that is being terminated stops.
     Stops { machine: String },
-    /// It is gone.
+    /// The machine is gone.
     Gone { machine: String },
     /// Auto Scaling learns that a machine is dead.
     Unhealthy { machine: String },
-    /// A group whose zones are out of balance does something about it.
+    /// A group whose zones are out of balance rebalances them.
     Rebalances { group: String },
-    /// A Spot machine's two minutes are over.
+    /// The two minutes after the notice of a Spot machine are over.
     Reclaimed { machine: String },
     /// A silent machine answers again.
     Speaks { machine: String },
-    /// A partition that only some saw is over.
+    /// A partition that only some observe has ended.
     Reconnects { machine: String },
-    /// The agent of a machine that is to go has stopped what runs on it.
+    /// The agent of a machine in its terminate hook has stopped the machine's programs.
     Leaves { machine: String },
-    /// The API servers take a silent machine's node for `NotReady`.
+    /// The node of a silent machine becomes `NotReady`.
     NotReady { machine: String },
-    /// What was started again on a machine answers.
+    /// The programs that were restarted on a machine answer.
     Restarted { machine: String },
-    /// EC2 needs a machine back that it recommended to replace.
+    /// EC2 reclaims a machine that it recommended replacing.
     Reclaims { machine: String },
-    /// The cluster autoscaler looks.
+    /// A loop of the cluster autoscaler.
     Autoscales,
 }
 
 impl FleetTask {
-    /// The group or the machine that it is about; empty: none.
+    /// The group or the machine of the event; empty if there is none.
     pub(super) fn about(&self) -> &str {
         match self {
             Self::Reconcile { group } | Self::Rebalances { group } => group,
@@ -317,12 +318,12 @@ impl FleetTask {
 }
 
 impl Machine {
-    /// `prod`, if it is a cluster's.
+    /// The cluster's name, if it is the machine of a cluster: `prod`.
     pub(crate) fn cluster(&self) -> Option<&str> {
         self.node.as_ref().map(|node| node.cluster.as_str())
     }
 
-    /// `etcd-0`, `controller`, `pool-general`, …; empty if it is nobody's.
+    /// `etcd-0`, `controller`, `pool-general`, …; empty if it belongs to no cluster.
     pub(crate) fn role(&self) -> &str {
         self.node.as_ref().map_or("", |node| node.role.as_str())
     }

@@ -1,4 +1,4 @@
-//! Which resource must be there before which.
+//! The order in which resources have to be created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::error::{ApiError, ApiResult};
 use super::expression::{Reference, references};
 use super::template::{Definition, Template};
 
-/// The logical ids that `definition` needs: by `DependsOn`, `Ref`, `Fn::GetAtt`, `Fn::Sub`.
+/// The logical ids that `definition` depends on, by `DependsOn`, `Ref`, `Fn::GetAtt`, `Fn::Sub`.
 pub(crate) fn needs(template: &Template, definition: &Definition) -> BTreeSet<String> {
     let mut found = definition.depends_on.clone();
     // Malformed expressions were refused when the template was read.
@@ -23,12 +23,12 @@ pub(crate) fn needs(template: &Template, definition: &Definition) -> BTreeSet<St
     found
 }
 
-/// What every resource of `template` needs.
+/// The dependencies of every resource of `template`.
 pub(crate) fn dependencies(template: &Template) -> BTreeMap<String, BTreeSet<String>> {
     template.resources.iter().map(|(id, definition)| (id.clone(), needs(template, definition))).collect()
 }
 
-/// The resources in an order in which each comes after what it needs.
+/// The resources in an order in which each comes after its dependencies.
 pub(crate) fn order(template: &Template) -> Vec<String> {
     let mut open = dependencies(template);
     let mut done: Vec<String> = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn check_acyclic(template: &Template) -> ApiResult<()> {
     let ordered: BTreeSet<String> = order(template).into_iter().collect();
     let mut left: BTreeMap<String, BTreeSet<String>> =
         dependencies(template).into_iter().filter(|(id, _)| !ordered.contains(id)).collect();
-    // What only depends on a circle is not in it: drop what nothing left needs.
+    // A resource that only depends on a circle is not part of it: remove resources that no remaining resource depends on.
     loop {
         let needed: BTreeSet<String> = left.values().flatten().cloned().collect();
         let before = left.len();

@@ -1,4 +1,4 @@
-//! What others do to stacks: people at a console, other pipelines.
+//! What other users do to stacks: people at a console, or other pipelines.
 
 use slipway_rollout::StackStatus;
 
@@ -6,12 +6,12 @@ use super::error::{ApiError, ApiResult};
 use super::execute::OperationKind;
 use super::{ExecutionStatus, World};
 
-/// A tag that somebody adds by hand, or takes away again.
+/// A tag that somebody adds or removes by hand.
 const TAG: &str = "changed-by-hand";
 
 impl World {
-    /// Somebody updates a stack that stands: until that is done it takes no other update ("is in UPDATE_IN_PROGRESS state and can not be
-    /// updated"), and change sets that were made before are obsolete.
+    /// Somebody updates an existing stack. Until the update is done, the stack accepts no other update ("is in UPDATE_IN_PROGRESS
+    /// state and can not be updated"), and earlier change sets are obsolete.
     pub fn change_by_hand(&mut self, name: &str) {
         let Some(stack) = self.live(name).filter(|stack| stack.is_stable()) else { return };
         let id = stack.id.clone();
@@ -23,7 +23,7 @@ impl World {
         self.begin(&id, OperationKind::Update { roll_back: true }, Some(revision), None, None);
     }
 
-    /// Somebody deletes the change sets of a stack that nobody has executed.
+    /// Somebody deletes the change sets of a stack that were not executed.
     pub fn delete_change_sets_by_hand(&mut self, name: &str) {
         let Some(id) = self.live(name).map(|stack| stack.id.clone()) else { return };
         let open = |status: ExecutionStatus| {
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// `ContinueUpdateRollback`: "Continues rolling back a stack from `UPDATE_ROLLBACK_FAILED` to `UPDATE_ROLLBACK_COMPLETE` state"
-    /// (botocore's service model), once what kept it from that was seen to.
+    /// (botocore's service model), once the cause of the failure was fixed.
     pub(crate) fn continue_update_rollback(&mut self, name: &str, token: Option<&str>) -> ApiResult<()> {
         self.enter("ContinueUpdateRollback")?;
         let Some(stack) = self.find(name) else {
@@ -63,13 +63,14 @@ impl World {
         Ok(())
     }
 
-    /// Somebody sees to stacks that could not go back: an update's rollback is continued, and what never came to be is deleted.
+    /// Somebody repairs stacks whose rollback failed: the rollback of an update is continued, and a stack that was never created is
+    /// deleted.
     pub fn mend_by_hand(&mut self) {
         for (name, status) in self.stacks_there() {
             match status.as_str() {
                 "UPDATE_ROLLBACK_FAILED" => {
                     self.tell(format!("somebody continues the rollback of {name}"));
-                    // One that fails again is seen to again.
+                    // If it fails again, somebody repairs it again later.
                     drop(self.continue_update_rollback(&name, None));
                 }
                 "ROLLBACK_FAILED" => {

@@ -3,11 +3,11 @@
 use super::error::{ApiError, ApiResult};
 use super::template::Template;
 
-/// Bytes of a template in the request itself.
+/// Maximum size in bytes of a template in the request itself.
 pub(crate) const BODY_BYTES: usize = 51_200;
-/// Bytes of a template in S3.
+/// Maximum size in bytes of a template in S3.
 pub(crate) const URL_BYTES: usize = 1_000_000;
-/// Tags of a stack.
+/// Maximum number of tags of a stack.
 pub(crate) const TAGS: usize = 50;
 
 const RESOURCES: usize = 500;
@@ -16,7 +16,7 @@ const PARAMETERS: usize = 200;
 const DESCRIPTION_BYTES: usize = 1_024;
 const LOGICAL_ID_CHARACTERS: usize = 255;
 
-/// Refuses a body that is too long for where it came from.
+/// Refuses a body that is too long for its source.
 pub(crate) fn of_body(body: &str, from_url: bool) -> ApiResult<()> {
     let (limit, member) = if from_url { (URL_BYTES, "templateURL") } else { (BODY_BYTES, "templateBody") };
     if body.is_empty() {
@@ -35,7 +35,7 @@ pub(crate) fn of_body(body: &str, from_url: bool) -> ApiResult<()> {
     )))
 }
 
-/// Refuses a template with too much of something.
+/// Refuses a template that exceeds a quota.
 pub(super) fn of_template(template: &Template) -> ApiResult<()> {
     let counts = [
         ("resources", template.resources.len(), RESOURCES),
@@ -62,7 +62,7 @@ pub(super) fn of_template(template: &Template) -> ApiResult<()> {
     Ok(())
 }
 
-/// Refuses a stack's name that AWS refuses.
+/// Refuses a stack name that AWS refuses.
 pub(crate) fn of_name(member: &str, name: &str) -> ApiResult<()> {
     let valid = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')

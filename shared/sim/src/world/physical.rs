@@ -1,4 +1,4 @@
-//! Physical ids: of the form that AWS gives, and the same for the same seed, stack, resource and turn.
+//! Physical ids in AWS' format; the same for the same seed, stack, resource and number of the creation.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::World;
 use super::attributes;
 use super::stack::Resource;
 
-/// What was made.
+/// The result of creating a resource.
 pub(super) struct Made {
-    /// What `Ref` gives.
+    /// The value of `Ref`.
     pub(super) id: String,
     pub(super) attributes: BTreeMap<String, Value>,
 }
 
-/// What an id is made of.
+/// The inputs of an id.
 pub(super) struct Maker<'a> {
     pub(super) world: &'a World,
     pub(super) stack_name: &'a str,
@@ -27,7 +27,7 @@ pub(super) struct Maker<'a> {
 /// Makes the id and the attributes of a resource.
 ///
 /// # Errors
-/// AWS' words where the service would not accept a name.
+/// AWS' message if the service would refuse a name.
 pub(super) fn make(
     world: &World,
     stack_id: &str,
@@ -42,7 +42,7 @@ pub(super) fn make(
     Ok(Made { id, attributes })
 }
 
-/// What must be unique in an account: mostly the id, but some ids are only names within something.
+/// What must be unique in an account: usually the id, but some ids are only names within another resource.
 pub(super) fn identity(kind: &str, id: &str, properties: &Value) -> String {
     let text = |key: &str| properties.get(key).and_then(Value::as_str).unwrap_or_default();
     match kind {
@@ -58,7 +58,7 @@ pub(super) fn identity(kind: &str, id: &str, properties: &Value) -> String {
         "AWS::EC2::SecurityGroup" if !text("GroupName").is_empty() => {
             format!("{}|{}", text("VpcId"), text("GroupName"))
         }
-        // An ARN ends in a name and a number; the name is what must be unique.
+        // An ARN ends with a name and a number; the name must be unique.
         "AWS::ElasticLoadBalancingV2::LoadBalancer" | "AWS::ElasticLoadBalancingV2::TargetGroup" => {
             id.rsplit('/').nth(1).unwrap_or(id).to_owned()
         }
@@ -69,7 +69,7 @@ pub(super) fn identity(kind: &str, id: &str, properties: &Value) -> String {
     }
 }
 
-/// Whether two descriptions are of one thing. The id alone does not say: a record in another zone has the same.
+/// Whether two descriptions mean the same resource. The id alone is not enough: a record in another zone has the same id.
 pub(super) fn is_same(one: &Resource, other: &Resource) -> bool {
     let of = |resource: &Resource| {
         let id = resource.physical_id.as_deref()?;
@@ -83,7 +83,7 @@ impl Maker<'_> {
         self.resource.properties.get(property).and_then(Value::as_str)
     }
 
-    /// `prefix` and seventeen hex digits, as EC2 has it.
+    /// `prefix` and seventeen hex digits, as in EC2.
     fn ec2(&self, prefix: &str) -> String {
         format!("{prefix}-0{}", &self.hex[..16])
     }
@@ -95,7 +95,7 @@ impl Maker<'_> {
         format!("arn:aws:{service}:{region}:{account}:{rest}")
     }
 
-    /// Upper-case letters and digits.
+    /// Random upper-case letters and digits.
     pub(super) fn random(&self, length: usize) -> String {
         const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
         let letter = |pair: &[u8]| {
@@ -107,7 +107,7 @@ impl Maker<'_> {
         self.hex.as_bytes().chunks(2).map(letter).take(length).collect()
     }
 
-    /// The name that the template gives, or the one that CloudFormation makes up: stack, logical id, random.
+    /// The name that the template gives, or the one that CloudFormation generates: stack, logical id, random.
     pub(super) fn name(&self, property: &str, longest: usize) -> Result<String, String> {
         if let Some(name) = self.text(property) {
             if name.len() > longest {

@@ -1,4 +1,4 @@
-//! What is asked for: a template, where it came from, parameters, tags, capabilities; and whether that is acceptable.
+//! Requests: the template and its source, parameters, tags, capabilities; and their validation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::stack::Revision;
 use super::template::Template;
 use crate::schema::{check, resource_type};
 
-/// What `CreateStack`, `UpdateStack` and `CreateChangeSet` have in common.
+/// The common part of `CreateStack`, `UpdateStack` and `CreateChangeSet`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StackRequest {
     pub(crate) stack_name: String,
@@ -33,7 +33,7 @@ pub(crate) struct StackRequest {
 #[derive(Debug, Clone)]
 pub(crate) struct TemplateSource {
     pub(crate) body: String,
-    /// Whether it was read from S3, where more is allowed.
+    /// Whether it was read from S3, where the size limit is higher.
     pub(crate) from_url: bool,
 }
 
@@ -73,7 +73,7 @@ impl OnFailure {
     }
 }
 
-/// Types of which `CAPABILITY_IAM` must be acknowledged, and the property that makes it `CAPABILITY_NAMED_IAM`.
+/// Types that require `CAPABILITY_IAM`, and the property that requires `CAPABILITY_NAMED_IAM`.
 const IAM: [(&str, Option<&str>); 5] = [
     ("AWS::IAM::InstanceProfile", Some("InstanceProfileName")),
     ("AWS::IAM::ManagedPolicy", Some("ManagedPolicyName")),
@@ -83,7 +83,7 @@ const IAM: [(&str, Option<&str>); 5] = [
 ];
 
 impl World {
-    /// The revision that `request` asks for, over what the stack was (`previous`).
+    /// The revision that `request` asks for, based on the stack's `previous` revision.
     pub(super) fn revision(
         &self,
         request: &StackRequest,
@@ -118,8 +118,8 @@ impl World {
         Ok(revision)
     }
 
-    /// Holds the properties of every resource against its type's schema, as far as they are known before anything is
-    /// made.
+    /// Checks the properties of every resource against the schema of its type, as far as their values are known before anything is
+    /// created.
     fn check_properties(&self, stack_name: &str, revision: &Revision) -> ApiResult<()> {
         let scope = StackScope {
             config: &self.config,
@@ -196,7 +196,7 @@ fn parameters(
     Err(ApiError::validation(format!("Parameters: [{}] must have values", missing.join(", "))))
 }
 
-/// What `template` needs to be acknowledged: `CAPABILITY_NAMED_IAM`, `CAPABILITY_IAM`, or nothing.
+/// The capability that `template` requires: `CAPABILITY_NAMED_IAM`, `CAPABILITY_IAM`, or none.
 pub(super) fn needed_capability(template: &Template) -> Option<&'static str> {
     let mut needed = None;
     for definition in template.resources.values() {

@@ -18,17 +18,17 @@ pub(crate) struct Schedule {
     pub(crate) target_arn: String,
     pub(crate) role_arn: String,
     pub(crate) input: Option<String>,
-    /// Kept and shown; whoever receives the invocation is asked once.
+    /// Stored and shown; the receiver of an invocation is called only once.
     pub(crate) retry_policy: Option<serde_json::Value>,
     pub(crate) description: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) token: Option<String>,
-    /// Tells a schedule from an earlier one of the same name.
+    /// Distinguishes the schedule from an earlier one with the same name.
     made: u64,
 }
 
-/// What `CreateSchedule` is asked.
+/// The parameters of `CreateSchedule`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScheduleRequest {
     pub(crate) group: Option<String>,
@@ -37,18 +37,18 @@ pub(crate) struct ScheduleRequest {
     pub(crate) target_arn: String,
     pub(crate) role_arn: String,
     pub(crate) input: Option<String>,
-    /// Kept and shown; whoever receives the invocation is asked once.
+    /// Stored and shown; the receiver of an invocation is called only once.
     pub(crate) retry_policy: Option<serde_json::Value>,
     pub(crate) description: Option<String>,
     pub(crate) enabled: bool,
     pub(crate) token: Option<String>,
 }
 
-/// The group of schedules that name none.
+/// The group of schedules without a group.
 const DEFAULT_GROUP: &str = "default";
 
 impl World {
-    /// `CreateSchedule`: the schedule's ARN.
+    /// `CreateSchedule`. Returns the schedule's ARN.
     pub(crate) fn create_schedule(&mut self, request: ScheduleRequest) -> ApiResult<String> {
         self.enter("CreateSchedule")?;
         let group = request.group.unwrap_or_else(|| DEFAULT_GROUP.to_owned());
@@ -91,7 +91,7 @@ impl World {
             token: request.token,
             made,
         };
-        // A rate fires first when it was made, then at its rate.
+        // A rate fires first at its creation, and then at its rate.
         self.schedules.insert(key, schedule);
         self.at_rate(0.0, Task::Fire { group, name: request.name, made });
         Ok(arn)
@@ -136,7 +136,7 @@ impl World {
         self.at_rate(every_s, Task::Fire { group, name, made });
     }
 
-    /// A schedule's rate is the world's time: the pace of operations does not change it.
+    /// A schedule's rate is in the world's time: the pace of operations does not change it.
     fn at_rate(&mut self, seconds: f64, task: Task) {
         self.sequence += 1;
         let at = self.now + jiff::SignedDuration::from_secs_f64(seconds);

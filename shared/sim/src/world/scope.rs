@@ -1,4 +1,4 @@
-//! What the names in a template mean for one stack, at one moment.
+//! The meaning of the names in a template, for one stack at one moment.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,31 +10,31 @@ use super::expression::{Scope, UNKNOWN, evaluate, holds};
 use super::stack::{Resource, Revision};
 use super::template::{Definition, OutputDeclaration};
 
-/// What the names in a stack's template mean.
+/// The meaning of the names in a stack's template.
 pub(crate) struct StackScope<'a> {
     pub(crate) config: &'a Config,
     pub(crate) stack_name: &'a str,
     pub(crate) stack_id: &'a str,
     pub(crate) revision: &'a Revision,
-    /// What stands; `None` while a template is only being checked: then nothing is known.
+    /// The existing resources; `None` while a template is only being checked, so that no value is known.
     pub(crate) resources: Option<&'a BTreeMap<String, Resource>>,
-    /// Resources whose id will be another.
+    /// Resources that get a new id.
     pub(crate) renewed: BTreeSet<String>,
-    /// Resources whose attributes may be others.
+    /// Resources whose attributes may change.
     pub(crate) touched: BTreeSet<String>,
-    /// Value of each export of other stacks; `None` while a template is only being checked.
+    /// The value of each export of other stacks; `None` while a template is only being checked.
     pub(crate) exports: Option<&'a BTreeMap<String, String>>,
-    /// The exports that were asked for.
+    /// The exports that were imported.
     pub(crate) imported: RefCell<BTreeSet<String>>,
 }
 
 impl StackScope<'_> {
-    /// Whether a part of the template under `condition` is there.
+    /// Whether a part of the template with `condition` is included.
     pub(crate) fn applies(&self, condition: Option<&String>) -> Result<bool, String> {
         condition.map_or(Ok(true), |name| self.condition(name))
     }
 
-    /// The properties of a resource, computed.
+    /// The computed properties of a resource.
     pub(crate) fn properties(&self, definition: &Definition) -> Result<Value, String> {
         Ok(evaluate(self, &definition.properties)?.unwrap_or_else(|| Value::Object(Map::new())))
     }
@@ -50,7 +50,7 @@ impl StackScope<'_> {
         Ok(present)
     }
 
-    /// An output's value and the name that it is exported under.
+    /// The value of an output and its export name.
     pub(crate) fn output(&self, declared: &OutputDeclaration) -> Result<(String, Option<String>), String> {
         let text = |value: &Value| {
             let value = evaluate(self, value)?;

@@ -1,19 +1,20 @@
-//! Stacks and change sets as CloudFormation's describes show them: perhaps as they were some moments ago.
+//! Stacks and change sets as CloudFormation shows them, which may be some seconds old.
 //!
-//! CloudFormation's reads are eventually consistent: right after `ExecuteChangeSet` or `CreateStack` a `DescribeStacks` may still tell of
-//! the status before, or that the stack does not exist (aws/aws-cdk-cli, pull requests 1803 and 1848, which work around both). An answer is
-//! one that was true; answers may go back and forth. What was deleted is gone at once here.
+//! CloudFormation's reads are eventually consistent. Right after `ExecuteChangeSet` or `CreateStack`, `DescribeStacks` may still
+//! return the previous status, or say that the stack does not exist (aws/aws-cdk-cli, pull requests 1803 and 1848, which work
+//! around both). Every answer was true at some time, and a later answer may be older than an earlier one. In this model, a deleted
+//! stack is missing at once.
 
 use super::World;
 use super::change_set::ChangeSet;
 use super::error::{ApiError, ApiResult};
 use super::stack::ShownStack;
 
-/// How many of a stack's statuses are remembered: more than change within the time by which an answer may be behind.
+/// The number of a stack's statuses that are kept: more than can change within the age of an answer.
 pub(super) const KEPT: usize = 6;
 
 impl World {
-    /// `DescribeStacks`, of one stack: its id, and what it is shown as.
+    /// `DescribeStacks` of one stack: its id, and its state in the answer.
     pub(crate) fn shown_stack(&mut self, name: &str) -> ApiResult<(String, ShownStack)> {
         self.enter("DescribeStacks")?;
         let missing = || ApiError::validation(format!("Stack with id {name} does not exist"));
@@ -33,7 +34,7 @@ impl World {
         Ok((stack.id.clone(), shown))
     }
 
-    /// `DescribeChangeSet`: the change set, as it is shown.
+    /// `DescribeChangeSet`: the change set in the answer.
     pub(crate) fn shown_change_set(&mut self, stack: &str, name: &str) -> ApiResult<ChangeSet> {
         let mut shown = self.change_set(Some(stack), name)?.1.clone();
         let Some(at) = self.behind(self.fleet.faults.stale_stacks) else { return Ok(shown) };

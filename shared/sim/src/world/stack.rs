@@ -11,7 +11,7 @@ use super::change_set::ChangeSet;
 use super::execute::Operation;
 use super::template::{Policy, Template};
 
-/// What a stack was asked to be.
+/// The target of a deployment of a stack.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Revision {
     pub(crate) template: Arc<Template>,
@@ -31,11 +31,11 @@ pub(crate) struct Stack {
     pub(crate) updated_at: Option<Timestamp>,
     pub(crate) deleted_at: Option<Timestamp>,
     pub(crate) role_arn: Option<String>,
-    /// What it is; `None` until its first operation ends well (or at all, for a failed creation).
+    /// The deployed revision; `None` until the first operation succeeds (or always, after a failed creation).
     pub(crate) revision: Option<Revision>,
     pub(crate) resources: BTreeMap<String, Resource>,
     pub(crate) outputs: BTreeMap<String, Output>,
-    /// Names of the exports of others that it uses.
+    /// The names of other stacks' exports that it uses.
     pub(crate) imports: BTreeSet<String>,
     /// Oldest first.
     pub(crate) events: Vec<StackEvent>,
@@ -43,13 +43,13 @@ pub(crate) struct Stack {
     /// The change set that was executed last.
     pub(crate) change_set_id: Option<String>,
     pub(crate) operation: Option<Operation>,
-    /// Counts what was made in it, so that a replaced resource gets another id.
+    /// The number of resources that were created in it, so that a replacement gets another id.
     pub(crate) generation: u64,
-    /// What it was shown as lately, newest last.
+    /// The recent states in answers, newest last.
     pub(crate) shown: Vec<ShownStack>,
 }
 
-/// A stack, as `DescribeStacks` shows it.
+/// A stack in an answer of `DescribeStacks`.
 #[derive(Debug, Clone)]
 pub(crate) struct ShownStack {
     pub(crate) since: Timestamp,
@@ -59,7 +59,7 @@ pub(crate) struct ShownStack {
 }
 
 impl Stack {
-    /// As an answer of now shows it.
+    /// The stack as an up-to-date answer shows it.
     pub(crate) fn show(&self, since: Timestamp) -> ShownStack {
         let tags = self.revision.as_ref().map(|revision| revision.tags.clone()).unwrap_or_default();
         ShownStack { since, status: self.status, reason: self.reason.clone(), tags }
@@ -75,15 +75,15 @@ pub(crate) struct Resource {
     pub(crate) status: ResourceStatus,
     pub(crate) reason: Option<String>,
     pub(crate) changed_at: Timestamp,
-    /// Its properties, all expressions computed.
+    /// Its properties, with all expressions evaluated.
     pub(crate) properties: Value,
     pub(crate) attributes: BTreeMap<String, Value>,
     pub(crate) metadata: Option<Value>,
-    /// The stack's tags that it carries.
+    /// The stack's tags on the resource.
     pub(crate) stack_tags: BTreeMap<String, String>,
     pub(crate) deletion_policy: Policy,
     pub(crate) update_replace_policy: Policy,
-    /// What it needs, so that it is deleted before them.
+    /// The resources that it depends on; it is deleted before them.
     pub(crate) needs: BTreeSet<String>,
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn status_name(status: StackStatus) -> String {
 }
 
 impl Stack {
-    /// Whether it takes an update.
+    /// Whether it accepts an update.
     pub(crate) fn is_stable(&self) -> bool {
         matches!(
             self.status,
@@ -156,7 +156,7 @@ impl Stack {
         )
     }
 
-    /// What it is to be, while something is being done to it.
+    /// The target of the operation in progress.
     pub(crate) fn operation_target(&self) -> Option<&Revision> {
         self.operation.as_ref()?.target.as_ref()
     }

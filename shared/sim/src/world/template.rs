@@ -1,4 +1,4 @@
-//! Templates: their parts, and what is wrong with them before anything is made.
+//! Templates: their parts, and the errors that can be found before anything is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::graph;
 use super::limits;
 use crate::schema::resource_type;
 
-/// A template, parsed. Sorted maps: nothing depends on the order of the text.
+/// A parsed template. Its maps are sorted: nothing depends on the order of the text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Template {
     pub(crate) body: String,
@@ -203,7 +203,7 @@ impl Template {
         self.parameters.contains_key(name) || PSEUDO.contains(&name)
     }
 
-    /// The names that nothing in the template has. An attribute that a type does not have is an error at once.
+    /// References to names that the template does not define. An attribute that a type does not have is an error at once.
     fn unresolved(
         &self,
         found: BTreeSet<Reference>,
@@ -277,7 +277,7 @@ fn section<'a>(top: &'a Map<String, Value>, name: &str) -> ApiResult<&'a Map<Str
     }
 }
 
-/// Refuses what a part of a template must not have.
+/// Refuses unknown keys in a part of a template.
 fn only(part: &str, object: &Map<String, Value>, known: &[&str]) -> ApiResult<()> {
     match object.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! What CloudFormation does, each of it as a test.
+//! CloudFormation's behaviour, one test per rule.
 #![allow(clippy::unwrap_used)]
 
 mod changes;
@@ -51,12 +51,12 @@ pub(super) fn pool(image: &str, most: u32) -> Value {
     }})
 }
 
-/// Creates a stack by a change set and lets it settle.
+/// Creates a stack with a change set and waits until it settles.
 pub(super) fn create(world: &mut World, stack: &str, template: &Value) {
     apply(world, stack, ChangeSetKind::Create, template);
 }
 
-/// Updates a stack by a change set and lets it settle.
+/// Updates a stack with a change set and waits until it settles.
 pub(super) fn update(world: &mut World, stack: &str, template: &Value) {
     apply(world, stack, ChangeSetKind::Update, template);
 }
@@ -68,7 +68,7 @@ fn apply(world: &mut World, stack: &str, kind: ChangeSetKind, template: &Value) 
     world.settle();
 }
 
-/// Makes a change set and lets it be worked out.
+/// Creates a change set and waits until it is complete.
 pub(super) fn make(
     world: &mut World,
     _stack: &str,

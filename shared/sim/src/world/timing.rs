@@ -1,24 +1,24 @@
-//! How long things take: seconds that are usual in AWS, before the world's pace is applied.
+//! Usual durations in AWS in seconds, before the world's pace is applied.
 
 use jiff::SignedDuration;
 
-/// From `CREATE_PENDING` to a change set, for each resource of the template on top of [`CHANGE_SET_S`].
+/// From `CREATE_PENDING` to a complete change set, for each resource of the template, in addition to [`CHANGE_SET_S`].
 pub(super) const CHANGE_SET_PER_RESOURCE_S: f64 = 0.05;
-/// From `CREATE_PENDING` to a change set.
+/// From `CREATE_PENDING` to a complete change set.
 pub(super) const CHANGE_SET_S: f64 = 4.0;
 /// From a call to the first resource.
 pub(super) const BEGIN_S: f64 = 2.0;
 /// From `CREATE_IN_PROGRESS` to "Resource creation Initiated".
 pub(super) const INITIATE_S: f64 = 1.0;
 
-/// How often CloudFormation looks whether a group has stabilised.
+/// How often CloudFormation checks whether a group has stabilised.
 pub(super) const STABILISES_S: f64 = 15.0;
-/// For how long it waits for that: `handlers.create.timeoutInMinutes` and `handlers.delete.timeoutInMinutes` in the resource schema of
-/// `AWS::AutoScaling::AutoScalingGroup`. A creation waits until as many machines as are desired are in service.
+/// CloudFormation's timeout for that: `handlers.create.timeoutInMinutes` and `handlers.delete.timeoutInMinutes` in the resource
+/// schema of `AWS::AutoScaling::AutoScalingGroup`. A creation waits until the desired number of machines is in service.
 pub(super) const CREATED_WITHIN: SignedDuration = SignedDuration::from_mins(360);
 pub(super) const DELETED_WITHIN: SignedDuration = SignedDuration::from_mins(240);
 
-/// To create a resource.
+/// The time to create a resource.
 pub(super) fn create_s(kind: &str) -> f64 {
     match kind {
         "AWS::AutoScaling::AutoScalingGroup" => 20.0,
@@ -36,7 +36,7 @@ pub(super) fn create_s(kind: &str) -> f64 {
     }
 }
 
-/// To update a resource in place.
+/// The time to update a resource in place.
 pub(super) fn update_s(kind: &str) -> f64 {
     match kind {
         "AWS::Route53::HostedZone" | "AWS::Route53::RecordSet" | "AWS::Route53::RecordSetGroup" => 33.0,
@@ -46,7 +46,7 @@ pub(super) fn update_s(kind: &str) -> f64 {
     }
 }
 
-/// To delete a resource.
+/// The time to delete a resource.
 pub(super) fn delete_s(kind: &str) -> f64 {
     match kind {
         "AWS::AutoScaling::AutoScalingGroup" => 75.0,

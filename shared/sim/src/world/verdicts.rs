@@ -1,4 +1,4 @@
-//! What a change set says of each resource, for who compares it with a plan of his own.
+//! The changes of a change set in a public form, for comparison with a plan.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ pub struct Verdict {
     pub kind: String,
     /// `Add`, `Modify`, `Remove`.
     pub action: &'static str,
-    /// Of a modification: `True`, `Conditional`, `False`.
+    /// For a modification: `True`, `Conditional`, `False`.
     pub replacement: Option<&'static str>,
     /// `Properties`, `Tags`, …
     pub scope: BTreeSet<&'static str>,
-    /// The properties at the top that change.
+    /// The top-level properties that change.
     pub properties: BTreeSet<String>,
 }
 
@@ -26,7 +26,7 @@ impl World {
     /// Every change of a change set.
     ///
     /// # Errors
-    /// As the API refuses: there is no such change set.
+    /// Those of the API: there is no such change set.
     pub fn verdicts(&mut self, stack: &str, change_set: &str) -> ApiResult<Vec<Verdict>> {
         let (_, change_set) = self.change_set(Some(stack), change_set)?;
         Ok(change_set.changes.iter().map(verdict).collect())

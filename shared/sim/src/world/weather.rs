@@ -1,4 +1,4 @@
-//! What a whole region or account suffers: a service that is down for a while, and throttling that strikes everything at once.
+//! Problems of a whole region or account: a service that is down for a while, and throttling of all calls.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use jiff::{SignedDuration, Timestamp};
 use super::World;
 use super::error::{ApiError, ApiResult};
 
-/// How many calls are throttled in a storm.
+/// The share of calls that are throttled in a storm.
 const STORM: f64 = 0.5;
 
-/// A service, as an outage takes it.
+/// A service that an outage can affect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// Stacks go on with what they are at; nothing can be asked or begun.
+    /// Operations on stacks continue; every call fails.
     CloudFormation,
-    /// Groups go on as they are; nothing can be asked or begun.
+    /// Groups continue to work; every call fails.
     AutoScaling,
-    /// Load balancers go on as they are; nothing can be asked.
+    /// Load balancers continue to work; every call fails.
     LoadBalancing,
-    /// Commands go on; none can be sent, and no answer read.
+    /// Commands continue; none can be sent, and no answer can be read.
     RunCommand,
-    /// Ticks come; none can be armed or disarmed.
+    /// Ticks are delivered; none can be created or deleted.
     Scheduler,
     /// S3: no object can be read or written, by a function or by a machine.
     Storage,
-    /// KMS: no data key is made or opened, by a function or by a machine.
+    /// KMS: no data key is made or decrypted, by a function or by a machine.
     Keys,
     /// Parameter Store: no parameter can be read.
     Parameters,
@@ -33,14 +33,14 @@ pub enum Service {
     Bus,
 }
 
-/// Until when what is not as it should be.
+/// The end of each outage and of a storm.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Weather {
     down: BTreeMap<Service, Timestamp>,
     storm: Option<Timestamp>,
 }
 
-/// Whose action that is.
+/// The service of an action.
 fn service(action: &str) -> Service {
     match action {
         "SendCommand" | "ListCommands" | "GetCommandInvocation" | "CancelCommand" => Service::RunCommand,
@@ -58,19 +58,19 @@ fn service(action: &str) -> Service {
 }
 
 impl World {
-    /// A service is down for so long: every call of it fails with `ServiceUnavailable` (503; "Common Errors" of the API references).
+    /// A service is down for this time: every call fails with `ServiceUnavailable` (503; "Common Errors" of the API references).
     pub fn outage(&mut self, which: Service, long: SignedDuration) {
         self.tell(format!("{which:?} is down for {} minutes", long.as_mins()));
         self.weather.down.insert(which, self.now + long);
     }
 
-    /// Until when a service is down; `None`: it is not.
+    /// The end of an outage of a service; `None` if there is none.
     #[must_use]
     pub fn down_until(&self, which: Service) -> Option<Timestamp> {
         self.weather.down.get(&which).copied().filter(|until| self.now < *until)
     }
 
-    /// For so long every other call is throttled, whatever service it is of: an account's calls share their limits with whoever else calls.
+    /// For this time, half of all calls to any service are throttled: the limits of an account apply to all its callers together.
     pub fn storm(&mut self, long: SignedDuration) {
         self.tell(format!("half of all calls are throttled for {} minutes", long.as_mins()));
         self.weather.storm = Some(self.now + long);
@@ -81,7 +81,7 @@ impl World {
         self.weather = Weather::default();
     }
 
-    /// Whether a call gets through to its service.
+    /// Whether a call reaches its service.
     pub(super) fn gets_through(&mut self, action: &str) -> ApiResult<()> {
         let now = self.now;
         if self.down_until(service(action)).is_some() {

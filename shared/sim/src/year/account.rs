@@ -1,5 +1,5 @@
-//! An account with Slipway in it: buckets, keys, a bus, and the world that CloudFormation and Auto Scaling make; and the real flows
-//! as its functions.
+//! A simulated account with Slipway in it: buckets, keys, a bus, the world with CloudFormation and Auto Scaling, and the real flows as its
+//! functions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,33 +30,33 @@ use crate::mortal::Life;
 use crate::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, SimulatedTicks, lock};
 use crate::world::{Config, Service, World};
 
-/// The image that every parameter names here.
+/// The image id of every image parameter in this account.
 const IMAGE: &str = "ami-0123456789abcdef0";
-/// What the tick invokes.
+/// The target of the tick.
 pub const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
 
-/// Who is woken, as the rules of `infra/template.yaml` say it.
+/// Which function is invoked, and by which event, as the rules of `infra/template.yaml` define it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Woken {
-    /// The rollout function, about the cluster.
+    /// The rollout function, for the cluster.
     Rollout(Waker),
-    /// The rollout function, by CloudFormation, about a stack.
+    /// The rollout function, by CloudFormation's event about a stack.
     Stack(String),
-    /// The rollout function, by Auto Scaling, about a group.
+    /// The rollout function, by Auto Scaling's event about a group.
     Group(String),
-    /// The rollout function, by Run Command, about a command.
+    /// The rollout function, by Run Command's event about a command.
     Command(String),
-    /// The render function, by S3, about a version of the spec.
+    /// The render function, by S3's event about a version of the spec.
     Spec(String),
-    /// The render function, since credentials were renewed.
+    /// The render function, because credentials were renewed.
     Credentials,
-    /// The scan function, about every cluster.
+    /// The scan function, for every cluster.
     Scans,
-    /// The scan function, about the cluster.
+    /// The scan function, for the cluster.
     Scan(Asked),
 }
 
-/// An account in which one cluster is kept. `C` makes its keys and certificates.
+/// An account with one cluster. `C` makes its keys and certificates.
 #[derive(Debug)]
 pub struct Account<C = SeededCrypto> {
     /// `clusterName`.
@@ -73,28 +73,27 @@ pub struct Account<C = SeededCrypto> {
     pub bus: MemoryBus,
     /// CloudFormation, Auto Scaling, Run Command, Scheduler, and the machines.
     pub world: SharedWorld,
-    /// What the rollout function did to the world.
+    /// The changes that the rollout function made to the world.
     pub journal: Journal,
     /// Parameter Store.
     pub parameters: MemoryParameters,
-    /// The registries of images, and the sites that programs are downloaded from.
+    /// The registries of images, and the download sites of programs.
     pub registry: MemoryRegistry,
     crypto: C,
-    /// The state of the rollouts as it was read last, by its version: it is asked for after everything that happens.
+    /// The state of the rollouts as it was last read, by its version. It is cached because it is needed after every event.
     known: Mutex<Option<(String, Arc<Rollout>)>>,
-    /// Releases that were read, by their key, which is made from what they say: one account's are good for its forks.
+    /// The releases that were read, by their key. The key follows from the content, so forks share this cache.
     releases: Arc<Mutex<BTreeMap<String, Arc<Rendering>>>>,
 }
 
 impl Account {
-    /// An empty account in `region`, in which nothing has happened yet and everything follows from `seed`.
+    /// An empty account in `region`. Everything follows from `seed`.
     #[must_use]
     pub fn new(name: &str, region: &str, seed: u64) -> Self {
         Self::with_crypto(name, region, seed, SeededCrypto::new(seed))
     }
 
-    /// Another account with all that is in this one now, which goes its own way: from here on what is left to chance follows from
-    /// `seed`.
+    /// A copy of this account that develops independently. From here on everything random follows from `seed`.
     #[must_use]
     pub fn fork(&self, seed: u64) -> Self {
         self.fork_with(seed, self.crypto.fork())
@@ -106,7 +105,7 @@ impl<C: Crypto + Clone> Account<C> {
     #[must_use]
     pub fn with_crypto(name: &str, region: &str, seed: u64, crypto: C) -> Self {
         let config = Config { region: region.to_owned(), seed, ..Config::default() };
-        // Whichever image a spec asks for, AWS' own or its account's: here there is one.
+        // Every parameter has the same image, whether a spec asks for AWS' own or the account's.
         let parameters = MemoryParameters::always(IMAGE);
         Self {
             name: name.to_owned(),
@@ -147,7 +146,7 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// The same account, for another invocation at the same time.
+    /// A handle of the same account, for another invocation at the same time.
     #[must_use]
     pub(super) fn handle(&self) -> Self {
         Self {
@@ -167,25 +166,25 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// The world's time.
+    /// The time of the world.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         lock(&self.world).now()
     }
 
-    /// The region that it lies in.
+    /// The region of the account.
     #[must_use]
     pub fn region(&self) -> String {
         lock(&self.world).config().region.clone()
     }
 
-    /// A person uploads a spec: its version, which S3 tells the render function.
+    /// A person uploads a spec. Returns its version, which S3 reports to the render function.
     #[must_use]
     pub fn upload(&self, text: impl AsRef<[u8]>) -> String {
         self.specs.upload(&keys::spec(&self.name), text.as_ref())
     }
 
-    /// S3, KMS, Parameter Store and the bus are down if the world says so. One invocation finds them as they were when it began.
+    /// S3, KMS, Parameter Store and the bus are down if the world says so. Their state does not change during one invocation.
     fn note_outages(&self) {
         let world = lock(&self.world);
         let is_down = |service: Service| world.down_until(service).is_some();
@@ -197,10 +196,10 @@ impl<C: Crypto + Clone> Account<C> {
         self.bus.faults().set_down(is_down(Service::Bus));
     }
 
-    /// A function is invoked, and lives as long as `life` says. What it says in its log.
+    /// Invokes a function, which lives as long as `life` says. Returns its log message.
     ///
     /// # Errors
-    /// As the flow.
+    /// Those of the flow.
     pub fn invoke(
         &self,
         who: &Woken,
@@ -228,10 +227,10 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// The render function is invoked, about a version of the spec, or the newest.
+    /// Invokes the render function, for a version of the spec or the newest one.
     ///
     /// # Errors
-    /// As the flow.
+    /// Those of the flow.
     pub async fn render(
         &self,
         version: Option<&str>,
@@ -263,10 +262,10 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// The scan function is invoked, about the cluster.
+    /// Invokes the scan function for the cluster.
     ///
     /// # Errors
-    /// As the flow.
+    /// Those of the flow.
     pub async fn scan(&self, asked: &Asked, life: &Life, now: Timestamp) -> FlowResult<scan::Outcome> {
         let ports = ScanPorts {
             specs: &life.of(&self.specs),
@@ -279,10 +278,10 @@ impl<C: Crypto + Clone> Account<C> {
         scan(&ports, &self.name, asked, now).await
     }
 
-    /// The rollout function is invoked.
+    /// Invokes the rollout function.
     ///
     /// # Errors
-    /// As the flow.
+    /// Those of the flow.
     pub async fn roll(
         &self,
         who: &Woken,
@@ -310,7 +309,7 @@ impl<C: Crypto + Clone> Account<C> {
             let state = self.rollout();
             let by = match who {
                 Woken::Rollout(by) => meddler.hears(by.clone(), state.as_deref()),
-                // Whose they are is not what a mistake is made about.
+                // A deliberate mistake does not depend on who woke the function here.
                 Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
                 Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => None,
             };
@@ -328,7 +327,7 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// The state of the cluster's rollouts; `None`: there never was any.
+    /// The state of the cluster's rollouts; `None` if there was none yet.
     #[must_use]
     pub fn rollout(&self) -> Option<Arc<Rollout>> {
         let key = keys::rollout(&self.name);
@@ -342,13 +341,13 @@ impl<C: Crypto + Clone> Account<C> {
         Some(rollout)
     }
 
-    /// What `status.json` says.
+    /// The content of `status.json`.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         self.read(&keys::status(&self.name))
     }
 
-    /// The release of that id, for whoever looks on; `None`: there is none.
+    /// The release with that id, for an observer; `None` if there is none.
     #[must_use]
     pub fn release(&self, id: &str) -> Option<Arc<Rendering>> {
         let key = keys::release(&self.name, id);
@@ -363,7 +362,7 @@ impl<C: Crypto + Clone> Account<C> {
         Some(release)
     }
 
-    /// What agents told of their bootstrap lies in the asset bucket.
+    /// Writes the bootstrap reports of agents to the asset bucket.
     pub(super) fn keep_reports(&self, reports: Vec<(String, BootstrapReport)>) {
         for (cluster, report) in reports {
             let key = keys::bootstrap_report(&cluster, &report.role, &report.instance);
@@ -371,19 +370,19 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// A JSON object in the asset bucket; `None`: there is none, or it is none of these.
+    /// A JSON object in the asset bucket; `None` if it is missing or has another type.
     #[must_use]
     pub fn read<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         serde_json::from_slice(&self.assets.newest(key)?.bytes).ok()
     }
 }
 
-/// Runs a flow whose ports all answer at once: there is nothing to wait for in this world.
+/// Runs a flow. All ports answer at once, so there is nothing to wait for.
 pub(super) fn block_on<T>(flow: impl Future<Output = T>) -> T {
     let mut flow = std::pin::pin!(flow);
     let mut context = Context::from_waker(TaskWaker::noop());
     loop {
-        // What is pending gave way to its fellows, and is ready when it is asked again.
+        // A pending flow has yielded to other processes, and is ready when it is polled again.
         if let Poll::Ready(result) = flow.as_mut().poll(&mut context) {
             return result;
         }

@@ -1,4 +1,4 @@
-//! What the rollout function does to the world, written down as it does it.
+//! Records the changes that the rollout function makes to the world.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,22 +10,22 @@ use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
 
-/// A call that changes something, and that the world took.
+/// A successful call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
-    /// A command was sent, or was there already.
+    /// A command was sent, or existed already.
     Send(Command),
-    /// A group wants so many machines.
+    /// The desired capacity of a group was set.
     SetDesired(String, u32),
-    /// A machine of a group was terminated; the group wants one less, if so.
+    /// A machine of a group was terminated; `true`: with a decrement.
     Terminate(String, String, bool),
-    /// A machine's terminate hook was ended.
+    /// The terminate hook of a machine was completed.
     Complete(String, String),
-    /// A change set was asked for, of a stack.
+    /// A change set of a stack was created.
     CreateChangeSet(String, String),
-    /// A change set of a stack was told to execute.
+    /// The execution of a change set of a stack was requested.
     Execute(String, String),
-    /// A stack was deleted; `false`: one that never came to be, and the world holds that no other is.
+    /// A stack was deleted; `false`: a stack that was never created, and the world ensures that no other is deleted.
     DeleteStack(String, bool),
 }
 
@@ -43,25 +43,25 @@ impl fmt::Display for Act {
     }
 }
 
-/// What was done, in order.
+/// The acts in order.
 #[derive(Debug, Clone, Default)]
 pub struct Journal(Arc<Mutex<Written>>);
 
 #[derive(Debug, Default)]
 struct Written {
     acts: Vec<Act>,
-    /// How much had been done when the bus was told last that a rollout starts.
+    /// The number of acts when `Rollout Started` was last published.
     before_start: Option<usize>,
 }
 
 impl Journal {
-    /// Takes what was done since the last call.
+    /// Takes the acts since the last call.
     #[must_use]
     pub fn drain(&self) -> Vec<Act> {
         std::mem::take(&mut *self.written()).acts
     }
 
-    /// How much of it was done before the bus was told that a rollout starts; `None`: it was not told so.
+    /// The number of these acts that came before `Rollout Started` was published; `None` if it was not published.
     #[must_use]
     pub fn before_start(&self) -> Option<usize> {
         self.written().before_start
@@ -71,13 +71,13 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much was done since the last call of [`Journal::drain`].
+    /// The number of acts since the last call of [`Journal::drain`].
     #[must_use]
     pub fn len(&self) -> usize {
         self.written().acts.len()
     }
 
-    /// Whether nothing was.
+    /// Whether there was no act.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -91,7 +91,7 @@ impl Journal {
     }
 }
 
-/// A port whose calls are written down.
+/// A port whose calls are recorded.
 #[derive(Debug, Clone)]
 pub(super) struct Watched<T> {
     port: T,
@@ -99,7 +99,7 @@ pub(super) struct Watched<T> {
 }
 
 impl<T: Clone> Watched<T> {
-    /// `port`, whose calls go into `journal`.
+    /// Wraps `port`; its calls are recorded in `journal`.
     pub(super) fn new(port: &T, journal: &Journal) -> Self {
         Self { port: port.clone(), journal: journal.clone() }
     }
@@ -157,7 +157,7 @@ impl<T: Commands> Commands for Watched<T> {
     }
 
     async fn cancel(&self, command: &Command) -> PortResult<()> {
-        // What is taken back begins nothing.
+        // Cancelling a command begins nothing.
         self.port.cancel(command).await
     }
 

@@ -1,4 +1,4 @@
-//! What trials go on from: a small cluster that was launched, and is about to be changed.
+//! The start of each trial: a small launched cluster, and the change that is about to be made.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,21 +18,21 @@ use crate::world::Power;
 
 /// The cluster of every trial.
 pub(super) const NAME: &str = "trial";
-/// From which its launch follows.
+/// The seed of the launch.
 const SEED: u64 = 1;
-/// From its launch on so long a cluster stood whose certificates are about to expire: of those that are issued for a year less than three
-/// days are left, and no window of [`text`] is open for ten hours.
+/// The age of a cluster whose certificates are about to expire. Certificates that are issued for a year expire in less than three days
+/// then, and no window of [`text`] is open for ten hours.
 const NEARLY_OVER: SignedDuration = SignedDuration::from_hours(24 * 358);
 
-/// So long a renewal waits, before it may not wait any longer.
+/// How long a renewal waits before it becomes urgent.
 const WAITS: SignedDuration = SignedDuration::from_hours(10);
 
-/// How large a cluster is, and how it is to be rolled.
+/// The size of a cluster, and how it is rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shape {
     members: u32,
     controllers: u32,
-    /// Sizes of its pools.
+    /// The sizes of its pools.
     pub(super) pools: &'static [u32],
     pub(super) manual: bool,
     windows: &'static str,
@@ -41,17 +41,18 @@ pub struct Shape {
     pools_are: Pools,
 }
 
-/// What its pools are like, and how they are rolled.
+/// The kind of its pools, and how they are rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Pools {
-    /// Of one zone each; one worker may be missing.
+    /// Pools of one zone; one worker may be missing.
     Plain,
-    /// Of three zones; two workers may be missing, one more may come, and drains are forced after a while.
+    /// Pools of three zones; two workers may be missing, the surge is one, and drains are forced after a while.
     Broad,
-    /// Of one zone each, one after the other. Of the first none may be missing and two more may come; of the second half may be missing and
-    /// a third more may come. No worker may fail.
+    /// Two pools of one zone, rolled one after the other. In the first, no worker may be missing and the surge is two. In the second, half
+    /// of the workers may be missing and the surge is a third. No worker may fail.
     Surging,
-    /// Of three zones, of Spot machines of two sizes: their groups count units of capacity, and replace machines that are at risk.
+    /// Pools of three zones with Spot machines of two sizes: their groups count capacity units, and replace machines that are likely to be
+    /// interrupted.
     Weighted,
 }
 
@@ -59,7 +60,7 @@ enum Pools {
 const DAILY: &str = "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n";
 /// One hour a week.
 const WEEKLY: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 60}\n";
-/// Ten minutes a week: one machine has its turn.
+/// Ten minutes a week: enough for one machine.
 const TEN_MINUTES: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 10}\n";
 
 pub(super) const SHAPES: [Shape; 16] = [
@@ -209,37 +210,37 @@ pub(super) const SHAPES: [Shape; 16] = [
     },
 ];
 
-/// What is changed.
+/// The change of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// The machines of etcd.
+    /// Other machines for etcd.
     Members,
-    /// The controllers.
+    /// Other machines for the controllers.
     Controllers,
-    /// The workers.
+    /// Other machines for the workers.
     Workers,
-    /// All machines.
+    /// Other machines for all roles.
     All,
-    /// Credentials, in place.
+    /// New credentials, installed in place.
     Refresh,
-    /// Credentials, by other machines.
+    /// New credentials, by replacing the machines.
     Renew,
-    /// The minor of Kubernetes, and of etcd with it.
+    /// Another minor of Kubernetes and of etcd.
     Upgrade,
-    /// There are two members of etcd fewer, and one controller.
+    /// Two members of etcd and one controller fewer.
     Fewer,
-    /// There are two members of etcd more.
+    /// Two members of etcd more.
     More,
-    /// The spec has one pool less.
+    /// One pool less.
     Removal,
-    /// Credentials, in place, of which some are about to expire.
+    /// New credentials, installed in place, while some are about to expire.
     Urgent,
-    /// Credentials, whose renewal waits for a window, or for a person who never comes, until it may not wait any longer.
+    /// New credentials. The renewal waits for a window, or for a person who never comes, until it becomes urgent.
     Deadline,
 }
 
 impl Change {
-    /// All that there are.
+    /// All changes.
     pub const ALL: [Self; 12] = [
         Self::Members,
         Self::Controllers,
@@ -259,7 +260,7 @@ impl Change {
 pub(super) const CHANGES: [Change; 6] =
     [Change::Members, Change::Controllers, Change::Workers, Change::All, Change::Refresh, Change::Renew];
 
-/// Clusters, by their number, and what is changed of them, that few seeds choose.
+/// Pairs of a cluster's number and its change that few seeds choose.
 const RARE: [(usize, Change); 28] = [
     (1, Change::Removal),
     (2, Change::Removal),
@@ -291,35 +292,35 @@ const RARE: [(usize, Change); 28] = [
     (15, Change::Renew),
 ];
 
-/// How many sizes of clusters there are that most seeds choose from.
+/// The number of cluster sizes that most seeds choose from.
 pub const SIZES: usize = 6;
-/// How many different bases most seeds choose from.
+/// The number of different bases that most seeds choose from.
 pub(super) const USUAL: usize = SIZES * CHANGES.len();
-/// How many different bases there are.
+/// The number of all bases.
 pub const BASES: usize = USUAL + RARE.len();
 
-/// Of the base number `which`: the cluster's number, and what is changed of it.
+/// The cluster's number and the change of the base number `base`.
 fn which(base: usize) -> (usize, Change) {
     let rare = base.checked_sub(USUAL).and_then(|at| RARE.get(at).copied());
     rare.unwrap_or((base % SIZES, CHANGES[base / SIZES % CHANGES.len()]))
 }
 
-/// What is changed of the base number `base`.
+/// The change of the base number `base`.
 pub(super) fn change_of(base: usize) -> Change {
     which(base).1
 }
 
-/// The number of the base of that cluster, which is changed so; `None`: no seed chooses it.
+/// The number of the base with that cluster and change; `None` if no seed chooses it.
 pub(super) fn number_of(shape: usize, change: Change) -> Option<usize> {
     (0..BASES).find(|base| which(*base) == (shape, change))
 }
 
-/// The spec of a cluster of that shape; `changed` are the machines that are other ones than at its launch.
+/// The spec of a cluster of that shape. `changed`: the spec after the change, with other machines than at the launch.
 pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -> String {
     let kind = |role: Change| {
         if changed && (change == role || change == Change::All) { "m7i.xlarge" } else { "m7i.large" }
     };
-    // The pool that the spec has no longer when it is changed.
+    // The pool that the changed spec no longer has.
     let goes: &[u32] = if change == Change::Removal && !changed { &[2] } else { &[] };
     let pools: String = shape
         .pools
@@ -396,7 +397,7 @@ pub(super) fn text(shape: Shape, change: Change, changed: bool, workers: &str) -
     )
 }
 
-/// A cluster that stands, and a plan that is about to be executed. Many trials go on from one.
+/// A running cluster, and a plan that is about to be executed. Many trials start from one base.
 #[derive(Debug)]
 pub struct Base {
     pub(super) account: Account,
@@ -405,9 +406,9 @@ pub struct Base {
     pub(super) change: Change,
     pub(super) skew: Skew,
     pub(super) validity: Validity,
-    /// When the first certificate in force ends.
+    /// When the first certificate in use expires.
     pub(super) ends: Option<Timestamp>,
-    /// From when on neither windows nor approval hold its renewal up.
+    /// From when on the renewal ignores windows and approval.
     pub(super) urgent_from: Option<Timestamp>,
 }
 
@@ -422,16 +423,16 @@ impl Base {
         Self::with(shape, change)
     }
 
-    /// A cluster of the shape number `shape`, which is about to be changed so.
+    /// A cluster of the shape number `shape` with that change.
     ///
     /// # Panics
-    /// If what every trial begins with does not work: without it nothing is shown.
+    /// If the launch does not work, with which every trial begins.
     #[must_use]
     pub fn with(shape: usize, change: Change) -> Self {
         Self::made(SHAPES[shape % SHAPES.len()], change)
     }
 
-    /// A cluster of so many members and controllers, and two workers, which is about to be changed so.
+    /// A cluster with these numbers of members and controllers, two workers, and that change.
     ///
     /// # Panics
     /// As [`Base::with`].
@@ -451,7 +452,7 @@ impl Base {
         )
     }
 
-    /// As [`Base::of`], launched for this one alone.
+    /// As [`Base::of`], but with a launch of its own.
     ///
     /// # Panics
     /// As [`Base::with`].
@@ -466,7 +467,7 @@ impl Base {
         Self::changed(shape, change, &launched(shape, &text(shape, change, false, "")))
     }
 
-    /// What was launched, and is about to be changed so.
+    /// Makes the base of a launched cluster and a change.
     fn changed(shape: Shape, change: Change, launched: &Launched) -> Self {
         let account = launched.account.fork(SEED);
         if change == Change::Urgent {
@@ -476,11 +477,11 @@ impl Base {
         let ends = lock(&account.world).machines();
         let ends = launched.validity.nearest(ends.iter()).map(|(ends, _)| ends);
         if let Some(ends) = ends.filter(|_| change == Change::Deadline) {
-            // No window is open for so long.
+            // No window is open for that long.
             lock(&account.world).advance(ends - launched.rules.emergency - WAITS);
         }
         if change == Change::Removal {
-            // As one sees to before a pool goes.
+            // As a user would do before removing a pool.
             let goes = format!("pool-p{}", shape.pools.len());
             lock(&account.world).let_pods_go_to(NAME, &goes, "pool-p0");
         }
@@ -539,7 +540,7 @@ fn rules(spec: &str) -> Rules {
     Rules::of(&accepted.cluster)
 }
 
-/// A cluster that was launched, and stands for some days.
+/// A cluster that was launched, and has run for some days.
 #[derive(Debug)]
 struct Launched {
     account: Account,
@@ -557,7 +558,7 @@ impl Launched {
         if shape.manual {
             engine.person_after(SignedDuration::from_mins(1), Deed::Approve);
         }
-        // Pods are some days old: what depends on their age is not spared.
+        // Pods have to be some days old, because a forced deletion depends on their age.
         engine.run_until(engine.now() + SignedDuration::from_hours(24 * 4 + 5));
         let up =
             engine.with_world(|world| world.machines().iter().all(|one| one.ready && one.power == Power::Up));
@@ -568,7 +569,7 @@ impl Launched {
     }
 }
 
-/// The cluster of that spec, launched once in this process: what is changed later is nothing to its launch.
+/// The cluster of that spec. It is launched only once per process, because the launch does not depend on later changes.
 fn launched(shape: Shape, spec: &str) -> Arc<Launched> {
     type All = BTreeMap<String, Arc<OnceLock<Arc<Launched>>>>;
     static ALL: Mutex<All> = Mutex::new(BTreeMap::new());

@@ -1,42 +1,43 @@
-//! What Slipway itself costs: its calls and its functions, by AWS' list prices. Machines, balancers and volumes are the cluster's.
+//! The cost of Slipway itself: its calls and its functions, at AWS' list prices. Machines, load balancers and volumes belong to the
+//! cluster.
 
 use std::collections::BTreeMap;
 
 use crate::mortal::Billed;
 
-/// Dollars of eu-west-1, as AWS lists them in November 2026.
+/// Prices in dollars in eu-west-1, as AWS lists them in November 2026.
 pub mod prices {
-    /// Of S3: a `GET` or a `HEAD`.
+    /// An S3 `GET` or `HEAD`.
     pub const S3_READ: f64 = 0.000_000_4;
-    /// Of S3: a `PUT` or a `LIST`.
+    /// An S3 `PUT` or `LIST`.
     pub const S3_WRITE: f64 = 0.000_005;
-    /// An event on a bus of one's own.
+    /// An event on a custom bus.
     pub const EVENT: f64 = 0.000_001;
-    /// A call of KMS.
+    /// A call to KMS.
     pub const KMS: f64 = 0.000_003;
     /// An invocation of EventBridge Scheduler.
     pub const SCHEDULE: f64 = 0.000_001;
-    /// A metric of one's own, for each hour in which it is written.
+    /// A custom metric, per hour in which it is written.
     pub const METRIC_HOUR: f64 = 0.30 / 720.0;
     /// A Lambda function's invocation.
     pub const INVOCATION: f64 = 0.000_000_2;
-    /// A Lambda function's gigabyte for a second, on arm64.
+    /// A gigabyte-second of a Lambda function on arm64.
     pub const GIGABYTE_SECOND: f64 = 0.000_013_333_4;
 }
 
-/// What a function has: 256 MB.
+/// The memory of a function: 256 MB.
 const GIGABYTES: f64 = 0.25;
-/// A cluster has so many. Those of single certificates, in their last 60 days, come on top.
+/// The number of metrics of a cluster. Single certificates have additional ones in their last 60 days.
 const METRICS: f64 = 4.0;
-/// How long a call of AWS takes, and what an invocation does besides, in seconds: nobody waits in a simulated world, so that
-/// these are assumed, and rather long.
+/// The assumed duration in seconds of a call to AWS, and of everything else in an invocation. Nothing takes time in the simulated world;
+/// these values are rather high.
 const CALL_S: f64 = 0.030;
 const INVOCATION_S: f64 = 0.050;
 
-/// What was used.
+/// The usage of Slipway.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
-    /// Calls, by how AWS bills them.
+    /// Calls by their kind for AWS' bill.
     pub calls: BTreeMap<Billed, u64>,
     /// Events on the bus.
     pub events: u64,

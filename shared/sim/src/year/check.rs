@@ -1,8 +1,8 @@
-//! The checker: what must hold at every moment, read off the world and off what was done to it. It shares nothing with the decision:
-//! what a plan, a spec and an order say is data to it, and all else it sees for itself.
+//! The checker: what must hold at every moment, judged by the world and by what was done to it. It shares no code with the decision. Plans,
+//! specs and orders are only input for it; it observes everything else itself.
 //!
-//! Whoever decides saw the world some moments before it is acted upon, so what breaks by itself in between is nobody's mistake:
-//! [`Checker::grace`] says for how long. In a world without faults it is nothing.
+//! A decision is based on an observation that is a little old, so the checker ignores what broke within [`Checker::grace`] before. In a
+//! world without faults, that time is zero.
 
 mod ends;
 mod evidence;
@@ -33,121 +33,121 @@ use surge::Surges;
 pub(super) use target::{Begun, Told};
 use target::{Spent, Target};
 
-/// What was seen to be wrong.
+/// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// When.
+    /// When it was broken.
     pub at: Timestamp,
     /// `P4`.
     pub promise: &'static str,
-    /// What.
+    /// What happened.
     pub what: String,
 }
 
-/// How old what machines told may be when one is taken down, what an invocation that dies may add to it, and an hour's quarter of the
-/// clock's own error: what is decided by is never older.
+/// The age that the facts behind an act may have: the evidence of the machines, plus the time of an invocation that dies, plus the error of
+/// clocks.
 const GRACE: SignedDuration = SignedDuration::from_mins(6);
-/// How old a snapshot may be when a member goes (P4).
+/// The maximum age of a snapshot when a member is taken down (P4).
 const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
-/// For how long a machine may be told to take its credentials before it does.
+/// How long a command that makes a machine install its credentials may take.
 const RESTARTS: SignedDuration = SignedDuration::from_mins(20);
 
-/// How far clocks may be apart, and how long an event takes.
+/// How far clocks may differ, plus the time that an event takes.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(10);
 
-/// A scan says what machines have in force, once a day.
+/// The time between two scans, which report the certificates in use once a day.
 const SCANNED: SignedDuration = SignedDuration::from_hours(25);
 
-/// How long an invocation may take: what it does at its end it may have decided at its beginning.
+/// The maximum duration of an invocation: an act at its end may follow from an observation at its beginning.
 const INVOCATION: SignedDuration = SignedDuration::from_secs(60);
 
-/// A machine that we took down, or had started anew, and that nobody stands in for yet.
+/// A machine that Slipway took down or had restarted, and that has no replacement yet.
 #[derive(Debug, Clone)]
 struct Taken {
     machine: String,
     role: String,
     at: Timestamp,
-    /// It is only started anew, to have these credentials; and by which command, by its token.
+    /// For a restart: the credentials that the machine installs, and the token of the command.
     restart: Option<(String, String)>,
 }
 
-/// Whoever looks.
+/// The checker.
 #[derive(Debug, Clone)]
 pub struct Checker {
     cluster: String,
     /// What the spec asks for.
     pub rules: Rules,
-    /// Whether anything goes wrong by itself in this world.
+    /// Whether faults happen in this world.
     pub faults: bool,
-    /// All that was wrong.
+    /// All broken promises.
     pub violations: Vec<Violation>,
-    /// Members, and machines by their id, that are well.
+    /// The healthy members, and the ids of healthy machines.
     well: BTreeSet<String>,
-    /// When each was well last.
+    /// When each was last healthy.
     last_well: BTreeMap<String, Timestamp>,
-    /// When each controller was last one that load balancers send to.
+    /// When load balancers last sent requests to each controller.
     last_target: BTreeMap<String, Timestamp>,
     machines: BTreeMap<String, MachineFacts>,
-    /// The cluster, as it was seen last.
+    /// The cluster at the last observation.
     facts: Option<ClusterFacts>,
-    /// The role of every machine that ever was.
+    /// The role of every machine that ever existed.
     roles: BTreeMap<String, String>,
     taken: Vec<Taken>,
     surges: Surges,
-    /// Machines whose pods were asked to go, and when they were first.
+    /// Machines that were ordered to be drained, and when this was first ordered.
     drained: BTreeMap<String, Timestamp>,
-    /// Machines that became nodes when they were on their way out already, and when.
+    /// Machines that became nodes while they were already being terminated, and when.
     joined: BTreeMap<String, Timestamp>,
-    /// Machines that their groups had kept, and that were told to go.
+    /// Retained machines that were terminated.
     kept_no_more: BTreeSet<String>,
-    /// Machines whose hook was ended, and when.
+    /// Machines whose terminate hook was completed, and when.
     released: BTreeMap<String, Timestamp>,
-    /// Commands that were sent, by their tokens: a function that takes the place of one that died sends them once more.
+    /// The tokens of all commands that were sent. A function sends a command again if an earlier one died.
     sent: BTreeSet<String>,
     losses: usize,
-    /// How many removals of pods were looked at.
+    /// The number of pod removals that were checked.
     removals: usize,
     /// When a pod of each machine was last deleted against its budget.
     forced_at: BTreeMap<String, Timestamp>,
-    /// When each member was asked last how it is, by its machine.
+    /// When each member was last asked about its health, by its machine.
     asked: BTreeMap<String, Timestamp>,
-    /// What is rolled out, as the bus has it, and since when.
+    /// The open rollout as the bus reports it, and since when.
     target: Option<Target>,
-    /// How machines took their credentials in it.
+    /// How machines installed their credentials in that rollout.
     refreshes: Refreshes,
-    /// What did not end well.
+    /// The rollouts that did not succeed.
     spent: Spent,
-    /// Since when nothing is evicted any more but from machines that go by themselves.
+    /// Since when no pod may be evicted, except from machines that Auto Scaling terminates.
     stood_still_at: Option<Timestamp>,
     begun_at: Option<Timestamp>,
     paused_at: Option<Timestamp>,
     resumed_at: Option<Timestamp>,
     aborted: bool,
-    /// Since when an alarm of etcd is raised.
+    /// Since when an alarm of etcd has been raised.
     alarmed_at: Option<Timestamp>,
     skipped: BTreeSet<String>,
-    /// Machines whose certificates ended while they were to be left as they are.
+    /// Skipped machines whose certificates expired.
     ended_as_told: BTreeSet<String>,
     approved: BTreeSet<String>,
     ends: Ends,
-    /// Since when the machines of a cluster stand at all.
+    /// Whether the cluster has been launched.
     pub stands: bool,
-    /// What each configuration runs.
+    /// The versions in each configuration.
     pub skew: Skew,
-    /// How long what is in force holds.
+    /// The validity of the certificates in use.
     pub validity: Validity,
-    /// Members of etcd as they were seen last, and whether they had a vote.
+    /// The members of etcd at the last observation, and whether each had a vote.
     members: BTreeMap<String, bool>,
-    /// Members that a plan has had join.
+    /// Members that a plan has added.
     may_join: BTreeSet<String>,
-    /// When a certificate in force was last so near its end that nothing may hold its renewal up.
+    /// When a certificate in use was last so close to its expiry that its renewal is urgent.
     hurried_at: Option<Timestamp>,
-    /// When a certificate in force had last ended.
+    /// When a certificate in use was last expired.
     expired_at: Option<Timestamp>,
 }
 
 impl Checker {
-    /// One that knows what is asked for, and has seen nothing.
+    /// A checker that knows the rules and has observed nothing yet.
     #[must_use]
     pub fn new(cluster: &str, rules: Rules, faults: bool) -> Self {
         Self {
@@ -199,29 +199,29 @@ impl Checker {
         if self.faults { GRACE } else { SignedDuration::ZERO }
     }
 
-    /// Something is wrong.
+    /// Records a broken promise.
     pub fn wrong(&mut self, at: Timestamp, promise: &'static str, what: String) {
         self.violations.push(Violation { at, promise, what });
     }
 
-    /// From now on things break by themselves.
+    /// From now on faults happen.
     pub fn breaks(&mut self) {
         self.faults = true;
     }
 
-    /// A person approved a plan, and may have been heard.
+    /// A person approved a plan, and the order may have been received.
     pub fn approved(&mut self, plan: &str) {
         self.approved.insert(plan.to_owned());
     }
 
-    /// Whether `who` is well, or was until so short a time ago that nobody could know.
+    /// Whether `who` is healthy, or was until so recently that no decision could know otherwise.
     fn counts_as_well(&self, who: &str, now: Timestamp) -> bool {
         let known = if who.starts_with("etcd-") { self.evidence_lasts() } else { self.grace() };
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 
-    /// Looks at what was done in an invocation, one after the other; what was seen last is what was so before it. Each by
-    /// what was `told` then.
+    /// Checks the acts of an invocation in order. The last observation is from before the acts. Each act is judged by what the invocation
+    /// had been `told` at that time.
     pub(super) fn acts(&mut self, world: &World, acts: &[Act], told: Told) {
         if acts.is_empty() {
             return;
@@ -270,16 +270,16 @@ impl Checker {
         }
     }
 
-    /// P8: a machine is not told the same twice at once; what an invocation that died has sent bears the same name.
+    /// P8: a machine does not get the same command twice at once. A retry after a dead invocation has the same token.
     fn nothing_twice(&mut self, acts: &[Act], now: Timestamp) {
         let mut sent = BTreeMap::new();
         for act in acts {
             let Act::Send(command) = act else { continue };
-            // One that was sent moments ago, and is only said to have been sent again, may have its answer by now, and the next follow.
+            // A command that was sent before and is only recorded again may have its answer by now, so that the next one follows.
             if !self.sent.insert(command.token.clone()) {
                 continue;
             }
-            // Questions may be asked as often as one likes, and a rollout takes a snapshot of its own when it follows another at once.
+            // Queries may be repeated, and a rollout that follows another one at once takes a snapshot of its own.
             if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire)
             {
                 continue;
@@ -291,11 +291,11 @@ impl Checker {
         }
     }
 
-    /// P10: nothing begins after a pause or an abort, nor when nothing is open.
+    /// P10: nothing begins after a pause or an abort, or when nothing is open.
     fn may_start(&mut self, world: &World, act: &Act) {
         let now = world.now();
-        // One that Auto Scaling takes down by itself is no rollout's doing; a pause holds its drain, too. One that is gone by now, as an
-        // answer that was late did not say, has nothing left to be evicted.
+        // Auto Scaling's own termination is not part of a rollout; a pause still holds the drain. A machine that is gone, which a late
+        // answer did not show, has no pods.
         let goes_anyway = |node: &String| {
             let machines = world.machines();
             machines.iter().find(|one| one.id == *node).is_none_or(|one| one.leaving) && !self.is_paused()
@@ -308,10 +308,10 @@ impl Checker {
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
-                // What is let go of again evicts, ends and makes nothing: that is part of stopping.
+                // Uncordoning evicts, ends and makes nothing; it is part of stopping.
                 Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
-            // What its group keeps was to go before: somebody has to end it, whatever goes on; and does so once more where a function died.
+            // A retained machine was being terminated already. Somebody has to terminate it, and does so again after a function died.
             Act::Terminate(_, machine, _) => {
                 if self.machines.get(machine).is_some_and(|one| one.retained) {
                     self.kept_no_more.insert(machine.clone());
@@ -338,17 +338,17 @@ impl Checker {
         self.wrong(now, "P10", format!("{act} although {why}"));
     }
 
-    /// Whether a certificate that a machine has in force is so near its end that neither window nor approval holds its renewal up.
+    /// Whether a certificate in use expires so soon that its renewal ignores windows and approval.
     fn is_hurried(&self, now: Timestamp) -> bool {
         self.hurried_at.is_some_and(|at| now.duration_since(at) <= CLOCKS + INVOCATION)
     }
 
-    /// Whether one was within the last day: whoever plans believes the newest scan, and there is one a day.
+    /// Whether that was so within the last day: plans use the newest scan, and there is one a day.
     fn was_hurried(&self, now: Timestamp) -> bool {
         self.hurried_at.is_some_and(|at| now.duration_since(at) <= SCANNED)
     }
 
-    /// Whether a certificate that a machine has in force has ended, or had before that machine was told to take another.
+    /// Whether a certificate in use has expired, or had expired before the machine was told to install another.
     fn has_expired(&self, now: Timestamp) -> bool {
         self.expired_at.is_some_and(|at| now.duration_since(at) <= RESTARTS)
     }
@@ -356,7 +356,7 @@ impl Checker {
     fn terminates(&mut self, world: &World, facts: &ClusterFacts, group: &str, id: &str) {
         let now = world.now();
         let Some(machine) = self.machines.get(id).cloned() else { return };
-        // One that is on its way out already is not terminated again, and one that never served takes nothing along.
+        // A machine that is already being terminated is not terminated again. A machine that never served matters to nobody.
         if machine.leaving || self.taken.iter().any(|taken| taken.machine == id && taken.restart.is_none()) {
             return;
         }
@@ -391,7 +391,7 @@ impl Checker {
         self.taken.push(Taken { machine: id.to_owned(), role: role.to_owned(), at, restart: None });
     }
 
-    /// A machine that serves stops serving because of us.
+    /// Slipway makes a machine that serves stop serving.
     fn takes(&mut self, facts: &ClusterFacts, machine: &MachineFacts, restart: bool, now: Timestamp) {
         let role = machine.role.clone();
         let other: Vec<String> = self
@@ -414,18 +414,18 @@ impl Checker {
         } else if !restart {
             let down =
                 self.taken.iter().filter(|taken| taken.role == role && taken.restart.is_none()).count() + 1;
-            // What died by itself is missing besides, and no fault of ours.
+            // Machines that died by themselves are missing, too, but not because of Slipway.
             let mine = |id: &String| self.taken.iter().any(|taken| taken.machine == *id);
             let of_role = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
             let died = of_role.filter(|one| one.leaving && !mine(&one.id)).count();
             let may = self.rules.may_miss(&role) + if self.faults { died } else { 0 };
-            // Where others may stand in for it, that was looked at when its drain began.
+            // If surge machines can replace it, this was checked when its drain began.
             let stood_in_for = self.rules.has_surge(&role) && self.drained.contains_key(&machine.id);
             if down > may && !stood_in_for {
                 self.wrong(now, "P6", format!("{down} machines of {role} are away, and {may} may be"));
             }
         }
-        // Windows bound the start: what was drained in one goes on.
+        // Windows limit the beginning: a replacement whose drain began in a window may continue.
         if restart || !self.drained.contains_key(&machine.id) {
             self.in_window(&role, Some(machine), now);
         }
@@ -445,7 +445,7 @@ impl Checker {
         if !excused {
             self.quiet_of_alarms(facts, role, now);
         }
-        // Where certificates have ended there may be no majority to take one of.
+        // If certificates have expired, the members may have no majority, and give no answers.
         if !excused {
             self.knows_of_the_others(facts, role, now);
         }
@@ -477,7 +477,7 @@ impl Checker {
         }
     }
 
-    /// Windows hold up everything but the renewal of a machine whose certificates end soon.
+    /// Windows hold everything except the renewal of a machine whose certificates expire soon.
     fn in_window(&mut self, what: &str, machine: Option<&MachineFacts>, now: Timestamp) {
         let renews =
             machine.zip(self.target.as_ref()).is_some_and(|(machine, target)| target.renews(machine));
@@ -510,7 +510,7 @@ impl Checker {
                         format!("{} is refreshed although a person said to leave it", machine.id),
                     );
                 }
-                // Whoever has them already starts nothing anew.
+                // A machine that already has these credentials restarts nothing.
                 let takes = machine.credentials != *credentials;
                 if takes && *restart && machine.ready && !machine.role.starts_with("pool-") && !again {
                     self.takes(facts, &machine, true, now);
@@ -537,7 +537,7 @@ impl Checker {
                 let Some(machine) = self.machines.get(node).cloned() else { return };
                 let is_first = !self.drained.contains_key(node);
                 self.drained.entry(node.clone()).or_insert(now);
-                // One that goes by itself is only helped.
+                // Auto Scaling terminates this machine, and the drain only helps.
                 if machine.leaving {
                     self.others_take_the_canary(&machine);
                     return;
@@ -558,7 +558,7 @@ impl Checker {
             }
             Verb::EtcdRemove { member } => self.takes_out(facts, member, now),
             Verb::EtcdHealth => self.asks_for_health(&command.instance, now),
-            // Its next drain is another.
+            // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
             Verb::Status | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
         }
@@ -570,7 +570,7 @@ impl Checker {
         if role == "controller" {
             self.brings_minor(facts, world.now());
         }
-        // Where certificates are renewed in place, a single controller gets a fellow first.
+        // If certificates are renewed in place, a single controller gets an additional one first.
         let more = self.machines.values().filter(|one| one.group == group && !one.leaving).count();
         let renews = role == "controller" && self.target.is_some();
         if desired as usize > more.max(self.rules.size(&role)) && !self.is_replaced(world, group) && !renews {
@@ -591,7 +591,7 @@ impl Checker {
     fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
         self.released.entry(machine.to_owned()).or_insert(now);
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
-        // A machine that its group takes down while it boots may become a node after its drain has found none: pods come to it by themselves.
+        // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
         let joined = self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= INVOCATION);
         if pods > 0 && !self.goes_with_its_stack(machine) && !(self.faults && joined) {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));

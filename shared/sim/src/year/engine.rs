@@ -1,5 +1,5 @@
-//! The clock's hand: lets the world go on, brings what it and the bus say to the functions, lets things go wrong, and has the checker
-//! look after everything that happens.
+//! Runs the simulation: advances the world, delivers events of the world and the bus to the functions, injects faults, and lets the checker
+//! observe after each event.
 
 mod bus;
 mod happening;
@@ -31,25 +31,25 @@ use crate::world::{FleetFaults, World};
 pub use happening::{Deed, Happening};
 pub use tally::Tally;
 
-/// After so long a person brings what no function could take care of, and lies in a dead-letter queue, to it again.
+/// After this time a person redrives an event from a dead-letter queue.
 const REDRIVEN: SignedDuration = SignedDuration::from_mins(30);
-/// How often Lambda tries an event again, and how long it waits before.
+/// The delays of Lambda's retries.
 const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDuration::from_mins(2)];
-/// Calls that the longest invocations make.
+/// The number of calls of the longest invocations.
 const CALLS: u64 = 40;
-/// The most by which an event is late.
+/// The maximum delay of an event.
 const LATE_S: i64 = 4 * 3_600;
-/// The most that passes in the midst of an invocation: after a minute the function is ended (`infra/template.yaml`, `Timeout`).
+/// The maximum pause in an invocation: after a minute the function is stopped (`infra/template.yaml`, `Timeout`).
 const PAUSES_S: i64 = 55;
-/// How often Lambda tries an asynchronous event again for which it has no concurrency: "from 1 second after the first attempt to a maximum
-/// of 5 minutes", "for up to 6 hours by default" (Lambda developer guide, "How Lambda handles errors and retries with asynchronous
-/// invocation").
+/// How long Lambda waits before it retries an asynchronous event for which it had no concurrency: "from 1 second after the first attempt to
+/// a maximum of 5 minutes", "for up to 6 hours by default" (Lambda developer guide, "How Lambda handles errors and retries with
+/// asynchronous invocation").
 const THROTTLED: SignedDuration = SignedDuration::from_mins(5);
 
 /// A day.
 const DAY_S: i64 = 86_400;
 
-/// An invocation in the midst of which time passed: what it had done by then, and how the world was before and after.
+/// A pause in an invocation: the acts before it, and the world before and after it.
 #[derive(Debug)]
 struct Midst {
     acts: Vec<Act>,
@@ -57,48 +57,48 @@ struct Midst {
     after: World,
 }
 
-/// Another invocation that came and went in the midst of one: what it did, by its place among all acts, and whether whoever it came to
-/// had stored nothing by then.
+/// Another invocation that ran during an invocation: the range of its acts in the journal, and whether the interrupted invocation had
+/// stored nothing by then.
 #[derive(Debug)]
 struct Overlap {
     acts: Range<usize>,
     unheard: bool,
 }
 
-/// An account, its clock, and who looks.
+/// An account, its clock, and its checker.
 #[derive(Debug)]
 pub struct Engine<'m> {
     /// The account.
     pub account: Account,
-    /// Who looks.
+    /// The checker.
     pub checker: Checker,
-    /// What was counted.
+    /// The counts for the report.
     pub tally: Tally,
     /// What happened.
     pub transcript: Vec<(Timestamp, String)>,
-    /// How likely things go wrong: as likely as so many in one.
+    /// The probability of faults.
     pub faults: f64,
-    /// How likely each trouble is beside that.
+    /// The rate of each trouble, as a multiple of `faults`.
     pub rates: Rates,
-    /// Whether rollouts that succeed wake the scan.
+    /// Whether successful rollouts wake the scan.
     pub scans: bool,
-    /// From here follows what the world does not decide by itself.
+    /// The randomness of everything outside of the world.
     pub random: Random,
     meddler: Option<&'m dyn Meddler>,
     pub(super) queue: BTreeMap<(Timestamp, u64), Happening>,
     queued: u64,
-    /// The world has gone on since the checker looked last.
+    /// The world has advanced since the checker last observed it.
     unseen: bool,
-    /// Until when Lambda has no concurrency left.
+    /// Until when Lambda has no concurrency.
     pub(super) exhausted_until: Option<Timestamp>,
-    /// What the bus said of rollouts, by its events' ids: a function that died says it once more.
+    /// The ids of the rollout events that the bus delivered. A retry publishes an event again.
     told: BTreeSet<String>,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
 
 impl<'m> Engine<'m> {
-    /// Time goes on from where `account` is.
+    /// Starts at the present time of `account`.
     #[must_use]
     pub fn new(account: Account, checker: Checker, seed: u64, meddler: Option<&'m dyn Meddler>) -> Self {
         Self {
@@ -121,7 +121,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Another engine that goes its own way from here, with all that is on its way; its transcript begins here.
+    /// A copy that develops independently, with all events that are on their way. Its transcript begins here.
     pub(super) fn fork(&self) -> Self {
         let seed = lock(&self.account.world).config().seed;
         Self {
@@ -144,7 +144,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// From now on things go wrong as likely as `faults` says: 0 is never.
+    /// Sets the probability of faults from now on; 0 means never.
     pub fn let_go_wrong(&mut self, faults: f64) {
         self.faults = faults;
         lock(&self.account.world).set_fleet_faults(FleetFaults {
@@ -171,24 +171,24 @@ impl<'m> Engine<'m> {
         });
     }
 
-    /// The time.
+    /// The present time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.account.now()
     }
 
-    /// Something happens after `wait`.
+    /// Schedules a happening after `wait`.
     pub fn after(&mut self, wait: SignedDuration, happening: Happening) {
         self.queued += 1;
         self.queue.insert((self.now() + wait, self.queued), happening);
     }
 
-    /// Somebody does something after `wait`.
+    /// Schedules a person's deed after `wait`.
     pub fn person_after(&mut self, wait: SignedDuration, deed: Deed) {
         self.after(wait, Happening::Person(deed));
     }
 
-    /// When something happens next; `None`: never.
+    /// The time of the next happening; `None` if there is none.
     #[must_use]
     pub fn next_at(&self) -> Option<Timestamp> {
         let world = lock(&self.account.world).next_event_at();
@@ -196,7 +196,7 @@ impl<'m> Engine<'m> {
         [world, ours].into_iter().flatten().min()
     }
 
-    /// Lets the next thing happen; `false`: nothing ever happens again.
+    /// Performs the next happening. Returns whether there was one.
     pub fn step(&mut self) -> bool {
         let Some(at) = self.next_at() else { return false };
         self.go_on(at);
@@ -210,13 +210,13 @@ impl<'m> Engine<'m> {
         true
     }
 
-    /// Whether nothing is on its way that the world does not do by itself.
+    /// Whether nothing is scheduled outside of the world.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Lets everything happen until `at`.
+    /// Performs everything that happens until `at`.
     pub fn run_until(&mut self, at: Timestamp) {
         while self.next_at().is_some_and(|next| next <= at) {
             self.step();
@@ -224,7 +224,7 @@ impl<'m> Engine<'m> {
         self.go_on(at);
     }
 
-    /// The world goes on, and what it says is sent on its way.
+    /// Advances the world, and delivers the events that it sends.
     pub(super) fn go_on(&mut self, at: Timestamp) {
         let (sent, story, reports) = {
             let mut world = lock(&self.account.world);
@@ -245,7 +245,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// An event is on its way. Some are lost, come late, twice, or after later ones.
+    /// Sends an event. Some events are lost, late, doubled, or delivered in another order.
     pub(super) fn send(&mut self, who: Woken, durable: bool) {
         let mut copies = 1;
         if !durable && self.random.chance(self.faults * 4.0) {
@@ -289,7 +289,7 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// A function is invoked. One that fails is tried again, as Lambda does.
+    /// Invokes a function. A failed invocation is retried as Lambda does it.
     pub fn invoke(&mut self, who: Woken, tried: usize, durable: bool) {
         if self.exhausted_until.is_some_and(|until| self.now() < until) {
             return self.throttles(who, tried, durable);
@@ -302,7 +302,7 @@ impl<'m> Engine<'m> {
         self.invoke_living(who, tried, durable, &life, SignedDuration::from_millis(skew));
     }
 
-    /// Lambda has no concurrency left: the event waits, a tick is worth nothing any more by then (`RetryPolicy` of `slipway-aws`' ticks).
+    /// Lambda has no concurrency: the event waits. A tick is lost, because it would be too late (`RetryPolicy` of `slipway-aws`' ticks).
     fn throttles(&mut self, who: Woken, tried: usize, durable: bool) {
         if matches!(who, Woken::Rollout(Waker::Tick)) {
             return self.transcript.push((self.now(), "a tick finds no concurrency, and is lost".to_owned()));
@@ -310,7 +310,7 @@ impl<'m> Engine<'m> {
         self.after(THROTTLED, Happening::Invoke { who, tried, durable });
     }
 
-    /// A process in the midst of which another comes and goes, or time passes; `None`: neither.
+    /// A process that is interrupted by another invocation or by a pause; `None` if it is not interrupted.
     fn interrupted(&mut self) -> Option<Life> {
         let (overlaps, pauses) = (self.rates.of(Trouble::Overlaps), self.rates.of(Trouble::Pauses));
         let (twin, now) = (self.account.handle(), self.now());
@@ -320,7 +320,7 @@ impl<'m> Engine<'m> {
             let stored = self.account.assets.version(&state);
             return Some(Life::interrupted(call, move || {
                 let (unheard, from) = (twin.assets.version(&state) == stored, twin.journal.len());
-                // Whatever comes of it: Lambda would try it again, and the tick does.
+                // The result does not matter: Lambda would retry it, and so does the tick.
                 drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
                 let of_it = Overlap { acts: from..twin.journal.len(), unheard };
                 *overlap.lock().unwrap_or_else(PoisonError::into_inner) = Some(of_it);
@@ -340,7 +340,7 @@ impl<'m> Engine<'m> {
         None
     }
 
-    /// As [`Engine::invoke`], with a process that lives so long, and whose clock is off by `skew`.
+    /// As [`Engine::invoke`], with the given life of the process, and a clock that is off by `skew`.
     pub(super) fn invoke_living(
         &mut self,
         who: Woken,
@@ -372,7 +372,7 @@ impl<'m> Engine<'m> {
         let before_start = self.account.journal.before_start();
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
-        // What another does in the midst of an invocation that has stored nothing yet has not heard what that one brings.
+        // If the interrupted invocation has stored nothing yet, the other one does not know its order.
         let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
         let unheard = overlap.filter(|one| one.unheard).map(|one| (one.acts, before.clone()));
         if result.is_err() && acts.is_empty() && !self.is_stored(&who) {
@@ -380,13 +380,13 @@ impl<'m> Engine<'m> {
             self.may_have_stopped(&who);
         }
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A bus that is down holds up no step: what it could not be told lies in the outbox.
+        // An outage of the bus delays no step: events that could not be published stay in the outbox.
         let unsaid = if result.is_err() { self.unsaid_start() } else { Vec::new() };
         let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
         let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
-            // What was done before time passed is held against what was so then.
+            // Acts before the pause are judged by the world before it.
             self.checker.acts(&midst.before, &midst.acts, Told::default());
             self.checker.look(&midst.before);
             self.checker.look(&midst.after);
@@ -399,12 +399,12 @@ impl<'m> Engine<'m> {
             if gone {
                 self.checker.gone();
             }
-            // Nothing that it sees of the world changes by itself at one and the same moment.
+            // The observed facts do not change within one moment without an act.
             if !acts.is_empty() {
                 self.checker.look(&world);
             }
             self.unseen = false;
-            // Time may have passed in its midst.
+            // The time may have advanced during the invocation.
             let story = world.story();
             if world.now() > began {
                 self.transcript.extend(story);
@@ -433,9 +433,9 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
-    /// A function could not take care of an event, as often as Lambda tried: it lies in the function's dead-letter queue, also where AWS did
-    /// not promise to bring it (`DeadLetterQueue` of the functions in `infra/template.yaml`). A person brings it to its function again, or
-    /// nobody does: then the daily look finds what is open (`Looked` there).
+    /// All retries of an event failed. It is in the function's dead-letter queue, even if AWS did not promise to deliver it
+    /// (`DeadLetterQueue` of the functions in `infra/template.yaml`). A person redrives it, or nobody does; then the daily `Looked` event
+    /// wakes the function for whatever is open.
     fn lies_there(&mut self, who: Woken, durable: bool) {
         self.tally.dead_letters += 1;
         let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
@@ -448,7 +448,7 @@ impl<'m> Engine<'m> {
         self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
     }
 
-    /// The start of a rollout that lies in the outbox, and what came before it: what follows it may go on.
+    /// The `Rollout Started` event in the outbox, and all events before it: acts that follow the start are allowed.
     fn unsaid_start(&self) -> Vec<Event> {
         let Some(rollout) = self.account.rollout() else { return Vec::new() };
         let unsaid = rollout.outbox.iter().filter_map(|pending| match &pending.effect {
@@ -473,8 +473,9 @@ impl<'m> Engine<'m> {
         unsaid
     }
 
-    /// What is open by what the bus says: what of it has ended, and whether well; and whether the cluster is gone. A start is looked at before what was done, for
-    /// it was said before, against the world `then`, or as it is now; an end after it.
+    /// Reads from the events which rollouts begin and end. Returns for each end whether it was a success, and whether the cluster is gone.
+    /// A start is handled before the acts, because it was published before them, with the world `then` or the present one. Ends are handled
+    /// after the acts.
     fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<bool>, bool) {
         let (mut ended, mut gone) = (Vec::new(), false);
         for event in events {
@@ -484,7 +485,7 @@ impl<'m> Engine<'m> {
             match event {
                 Event::RolloutStarted(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
-                    // Of the plan no more is read than which release it is about.
+                    // From the plan, only the release is read.
                     let target = plan.map(|plan| plan.to).unwrap_or_default();
                     let release = self.account.release(&target);
                     release.iter().for_each(|release| self.checker.skew.knows(release));
@@ -497,7 +498,7 @@ impl<'m> Engine<'m> {
                         target,
                         release,
                     });
-                    // What ended in the same invocation did so before this began.
+                    // Rollouts that ended in the same invocation ended before this one began.
                     ended.drain(..).for_each(|well| self.checker.ended(well));
                     match then {
                         Some(world) => self.checker.begun(world, begun),
@@ -548,7 +549,7 @@ impl<'m> Engine<'m> {
         self.transcript.extend(world.story());
     }
 
-    /// Something happens to the world that nobody asked for.
+    /// Something outside of Slipway changes the world.
     pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
         let mut world = lock(&self.account.world);
         what(&mut world);
@@ -556,13 +557,13 @@ impl<'m> Engine<'m> {
         self.transcript.extend(world.story());
     }
 
-    /// The world, for a look.
+    /// Reads the world.
     pub fn with_world<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&lock(&self.account.world))
     }
 }
 
-/// The name of an event that begins or ends a rollout; `None`: it does neither, or has none.
+/// The id of an event that begins or ends a rollout; `None` for other events, or if it has none.
 fn id_of(event: &Event) -> Option<&str> {
     let id = match event {
         Event::RolloutStarted(detail) => &detail.id,

@@ -1,4 +1,4 @@
-//! A person who has the cluster taken away, in the middle of a rollout or after it; and perhaps thinks better of it.
+//! A person who orders the destruction of the cluster, during a rollout or after it, and sometimes aborts it.
 
 use jiff::SignedDuration;
 use slipway_rollout::Order;
@@ -10,28 +10,28 @@ use super::random::Random;
 use super::trial::{AGAIN, People, Trial, message, state};
 use crate::ports::lock;
 
-/// What such a person does.
+/// What that person does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Farewell {
     /// When the order is given.
     at: SignedDuration,
-    /// Without a last snapshot.
+    /// Whether the order is without a last snapshot.
     without_snapshot: bool,
-    /// After so long it is called off, and the spec uploaded again when all is quiet.
+    /// After this time the destruction is aborted; the spec is uploaded again when everything has settled.
     called_off: Option<SignedDuration>,
-    /// A group has kept a machine that nobody had drained.
+    /// Whether a group has retained a machine that nobody had drained.
     kept: bool,
-    /// When the cluster is gone, the spec is uploaded again.
+    /// Whether the spec is uploaded again when the cluster is gone.
     anew: bool,
 }
 
-/// The command that clears a zone, where a person is told of it.
+/// The command that deletes the records of a hosted zone, which a message tells a person to run.
 pub(super) const CLEARS_RECORDS: &str = "aws route53 change-resource-record-sets";
-/// How many seeds have one, of those in which things go wrong.
+/// The share of seeds with a destruction, among those with faults.
 const SHARE: f64 = 0.06;
 
 impl Farewell {
-    /// The one of that trial, if it has any.
+    /// The destruction in that trial, if there is one.
     pub(super) fn of(trial: &Trial) -> Option<Self> {
         if trial.people == People::ByChance
             && matches!(change_of(trial.base()), Change::Removal | Change::Deadline)
@@ -62,7 +62,7 @@ impl Farewell {
         Deed::Say(Order::Destroy { without_snapshot: self.without_snapshot })
     }
 
-    /// What was ordered is on its way.
+    /// Schedules the orders.
     pub(super) fn begins(self, base: &Base, engine: &mut Engine<'_>) {
         engine.person_after(self.at, self.order());
         if let Some(after) = self.called_off {
@@ -70,7 +70,8 @@ impl Farewell {
         }
         if self.kept {
             let mut world = lock(&engine.account.world);
-            // One of a pool that goes by itself would hold up its removal until a person has drained it, whom these trials do not have.
+            // A retained machine of a pool that is removed would block the removal until a person has drained the machine, which these
+            // trials do not have.
             let goes = format!("pool-p{}", base.shape.pools.len());
             let workers = world.machines().into_iter();
             let workers = workers.filter(|one| one.role.starts_with("pool-") && one.role != goes);
@@ -79,8 +80,8 @@ impl Farewell {
         }
     }
 
-    /// All trouble has ended. The cluster goes, or it is stopped with a reason that a person can act on, and does; nothing of it is left.
-    /// If it was called off, or the spec is uploaded once more, all comes back.
+    /// All faults have ended. The cluster must be gone, or stopped with a reason that a person can act on, who then does. If the
+    /// destruction was aborted, or the spec is uploaded again, everything must come back.
     pub(super) fn comes_about(
         self,
         trial: &Trial,
@@ -119,7 +120,7 @@ impl Farewell {
         }
     }
 
-    /// What `status.json` tells a person to do.
+    /// Does what `status.json` tells a person to do.
     fn acts_on_the_reason(self, engine: &mut Engine<'_>, round: usize) {
         let said = message(engine);
         let is_stuck = engine.account.rollout().is_some_and(|rollout| rollout.is_going());
@@ -134,7 +135,7 @@ impl Farewell {
         engine.person_after(SignedDuration::ZERO, Deed::Say(Order::Destroy { without_snapshot }));
     }
 
-    /// It is said to be gone: nothing of it is there, and where the last snapshot lies is said.
+    /// The cluster is reported as gone: none of its resources may exist, and the message must name the last snapshot.
     fn nothing_is_left(self, engine: &mut Engine<'_>) {
         let (mut left, snapshots) = engine.with_world(|world| {
             let snapshots = world.cluster_facts(NAME).map(|facts| facts.snapshots).unwrap_or_default();

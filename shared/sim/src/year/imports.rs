@@ -1,4 +1,4 @@
-//! What a spec takes over from other stacks of its account: here a stack exports all of it.
+//! Exports of other stacks that a spec imports: in the simulator, one stack exports all of them.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use slipway_core::cluster::Cluster;
 
 use crate::world::{StackRequest, TemplateSource, World};
 
-/// The stack that a cluster's exports come from.
+/// The stack that exports them.
 const STACK: &str = "somebody-elses";
 
-/// The names of the exports that `cluster` reads its ids from.
+/// The names of the exports that `cluster` imports.
 fn names(cluster: &Cluster) -> BTreeSet<String> {
     fn collect(value: &Value, names: &mut BTreeSet<String>) {
         match value {
             Value::Object(map) => {
-                // As `Existing::Export` is written.
+                // The serialised form of `Existing::Export`.
                 if let (1, Some(Value::String(name))) = (map.len(), map.get("export")) {
                     names.insert(name.clone());
                 }
@@ -30,7 +30,7 @@ fn names(cluster: &Cluster) -> BTreeSet<String> {
     found
 }
 
-/// Has somebody else's stack made that exports all that `cluster` imports. Nothing is known of what the ids are of.
+/// Creates the stack that exports everything that `cluster` imports. The type of the resources behind the ids is unknown.
 pub(super) fn exported(world: &mut World, cluster: &Cluster) {
     let names = names(cluster);
     if names.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn exported(world: &mut World, cluster: &Cluster) {
     };
     let made = world.create_stack(&request);
     debug_assert!(made.is_ok(), "{made:?}");
-    // CloudFormation takes some seconds for it; the spec is uploaded later.
+    // CloudFormation needs some seconds for it; the spec is uploaded later.
     let there = world.now() + jiff::SignedDuration::from_mins(10);
     world.advance(there);
     drop(world.drain());

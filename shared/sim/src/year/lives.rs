@@ -1,4 +1,4 @@
-//! From when to when each machine was there.
+//! The lifetimes of all machines.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::world::{MachineFacts, Power};
 
-/// A machine, from its launch to its end.
+/// The lifetime of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lifetime {
     /// `i-…`.
@@ -15,15 +15,15 @@ pub struct Lifetime {
     pub role: String,
     /// When it was launched.
     pub from: Timestamp,
-    /// When it was seen to serve first; `None`: it never did.
+    /// When it was first seen to serve; `None` if it never was.
     pub served: Option<Timestamp>,
-    /// When it was seen to be gone; `None`: it is there.
+    /// When it was seen to be gone; `None` if it still exists.
     pub until: Option<Timestamp>,
-    /// It broke, and nobody had asked it to go.
+    /// It died; nobody had terminated it.
     pub died: bool,
 }
 
-/// Looks at the machines now and then.
+/// Observes the machines at intervals.
 #[derive(Debug, Default)]
 pub(super) struct Lives {
     there: BTreeMap<String, Lifetime>,
@@ -31,7 +31,7 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    /// The machines are so at `now`.
+    /// Records the machines at `now`.
     pub(super) fn look(&mut self, now: Timestamp, machines: &BTreeMap<String, MachineFacts>) {
         let runs = |machine: &MachineFacts| machine.power != Power::Down && !machine.role.is_empty();
         for (id, machine) in machines.iter().filter(|(_, machine)| runs(machine)) {
@@ -52,7 +52,7 @@ impl Lives {
         }
     }
 
-    /// All of them, in the order of their launch.
+    /// All lifetimes, in the order of the launches.
     pub(super) fn all(self) -> Vec<Lifetime> {
         let mut all = self.gone;
         all.extend(self.there.into_values());

@@ -1,4 +1,4 @@
-//! A drain, as the node agent performs it: it looks, asks `slipway_core::drain` what to do, does that, and looks again.
+//! A drain, as the node agent performs it: observe, ask `slipway_core::drain` what to do, do it, and observe again.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::super::World;
 use super::super::commands::HELP;
 use super::kube::Node;
 
-/// How long to wait after a call that did not come through.
+/// How long to wait after a call that failed.
 const PAUSE: SignedDuration = SignedDuration::from_secs(2);
 
-/// A drain that is under way.
+/// A drain in progress.
 #[derive(Debug, Clone)]
 pub(crate) struct Drain {
     node: String,
@@ -23,11 +23,11 @@ pub(crate) struct Drain {
     record: DrainRecord,
 }
 
-/// How a look at a drain ends.
+/// The result of one observation of a drain.
 pub(crate) enum Looked {
-    /// It goes on then.
+    /// The drain continues at that time.
     Again(Timestamp),
-    /// This is its answer.
+    /// The drain has ended with this answer.
     Answer(Result<Drained, Failure>),
 }
 
@@ -54,7 +54,7 @@ fn unknown(node: &str) -> Failure {
 }
 
 impl World {
-    /// One look of a drain that runs on a controller of `cluster`.
+    /// Performs one round of a drain that runs on a controller of `cluster`.
     pub(in crate::world) fn drain_looks(&mut self, cluster: &str, drain: &mut Drain) -> Looked {
         let now = self.now;
         if !self.api_serves(cluster) {
@@ -93,12 +93,12 @@ impl World {
             self.force(cluster, target);
             drain.record.forced(&target.name);
         }
-        // The same moment once more would be for ever.
+        // Without a delay the drain would never advance the time.
         let at = step.look_again.unwrap_or(now).max(now + SignedDuration::from_millis(100));
         if at < drain.ends_at { Looked::Again(at) } else { Looked::Answer(Ok(drain.record.answer(false))) }
     }
 
-    /// Pods may come to a node again.
+    /// Uncordons a node.
     pub(in crate::world) fn uncordon(&mut self, cluster: &str, node: &str) -> Result<(), Failure> {
         if !self.api_serves(cluster) {
             return Err(unavailable());

@@ -1,4 +1,4 @@
-//! etcd: members with volumes that outlive their machines, a quorum, a leader, and how long one takes to catch up.
+//! etcd: members with volumes that outlive their machines, a quorum, a leader, and the time that a member takes to catch up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use super::super::fleet::Machine;
 use super::super::fleet::groups_of;
 use super::{ClusterTask, seconds};
 
-/// Entries a second that a cluster writes while it has a leader.
+/// Entries per second that a cluster writes while it has a leader.
 const WRITES: f64 = 20.0;
-/// Entries a second that a member takes in while it catches up.
+/// Entries per second that a member receives while it catches up.
 const CATCHES_UP: f64 = 4_000.0;
-/// A member that lacks more than this is sent a snapshot of the whole database.
+/// A member that lacks more entries than this gets a snapshot of the whole database.
 const KEPT: u64 = 100_000;
-/// Bytes of the database.
+/// Size of the database in bytes.
 pub(crate) const DATABASE: u64 = 256 << 20;
-/// Bytes a second of a snapshot.
+/// Bytes per second of a snapshot.
 const SENDS: f64 = 40_000_000.0;
-/// From a process's start to its first word.
+/// The time from the start of a process to its first answer.
 const STARTS_S: (f64, f64) = (1.0, 3.0);
-/// What a process takes to be started again.
+/// The time that a restart of a process takes.
 const RESTARTS_S: (f64, f64) = (2.0, 5.0);
 
 /// The etcd of a cluster.
@@ -33,28 +33,28 @@ pub(crate) struct Etcd {
     pub(crate) members: BTreeMap<String, Member>,
     pub(crate) leader: Option<String>,
     pub(crate) term: u64,
-    /// What was agreed on at `index_at`.
+    /// The index at the time `index_at`.
     index: u64,
     index_at: Timestamp,
-    /// Members that were removed, and whose volumes are still there: etcd does not start on data of a member that was removed, and the agent
-    /// has only a member without data join (`agent/src/bootstrap/etcd.rs`).
+    /// Members that were removed while their volumes still exist. etcd does not start with the data of a removed member, and the
+    /// agent lets only a member without data join (`agent/src/bootstrap/etcd.rs`).
     removed: BTreeSet<String>,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,
-    /// The alarm that is raised, and by which member. What it does to writes is not modelled.
+    /// The alarm that is raised, and the member that raised it. Its effect on writes is not modelled.
     pub(crate) alarm: Option<(String, &'static str)>,
 }
 
 /// A member of the membership.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
-    /// Its number, in hex.
+    /// Its id, in hexadecimal.
     pub(crate) id: String,
     pub(crate) learner: bool,
     /// The machine that has its volume.
     pub(crate) attached: Option<String>,
     pub(crate) process: Option<Process>,
-    /// What it had taken in when its process started, or stopped.
+    /// The index that it had received when its process started or stopped.
     applied: u64,
 }
 
@@ -64,18 +64,18 @@ pub(crate) struct Process {
     pub(crate) machine: String,
     since: Timestamp,
     pub(crate) caught_up_at: Timestamp,
-    /// The other members do not reach it, nor it them.
+    /// The other members do not reach it, and it does not reach them.
     pub(crate) isolated: bool,
 }
 
 impl Etcd {
-    /// What the cluster has agreed on.
+    /// The index of the cluster.
     pub(crate) fn index(&self, now: Timestamp) -> u64 {
         let more = if self.leader.is_some() { seconds(self.index_at, now) * WRITES } else { 0.0 };
         self.index + more as u64
     }
 
-    /// How many entries a member lacks.
+    /// The number of entries that a member lacks.
     pub(crate) fn behind(&self, member: &Member, now: Timestamp) -> u64 {
         let lacks = self.index(now).saturating_sub(member.applied);
         match &member.process {
@@ -104,7 +104,7 @@ impl Etcd {
         from == to && isolated(to).is_some() || isolated(from) == Some(false) && isolated(to) == Some(false)
     }
 
-    /// How many voters there are, and how many of them serve.
+    /// The number of voters, and how many of them serve.
     pub(crate) fn voters(&self, now: Timestamp) -> (usize, usize) {
         let voters = self.members.values().filter(|member| !member.learner);
         let up = voters.clone().filter(|member| Self::is_up(member, now)).count();
@@ -118,7 +118,7 @@ impl Etcd {
 }
 
 impl World {
-    /// A member of etcd, by chance, raises an alarm, as etcd names it: until [`World::disarm`].
+    /// A random member of etcd raises an alarm with the name `kind`, until [`World::disarm`].
     pub fn raise_alarm(&mut self, cluster: &str, choice: u64, kind: &'static str) {
         let etcd = self.etcd(cluster);
         let at = usize::try_from(choice).unwrap_or_default() % etcd.members.len().max(1);
@@ -127,14 +127,14 @@ impl World {
         self.tell(format!("{role} of {cluster} raises the alarm {kind}"));
     }
 
-    /// Somebody has seen to what an alarm was raised for, and disarms it.
+    /// A person has fixed the cause of an alarm and disarms it.
     pub fn disarm(&mut self, cluster: &str) {
         if let Some((role, kind)) = self.etcd(cluster).alarm.take() {
             self.tell(format!("the alarm {kind} that {role} of {cluster} has raised is disarmed"));
         }
     }
 
-    /// A member's machine goes on with its bootstrap; `true`: the member is healthy.
+    /// The machine of a member continues its bootstrap. Returns whether the member is healthy.
     pub(super) fn etcd_joins(&mut self, cluster: &str, role: &str, machine: &Machine) -> bool {
         let now = self.now;
         if self.etcd(cluster).members.is_empty() {
@@ -172,7 +172,7 @@ impl World {
         &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().etcd
     }
 
-    /// Nothing is left of it but its snapshots, which lie elsewhere.
+    /// The cluster loses everything of etcd except its snapshots, which are stored elsewhere.
     pub(in crate::world) fn loses_etcd(&mut self, cluster: &str) {
         let etcd = self.etcd(cluster);
         let (snapshots, term) = (std::mem::take(&mut etcd.snapshots), etcd.term);
@@ -180,12 +180,12 @@ impl World {
         self.tell(format!("nothing is left of etcd of {cluster}"));
     }
 
-    /// The group of a member is gone, and its volume with it: one of that name that comes after it has no data.
+    /// The group of a member is deleted together with its volume: a later member with the same name has no data.
     pub(in crate::world) fn forgets_member(&mut self, cluster: &str, role: &str) {
         self.etcd(cluster).removed.remove(role);
     }
 
-    /// Those whose groups exist now found the cluster.
+    /// The members whose groups exist now found the cluster.
     fn found(&mut self, cluster: &str) {
         let founders = groups_of(self.fleet.groups.values(), cluster, "etcd-");
         let now = self.now;
@@ -201,7 +201,7 @@ impl World {
         Member { id, learner, attached: None, process: None, applied: 0 }
     }
 
-    /// A newcomer is added, if there is a quorum to add it and no other learner.
+    /// Adds a new member as a learner, if there is a quorum and no other learner.
     fn add_learner(&mut self, cluster: &str, role: &str) -> bool {
         let member = self.new_member(cluster, role, true);
         let etcd = self.etcd(cluster);
@@ -213,7 +213,7 @@ impl World {
         true
     }
 
-    /// A member's process starts, and takes in what it lacks.
+    /// A member's process starts, and receives the entries that it lacks.
     fn etcd_starts(&mut self, cluster: &str, role: &str, machine: &str) {
         let now = self.now;
         let starts_s = self.draw_s("etcd starts", STARTS_S.0, STARTS_S.1);
@@ -243,7 +243,7 @@ impl World {
         self.queue.insert((caught_up_at, self.sequence), super::Task::Cluster(task));
     }
 
-    /// The member's process that runs on that machine is gone, if one does.
+    /// Stops the member's process on that machine, if there is one.
     pub(in crate::world) fn process_stops(&mut self, machine: &Machine) {
         let Some(cluster) = machine.cluster() else { return };
         let member = self.fleet.clusters.get(cluster).and_then(|one| one.etcd.members.get(machine.role()));
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// A member's process is gone; its volume is not.
+    /// Stops a member's process. Its volume stays.
     pub(in crate::world) fn etcd_stops(&mut self, cluster: &str, role: &str) {
         let now = self.now;
         let etcd = self.etcd(cluster);
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// The member `by` takes `name` out of the membership, as etcd does it: by a majority, and only if one is left.
+    /// The member `by` removes the member `name`, as etcd does it: with a majority, and only if a majority remains.
     pub(in crate::world) fn etcd_removes(
         &mut self,
         cluster: &str,
@@ -305,8 +305,8 @@ impl World {
         Ok(MemberRemoved { removed: true, id: Some(member.id), members: left })
     }
 
-    /// The other members do not reach the one whose process runs on that machine any more, nor it them. One that has no others is not
-    /// cut off from anybody. `false`: nothing has changed.
+    /// Cuts off the member on that machine from the other members, in both directions. A single member cannot be cut off. Returns
+    /// whether anything has changed.
     pub(in crate::world) fn etcd_isolated(&mut self, machine: &Machine) -> bool {
         let (Some(cluster), role, now) = (machine.cluster().map(str::to_owned), machine.role(), self.now)
         else {
@@ -328,7 +328,7 @@ impl World {
         true
     }
 
-    /// They reach it again, and it takes in what it lacks.
+    /// The other members reach the member again, and it receives the entries that it lacks.
     pub(in crate::world) fn etcd_reconnected(&mut self, machine: &Machine) {
         let (Some(cluster), role, now) = (machine.cluster().map(str::to_owned), machine.role(), self.now)
         else {
@@ -348,7 +348,7 @@ impl World {
         self.etcd_settles_at(&cluster, caught_up_at);
     }
 
-    /// A member is started again, on the same machine.
+    /// Restarts a member on the same machine.
     pub(in crate::world) fn etcd_restarts(&mut self, machine: &Machine) {
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
         self.etcd_stops(&cluster, machine.role());
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// Somebody came or went: is there a quorum, and who leads?
+    /// Computes quorum and leader after a member came or went.
     pub(super) fn etcd_changed(&mut self, cluster: &str) {
         let now = self.now;
         let etcd = self.etcd(cluster);

@@ -1,4 +1,4 @@
-//! Certificates that have expired: the processes run on, and nobody takes what they present.
+//! Expired certificates: processes keep running, but nobody accepts their certificates.
 
 use slipway_credentials::policy::KUBERNETES_DIR;
 
@@ -6,8 +6,8 @@ use super::super::World;
 use super::{ClusterTask, Machine};
 
 impl World {
-    /// Every certificate that a machine of `cluster` has now has expired: members of etcd do not take each other, API servers do not
-    /// reach etcd, and kubelets are let in by nobody. Other credentials, by `Slipway-Refresh`, are good.
+    /// Lets every certificate that a machine of `cluster` has now expire: members of etcd refuse each other, API servers do not
+    /// reach etcd, and API servers refuse kubelets. Credentials that are installed later by `Slipway-Refresh` are valid.
     pub fn expire(&mut self, cluster: &str) {
         let ids: Vec<String> = self
             .fleet
@@ -20,7 +20,7 @@ impl World {
             if let Some(machine) = self.fleet.machines.get_mut(&id) {
                 let role = machine.role().to_owned();
                 let member = role.starts_with("etcd-");
-                // A worker has no certificate of ours: its kubelet asked for its own.
+                // A worker has no certificate of ours; its kubelet requests its own.
                 machine.expired = member || role == "controller";
                 machine.locked_out = !member;
                 if member {
@@ -31,19 +31,20 @@ impl World {
         self.tell(format!("every certificate of {cluster} has expired"));
     }
 
-    /// `machine` has other credentials than those that have expired.
+    /// `machine` has other credentials than the expired ones.
     pub(in crate::world) fn no_longer_expired(&mut self, machine: &Machine) {
         let Some(found) = self.fleet.machines.get_mut(&machine.id).filter(|machine| machine.expired) else {
             return;
         };
         found.expired = false;
         if machine.role().starts_with("etcd-") {
-            // The process that ran all the time is taken by its fellows.
+            // The other members accept the process, which has kept running.
             self.cluster_after_s(1.0, ClusterTask::EtcdReturns { machine: machine.id.clone() });
         }
     }
 
-    /// A kubelet that nobody lets in asks for another certificate; `None`: it has a good one. As the agent says why it has none.
+    /// A kubelet that is refused requests another certificate; `None` if its certificate is valid. The error is the agent's
+    /// message.
     pub(in crate::world) fn kubelet_asks(&mut self, machine: &Machine) -> Option<Result<(), String>> {
         let cluster = machine.cluster()?.to_owned();
         if !self.fleet.machines.get(&machine.id)?.locked_out {

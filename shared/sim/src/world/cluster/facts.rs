@@ -1,4 +1,4 @@
-//! What is so of a cluster, for whoever checks the world from outside.
+//! The facts about a cluster, for a checker outside of the world.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::World;
 use super::Etcd;
 
-/// A cluster, as it is.
+/// The state of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterFacts {
     /// By role.
     pub members: BTreeMap<String, MemberFacts>,
-    /// The role of who leads.
+    /// The role of the leader.
     pub leader: Option<String>,
     /// The alarm that is raised.
     pub alarm: Option<&'static str>,
@@ -20,24 +20,25 @@ pub struct ClusterFacts {
     pub snapshots: Vec<Timestamp>,
     /// The machines whose API server answers.
     pub api_servers: Vec<String>,
-    /// The controllers to which load balancers send: each is healthy in all target groups of its group.
+    /// The controllers to which load balancers send requests: each is healthy in all target groups of its group.
     pub targets: Vec<String>,
-    /// No controller has passed its health checks, and all that are checked have failed them: load balancers send to all.
+    /// No controller has passed its health checks, and all that are checked have failed them, so load balancers send requests to
+    /// all.
     pub fails_open: bool,
-    /// Pods that a workload has, by node, also those that are still ending: `kubectl drain` waits until a pod is gone. The empty name has
-    /// those that are nowhere.
+    /// The number of pods of workloads by node, including pods that are still terminating, because `kubectl drain` waits until a
+    /// pod is gone. The empty name stands for pods without a node.
     pub pods: BTreeMap<String, usize>,
-    /// Nodes to which nothing is scheduled.
+    /// The cordoned nodes.
     pub cordoned: Vec<String>,
     /// Pods that were lost with their machine.
     pub losses: Vec<Loss>,
-    /// How many evictions were granted.
+    /// The number of evictions that were granted.
     pub evicted: u64,
-    /// How many pods were deleted against their budget.
+    /// The number of pods that were deleted against their budget.
     pub forced: u64,
 }
 
-/// A member of etcd, as it is.
+/// The state of a member of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberFacts {
     /// It has a vote.
@@ -48,7 +49,7 @@ pub struct MemberFacts {
     pub machine: Option<String>,
 }
 
-/// Pods that went with their machine.
+/// Pods that were lost together with their machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// When.
@@ -57,50 +58,51 @@ pub struct Loss {
     pub machine: String,
     /// Its role.
     pub role: String,
-    /// How many.
+    /// How many pods.
     pub pods: usize,
-    /// Somebody had asked for its end; `false`: it died.
+    /// Somebody had terminated the machine; `false`: it died.
     pub asked: bool,
 }
 
-/// A pod that an agent had removed from its node, and what was so in that moment, by no judgement of whoever removed it.
+/// A pod that an agent removed from its node, and the facts at that moment. The agent's own judgement is not part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// When.
     pub at: Timestamp,
     /// `namespace/name`.
     pub pod: String,
-    /// The machine that it was on.
+    /// The machine that it ran on.
     pub machine: String,
-    /// It was deleted, and its budget not asked.
+    /// The pod was deleted without asking its budget.
     pub forced: bool,
-    /// A workload makes it again elsewhere; `false`: a DaemonSet's, or one of the kubelet's own.
+    /// A workload creates the pod again elsewhere; `false`: it is a DaemonSet's or a static pod.
     pub moves: bool,
-    /// Nothing new is scheduled to its node.
+    /// Its node was cordoned.
     pub cordoned: bool,
-    /// How many pods of its workload serve without it, and how many its budget wants at least; `None`: it has no budget, or did not serve.
+    /// How many pods of its workload serve without it, and how many its budget wants at least; `None` if it has no budget or did
+    /// not serve.
     pub left: Option<(usize, usize)>,
-    /// How old it was.
+    /// The age of the pod.
     pub age: SignedDuration,
-    /// Of the other pods of its workload: whether each serves, and for how long that has been so. Of one that was forced alone.
+    /// For each other pod of its workload, whether it serves, and for how long that has been so. Only for a pod that was forced.
     pub siblings: Vec<(bool, SignedDuration)>,
 }
 
 impl World {
-    /// Pods that were removed from the nodes of that cluster, the first first.
+    /// The pods that were removed from the nodes of that cluster, in order.
     #[must_use]
     pub fn removals(&self, name: &str) -> &[Removal] {
         self.fleet.clusters.get(name).map(|cluster| cluster.removals.as_slice()).unwrap_or_default()
     }
 
-    /// Whether etcd of that cluster has a leader, and whether an API server of it answers.
+    /// Whether etcd of that cluster has a leader, and whether one of its API servers answers.
     #[must_use]
     pub fn serves(&self, name: &str) -> (bool, bool) {
         let leads = |cluster: &super::Cluster| cluster.etcd.leader.is_some();
         (self.fleet.clusters.get(name).is_some_and(leads), self.api_serves(name))
     }
 
-    /// The cluster of that name; `None`: no machine of it ever came up.
+    /// The cluster with that name; `None` if none of its machines ever started.
     #[must_use]
     pub fn cluster_facts(&self, name: &str) -> Option<ClusterFacts> {
         let cluster = self.fleet.clusters.get(name)?;

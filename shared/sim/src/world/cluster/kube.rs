@@ -1,4 +1,4 @@
-//! Nodes and workloads: what is scheduled where, and what comes back when a node goes.
+//! Nodes and workloads: which pods run where, and what happens to them when a node goes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,12 @@ use super::super::World;
 use super::super::fleet::{Machine, State};
 use super::{ClusterTask, Loss};
 
-/// How long a pod takes from its node to its first answer.
+/// The time from scheduling a pod to its first answer.
 const STARTS_S: (f64, f64) = (4.0, 25.0);
-/// How often an API server is asked again whether a pod of a silent node has ended.
+/// How often the simulator checks whether the termination of a pod on a silent node is known.
 const UNSAID_S: f64 = 30.0;
 
-/// What the API servers of a cluster hold.
+/// The content of the API servers of a cluster.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kube {
     /// By name, which is the machine's id.
@@ -22,9 +22,9 @@ pub(crate) struct Kube {
     /// By UID.
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) workloads: Vec<Workload>,
-    /// The role on whose nodes the pods of another may run besides, where their own has none left.
+    /// The role whose nodes may also run the pods of another role, if that role has no node left.
     elsewhere: BTreeMap<String, String>,
-    /// Counts pods.
+    /// The number of pods that were created.
     made: u64,
     pub(crate) evicted: u64,
     pub(crate) forced: u64,
@@ -36,19 +36,19 @@ pub(crate) struct Node {
     /// `controller`, `pool-general`.
     pub(crate) role: String,
     pub(crate) drain: NodeState,
-    /// An agent that drains it has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
+    /// An agent that drains the node has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
     pub(crate) scale_down_disabled: bool,
-    /// A cluster autoscaler has tainted it (`ToBeDeletedByClusterAutoscaler`): nothing is scheduled to it.
+    /// A cluster autoscaler has tainted the node (`ToBeDeletedByClusterAutoscaler`): no pod is scheduled to it.
     pub(crate) tainted: bool,
 }
 
-/// Something that keeps so many pods on the nodes of one role.
+/// A workload that keeps a number of pods on the nodes of one role.
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     pub(crate) name: ObjectName,
     pub(crate) role: String,
     pub(crate) replicas: usize,
-    /// How many of its pods may be missing; `None`: it has no budget.
+    /// How many of its pods may be missing; `None` if it has no budget.
     pub(crate) may_miss: Option<usize>,
     pub(crate) empty_dir: bool,
 }
@@ -58,26 +58,26 @@ pub(crate) struct Workload {
 pub(crate) struct Pod {
     pub(crate) name: ObjectName,
     pub(crate) uid: String,
-    /// Which workload makes it again; `None`: a DaemonSet, or its kubelet.
+    /// The workload that creates it again; `None`: it belongs to a DaemonSet or is a static pod.
     pub(crate) workload: Option<usize>,
     pub(crate) owner: Owner,
     pub(crate) node: Option<String>,
     pub(crate) created: Timestamp,
     pub(crate) healthy: bool,
-    /// For how long it has been healthy, or not.
+    /// Since when it has been healthy, or unhealthy.
     pub(crate) since: Timestamp,
     pub(crate) terminating: Option<Timestamp>,
 }
 
 impl Node {
-    /// Whether pods are scheduled to it.
+    /// Whether pods can be scheduled to the node.
     pub(crate) fn is_open(&self) -> bool {
         !self.drain.cordoned && !self.tainted
     }
 }
 
 impl World {
-    /// A kubelet makes itself known.
+    /// A kubelet registers its node.
     pub(super) fn node_joins(&mut self, cluster: &str, machine: &Machine) {
         let role = machine.role().to_owned();
         let kube = self.kube(cluster);
@@ -97,7 +97,7 @@ impl World {
             let name = format!("kube-apiserver-{}", machine.id);
             self.pod(cluster, "kube-system", &name, None, Owner::Kubelet, Some(machine));
         }
-        // Somebody deploys once the pool is whole; CoreDNS comes with the first controller.
+        // Workloads are deployed once the pool is whole; CoreDNS comes with the first controller.
         let nodes = self.kube(cluster).nodes.values().filter(|node| node.role == role).count();
         let wanted = self.wanted_machines(&machine.group).max(1) as usize;
         if nodes >= if role == "controller" { 1 } else { wanted } {
@@ -106,7 +106,7 @@ impl World {
         self.schedule_pods(cluster);
     }
 
-    /// Somebody lets the pods of `role` run on the nodes of `other` too, as one does before a pool goes.
+    /// Lets the pods of `role` run on the nodes of `other`, too, as a user would before removing a pool.
     pub fn let_pods_go_to(&mut self, cluster: &str, role: &str, other: &str) {
         self.kube(cluster).elsewhere.insert(role.to_owned(), other.to_owned());
         self.schedule_pods(cluster);
@@ -116,7 +116,7 @@ impl World {
         &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().kube
     }
 
-    /// The workloads of a role: what somebody runs there.
+    /// Creates the workloads of a role, as its users would.
     fn deploy(&mut self, cluster: &str, role: &str, group: &str) {
         if self.kube(cluster).workloads.iter().any(|workload| workload.role == role) {
             return;
@@ -149,7 +149,7 @@ impl World {
         self.replenish(cluster);
     }
 
-    /// Every workload has as many pods as it should: those that end are replaced at once.
+    /// Creates missing pods of every workload at once.
     pub(super) fn replenish(&mut self, cluster: &str) {
         let kube = self.kube(cluster);
         let mut missing = Vec::new();
@@ -193,7 +193,7 @@ impl World {
         kube.pods.insert(pod.uid.clone(), pod);
     }
 
-    /// Pods that are nowhere go to the node of their role that has fewest, as long as one takes any.
+    /// Schedules pods without a node to the node of their role with the fewest pods, if a node accepts pods.
     pub(super) fn schedule_pods(&mut self, cluster: &str) {
         let serves = self.api_serves(cluster) || self.kube(cluster).nodes.len() == 1;
         if !serves {
@@ -265,7 +265,7 @@ impl World {
         let silent =
             node.and_then(|node| self.fleet.machines.get(&node)).is_some_and(|machine| machine.silent);
         if silent {
-            // Its kubelet has to say that it has ended.
+            // Only the node's kubelet can report that the pod has stopped.
             let task = ClusterTask::PodGone { cluster: cluster.to_owned(), pod: uid.to_owned() };
             return self.cluster_after_s(UNSAID_S, task);
         }
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// A node is `Ready`, or is not, and its pods with it.
+    /// Makes a node and its pods `Ready` or not.
     pub(in crate::world) fn node_is_ready(&mut self, machine: &Machine, is_ready: bool) {
         let now = self.now;
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// A node's machine stands still: its pods are lost, and made again elsewhere.
+    /// The machine of a node stops: its pods are lost, and created again elsewhere.
     pub(super) fn node_leaves(&mut self, cluster: &str, machine: &Machine) {
         let now = self.now;
         let kube = self.kube(cluster);
@@ -303,10 +303,11 @@ impl World {
             .filter(|pod| pod.node.as_deref() == Some(machine.id.as_str()))
             .map(|pod| pod.uid.clone())
             .collect();
-        // P6 is about workers. A controller that Auto Scaling takes down by itself is drained by nobody, and ends its API server alone.
+        // P6 is about workers. Nobody drains a controller that Auto Scaling terminates by itself; it shuts its API server down
+        // alone.
         let by_itself = machine.role() == "controller" && !machine.asked_to_go;
         let asked = machine.state == State::TerminatingProceed && !by_itself;
-        // Whoever asked the machine to go did not let the pods that were ending come to their end.
+        // The machine was terminated before its terminating pods had stopped.
         let lost = on_it.iter().map(|uid| &kube.pods[uid]);
         let lost = lost.filter(|pod| pod.workload.is_some() && (asked || pod.terminating.is_none()));
         let lost = lost.count();

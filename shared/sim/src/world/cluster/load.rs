@@ -1,23 +1,23 @@
-//! How full nodes are, for whoever scales them: see `fleet/autoscaler.rs`.
+//! The load of nodes, for the cluster autoscaler: see `fleet/autoscaler.rs`.
 
 use std::collections::BTreeMap;
 
 use super::super::World;
 use super::kube::Pod;
 
-/// How full a node is.
+/// The load of a node.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeLoad {
-    /// Pods of workloads, also those that are still ending.
+    /// Pods of workloads, including those that are still terminating.
     pub(crate) pods: usize,
     cordoned: bool,
     pub(crate) tainted: bool,
-    /// It is annotated with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
+    /// The node is annotated with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
     pub(crate) scale_down_disabled: bool,
 }
 
 impl NodeLoad {
-    /// Whether pods are scheduled to it.
+    /// Whether pods can be scheduled to the node.
     pub(crate) fn is_open(&self) -> bool {
         !self.cordoned && !self.tainted
     }
@@ -39,7 +39,7 @@ impl World {
         loads.collect()
     }
 
-    /// How many pods of a role's workloads are on no node.
+    /// The number of pods of a role's workloads that are on no node.
     pub(in crate::world) fn pending_pods(&self, cluster: &str, role: &str) -> usize {
         let Some(kube) = self.fleet.clusters.get(cluster).map(|found| &found.kube) else { return 0 };
         let of_role = |pod: &&Pod| {
@@ -49,7 +49,7 @@ impl World {
         kube.pods.values().filter(of_role).filter(|pod| pod.node.is_none()).count()
     }
 
-    /// Whether each pod on a node may be evicted now, and none keeps local data.
+    /// Whether each pod on a node may be evicted now, and none has local data.
     pub(in crate::world) fn may_all_be_evicted(&self, cluster: &str, node: &str) -> bool {
         let Some(kube) = self.fleet.clusters.get(cluster).map(|found| &found.kube) else { return false };
         self.workload_pods(cluster, node).all(|pod| {
@@ -58,7 +58,7 @@ impl World {
         })
     }
 
-    /// Has the pods on a node evicted, as far as their budgets allow; `true`: some were not.
+    /// Evicts the pods on a node, as far as their budgets allow. Returns whether some were not evicted.
     pub(in crate::world) fn evicts_all(&mut self, cluster: &str, node: &str) -> bool {
         let pods = self.workload_pods(cluster, node).filter(|pod| pod.terminating.is_none());
         let pods: Vec<Pod> = pods.cloned().collect();
@@ -74,7 +74,7 @@ impl World {
         refused
     }
 
-    /// A node is tainted, or is so no more.
+    /// Adds or removes the taint of a node.
     pub(in crate::world) fn taint(&mut self, cluster: &str, node: &str, tainted: bool) {
         let kube = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.kube);
         if let Some(node) = kube.and_then(|kube| kube.nodes.get_mut(node)) {
@@ -83,8 +83,8 @@ impl World {
         self.schedule_pods(cluster);
     }
 
-    /// So many pods of workloads fit on each worker's node from now on. Where that has no end any more, no node is tainted: a cluster
-    /// autoscaler takes back what an earlier one has left (`cleanUpIfRequired` in its `core/static_autoscaler.go`).
+    /// Sets how many pods of workloads fit on each worker's node from now on. `None` means no limit and removes the taints: a
+    /// cluster autoscaler removes the taints that an earlier one has left (`cleanUpIfRequired` in its `core/static_autoscaler.go`).
     pub(in crate::world) fn set_room(&mut self, room: Option<usize>) {
         self.fleet.room = room;
         let clusters: Vec<String> = self.fleet.clusters.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! What an API server tells of pods and budgets, and what it does about an eviction.
+//! What an API server says about pods and budgets, and how it handles an eviction.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::super::World;
 use super::kube::{Kube, Pod};
 use super::{ClusterTask, Removal};
 
-/// The grace that pods ask for.
+/// The termination grace period of pods.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
-/// How long they take to end.
+/// How long pods take to stop.
 const ENDS_S: (f64, f64) = (1.0, 30.0);
 
 impl Kube {
-    /// A node's scene, as an agent sees it; `None`: there is no such node.
+    /// What an agent observes of a node; `None` if there is no such node.
     pub(super) fn scene(&self, node: &str, tries: &BTreeMap<String, Try>) -> Option<drain::Observed> {
         let found = self.nodes.get(node)?;
         let pods: Vec<drain::Pod> = self
@@ -53,7 +53,7 @@ impl Kube {
         }
     }
 
-    /// What is so of a pod in the moment in which it is told to end; `None`: it ends already, or is nowhere.
+    /// The facts about a pod at the moment when it is told to stop; `None` if it is already terminating or has no node.
     fn removal(&self, uid: &str, forced: bool, now: Timestamp) -> Option<Removal> {
         let pod = self.pods.get(uid).filter(|pod| pod.terminating.is_none())?;
         let machine = pod.node.clone()?;
@@ -82,7 +82,7 @@ impl Kube {
     pub(super) fn allows(&self, pod: &Pod) -> bool {
         let workload = pod.workload.and_then(|index| self.workloads.get(index));
         match workload.filter(|workload| workload.may_miss.is_some()) {
-            // A pod that does not serve is nobody's loss.
+            // Evicting a pod that does not serve makes nothing worse.
             Some(workload) => {
                 !pod.healthy || self.budget(&workload.name).is_none_or(|budget| budget.allowed > 0)
             }
@@ -90,7 +90,7 @@ impl Kube {
         }
     }
 
-    /// A workload's budget bears its name.
+    /// The budget of a workload, which has the workload's name.
     fn budget(&self, name: &ObjectName) -> Option<Budget> {
         let index = self.workloads.iter().position(|workload| workload.name == *name)?;
         let may_miss = self.workloads[index].may_miss?;
@@ -108,7 +108,7 @@ impl Kube {
 }
 
 impl World {
-    /// An eviction is asked for.
+    /// Handles an eviction request.
     pub(super) fn evict(&mut self, cluster: &str, target: &Target) -> Option<Answer> {
         let kube = &self.fleet.clusters.get(cluster)?.kube;
         let pod = kube.pods.get(&target.uid)?;
@@ -127,7 +127,7 @@ impl World {
         Some(Answer::Accepted)
     }
 
-    /// A pod is deleted, whatever its budget says.
+    /// Deletes a pod regardless of its budget.
     pub(super) fn force(&mut self, cluster: &str, target: &Target) {
         self.keep_removal(cluster, &target.uid, true);
         self.end_pod(cluster, &target.uid);
@@ -136,14 +136,14 @@ impl World {
         }
     }
 
-    /// An agent has a pod removed.
+    /// Records that an agent removed a pod.
     fn keep_removal(&mut self, cluster: &str, uid: &str, forced: bool) {
         let now = self.now;
         let Some(found) = self.fleet.clusters.get_mut(cluster) else { return };
         found.removals.extend(found.kube.removal(uid, forced, now));
     }
 
-    /// A pod is told to end.
+    /// Tells a pod to stop.
     pub(super) fn end_pod(&mut self, cluster: &str, uid: &str) {
         let now = self.now;
         let Some(kube) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.kube) else { return };

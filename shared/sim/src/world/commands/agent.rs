@@ -1,4 +1,4 @@
-//! What `slipway-node` does and answers when a document names one of its verbs.
+//! What `slipway-node` does and answers when a document runs one of its verbs.
 
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, Outcome};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
@@ -12,17 +12,17 @@ use super::super::cluster::{DATABASE, Etcd};
 use super::super::fleet::{Machine, Power};
 use super::super::weather::Service;
 
-/// A member that is this far behind would have to catch up before it could lead.
+/// A member that lacks more entries than this has to catch up before it can lead.
 const BEHIND_AT_MOST: u64 = 1_000;
-/// Beyond this etcd takes no more writes.
+/// The quota; above it etcd accepts no writes.
 const QUOTA: u64 = 8 << 30;
-/// What a simulated failure says is to be done.
+/// The help of a simulated failure.
 pub(in crate::world) const HELP: &str = "see docs/runbook.md";
-/// How long a controller's static pods take to be started again.
+/// How long a restart of a controller's static pods takes.
 const RESTARTS_S: (f64, f64) = (5.0, 20.0);
 
 impl World {
-    /// Does what a command says, on the machine that it was sent to.
+    /// Performs a command on the machine that it was sent to.
     pub(super) fn perform_verb(&mut self, place: usize) -> Outcome {
         let sent = self.fleet.commands[place].clone();
         let Some(machine) = self.fleet.machines.get(&sent.instance).cloned() else {
@@ -60,7 +60,7 @@ impl World {
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
             Verb::EtcdSnapshot => self.snapshot(&cluster, machine.role()),
-            // It takes time, and is performed look by look.
+            // A drain takes time, and is performed round by round.
             Verb::Drain { .. } => {
                 Err(Failure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
             }
@@ -101,7 +101,7 @@ impl World {
         .into())
     }
 
-    /// What reads files at its start alone is started again.
+    /// Restarts the processes that read their files only at the start.
     fn restart(&mut self, machine: &Machine) {
         if machine.role().starts_with("etcd-") {
             return self.etcd_restarts(machine);
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Credentials are read from S3 and opened by KMS; snapshots are sealed under a key of KMS and kept in S3.
+    /// Credentials are read from S3 and opened with KMS; snapshots are sealed with a key of KMS and stored in S3.
     fn reaches_storage(&self) -> Result<(), Failure> {
         let down = [Service::Storage, Service::Keys].into_iter().find(|one| self.down_until(*one).is_some());
         let unreachable = |service| {
@@ -189,7 +189,7 @@ impl World {
         "3.6.5"
     }
 
-    /// As `slipway-node etcd health` judges it.
+    /// The health of a member, as `slipway-node etcd health` judges it.
     fn etcd_health(&self, cluster: &str, role: &str) -> EtcdHealth {
         let now = self.now;
         let mut health =
@@ -232,7 +232,7 @@ impl World {
             health.problems.push("it does not serve: no majority answers".to_owned());
         }
         if let Some((raised_by, kind)) = &etcd.alarm {
-            // One that has left is in nobody's list; what it raised stays.
+            // A member that has left is in no list, but its alarm stays.
             let member = etcd.members.get(raised_by).map(|member| member.id.clone()).unwrap_or_default();
             health.problems.push(format!("the alarm {kind} of {member} is raised"));
             health.alarms.push(EtcdAlarm { member, kind: (*kind).to_owned() });
@@ -310,7 +310,7 @@ impl World {
     }
 }
 
-/// What reads some of its credentials at its start alone, as the agent names it.
+/// The processes that read some credentials only at the start, with the agent's names.
 fn restarted(role: &str) -> &'static [&'static str] {
     match role {
         "controller" => &["kube-apiserver"],

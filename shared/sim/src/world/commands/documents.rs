@@ -1,4 +1,4 @@
-//! The documents of Systems Manager that an installation has, as `infra/template.yaml` makes them.
+//! The documents of Systems Manager that an installation has, as `infra/template.yaml` defines them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use slipway_core::node::Verb;
 
 use super::super::error::{ApiError, ApiResult};
 
-/// A parameter's name; what it is if nobody says (`None`: somebody must); whether a value is one.
+/// A parameter's name; its default (`None`: it is required); whether a value is valid.
 type Parameter = (&'static str, Option<&'static str>, fn(&str) -> bool);
 
 /// A document.
@@ -15,16 +15,16 @@ struct Document {
     parameters: &'static [Parameter],
     /// `timeoutSeconds` of its step.
     timeout_s: u32,
-    /// How long its verb takes mostly.
+    /// The usual duration of its verb.
     takes_s: (f64, f64),
 }
 
-/// A document, as whoever sends a command sees it.
+/// A document, as the sender of a command sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentFacts {
     /// Its name.
     pub name: &'static str,
-    /// The names of its parameters, in the order of the template, and what each is if nobody says.
+    /// The names of its parameters, in the order of the template, and their defaults.
     pub parameters: Vec<(&'static str, Option<&'static str>)>,
     /// `timeoutSeconds` of its step.
     pub timeout_s: u32,
@@ -105,7 +105,7 @@ fn find(name: &str) -> Option<&'static Document> {
     DOCUMENTS.iter().find(|document| document.name == name)
 }
 
-/// The verb that a command of that document runs. Refuses one that the document does not take.
+/// The verb that a command of that document runs. Refuses parameters that the document does not accept.
 pub(super) fn verb(name: &str, parameters: &BTreeMap<String, String>) -> ApiResult<Verb> {
     let document = find(name).ok_or_else(|| ApiError::invalid_document(name))?;
     for given in parameters.keys() {
@@ -128,12 +128,12 @@ pub(super) fn verb(name: &str, parameters: &BTreeMap<String, String>) -> ApiResu
     Verb::read(name, &filled).map_err(ApiError::invalid_parameters)
 }
 
-/// How long a command of that document may run.
+/// The execution timeout of a command of that document.
 pub(super) fn timeout_s(name: &str) -> u32 {
     find(name).map_or(120, |document| document.timeout_s)
 }
 
-/// How long it runs mostly.
+/// The usual duration of a command of that document.
 pub(super) fn takes_s(name: &str) -> (f64, f64) {
     find(name).map_or((1.0, 1.0), |document| document.takes_s)
 }

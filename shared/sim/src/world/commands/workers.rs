@@ -1,9 +1,9 @@
-//! What the agent of Systems Manager on a machine takes at a time.
+//! How many commands the SSM agent of a machine runs at a time.
 //!
-//! amazon-ssm-agent, `agent/appconfig/constants.go`: `DefaultCommandWorkersLimit` = 5 and `DefaultCommandWorkerBufferLimit` = 5. Five
-//! commands run, five more are taken and wait, and are `InProgress` for the service (`processAgentJobMessage` answers so once it has
-//! pushed one). The next is refused with `ProcessorBufferFull` and stays with the service, which brings it again
-//! (`mdsinteractor.go`: "For Processor Buffer Full, we retry indefinitely") until its delivery has timed out.
+//! amazon-ssm-agent, `agent/appconfig/constants.go`: `DefaultCommandWorkersLimit` = 5 and `DefaultCommandWorkerBufferLimit` = 5.
+//! Five commands run, and five more are accepted and wait; the service shows them as `InProgress` (`processAgentJobMessage` reports
+//! that once it has queued one). The next command is refused with `ProcessorBufferFull` and stays with the service, which offers it
+//! again (`mdsinteractor.go`: "For Processor Buffer Full, we retry indefinitely") until its delivery times out.
 
 use super::super::World;
 use super::super::execute::Task;
@@ -13,11 +13,11 @@ use super::{CommandTask, Details, Place, documents};
 const WORKERS: usize = 5;
 /// `DefaultCommandWorkerBufferLimit`.
 const BUFFER: usize = 5;
-/// How long until the service brings a command again that was refused.
+/// The time until the service offers a refused command again.
 const AGAIN_S: (f64, f64) = (5.0, 20.0);
 
 impl World {
-    /// A command comes to its machine.
+    /// A command reaches its machine.
     pub(super) fn command_taken(&mut self, place: usize) {
         if !self.is_reached(place) || self.fleet.commands[place].details != Details::Pending {
             return;
@@ -38,7 +38,8 @@ impl World {
         if busy < WORKERS {
             return self.command_begins(place);
         }
-        // "Execution Timed Out" is the agent's word; the service has one for what it never hears of again.
+        // "Execution Timed Out" is reported by the agent; the service uses another status for a command that it never hears of
+        // again.
         let longest = sent.timeout_s + documents::timeout_s(&sent.document);
         sent.place = Place::Buffer;
         let line = format!("{} waits for a worker of {instance}", sent.document);
@@ -46,7 +47,7 @@ impl World {
         self.exactly_after_s(longest, Task::Command(CommandTask::Over(place)));
     }
 
-    /// A machine that was silent answers again: it takes what still waits for it, and goes on.
+    /// A machine that was silent answers again: it accepts the commands that still wait for it, and continues.
     pub(in crate::world) fn takes_what_waits(&mut self, instance: &str) {
         let waits: Vec<usize> = (0..self.fleet.commands.len())
             .filter(|place| {
@@ -61,7 +62,7 @@ impl World {
         (0..WORKERS).for_each(|_| self.worker_is_free(instance));
     }
 
-    /// A worker of a machine's agent is free: what has waited longest is next.
+    /// A worker of a machine's agent is free and starts the command that has waited longest.
     pub(super) fn worker_is_free(&mut self, instance: &str) {
         let busy = self
             .fleet

@@ -1,10 +1,10 @@
-//! What Auto Scaling is asked.
+//! The actions of Auto Scaling.
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
 use super::{Group, HookResult, ShownGroup, State};
 
-/// What `TerminateInstanceInAutoScalingGroup` is asked.
+/// The parameters of `TerminateInstanceInAutoScalingGroup`.
 #[derive(Debug, Clone)]
 pub(crate) struct Termination {
     pub(crate) instance: String,
@@ -12,7 +12,7 @@ pub(crate) struct Termination {
 }
 
 impl World {
-    /// `DescribeAutoScalingGroups`: the groups of these names, or all, each with its machines in the order of their ids.
+    /// `DescribeAutoScalingGroups`: the groups with these names, or all groups, each with its machines in the order of their ids.
     pub(crate) fn groups(&mut self, names: &[String]) -> ApiResult<Vec<ShownGroup>> {
         self.enter("DescribeAutoScalingGroups")?;
         let groups = self.fleet.groups.keys();
@@ -52,7 +52,7 @@ impl World {
         self.terminates(asked)
     }
 
-    /// As somebody asks for it, us or another.
+    /// Performs the termination for any caller, Slipway or somebody else.
     pub(super) fn terminates(&mut self, asked: &Termination) -> ApiResult<()> {
         let id = asked.instance.as_str();
         let found = self.fleet.machines.get(id);
@@ -64,7 +64,7 @@ impl World {
         };
         let group = self.group_mut(&group)?;
         if asked.shrink {
-            // By how much the capacity of a group with weights decreases is documented nowhere: here by the machine's units.
+            // AWS does not document by how much the capacity of a group with weights decreases; here it is the machine's units.
             if group.desired < group.min + weight {
                 return Err(ApiError::validation(format!(
                     "Currently, desiredSize equals minSize ({}). Terminating instance without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.",

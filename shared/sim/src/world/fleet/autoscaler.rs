@@ -1,25 +1,26 @@
 //! The cluster autoscaler, as it behaves on AWS (kubernetes/autoscaler, `cluster-autoscaler`).
 //!
-//! What it is by its source and its FAQ, with the defaults of its flags:
-//! - It looks every ten seconds (`scan-interval`), or later where a loop takes longer ("no more than 60 sec", FAQ, "What are the Service
-//!   Level Objectives").
-//! - It believes what it saw of groups up to a minute ago (`refreshInterval` in `cloudprovider/aws/aws_manager.go`), corrected by its own
-//!   calls (`asg.curSize` in `auto_scaling_groups.go`).
-//! - It grows a group for pods that fit on no node and on none that is on its way, by `SetDesiredCapacity` with an absolute size
-//!   (`setAsgSizeNoLock`), at most to the group's maximum.
-//! - A node is unneeded if less than half of it is used, every pod may be evicted (a budget allows it, no local storage), and fits on
-//!   another node (FAQ, "How does scale-down work?"). A cordoned node is a candidate like any other, but takes no pods. The annotation
-//!   `scale-down-disabled` keeps a node from that choice (`core/scaledown/eligibility/eligibility.go`); our agent sets it when it cordons a
-//!   node for a drain, and removes it when it uncordons.
-//! - After ten minutes of that, and ten minutes after the last growth (`scale-down-unneeded-time`, `scale-down-delay-after-add`), it taints
-//!   the node and evicts its pods under their budgets for two minutes; a node that it cannot empty it leaves. It ends the machine by
-//!   `TerminateInstanceInAutoScalingGroup` with a decrement (`DeleteInstances`), never below the group's minimum.
-//! - A machine that has not become a node within 15 minutes (`max-node-provision-time`) is ended in the same way
+//! Its behaviour by its source and its FAQ, with the default flags:
+//! - A loop runs every ten seconds (`scan-interval`), or later if a loop takes longer ("no more than 60 sec", FAQ, "What are the
+//!   Service Level Objectives").
+//! - It uses an observation of groups that is up to a minute old (`refreshInterval` in `cloudprovider/aws/aws_manager.go`),
+//!   corrected by its own calls (`asg.curSize` in `auto_scaling_groups.go`).
+//! - It grows a group if pods fit on no node and on no machine that is still booting. It calls `SetDesiredCapacity` with an
+//!   absolute size (`setAsgSizeNoLock`), at most the group's maximum.
+//! - A node is unneeded if less than half of it is used, every pod may be evicted (a budget allows it, no local storage), and the
+//!   pods fit on another node (FAQ, "How does scale-down work?"). A cordoned node is a candidate like any other, but accepts no
+//!   pods. The annotation `scale-down-disabled` protects a node (`core/scaledown/eligibility/eligibility.go`); our agent sets it
+//!   when it cordons a node for a drain, and removes it when it uncordons the node.
+//! - If a node was unneeded for ten minutes, and the last growth was ten minutes ago (`scale-down-unneeded-time`,
+//!   `scale-down-delay-after-add`), it taints the node and evicts its pods under their budgets for two minutes. It leaves a node
+//!   that it cannot empty. It terminates the machine with `TerminateInstanceInAutoScalingGroup` and a decrement
+//!   (`DeleteInstances`), never below the group's minimum.
+//! - It terminates a machine that has not become a node within 15 minutes (`max-node-provision-time`) in the same way
 //!   (`removeOldUnregisteredNodes` in `core/static_autoscaler.go`).
-//! - Where it cannot read the nodes or the groups, it does nothing in that loop.
+//! - If it cannot read the nodes or the groups, it does nothing in that loop.
 //!
-//! It scales groups of one zone: Slipway refuses it for pools of several. Nodes have room for [`ROOM`] pods while it runs; without it their
-//! room has no end, as nothing depends on it.
+//! It scales groups of one zone, because Slipway refuses it for pools of several zones. While it runs, [`ROOM`] pods fit on a node.
+//! Otherwise their number is not limited, because nothing depends on it.
 
 use std::collections::BTreeMap;
 
@@ -30,35 +31,35 @@ use super::super::cluster::NodeLoad;
 use super::api::Termination;
 use super::{FleetTask, State};
 
-/// Pods of workloads that fit on a node.
+/// The number of pods of workloads that fit on a node.
 const ROOM: usize = 4;
-/// From one loop to the next.
+/// The time from one loop to the next.
 const LOOPS_S: (f64, f64) = (10.0, 60.0);
-/// For how long it believes what it saw of groups.
+/// How long it uses an observation of groups.
 const BELIEVES: SignedDuration = SignedDuration::from_secs(60);
-/// How long a node is unneeded before it goes, and how long after a growth none does.
+/// How long a node is unneeded before it is removed, and how long no node is removed after a growth.
 const UNNEEDED: SignedDuration = SignedDuration::from_mins(10);
 /// How long a machine may take to become a node.
 const BECOMES_A_NODE: SignedDuration = SignedDuration::from_mins(15);
-/// For how long it tries to evict the pods of a node (`max-pod-eviction-time`).
+/// How long it tries to evict the pods of a node (`max-pod-eviction-time`).
 const EVICTS: SignedDuration = SignedDuration::from_mins(2);
 
 /// A cluster autoscaler that runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Autoscaler {
-    /// Groups, as it saw them last, and when that was.
+    /// Groups as it last observed them, and when that was.
     seen: BTreeMap<String, Seen>,
     seen_at: Option<Timestamp>,
     /// Since when each node is unneeded.
     unneeded: BTreeMap<String, Timestamp>,
-    /// Since when it knows each machine that has not become a node.
+    /// Since when it has known each machine that has not become a node.
     unregistered: BTreeMap<String, Timestamp>,
     grown_at: Option<Timestamp>,
-    /// The node whose pods it evicts, and since when.
+    /// The node whose pods it is evicting, and since when.
     empties: Option<(String, Timestamp)>,
 }
 
-/// A group, as it saw it.
+/// A group as it observed it.
 #[derive(Debug, Clone)]
 struct Seen {
     name: String,
@@ -77,7 +78,7 @@ impl Seen {
 }
 
 impl World {
-    /// From now on a cluster autoscaler runs, or none does.
+    /// Starts or stops a cluster autoscaler.
     pub fn set_autoscaler(&mut self, runs: bool) {
         if self.fleet.autoscaler.is_some() == runs {
             return;
@@ -104,7 +105,7 @@ impl World {
             return;
         }
         let mut seen = std::mem::take(&mut scaler.seen);
-        // Whatever it does, it does in one group at a time, and looks at all again in the next loop.
+        // It acts in one group at a time, and observes all groups again in the next loop.
         let acted = seen.values_mut().any(|group| {
             self.api_serves(&group.cluster)
                 && (self.removes_unregistered(scaler, group) || self.grows(scaler, group))
@@ -120,7 +121,7 @@ impl World {
         scaler.seen = seen;
     }
 
-    /// Reads all groups; `false`: AWS does not answer.
+    /// Reads all groups. Returns whether AWS answered.
     fn sees(&mut self, scaler: &mut Autoscaler) -> bool {
         let Ok(groups) = self.groups(&[]) else { return false };
         let tag = |shown: &super::ShownGroup, key: &str| shown.group.tags.get(key).cloned();
@@ -143,7 +144,7 @@ impl World {
         true
     }
 
-    /// Machines that never became nodes go; `true`: one did.
+    /// Terminates machines that never became nodes. Returns whether there was one.
     fn removes_unregistered(&mut self, scaler: &mut Autoscaler, group: &mut Seen) -> bool {
         let now = self.now;
         let nodes = self.node_loads(&group.cluster, &group.role);
@@ -158,11 +159,11 @@ impl World {
         self.lets_go_of(group, &id)
     }
 
-    /// More machines come for pods that fit nowhere; `true`: they do.
+    /// Requests more machines for pods that fit nowhere. Returns whether it did.
     fn grows(&mut self, scaler: &mut Autoscaler, group: &mut Seen) -> bool {
         let (nodes, pending) =
             (self.node_loads(&group.cluster, &group.role), self.pending_pods(&group.cluster, &group.role));
-        // Those that are on their way, but for such as are late.
+        // Machines that are still booting, without those that are late.
         let late = |since: &&Timestamp| self.now.duration_since(**since) > BECOMES_A_NODE;
         let known = group.machines.iter().filter(|id| nodes.contains_key(*id)).count();
         let late = group.machines.iter().filter_map(|id| scaler.unregistered.get(id)).filter(late).count();
@@ -206,7 +207,7 @@ impl World {
         load.pods * 2 < ROOM && load.pods <= free && self.may_all_be_evicted(&group.cluster, id)
     }
 
-    /// An unneeded node is emptied, and goes.
+    /// Empties an unneeded node, and terminates it.
     fn shrinks(&mut self, scaler: &mut Autoscaler, group: &mut Seen) {
         let now = self.now;
         if let Some((id, since)) = scaler.empties.clone() {

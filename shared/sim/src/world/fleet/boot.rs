@@ -1,4 +1,4 @@
-//! From a machine's start to its agent's word that it is healthy.
+//! From the start of a machine until its agent reports that it is healthy.
 
 use jiff::SignedDuration;
 use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK};
@@ -7,12 +7,12 @@ use super::super::World;
 use super::super::weather::Service;
 use super::{Fate, Fetch, FleetTask, HookResult, Power, State};
 
-/// What an agent does before it looks at others: fetching, unpacking, writing files.
+/// How long an agent takes to fetch, unpack and write files, before it depends on others.
 const PREPARES_S: (f64, f64) = (25.0, 60.0);
-/// How often an agent looks whether it can go on.
+/// How often an agent checks whether it can continue.
 const LOOKS_S: f64 = 5.0;
-/// For how long userdata tries to have its files from S3 before it gives the machine up: eight pauses of 2, 4, … 256 s
-/// (`fetch` in `shared/render/src/userdata.rs`).
+/// How long the user data retries its downloads from S3 before it gives the machine up: eight pauses of 2, 4, … 256 s (`fetch` in
+/// `shared/render/src/userdata.rs`).
 const FETCHES: SignedDuration = SignedDuration::from_secs(510);
 
 impl World {
@@ -23,7 +23,7 @@ impl World {
         }
         machine.power = Power::Up;
         match (&machine.node, machine.state) {
-            // Nobody there who could say that it is healthy.
+            // The machine has no agent that could report its health.
             (None, State::Pending) => self.in_service(id),
             (None, _) => {}
             (Some(_), _) => {
@@ -33,7 +33,7 @@ impl World {
         }
     }
 
-    /// The agent goes on as far as it can, and looks again.
+    /// The agent continues as far as it can, and checks again later.
     pub(super) fn bootstraps(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id) else { return };
         if machine.power != Power::Up || machine.ready || machine.silent {
@@ -45,7 +45,7 @@ impl World {
         if !self.fetches(id) {
             return;
         }
-        // The agent speaks for its machine as long as it runs.
+        // The agent sends heartbeats for its machine as long as it runs.
         self.heartbeat(id, LAUNCH_HOOK);
         self.sets_its_record(id);
         if !self.joins_its_cluster(id) {
@@ -62,8 +62,8 @@ impl World {
         }
     }
 
-    /// Whether a machine has its files from S3, and KMS has opened its credentials. While one of them is down it tries again: userdata gives
-    /// up after [`FETCHES`], and the agent waits for KMS inside its hook as long as that lasts (`agent/src/bootstrap.rs`).
+    /// Whether a machine has its files from S3, and KMS has decrypted its credentials. During an outage of either, it retries: the
+    /// user data gives up after [`FETCHES`], and the agent waits for KMS as long as its hook allows (`agent/src/bootstrap.rs`).
     fn fetches(&mut self, id: &str) -> bool {
         let storage = self.down_until(Service::Storage).is_some();
         let is_down = storage || self.down_until(Service::Keys).is_some();
@@ -94,8 +94,8 @@ impl World {
         self.settle_hook(id, LAUNCH_HOOK, HookResult::Abandon);
     }
 
-    /// An agent tells of its bootstrap, in the bucket. It tries five times where its machine serves, so that only an outage of S3 loses it
-    /// here; and once where it gives up (`agent/src/bootstrap/report.rs`).
+    /// An agent writes its bootstrap report to the bucket. It tries five times if its machine is healthy, so that only an outage of
+    /// S3 loses the report, and once if it gives up (`agent/src/bootstrap/report.rs`).
     fn reports(&mut self, id: &str, state: BootstrapState) {
         let served = state == BootstrapState::Healthy;
         if self.down_until(Service::Storage).is_some() {
@@ -123,13 +123,13 @@ impl World {
         self.fleet.reports.push((node.cluster.clone(), report));
     }
 
-    /// What agents told of their bootstrap since the last call, with the cluster's name.
+    /// The bootstrap reports of agents since the last call, with the cluster's name.
     #[must_use]
     pub fn bootstrap_reports(&mut self) -> Vec<(String, BootstrapReport)> {
         std::mem::take(&mut self.fleet.reports)
     }
 
-    /// A member of etcd lets its name be known, whatever comes of it. Nothing but itself ever takes that back.
+    /// A member of etcd writes its DNS record. Only members themselves ever delete it.
     fn sets_its_record(&mut self, id: &str) {
         let machine = &self.fleet.machines[id];
         let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else { return };
@@ -139,14 +139,14 @@ impl World {
         }
     }
 
-    /// The name of a member in a zone. One that no stack made has a name that this world does not know.
+    /// The DNS name of a member in a zone. If no stack made the zone, this world does not know the zone's name.
     fn member_name(&self, role: &str, zone: &str) -> String {
         let made = self.things.get(&("AWS::Route53::HostedZone".to_owned(), zone.to_owned()));
         let domain = made.and_then(|made| made.properties.get("Name")?.as_str());
         format!("{role}.{}", domain.unwrap_or(zone).trim_end_matches('.'))
     }
 
-    /// Takes the records of members in the zone of that machine back, and says which they were.
+    /// Deletes the records of members in the zone of that machine, and returns their names.
     pub(in crate::world) fn takes_records_back(&mut self, id: &str) -> Vec<String> {
         let zone = self.fleet.machines.get(id).and_then(|machine| machine.node.as_ref()?.zone.clone());
         let ours = |(of, _): &&(String, String)| Some(of) == zone.as_ref();
@@ -158,13 +158,13 @@ impl World {
         gone.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// The records that members of etcd have set and nobody took back.
+    /// The records that members of etcd have written and nobody has deleted.
     #[must_use]
     pub fn records(&self) -> Vec<String> {
         self.fleet.records.iter().map(|(_, name)| name.clone()).collect()
     }
 
-    /// A person takes all of them back by hand.
+    /// A person deletes all of them by hand.
     pub fn clear_records(&mut self) {
         self.fleet.records.clear();
     }

@@ -1,4 +1,4 @@
-//! What Auto Scaling tells the bus.
+//! The events that Auto Scaling sends to the bus.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ impl World {
         self.group_event(kind, machine, detail);
     }
 
-    /// A machine serves.
+    /// A machine is in service.
     pub(super) fn launched(&mut self, machine: &Machine) {
         self.group_event("EC2 Instance Launch Successful", machine, self.outcome(machine));
     }

@@ -1,4 +1,4 @@
-//! Lifecycle hooks: how long they wait, and what follows.
+//! Lifecycle hooks: their timeouts and their results.
 
 use jiff::SignedDuration;
 
@@ -9,7 +9,7 @@ use super::{FleetTask, Hook, HookResult, Machine, State, Waits};
 /// "The maximum is 172800 seconds (48 hours) or 100 times the heartbeat timeout, whichever is smaller."
 const LONGEST_S: u32 = 172_800;
 
-/// How long Auto Scaling takes from the end of a launch hook to `InService`.
+/// The time from the end of a launch hook to `InService`.
 const SERVES_S: (f64, f64) = (1.0, 5.0);
 
 impl World {
@@ -26,21 +26,21 @@ impl World {
         self.end_hook_at(id, &token, deadline);
     }
 
-    /// What a hook is set to is kept whatever the world's pace is.
+    /// A hook's timeout has its full length at any pace of the world.
     fn end_hook_at(&mut self, id: &str, token: &str, at: jiff::Timestamp) {
         self.sequence += 1;
         let task = FleetTask::HookEnds { machine: id.to_owned(), token: token.to_owned() };
         self.queue.insert((at, self.sequence), Task::Fleet(task));
     }
 
-    /// What is started again on a machine answers at that time.
+    /// The programs that are being restarted on a machine answer at that time.
     pub(in crate::world) fn restarted_at(&mut self, at: jiff::Timestamp, id: &str) {
         self.sequence += 1;
         let task = FleetTask::Restarted { machine: id.to_owned() };
         self.queue.insert((at, self.sequence), Task::Fleet(task));
     }
 
-    /// Prolongs the hook in which a machine waits; `false`: it waits in none of that name.
+    /// Extends the hook in which a machine waits. Returns whether it waits in a hook with that name.
     pub(super) fn heartbeat(&mut self, id: &str, hook: &str) -> bool {
         let now = self.now;
         let Some(waits) = self.fleet.machines.get_mut(id).and_then(|machine| machine.waits.as_mut()) else {
@@ -55,7 +55,7 @@ impl World {
         true
     }
 
-    /// Ends the hook in which a machine waits; `false`: it waits in none of that name.
+    /// Completes the hook in which a machine waits. Returns whether it waits in a hook with that name.
     pub(super) fn settle_hook(&mut self, id: &str, hook: &str, result: HookResult) -> bool {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return false };
         if machine.waits.as_ref().is_none_or(|waits| waits.hook.name != hook) {
@@ -73,8 +73,8 @@ impl World {
                 self.tell(format!("{id} of {group} is given up before it served"));
                 let rate = self.fleet.faults.abandoned_hooks;
                 if self.chance("an abandoned launch passes the terminate hook", rate) {
-                    // "Applies to all launches and terminations" (userguide/lifecycle-hooks, the table of their availability); whether
-                    // that of an abandoned launch is one of them AWS does not say, so that both are tried.
+                    // "Applies to all launches and terminations" (userguide/lifecycle-hooks, the table of their availability). AWS
+                    // does not say whether the termination after an abandoned launch is included, so trials try both.
                     self.begin_termination(id);
                     return true;
                 }
@@ -103,7 +103,7 @@ impl World {
         true
     }
 
-    /// A hook may have waited long enough: unless it was prolonged, or settled, it ends as it was told to.
+    /// The timeout of a hook may be over: unless the hook was extended or completed, it ends with its default result.
     pub(super) fn hook_ends(&mut self, id: &str, token: &str) {
         let Some(Machine { waits: Some(waits), .. }) = self.fleet.machines.get(id) else { return };
         if waits.token != token {

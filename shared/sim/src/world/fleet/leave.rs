@@ -1,5 +1,6 @@
-//! What the agent of a member or a controller does when its group takes it away (`slipway-node leave`, `agent/src/leave.rs`): it stops
-//! what runs there, and ends the terminate hook. Workers are drained by others, who end their hooks.
+//! What the agent of a member or a controller does when its group terminates the machine (`slipway-node leave`,
+//! `agent/src/leave.rs`): it stops the machine's programs and completes the terminate hook. Workers are drained by others, who also
+//! complete their hooks.
 
 use jiff::Timestamp;
 
@@ -7,11 +8,11 @@ use super::super::World;
 use super::super::cluster::Etcd;
 use super::{FleetTask, HookResult, Power, State};
 
-/// From the decision of the group to the second look of the agent, and a member's process stopped.
+/// The time until the agent has read the target state twice and stopped the member's process.
 const MEMBER_S: (f64, f64) = (4.0, 15.0);
-/// As long, a load balancer that sends nobody any more (30 s), and an API server that ends.
+/// The same, plus the time until load balancers send no more requests (30 s) and the API server has stopped.
 const CONTROLLER_S: (f64, f64) = (38.0, 75.0);
-/// How often it looks whether its fellows are a majority.
+/// How often the agent checks whether the other members are a majority.
 const LOOKS_S: f64 = 5.0;
 
 impl World {
@@ -50,7 +51,7 @@ impl World {
         self.settle_hook(id, &waits.hook.name, HookResult::Continue);
     }
 
-    /// A member that serves, and whose fellows alone are no majority, stays.
+    /// Whether a member serves and the other members alone are no majority, so that it has to stay.
     fn is_last_of_majority(&self, cluster: &str, role: &str) -> bool {
         let Some(etcd) = self.fleet.clusters.get(cluster).map(|one| &one.etcd) else { return false };
         let Some(member) = etcd.members.get(role) else { return false };

@@ -13,11 +13,11 @@ const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
 const TEMPLATE: &str = "AWS::EC2::LaunchTemplate";
 const HOOK: &str = "AWS::AutoScaling::LifecycleHook";
 
-/// How long Auto Scaling takes before it looks at a group that was changed.
+/// The time until Auto Scaling reacts to a changed group.
 const LOOKS_S: (f64, f64) = (2.0, 10.0);
 
 impl World {
-    /// CloudFormation has made `resource`, or changed it.
+    /// CloudFormation has created or changed `resource`.
     pub(in crate::world) fn applied(&mut self, resource: &Resource) {
         let Some(id) = resource.physical_id.clone() else { return };
         match resource.kind.as_str() {
@@ -43,7 +43,7 @@ impl World {
             HOOK => self.hook_applied(id, &resource.properties, false),
             GROUP => {
                 let Some(group) = self.fleet.groups.remove(id) else { return };
-                // CloudFormation waits until the group is empty; hooks that wait are over with it.
+                // CloudFormation waits until the group is empty; the hooks of its machines end with it.
                 let machines: Vec<String> = self.machines_of(id);
                 for machine in machines {
                     self.stops(&machine);
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// CloudFormation deletes a group: it is to have no machines any more, and those that serve go through their terminate hooks.
+    /// CloudFormation deletes a group: its desired capacity is zero, and machines in service pass through their terminate hooks.
     pub(in crate::world) fn group_empties(&mut self, resource: &Resource) {
         let Some(id) = resource.physical_id.clone().filter(|_| resource.kind == GROUP) else { return };
         let Some(group) = self.fleet.groups.get_mut(&id) else { return };
@@ -67,9 +67,9 @@ impl World {
         }
     }
 
-    /// Whether a machine on its way out still holds a group that is deleted: a hook waits, or the group has kept it. CloudFormation deletes
-    /// a group without force, which Auto Scaling refuses as long as it has machines, and one that was kept is the group's until somebody
-    /// terminates it (`RetentionTriggers`).
+    /// Whether a machine blocks the deletion of its group, because its hook waits or the group has retained it. CloudFormation
+    /// deletes a group without force, which Auto Scaling refuses as long as the group has machines. A retained machine belongs to
+    /// its group until somebody terminates it (`RetentionTriggers`).
     pub(in crate::world) fn group_holds(&self, resource: &Resource) -> bool {
         let id = resource.physical_id.as_deref().filter(|_| resource.kind == GROUP && !self.fleet.lets_go);
         let Some(id) = id else { return false };
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// Whether a group has as many machines, or units of capacity, in service as it wants.
+    /// Whether the machines in service, or their capacity units, reach the group's desired capacity.
     pub(in crate::world) fn group_is_stable(&self, resource: &Resource) -> bool {
         let id = resource.physical_id.as_deref().unwrap_or_default();
         let Some(group) = self.fleet.groups.get(id) else { return true };
@@ -89,7 +89,7 @@ impl World {
         serve.map(|one| one.weight).sum::<u32>() >= group.desired
     }
 
-    /// The last group of a cluster's members is gone, and their volumes with it: whoever founds etcd anew finds it empty.
+    /// The last group of a cluster's members is gone together with the volumes, so a new etcd starts empty.
     fn ends_with(&mut self, group: &Group) {
         let tag = |key: &str| group.tags.get(key).cloned().unwrap_or_default();
         let (cluster, role) = (tag("slipway:cluster"), tag("slipway:role"));
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A group has kept that machine, since nobody had drained it when its hook ended.
+    /// Makes a group retain that machine, as if nobody had drained it when its hook ended.
     pub fn keep_machine(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.waits = None;
@@ -144,7 +144,7 @@ impl World {
         self.look_soon(name);
     }
 
-    /// A hook that is a resource of its own.
+    /// Applies a hook that is a resource of its own.
     fn hook_applied(&mut self, name: &str, properties: &Value, is_there: bool) {
         let group = properties.get("AutoScalingGroupName").and_then(Value::as_str).unwrap_or_default();
         let launches = text(properties, "LifecycleTransition") == "autoscaling:EC2_INSTANCE_LAUNCHING";
@@ -153,7 +153,7 @@ impl World {
         *place = is_there.then(|| Hook { name: name.to_owned(), ..read_hook(properties) });
     }
 
-    /// The template that a group launches, at the version that this means now.
+    /// The template that a group launches, with its present version number.
     fn template_of(&self, properties: &Value) -> Option<TemplateVersion> {
         let mixed = properties.pointer("/MixedInstancesPolicy/LaunchTemplate/LaunchTemplateSpecification");
         let specification = properties.get("LaunchTemplate").or(mixed)?;
@@ -177,7 +177,7 @@ impl World {
         found?.physical_id.clone()
     }
 
-    /// What a version of a template holds.
+    /// The content of a version of a template.
     pub(super) fn template_data(&self, template: &TemplateVersion) -> Option<(u64, &Value)> {
         let versions = self.fleet.templates.get(&template.id)?;
         let found = match template.version.as_str() {
@@ -188,7 +188,7 @@ impl World {
         found.map(|(number, data)| (*number, data))
     }
 
-    /// The zones of a group's subnets. A subnet that this world did not make lies wherever there is room.
+    /// The zones of a group's subnets. A subnet that this world did not make gets any zone.
     fn zones_of(&self, properties: &Value) -> Vec<String> {
         let all = self.config.zones();
         let subnets = properties.get("VPCZoneIdentifier").and_then(Value::as_array);
@@ -263,7 +263,7 @@ fn tags(resource: &Resource) -> BTreeMap<String, String> {
     resource.stack_tags.clone().into_iter().chain(listed(resource.properties.get("Tags"))).collect()
 }
 
-/// What a launch template with this `LaunchTemplateData` tags its machines with.
+/// The tags that a launch template with this `LaunchTemplateData` gives its machines.
 pub(super) fn machine_tags(data: &Value) -> BTreeMap<String, String> {
     let all = data.get("TagSpecifications").and_then(Value::as_array).into_iter().flatten();
     let of_machines = all.filter(|one| text(one, "ResourceType") == "instance");
@@ -275,7 +275,7 @@ fn listed(tags: Option<&Value>) -> impl Iterator<Item = (String, String)> {
     tags.map(|tag| (text(tag, "Key").to_owned(), text(tag, "Value").to_owned()))
 }
 
-/// Names of the groups of one cluster whose role begins so.
+/// The names of the groups of one cluster whose role has this prefix.
 pub(in crate::world) fn groups_of<'a>(
     groups: impl Iterator<Item = &'a Group>,
     cluster: &str,

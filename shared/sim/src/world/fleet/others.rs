@@ -1,4 +1,4 @@
-//! What others do to groups: people, a cluster autoscaler, whoever has the rights.
+//! What other users do to groups: people, or a cluster autoscaler.
 //!
 //! The cluster autoscaler of AWS (`cloudprovider/aws/aws_manager.go`) grows a group by `SetDesiredCapacity` and shrinks it by
 //! `TerminateInstanceInAutoScalingGroup` with `ShouldDecrementDesiredCapacity`, one node at a time.
@@ -11,13 +11,13 @@ use super::{FleetTask, State};
 /// processes").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Process {
-    /// No machine is launched, not even for one that was lost.
+    /// No machine is launched, not even to replace a lost one.
     Launch,
-    /// None is terminated for a scale-in or since it is ill. Who asks for one by name has it terminated.
+    /// No machine is terminated for a scale-in or because it is unhealthy. A termination by id still works.
     Terminate,
-    /// None is replaced since it is ill.
+    /// No unhealthy machine is replaced.
     ReplaceUnhealthy,
-    /// Zones are left out of balance.
+    /// Zones are not rebalanced.
     AzRebalance,
 }
 
@@ -35,7 +35,7 @@ impl Process {
 }
 
 impl World {
-    /// Somebody has a group want one machine more, as far as it may have more.
+    /// Somebody raises the desired capacity of a group by one, up to its maximum.
     pub fn others_grow(&mut self, name: &str) {
         let Some(group) = self.fleet.groups.get_mut(name).filter(|group| group.desired < group.max) else {
             return;
@@ -47,7 +47,7 @@ impl World {
         self.remember_group(name);
     }
 
-    /// Somebody takes a machine of a group down for which none comes, as far as it may have fewer: which, by chance.
+    /// Somebody terminates a random machine of a group with a decrement, down to its minimum.
     pub fn others_shrink(&mut self, name: &str, choice: u64) {
         let serving: Vec<String> = self
             .machines_of(name)
@@ -79,7 +79,7 @@ impl World {
         self.remember_group(name);
     }
 
-    /// Somebody protects a machine from scale-in, or does so no more (`SetInstanceProtection`).
+    /// Somebody protects a machine from scale-in, or removes the protection (`SetInstanceProtection`).
     pub fn protect(&mut self, id: &str, is_protected: bool) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.protected = is_protected;
@@ -87,7 +87,7 @@ impl World {
         self.remember_group(&group);
     }
 
-    /// Every machine may be scaled in again, and every process of every group runs.
+    /// Removes every protection from scale-in, and resumes every process of every group.
     pub fn others_let_be(&mut self) {
         let groups: Vec<String> = self.fleet.groups.keys().cloned().collect();
         for group in groups {

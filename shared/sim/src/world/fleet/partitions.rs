@@ -1,10 +1,11 @@
-//! Partitions that only some see: a member of etcd that its fellows do not reach while Auto Scaling and Systems Manager do, and a machine
-//! that Systems Manager does not reach while everybody else does.
+//! Partitions that only some observe: a member of etcd that the other members do not reach while Auto Scaling and Systems Manager
+//! do, and a machine that Systems Manager does not reach while everybody else does.
 //!
-//! A member on the smaller side of a partition has no leader, and takes no writes; the larger side elects another leader if it has to (etcd
-//! documentation, "Failure modes", "Network partition"). EC2's status checks see neither of the two: they look at the host, and at whether
-//! the system answers to ARP (EC2 user guide, "Status checks for your instances"). An agent of Systems Manager that has no connection is
-//! `ConnectionLost`; commands for it wait until their delivery has timed out (Systems Manager user guide, "Understanding command statuses").
+//! A member on the smaller side of a partition has no leader and accepts no writes. The larger side elects another leader if it has
+//! to (etcd documentation, "Failure modes", "Network partition"). EC2's status checks detect neither case: they check the host, and
+//! whether the system answers ARP (EC2 user guide, "Status checks for your instances"). An SSM agent without a connection is
+//! `ConnectionLost`; commands to it wait until their delivery times out (Systems Manager user guide, "Understanding command
+//! statuses").
 
 use jiff::SignedDuration;
 
@@ -12,7 +13,7 @@ use super::super::World;
 use super::{FleetTask, Power};
 
 impl World {
-    /// For so long the other members of etcd do not reach the one on that machine, nor it them.
+    /// For this time, the member of etcd on that machine and the other members do not reach each other.
     pub fn isolate_member(&mut self, id: &str, long: SignedDuration) {
         let Some(machine) = self.fleet.machines.get(id).filter(|one| one.power == Power::Up).cloned() else {
             return;
@@ -22,7 +23,7 @@ impl World {
         }
     }
 
-    /// For so long Systems Manager does not reach the agent of that machine.
+    /// For this time, Systems Manager does not reach the agent of that machine.
     pub fn lose_agent(&mut self, id: &str, long: SignedDuration) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         if machine.power != Power::Up || machine.unmanaged {
@@ -49,7 +50,7 @@ impl World {
         }
     }
 
-    /// No partition is left.
+    /// Ends all partitions.
     pub fn end_partitions(&mut self) {
         let machines: Vec<String> = self.fleet.machines.keys().cloned().collect();
         machines.iter().for_each(|id| self.reconnects(id));

@@ -1,18 +1,19 @@
-//! Groups keep as many machines as they want, or as many units of capacity where their instance types have weights (EC2 Auto Scaling
-//! user guide, "Configure an Auto Scaling group to use instance weights"): machines come until the units are reached, and may exceed them.
+//! Groups keep their desired number of machines, or of capacity units if their instance types have weights (EC2 Auto Scaling user
+//! guide, "Configure an Auto Scaling group to use instance weights"): machines are launched until the units are reached, and may
+//! exceed them.
 
 use std::collections::BTreeMap;
 
 use super::super::World;
 use super::{Fetch, FleetTask, Machine, Power, Process, State, made, userdata};
 
-/// How long a machine takes until its system is up and Systems Manager knows it.
+/// The time until the system of a machine is up and registered in Systems Manager.
 const SYSTEM_S: (f64, f64) = (35.0, 75.0);
-/// How long a machine takes to stop once it is terminated.
+/// The time that a terminated machine takes to stop.
 const STOPS_S: (f64, f64) = (5.0, 30.0);
-/// From then until Auto Scaling forgets it.
+/// The time from then until Auto Scaling removes it from the group.
 const FORGETS_S: (f64, f64) = (10.0, 40.0);
-/// How long Auto Scaling takes to learn that a machine is dead.
+/// The time until Auto Scaling notices that a machine is dead.
 const NOTICES_S: (f64, f64) = (60.0, 180.0);
 
 impl World {
@@ -53,7 +54,7 @@ impl World {
         self.after_s(seconds, super::super::execute::Task::Fleet(task));
     }
 
-    /// Launches or takes away what is wanted more or less.
+    /// Launches missing machines or terminates surplus ones.
     fn reconcile(&mut self, name: &str) {
         self.ahead_takes_its_place(name);
         let Some(group) = self.fleet.groups.get(name) else { return };
@@ -76,13 +77,14 @@ impl World {
         self.looks_at_its_zones(name);
     }
 
-    /// How many units of a group's capacity its machines count for.
+    /// The sum of the capacity units of a group's machines.
     pub(super) fn units(&self, name: &str) -> u32 {
         let machines = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
         machines.map(|machine| machine.weight).sum()
     }
 
-    /// How many machines a group wants: of one with weights those that it has, and as many of the heaviest as the units take that it lacks.
+    /// The number of machines that a group should have. If it has weights, this is its present machines plus as many machines of
+    /// the largest weight as the missing units need.
     pub(in crate::world) fn wanted_machines(&self, name: &str) -> u32 {
         let Some(group) = self.fleet.groups.get(name) else { return 0 };
         if group.weights.is_empty() {
@@ -93,7 +95,7 @@ impl World {
         u32::try_from(machines.count()).unwrap_or(u32::MAX).saturating_add(lacks)
     }
 
-    /// Whom a group lets go of: of the zone that has most, who was launched first; none that is protected.
+    /// The machine that a scale-in terminates: the oldest in the zone with the most machines, without protected ones.
     pub(super) fn scale_in(&self, name: &str) -> Option<String> {
         let counts = self.zones_in_use(name);
         let comes = self.fleet.groups.get(name).and_then(|group| Some(&group.ahead.as_ref()?.comes));
@@ -112,7 +114,7 @@ impl World {
         counts
     }
 
-    /// One more machine, in the zone that has fewest: its id.
+    /// Launches one more machine in the zone with the fewest, and returns its id.
     pub(super) fn launch(&mut self, name: &str) -> Option<String> {
         let group = self.fleet.groups[name].clone();
         let counts = self.zones_in_use(name);
@@ -133,7 +135,7 @@ impl World {
             template
         });
         let fate = self.fate(name);
-        // Which type an allocation strategy takes depends on what EC2 has room for.
+        // EC2's free capacity decides which type an allocation strategy chooses.
         let weight = match group.weights.as_slice() {
             [] => 1,
             [only] => *only,
@@ -186,7 +188,7 @@ impl World {
         Some(id)
     }
 
-    /// A machine is on its way out: through its terminate hook, if its group has one.
+    /// Begins the termination of a machine: through its terminate hook, if its group has one.
     pub(super) fn begin_termination(&mut self, id: &str) {
         let now = self.now;
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
@@ -208,7 +210,7 @@ impl World {
         self.look_soon(&group);
     }
 
-    /// Nothing holds a machine any more.
+    /// No hook holds a machine any more.
     pub(super) fn proceed(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.state = State::TerminatingProceed;
@@ -217,7 +219,7 @@ impl World {
         self.fleet_after_s(seconds, FleetTask::Stops { machine: id.to_owned() });
     }
 
-    /// It runs no more: whatever was on it is gone.
+    /// A machine stops, and its programs with it.
     pub(super) fn stops(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         if machine.power == Power::Down {
@@ -242,7 +244,7 @@ impl World {
         }
     }
 
-    /// A machine dies: its hardware fails, its zone is lost, or its spot price is no longer enough.
+    /// A machine dies: its hardware fails, its zone is lost, or its Spot price is no longer enough.
     pub fn kill_machine(&mut self, id: &str) {
         if !self.fleet.machines.contains_key(id) {
             return;
@@ -260,7 +262,7 @@ impl World {
         let suspended = self.fleet.groups.get(&group).map(|group| &group.suspended);
         let holds = |process: &Process| suspended.is_some_and(|all| all.contains(process));
         if holds(&Process::ReplaceUnhealthy) || holds(&Process::Terminate) {
-            // Looked at again once somebody has resumed it.
+            // Checked again once somebody has resumed the process.
             return self.fleet_after_s(NOTICES_S.1, FleetTask::Unhealthy { machine: id.to_owned() });
         }
         self.begin_termination(id);
@@ -270,7 +272,7 @@ impl World {
         self.fleet.story.push((self.now, line));
     }
 
-    /// What happened to machines and clusters since the last call, a line each.
+    /// What happened to machines and clusters since the last call, one line per event.
     #[must_use]
     pub fn story(&mut self) -> Vec<(jiff::Timestamp, String)> {
         std::mem::take(&mut self.fleet.story)

@@ -1,8 +1,8 @@
-//! Groups as `DescribeAutoScalingGroups` shows them: perhaps as they were some moments ago.
+//! Groups as `DescribeAutoScalingGroups` shows them, which may be some seconds old.
 //!
-//! Auto Scaling, like EC2 behind it, is eventually consistent: what a call changed "might not be immediately visible to all subsequent
-//! commands" (EC2 developer guide, "Eventual consistency in the Amazon EC2 API"). An answer is one that was true; which is behind by how
-//! much is not promised, and answers may go back and forth.
+//! Auto Scaling, like EC2, is eventually consistent: what a call changed "might not be immediately visible to all subsequent
+//! commands" (EC2 developer guide, "Eventual consistency in the Amazon EC2 API"). Every answer was true at some time. AWS does not
+//! promise how old an answer may be, and a later answer may be older than an earlier one.
 
 use std::collections::VecDeque;
 
@@ -12,19 +12,19 @@ use super::super::World;
 use super::{Group, State};
 use slipway_rollout::fleet::TemplateVersion;
 
-/// How far an answer may be behind.
+/// How old an answer may be.
 const BEHIND_S: (f64, f64) = (2.0, 30.0);
-/// What was longer ago than any answer.
+/// States older than this are not kept.
 const FORGOTTEN: SignedDuration = SignedDuration::from_secs(60);
 
-/// A group, as an answer has it.
+/// A group in an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct ShownGroup {
     pub(crate) group: Group,
     pub(crate) machines: Vec<ShownMachine>,
 }
 
-/// A machine, as an answer has it.
+/// A machine in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShownMachine {
     pub(crate) id: String,
@@ -37,13 +37,13 @@ pub(crate) struct ShownMachine {
 }
 
 impl World {
-    /// The group of that name or of that machine; empty if there is none.
+    /// The group with that name, or of that machine; empty if there is none.
     pub(super) fn group_about(&self, name: &str) -> String {
         let of_machine = self.fleet.machines.get(name).map(|machine| machine.group.clone());
         of_machine.unwrap_or_else(|| name.to_owned())
     }
 
-    /// A group may have changed: what it was is what an answer may still say.
+    /// Stores the state of a group before it may change, for late answers.
     pub(super) fn remember_group(&mut self, name: &str) {
         if self.fleet.faults.stale_groups == 0.0 {
             return;
@@ -57,7 +57,7 @@ impl World {
         past.push_back((now, shown));
     }
 
-    /// A group as it is.
+    /// The present state of a group.
     fn shown(&self, name: &str) -> Option<ShownGroup> {
         let group = self.fleet.groups.get(name)?.clone();
         let machines = self.fleet.machines.values().filter(|machine| machine.group == name);
@@ -73,7 +73,7 @@ impl World {
         Some(ShownGroup { machines: machines.collect(), group })
     }
 
-    /// Of when an answer is that is behind, as likely as `rate` says; `None`: it is of now.
+    /// With the probability `rate`, the time that a late answer shows; `None`: the answer is up to date.
     pub(in crate::world) fn behind(&mut self, rate: f64) -> Option<Timestamp> {
         let is_behind = self.chance("an answer is behind", rate);
         is_behind

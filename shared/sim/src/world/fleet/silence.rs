@@ -1,20 +1,20 @@
-//! Machines that are up, but of which nothing is heard: they hang, or their network is gone.
+//! Machines that are up but silent: they hang, or their network has failed.
 //!
-//! EC2's system status check sees a lost network, the instance status check a system that hangs, both minutes later and not always (EC2
-//! user guide, "Status checks for your instances"); Auto Scaling replaces a machine of which one fails (`HealthCheckType` EC2). Until
-//! then Run Command takes commands for it, which end as `DeliveryTimedOut`. The node controller takes a node for `NotReady` that was
-//! silent for 50 s (`--node-monitor-grace-period`), and its pods for not ready with it.
+//! EC2's system status check detects a lost network, and the instance status check a system that hangs, both after minutes and not
+//! always (EC2 user guide, "Status checks for your instances"). Auto Scaling replaces a machine if one of them fails
+//! (`HealthCheckType` EC2). Until then Run Command accepts commands for it, which end as `DeliveryTimedOut`. The node controller
+//! marks a node as `NotReady`, and its pods with it, when the node was silent for 50 s (`--node-monitor-grace-period`).
 
 use jiff::SignedDuration;
 
 use super::super::World;
 use super::{FleetTask, Power};
 
-/// From the last word of a kubelet to `NotReady`.
+/// The time from the last heartbeat of a kubelet to `NotReady`.
 const GRACE_S: f64 = 50.0;
 
 impl World {
-    /// A machine is up, but silent, for so long; `noticed_after`: its status check fails then, if it still is.
+    /// Makes a machine silent for this time. After `noticed_after` its status check fails, if it is still silent.
     pub fn hang_machine(&mut self, id: &str, long: SignedDuration, noticed_after: Option<SignedDuration>) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         if machine.power != Power::Up || machine.silent {
@@ -55,7 +55,7 @@ impl World {
         self.node_is_ready(&machine, false);
     }
 
-    /// All that are silent answer again.
+    /// All silent machines answer again.
     pub fn end_silence(&mut self) {
         let silent = self.fleet.machines.values().filter(|machine| machine.silent);
         let silent: Vec<String> = silent.map(|machine| machine.id.clone()).collect();

@@ -1,19 +1,19 @@
-//! Machines as targets of load balancers: Auto Scaling registers what it puts in service in the target groups of its group, and a target
-//! is healthy once it has passed its health checks.
+//! Machines as targets of load balancers. Auto Scaling registers a machine in the target groups of its group when the machine is in
+//! service. A target is healthy once it has passed its health checks.
 //!
-//! "It can take a few minutes for the registration process to complete and health checks to start" (Elastic Load Balancing, Network Load
-//! Balancers, "Health checks for Network Load Balancer target groups"). Until as many checks in a row as `HealthyThresholdCount` have passed
-//! a target is `initial`; after `UnhealthyThresholdCount` in a row that failed it is `unhealthy`, every `HealthCheckIntervalSeconds` seconds
-//! one (botocore, `CreateTargetGroup`, which has the defaults, and `TargetHealth`, which has the states and their reasons). Where no target
-//! is healthy a load balancer sends to all of them, which nothing here counts on.
+//! "It can take a few minutes for the registration process to complete and health checks to start" (Elastic Load Balancing, Network
+//! Load Balancers, "Health checks for Network Load Balancer target groups"). A target is `initial` until `HealthyThresholdCount`
+//! checks in a row have passed, and `unhealthy` after `UnhealthyThresholdCount` failed checks in a row. There is one check every
+//! `HealthCheckIntervalSeconds` (botocore, `CreateTargetGroup`, which has the defaults, and `TargetHealth`, which has the states
+//! and their reasons). If no target is healthy, a load balancer sends requests to all of them; nothing here relies on that.
 //!
-//! Its answers may be some seconds behind, as those of Auto Scaling are ("ELBv2's operations usually operate on an eventual consistency
-//! model": an AWS engineer in aws/aws-sdk-js, issue 1593). A target that is gone is gone at once here.
+//! Answers may be some seconds old, like those of Auto Scaling ("ELBv2's operations usually operate on an eventual consistency
+//! model": an AWS engineer in aws/aws-sdk-js, issue 1593). In this model, a removed target is missing at once.
 //!
-//! When in its interval a check comes nobody knows: passing takes as long as it may at most, failing as long as it does at least.
+//! The moment of a check within its interval is unknown. So passing takes the longest possible time, and failing the shortest.
 //!
-//! No check is an event: what a target answers changes when something happens to its machine, and how it stands follows from how long that
-//! has been so.
+//! A check is no event. A target's answer changes when something happens to its machine, and its state follows from how long it has
+//! had that answer.
 
 use std::collections::BTreeSet;
 
@@ -26,9 +26,9 @@ use super::{Machine, Power, State};
 
 const TARGET_GROUP: &str = "AWS::ElasticLoadBalancingV2::TargetGroup";
 
-/// From a machine's `InService` to its first health check.
+/// The time from a machine's `InService` to its first health check.
 const REGISTERS_S: (f64, f64) = (5.0, 60.0);
-/// What a target group checks by that says nothing else (botocore, `CreateTargetGroup`).
+/// The default interval of a target group (botocore, `CreateTargetGroup`).
 const INTERVAL_S: u32 = 30;
 const PASSES: u32 = 5;
 const FAILURES: u32 = 2;
@@ -38,21 +38,21 @@ const FAILURES: u32 = 2;
 pub(crate) struct Target {
     /// The ARN of the target group.
     group: String,
-    /// Since when it is in it.
+    /// When it was registered.
     registered_at: Timestamp,
     /// When its checks begin.
     checked_from: Timestamp,
-    /// So long it has to pass its checks, and may fail them.
+    /// How long it takes to pass the checks, and how long it may fail them.
     passes_for: SignedDuration,
     fails_for: SignedDuration,
-    /// Whether its machine answers them, and since when that is so.
+    /// Whether its machine answers the checks, and since when.
     answers: bool,
     since: Timestamp,
-    /// What it was then.
+    /// Its state at that time.
     was: Health,
 }
 
-/// What a target's checks have come to.
+/// The result of a target's checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Health {
     Initial,
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// A target, as `DescribeTargetHealth` has it.
+/// A target in an answer of `DescribeTargetHealth`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ShownTarget {
     pub(crate) machine: String,
@@ -88,12 +88,12 @@ pub(crate) struct ShownTarget {
 }
 
 impl World {
-    /// `DescribeTargetHealth`: the targets of the target group of that ARN, in the order of their machines.
+    /// `DescribeTargetHealth`: the targets of the target group with that ARN, in the order of their machines.
     pub(crate) fn target_health(&mut self, arn: &str) -> ApiResult<Vec<ShownTarget>> {
         self.enter("DescribeTargetHealth")?;
         self.note_targets();
         let attached = self.fleet.groups.values().any(|group| group.target_groups.contains(arn));
-        // One that a spec names was there before.
+        // A target group that a spec names existed before.
         if !attached && self.target_group(arn).is_none() {
             return Err(ApiError::target_group_not_found());
         }
@@ -129,7 +129,7 @@ impl World {
         Ok(targets.collect())
     }
 
-    /// A machine has come into service: its group registers it.
+    /// A group registers a machine that is in service.
     pub(super) fn register(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id) else { return };
         let Some(group) = self.fleet.groups.get(&machine.group) else { return };
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// The machines of a group are registered in its target groups, and in no others.
+    /// Registers the machines of a group in its target groups, and in no others.
     pub(super) fn registers_all(&mut self, group: &str) {
         for id in self.machines_of(group) {
             if self.fleet.machines[&id].state == State::InService {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Whatever has happened to machines: what they answer may be another from now on.
+    /// Updates the answers of all targets after something may have happened to machines.
     pub(in crate::world) fn note_targets(&mut self) {
         let machines = self.fleet.machines.values().filter(|machine| !machine.targets.is_empty());
         let turned: Vec<(String, bool)> = machines
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Whether load balancers send to a machine: it is healthy in each target group of its group.
+    /// Whether load balancers send requests to a machine: it is healthy in each target group of its group.
     pub(in crate::world) fn is_healthy_target(&self, machine: &Machine) -> bool {
         machine.state == State::InService
             && machine.targets.iter().all(|target| target.health(self.now) == Health::Healthy)
@@ -230,7 +230,7 @@ impl World {
     }
 }
 
-/// What a target group checks by.
+/// The health check settings of a target group.
 struct Checks {
     interval_s: u32,
     passes: u32,

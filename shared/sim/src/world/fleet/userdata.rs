@@ -1,15 +1,15 @@
-//! What a launch template's userdata tells a machine.
+//! Reads the user data of a launch template.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use slipway_core::node::NodeFile;
 
-/// What stands around `node.json` in the script.
+/// The text before `node.json` in the script.
 const HEAD: &str = "<<'NODE'\n";
 const TAIL: &str = "\nNODE\n";
 
-/// The `node.json` that a machine with this `LaunchTemplateData` writes; `None`: it does nothing of the kind.
+/// The `node.json` that a machine with this `LaunchTemplateData` writes; `None` if it writes none.
 pub(super) fn node_file(data: &Value) -> Option<NodeFile> {
     let script = STANDARD.decode(data.get("UserData")?.as_str()?).ok()?;
     let script = String::from_utf8(script).ok()?;

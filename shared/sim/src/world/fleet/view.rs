@@ -1,4 +1,4 @@
-//! What is so of the machines, for whoever checks the world from outside.
+//! The facts about machines, for a checker outside of the world.
 
 use std::collections::BTreeMap;
 
@@ -10,60 +10,60 @@ use super::super::World;
 use super::super::commands::Details;
 use super::{Machine, Power, State};
 
-/// A machine, as it is.
+/// The state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineFacts {
     /// `i-…`.
     pub id: String,
     /// Its group.
     pub group: String,
-    /// `etcd-0`, `controller`, `pool-general`, …; empty if it is nobody's.
+    /// `etcd-0`, `controller`, `pool-general`, …; empty if it belongs to no cluster.
     pub role: String,
-    /// The cluster; empty if it is nobody's.
+    /// The cluster; empty if it belongs to none.
     pub cluster: String,
     /// `eu-west-1a`.
     pub zone: String,
-    /// How many units of its group's capacity it counts for.
+    /// The number of capacity units that it counts for.
     pub weight: u32,
-    /// What it was launched from.
+    /// The launch template that it was launched from.
     pub template: Option<TemplateVersion>,
-    /// When.
+    /// When it was launched.
     pub launched_at: Timestamp,
     /// Whether it runs.
     pub power: Power,
-    /// Its agent has said that it is healthy.
+    /// Its agent has reported that it is healthy.
     pub ready: bool,
     /// Auto Scaling has it in service.
     pub serves: bool,
-    /// It is on its way out.
+    /// It is being terminated.
     pub leaving: bool,
-    /// It was kept, since nobody had drained it.
+    /// Its group has retained it, because nobody had drained it.
     pub retained: bool,
     /// Digest of the configuration that it was launched with.
     pub config: String,
-    /// Digest of the credentials that are in force.
+    /// Digest of the credentials in use.
     pub credentials: String,
-    /// It is up, and nothing of it answers.
+    /// It is up, but does not answer.
     pub silent: bool,
-    /// Something that it presents has expired: its own, or its kubelet's.
+    /// One of its certificates has expired: Slipway's or its kubelet's own.
     pub expired: bool,
 }
 
-/// An Auto Scaling group, as it is.
+/// The state of an Auto Scaling group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// At least, in units of capacity where it has weights.
+    /// The minimum size, in units of capacity if the group has weights.
     pub min: u32,
-    /// At most, in the same units.
+    /// The maximum size, in the same units.
     pub max: u32,
-    /// It wants so many machines; see `World::wanted_machines`.
+    /// The number of machines that it should have; see `World::wanted_machines`.
     pub desired: u32,
-    /// What it launches now.
+    /// The launch template that it uses now.
     pub template: Option<TemplateVersion>,
 }
 
 impl World {
-    /// The group of that name; `None`: there is none.
+    /// The group with that name; `None` if there is none.
     #[must_use]
     pub fn group_facts(&self, name: &str) -> Option<GroupFacts> {
         let group = self.fleet.groups.get(name)?;
@@ -71,8 +71,8 @@ impl World {
         Some(GroupFacts { min, max, desired, template: group.template.clone() })
     }
 
-    /// What a version of a launch template says of a machine, its user data left out: what each machine is told of itself is in
-    /// [`MachineFacts`]. `None`: there is no such version.
+    /// The content of a version of a launch template without its user data; [`MachineFacts`] has what the user data tells each
+    /// machine. `None` if there is no such version.
     #[must_use]
     pub fn launched_as(&self, template: &TemplateVersion) -> Option<Value> {
         let version = template.version.parse().ok()?;
@@ -93,22 +93,22 @@ impl World {
         counts
     }
 
-    /// Whether all that was sent with that comment has come to its end, however it ended.
+    /// Whether all commands with that comment have ended, with any result.
     #[must_use]
     pub fn is_over(&self, comment: &str) -> bool {
         let mut sent = self.fleet.commands.iter().rev().filter(|sent| sent.comment == comment).peekable();
         sent.peek().is_some() && sent.all(|sent| sent.details.is_over())
     }
 
-    /// Whether all that was sent with that comment was carried out, and failed.
+    /// Whether all commands with that comment were executed and failed.
     #[must_use]
     pub fn has_failed(&self, comment: &str) -> bool {
         let mut sent = self.fleet.commands.iter().rev().filter(|sent| sent.comment == comment).peekable();
         sent.peek().is_some() && sent.all(|sent| sent.details == Details::Failed)
     }
 
-    /// Whether between two versions of a launch template there is one that says something else than the first does: the group of whoever was
-    /// launched by the first was to launch others since.
+    /// Whether a version of the launch template between the two versions differs from the first. Then the group was to launch other
+    /// machines since the first version.
     #[must_use]
     pub fn changed_between(&self, first: &TemplateVersion, last: &TemplateVersion) -> bool {
         let (Ok(from), Ok(to)) = (first.version.parse::<u64>(), last.version.parse::<u64>()) else {
@@ -120,13 +120,13 @@ impl World {
         from < to && versions.range(from..=to).any(|(_, data)| Some(data) != versions.get(&from))
     }
 
-    /// The tags of the group of that name; `None`: there is none.
+    /// The tags of the group with that name; `None` if there is none.
     #[must_use]
     pub fn group_tags(&self, name: &str) -> Option<&BTreeMap<String, String>> {
         self.fleet.groups.get(name).map(|group| &group.tags)
     }
 
-    /// The group of a machine, and the machine's tags; `None`: there is no such machine.
+    /// The group of a machine, and the machine's tags; `None` if there is no such machine.
     #[must_use]
     pub fn machine_tags(&self, id: &str) -> Option<(&str, &BTreeMap<String, String>)> {
         self.fleet.machines.get(id).map(|machine| (machine.group.as_str(), &machine.tags))
@@ -138,7 +138,7 @@ impl World {
         self.fleet.machines.values().map(MachineFacts::of).collect()
     }
 
-    /// Brings `known` up to what is so now: every machine, by its id. What is still as it was known is not made anew.
+    /// Updates `known`, every machine by its id, to the present state. Entries that have not changed are not made again.
     pub fn update_machines(&self, known: &mut BTreeMap<String, MachineFacts>) {
         let machines = &self.fleet.machines;
         known.retain(|id, facts| machines.get(id).is_some_and(|machine| facts.is_of(machine)));
@@ -173,7 +173,7 @@ impl MachineFacts {
         }
     }
 
-    /// Whether they say what is so of `machine`. What it was launched as never changes.
+    /// Whether the facts are the present state of `machine`. The launch template never changes.
     fn is_of(&self, machine: &Machine) -> bool {
         self.power == machine.power
             && self.ready == machine.ready

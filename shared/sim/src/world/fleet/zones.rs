@@ -1,12 +1,13 @@
-//! Groups keep their zones in balance, and replace Spot machines that are likely to be interrupted: the new one comes first.
+//! Groups keep their zones in balance, and replace Spot machines that are likely to be interrupted. In both cases the new machine
+//! is launched first.
 //!
-//! EC2 Auto Scaling user guide, "Rebalancing activities": a terminate with a decrement, or a change of zones, can leave a group out of
-//! balance; it then launches in the zone that has fewest before it terminates in the one that has most, and may exceed its maximum by
-//! ten percent, or by one instance, for as long as that takes. `TerminateInstanceInAutoScalingGroup` in botocore's service model says
-//! the same: "rebalancing might terminate instances in other zones". "Capacity Rebalancing" does so for a Spot instance that was sent a
-//! rebalance recommendation. That "can arrive sooner than the two-minute Spot Instance interruption notice", or along with it (EC2 user
-//! guide, "EC2 instance rebalance recommendations"); an interruption need not follow. EC2 interrupts two minutes after its notice,
-//! whatever any lifecycle hook waits for.
+//! EC2 Auto Scaling user guide, "Rebalancing activities": a termination with a decrement, or a change of zones, can leave a group
+//! out of balance. The group then launches a machine in the zone with the fewest before it terminates one in the zone with the
+//! most. Meanwhile it may exceed its maximum by ten percent or by one instance. `TerminateInstanceInAutoScalingGroup` in botocore's
+//! service model says the same: "rebalancing might terminate instances in other zones". "Capacity Rebalancing" does so for a Spot
+//! instance that was sent a rebalance recommendation. That "can arrive sooner than the two-minute Spot Instance interruption
+//! notice", or along with it (EC2 user guide, "EC2 instance rebalance recommendations"); an interruption does not have to follow.
+//! EC2 interrupts an instance two minutes after its notice, even if a lifecycle hook waits.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -14,13 +15,13 @@ use serde_json::json;
 use super::super::World;
 use super::{Ahead, FleetTask, Process, State};
 
-/// From zones that are out of balance to the launch that helps.
+/// The time from an imbalance of zones to the launch that corrects it.
 const REBALANCES_S: (f64, f64) = (20.0, 180.0);
-/// From the notice to the interruption of a Spot machine.
+/// The time from the notice to the interruption of a Spot machine.
 const NOTICE_S: f64 = 120.0;
 
 impl World {
-    /// A group that has two machines more in one zone than in another will do something about it.
+    /// A group that has two machines more in one zone than in another will rebalance its zones.
     pub(super) fn looks_at_its_zones(&mut self, name: &str) {
         let Some(group) = self.fleet.groups.get(name) else { return };
         let suspended = |process| group.suspended.contains(&process);
@@ -43,7 +44,7 @@ impl World {
         let counts = self.zones_in_use(name);
         let of_zones = group.zones.iter().map(|zone| counts.get(zone).copied().unwrap_or_default());
         let (most, fewest) = (of_zones.clone().max().unwrap_or_default(), of_zones.min().unwrap_or_default());
-        // One that is on its way may be what is missing.
+        // A machine that is still booting may restore the balance.
         let settled = self.fleet.machines.values().filter(|one| one.group == name && one.state.counts());
         most > fewest + 1
             && (group.desired..group.desired + group.heaviest()).contains(&self.units(name))
@@ -70,7 +71,8 @@ impl World {
         }
     }
 
-    /// One that came first is in service: now the other goes. One that never gets there takes nobody's place.
+    /// The machine that was launched first is in service, so the other one is terminated. If the new machine never gets there, no
+    /// machine is terminated.
     pub(super) fn ahead_takes_its_place(&mut self, name: &str) {
         let Some(group) = self.fleet.groups.get(name) else { return };
         let Some(ahead) = group.ahead.clone() else { return };
@@ -91,7 +93,7 @@ impl World {
             Some(goes) => {
                 Some(goes).filter(|id| self.fleet.machines.get(id).is_some_and(|one| one.state.counts()))
             }
-            // Chosen while the new one still counts as ahead, so that it is not chosen itself.
+            // Chosen while the new machine still counts as surplus, so that the new machine is not chosen itself.
             None => self.scale_in(name),
         };
         if let Some(group) = self.fleet.groups.get_mut(name) {
@@ -103,7 +105,8 @@ impl World {
         }
     }
 
-    /// EC2 recommends to replace a Spot machine. Its notice may come much later, or never; `reclaimed_after`: it comes then.
+    /// EC2 recommends replacing a Spot machine. The interruption notice may come much later, or never; with `reclaimed_after`, it
+    /// comes after that time.
     pub fn recommend_to_replace(&mut self, id: &str, reclaimed_after: Option<SignedDuration>) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
         self.tell(format!("{id} of {} is at a higher risk of interruption", machine.group));
@@ -120,7 +123,8 @@ impl World {
         self.remember_group(&machine.group);
     }
 
-    /// EC2 needs a Spot machine back: its notice comes two minutes before, and a recommendation to replace it no later than that.
+    /// EC2 reclaims a Spot machine: the notice comes two minutes before, and a recommendation to replace the machine comes no later
+    /// than the notice.
     pub fn reclaim_machine(&mut self, id: &str) {
         let Some(group) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
         self.tell(format!("{id} of {group} is to be interrupted in two minutes"));
@@ -138,7 +142,7 @@ impl World {
         self.send_event("aws.ec2", kind, &resource, detail);
     }
 
-    /// The two minutes are over, and no hook holds it.
+    /// The two minutes are over, and no hook holds the machine.
     pub(super) fn reclaimed(&mut self, id: &str) {
         if self.fleet.machines.contains_key(id) {
             self.tell(format!("{id} is interrupted"));

@@ -1,4 +1,4 @@
-//! What change sets say.
+//! The content of change sets.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Groups whose machines somebody waits for, zones out of balance, answers that are behind, and what others do.
+//! Groups that CloudFormation waits for, zones out of balance, late answers, and changes by other users.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::world::{CommandRequest, Details, Fate, FleetFaults, Process, Service,
 
 pub(super) const GROUP: &str = "pool";
 
-/// A group of three zones, of that size.
+/// A group of three zones with these sizes.
 pub(super) fn zones(min: u32, desired: u32, max: u32) -> Value {
     let mut template = pool("ami-1", max);
     let group = &mut template["Resources"]["Nodes"]["Properties"];
@@ -29,7 +29,7 @@ pub(super) fn pass(world: &mut World, seconds: i64) {
     world.advance(world.now() + SignedDuration::from_secs(seconds));
 }
 
-/// How many machines count in each zone, most first.
+/// The number of machines that count in each zone, largest first.
 fn spread(world: &World) -> Vec<usize> {
     let mut counts: Vec<usize> = world.zones_in_use(GROUP).into_values().collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -98,7 +98,7 @@ fn a_terminate_with_a_decrement_has_zones_brought_back_into_balance_one_launch_a
         pass(&mut world, 1);
         most = most.max(spread(&world).into_iter().sum());
     }
-    // One more than is desired, while it lasts.
+    // Meanwhile there is one more than desired.
     assert_eq!((spread(&world), most, desired(&mut world)), (vec![1, 1, 1], 4, 3));
 }
 
@@ -164,7 +164,7 @@ fn a_spot_machine_goes_after_two_minutes_and_its_successor_comes_first_where_the
     }
 }
 
-/// Sends a drain, which takes as long as it may where no API server answers.
+/// Sends a drain, which takes its full time if no API server answers.
 pub(super) fn send(world: &mut World, instance: &str, number: usize) -> String {
     let parameters = [("Node", "n"), ("For", "600")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let request = CommandRequest {

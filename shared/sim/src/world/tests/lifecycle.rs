@@ -264,7 +264,7 @@ fn a_record_that_moves_to_another_zone_keeps_its_id_and_stands_once() {
     assert_eq!(world.physical_ids("names").len(), 1, "the stack lost its record");
     let after = world.existing();
     assert!(after.len() == 1 && after != before, "{after:?}");
-    // And back again when the update fails.
+    // The group is changed back when the update fails.
     world.fail("Last", "no", 1);
     let mut broken = record("Z1111111111");
     broken["Resources"]["Last"] = json!({"Type": "AWS::EC2::VPC", "DependsOn": "Record",

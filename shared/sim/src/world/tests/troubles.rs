@@ -24,7 +24,7 @@ fn an_agent_that_is_not_reached_goes_on_and_tells_how_it_ended_once_it_is() {
     world.lose_agent(&machine, minutes(12));
     let next = [send(&mut world, &machine, 1)];
     pass(&mut world, 650);
-    // It drained for ten minutes in vain, and can tell nobody.
+    // It drained for ten minutes in vain, and cannot report the result.
     assert_eq!(details(&mut world, &machine, &ids), [(Details::InProgress, true)]);
     assert_eq!(details(&mut world, &machine, &next), [(Details::DeliveryTimedOut, false)]);
     pass(&mut world, 120);
@@ -63,7 +63,7 @@ fn what_a_stack_is_shown_as_may_be_behind() {
     world.settle();
     pass(&mut world, 31);
     assert_eq!(shown(&mut world), "UPDATE_COMPLETE");
-    // One that has only just come to be is not there yet, nor is its change set.
+    // A new stack is not visible yet, nor is its change set.
     world.create_change_set("first", ChangeSetKind::Create, None, &request("q", &pool("ami-1", 1))).unwrap();
     assert!(world.shown_stack("q").unwrap_err().message.ends_with("does not exist"));
     assert_eq!(world.shown_change_set("q", "first").unwrap_err().code, "ChangeSetNotFound");
@@ -119,7 +119,7 @@ fn a_group_with_weights_launches_until_its_units_are_reached_and_may_exceed_them
     pass(&mut world, 600);
     let left: u32 = world.machines().iter().map(|machine| machine.weight).sum();
     assert!((7..=8).contains(&left), "{left}");
-    // A machine of two units is one too many where three are the least that two of are.
+    // The minimum is 2, so a machine of two units cannot be terminated with a decrement from 3.
     world.set_desired_capacity(GROUP, 3).unwrap();
     pass(&mut world, 600);
     let left = world.machines();

@@ -1,5 +1,5 @@
-//! What must hold when a cluster is taken away: nobody loses what etcd has acknowledged, nothing is made meanwhile, what others stand on
-//! goes last, and nothing is left behind.
+//! The rules of a destruction: no acknowledged write of etcd is lost, nothing is created meanwhile, stacks that others depend on are
+//! deleted last, and nothing remains.
 
 use std::collections::BTreeSet;
 
@@ -10,41 +10,42 @@ use super::{CLOCKS, Checker};
 use crate::world::{ClusterFacts, World};
 use crate::year::acts::Act;
 
-/// What is known of an order to take the cluster away.
+/// The known orders to destroy the cluster.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ends {
-    /// When each was given that may have been heard, and is not over.
+    /// The times of the orders that may have been received and are not over.
     given: BTreeSet<Timestamp>,
-    /// Those of them that do without a last snapshot.
+    /// Those of them that need no last snapshot.
     waived: BTreeSet<Timestamp>,
-    /// When the newest was given that was heard, and is obeyed.
+    /// The time of the newest order that was received and is executed.
     obeyed: Option<Timestamp>,
-    /// That order was carried out no further: the bus said that it stopped, or was called off.
+    /// The execution of that order has stopped: the bus reported a failure or an abort.
     stopped: bool,
-    /// When it was told to go on after a pause.
+    /// When it was resumed after a pause.
     resumed: Option<Timestamp>,
-    /// When the newest word was given that calls it off, and was heard.
+    /// The time of the newest abort that was received.
     pub(super) called_off: Option<Timestamp>,
-    /// Stacks that were told to go.
+    /// Stacks whose deletion was requested.
     told: BTreeSet<String>,
-    /// Machines that their groups had kept, and that were let go with them. What was sent may be sent once more, when a function died.
+    /// Retained machines that were terminated with their stacks. A termination may be repeated after a function died.
     let_go: BTreeSet<String>,
-    /// Something is missing because of that.
+    /// Machines are missing because of a destruction.
     apart: bool,
-    /// What was given until then is over.
+    /// Orders up to this time are over.
     over: Option<Timestamp>,
-    /// The cluster that is gone went without a snapshot.
+    /// The cluster that is gone was destroyed without a snapshot.
     unsaved: bool,
 }
 
 impl Ends {
-    /// Whether the order that is obeyed, or one that was given after it, does without a last snapshot.
+    /// Whether the order that is executed, or a later one, needs no last snapshot.
     fn does_without(&self) -> bool {
         self.waived.iter().any(|at| self.obeyed.is_none_or(|obeyed| *at >= obeyed))
     }
 }
 
-/// In the how-manieth step a stack goes: pools first, and last what all others stand in. `None`: it is none of the cluster's.
+/// The step in which a stack is deleted: pools first, and last the stacks that all others depend on. `None` if the stack is not the
+/// cluster's.
 fn step(cluster: &str, stack: &str) -> Option<u8> {
     let rest = stack.strip_prefix(cluster)?.strip_prefix('-')?;
     match rest {
@@ -55,7 +56,7 @@ fn step(cluster: &str, stack: &str) -> Option<u8> {
     }
 }
 
-/// What of a cluster that was taken away is still there.
+/// The resources of a destroyed cluster that still exist.
 pub(in crate::year) fn left_behind(world: &World, cluster: &str) -> Vec<String> {
     let machines = world.machines().into_iter().filter(|one| one.cluster == cluster);
     let machines = machines.map(|one| format!("{} of {} is still there", one.id, one.group));
@@ -67,7 +68,7 @@ pub(in crate::year) fn left_behind(world: &World, cluster: &str) -> Vec<String> 
 }
 
 impl Checker {
-    /// A person ordered at `at` to take it away, and may have been heard.
+    /// A person ordered a destruction at `at`, and the order may have been received.
     pub fn may_end(&mut self, at: Timestamp, without_snapshot: bool) {
         if self.ends.over.is_some_and(|over| at <= over) {
             return;
@@ -76,40 +77,40 @@ impl Checker {
         self.ends.waived.extend(without_snapshot.then_some(at));
     }
 
-    /// That was heard; `obeyed`: and is what goes on now.
+    /// The order was received; `obeyed`: it is being executed now.
     pub fn ends(&mut self, at: Timestamp, obeyed: bool) {
         if obeyed {
-            // An order that is delivered once more after it was called off begins nothing.
+            // An order that is delivered again after an abort begins nothing.
             self.ends.stopped &= self.ends.obeyed >= Some(at);
             self.ends.obeyed = self.ends.obeyed.max(Some(at));
-            // Whatever is open goes no further.
+            // An open rollout makes no further progress.
             self.aborted |= self.target.is_some();
         }
     }
 
-    /// The bus said that what was open has failed or was aborted. While a rollout is open that is the rollout.
+    /// The bus reported a failure or an abort. If a rollout is open, the report is about the rollout.
     pub(super) fn ending_stopped(&mut self) {
         self.ends.stopped |= self.target.is_none();
     }
 
-    /// Whether the cluster is being taken away.
+    /// Whether the cluster is being destroyed.
     pub(super) fn is_ending(&self) -> bool {
         self.ends.obeyed.is_some() && !self.ends.stopped
     }
 
-    /// A person who thought better of it at `at` was heard.
+    /// An abort of a destruction that was given at `at` was received.
     pub fn called_off(&mut self, at: Timestamp) {
         self.ends.called_off = self.ends.called_off.max(Some(at));
     }
 
-    /// What was obeyed goes on no longer, since it was called off at `at`.
+    /// The destruction stops, because it was aborted at `at`.
     pub fn stopped_ending(&mut self, at: Timestamp) {
         if self.ends.obeyed.is_some() {
             self.called_off(at);
         }
     }
 
-    /// Everything is said to be gone: what was ordered until now is over.
+    /// The cluster is reported as gone: all earlier orders are over.
     pub fn gone(&mut self) {
         let without = self.ends.does_without();
         let Ends { given, told, over, unsaved, .. } = std::mem::take(&mut self.ends);
@@ -117,27 +118,28 @@ impl Checker {
         self.ends = Ends { told, apart: true, over, unsaved, ..Ends::default() };
     }
 
-    /// It goes on after a pause: what was written meanwhile is in no snapshot.
+    /// The destruction continues after a pause. Writes during the pause are in no snapshot.
     pub(super) fn goes_on(&mut self, at: Timestamp) {
         if self.is_paused() && self.paused_at.is_some_and(|paused| paused < at) {
             self.ends.resumed = Some(at);
         }
     }
 
-    /// Whether a person let the cluster that is gone go without a last snapshot.
+    /// Whether a person allowed the destruction of the cluster without a last snapshot.
     #[must_use]
     pub fn may_go_unsaved(&self) -> bool {
         self.ends.unsaved
     }
 
-    /// Whether nobody has thought better of the newest order that may have been heard. Where the clocks leave it open, it stands.
+    /// Whether the newest order that may have been received was not aborted. If the clocks do not decide the order of the two, the
+    /// destruction stands.
     fn is_to_end(&self) -> bool {
         let newest = self.ends.given.last().copied();
         let off = self.ends.called_off.filter(|off| newest.is_some_and(|at| off.duration_since(at) > CLOCKS));
         newest.is_some() && off.is_none()
     }
 
-    /// What is done to take the cluster away is looked at here, and `true`: by no other rule.
+    /// Checks an act of a destruction. Returns `true` if no other rule applies to the act.
     pub(super) fn ends_by(&mut self, world: &World, facts: &ClusterFacts, act: &Act) -> bool {
         let now = world.now();
         if let Act::CreateChangeSet(stack, _) | Act::Execute(stack, _) = act {
@@ -163,7 +165,7 @@ impl Checker {
                 self.takes_stack(world, facts, id.split('/').nth(1).unwrap_or(id));
                 true
             }
-            // What is seen to its end, where it has begun, is ended also while nothing begins.
+            // A retained machine is terminated even while nothing may begin, if its removal has begun.
             Act::Terminate(_, machine, _) => return self.lets_go(machine),
             Act::Complete(..) => return false,
             Act::SetDesired(..) | Act::CreateChangeSet(..) | Act::Execute(..) => return self.grows(act, now),
@@ -176,7 +178,7 @@ impl Checker {
         is_part
     }
 
-    /// Whether a rollout that is open may do that for itself: it deletes a pool that is empty and what never came to be, and takes snapshots.
+    /// Whether the act may belong to an open rollout, which deletes an empty pool or a stack that was never created, and takes snapshots.
     fn rollout_has(&self, facts: &ClusterFacts, act: &Act) -> bool {
         let Some(target) = &self.target else { return false };
         match act {
@@ -196,7 +198,7 @@ impl Checker {
         }
     }
 
-    /// Something is made, or done to a machine that is to stay.
+    /// Whether the act creates something, or changes a machine that should stay.
     fn grows(&mut self, act: &Act, now: Timestamp) -> bool {
         let off = |at| self.ends.called_off.is_some_and(|off| off.duration_since(at) >= -CLOCKS);
         if self.ends.obeyed.is_some_and(|at| !off(at)) {
@@ -206,7 +208,7 @@ impl Checker {
         false
     }
 
-    /// The last snapshot is that of whoever leads: what was acknowledged is in no other member's for certain.
+    /// The last snapshot is taken from the leader: only the leader certainly has every acknowledged write.
     fn saves(&mut self, facts: &ClusterFacts, command: &Command, now: Timestamp) {
         let role = self.roles.get(&command.instance).cloned().unwrap_or_default();
         if !self.faults && facts.leader.as_ref() != Some(&role) {
@@ -214,7 +216,7 @@ impl Checker {
         }
     }
 
-    /// A stack is told to go.
+    /// The deletion of a stack is requested.
     fn takes_stack(&mut self, world: &World, facts: &ClusterFacts, stack: &str) {
         let now = world.now();
         self.is_saved(facts, stack, now);
@@ -232,13 +234,13 @@ impl Checker {
         self.ends.apart = true;
     }
 
-    /// Whether there is a snapshot of after the order, or need be none.
+    /// Whether there is a snapshot that is newer than the order, or none is needed.
     fn is_saved(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
         let since = self.ends.obeyed.or(self.ends.given.first().copied()).max(self.ends.resumed);
         let Some(since) = since.filter(|_| !self.ends.does_without() && !facts.members.is_empty()) else {
             return;
         };
-        // What no snapshot of after a later order could save any more is saved by one of after the first.
+        // If etcd was already being deleted when a later order came, a snapshot after the first order is enough.
         let etcd_goes = self.ends.told.contains(&format!("{}-etcd", self.cluster));
         let since = if etcd_goes { self.ends.given.first().copied().unwrap_or(since) } else { since };
         if !facts.snapshots.iter().any(|at| *at >= since) {
@@ -247,7 +249,7 @@ impl Checker {
         }
     }
 
-    /// A machine that its group keeps goes, once its stack was told to.
+    /// A retained machine is terminated once the deletion of its stack was requested.
     fn lets_go(&mut self, machine: &str) -> bool {
         if self.machines.get(machine).is_some_and(|one| one.retained) && self.goes_with_its_stack(machine) {
             self.ends.let_go.insert(machine.to_owned());
@@ -255,7 +257,7 @@ impl Checker {
         self.ends.let_go.contains(machine)
     }
 
-    /// Whether the stack of that machine was told to go: nobody's pods have anywhere else to go to.
+    /// Whether the deletion of that machine's stack was requested. Then its pods have nowhere else to run.
     pub(super) fn goes_with_its_stack(&self, machine: &str) -> bool {
         let Some(role) = self.roles.get(machine) else { return false };
         let kind = match role.as_str() {
@@ -266,7 +268,7 @@ impl Checker {
         self.ends.told.contains(&format!("{}-{kind}", self.cluster))
     }
 
-    /// Whether machines are missing because the cluster goes, or went: until all are back.
+    /// Whether machines are missing because of a destruction, until all of them are back.
     pub(super) fn is_apart(&mut self, is_whole: bool) -> bool {
         if is_whole && self.ends.told.is_empty() && !self.is_to_end() {
             self.ends.apart = false;

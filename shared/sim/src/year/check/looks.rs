@@ -1,4 +1,4 @@
-//! What the checker sees of the world by itself, whatever anybody does: who is well, who is back, and what must hold at each moment.
+//! What the checker observes of the world by itself: which machines are healthy, which are back, and what must hold at each moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::{CLOCKS, Checker, GRACE, INVOCATION, RESTARTS, Violation};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
-    /// Looks at the world.
+    /// Observes the world.
     pub fn look(&mut self, world: &World) {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
@@ -58,14 +58,14 @@ impl Checker {
         self.facts = Some(facts);
     }
 
-    /// Whether a machine that its group took down while it booted became a node when its drain had found none, or after its hook was
-    /// ended: nobody can keep pods from it then, nor drain it any more.
+    /// Whether a machine that was terminated while it booted became a node after its drain had found none, or after its hook was completed.
+    /// Nobody can keep pods from it then, or drain it.
     fn joined_too_late(&self, machine: &str) -> bool {
         let joined = self.joined.get(machine).zip(self.released.get(machine));
         joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= INVOCATION)
     }
 
-    /// What holds at every moment where nothing goes wrong by itself.
+    /// What must hold at every moment in a world without faults.
     fn quiet(&mut self, facts: &ClusterFacts, now: Timestamp) {
         let (all, up) =
             (facts.members.len(), facts.members.values().filter(|one| one.voter && one.up).count());
@@ -78,12 +78,12 @@ impl Checker {
         }
         let (wanted, serve) = (self.rules.controllers, facts.api_servers.len());
         let needed = if wanted == 1 { 1 } else { wanted - 1 };
-        // A single one is started anew where nothing may wait for another to come.
+        // A single controller is restarted if its renewal cannot wait for an additional one.
         let is_short = self.taken.iter().any(|taken| taken.role == "controller" && taken.restart.is_some());
         if is_short && wanted == 1 && self.has_expired(now) {
             return;
         }
-        // Where etcd itself is a single machine that is exchanged, no API server can serve.
+        // If etcd is a single machine that is being replaced, no API server can serve.
         if serve < needed && (all > 1 || up == all) {
             self.wrong(now, "P5", format!("{serve} of {wanted} API servers serve"));
         } else if all > 1 || up == all {
@@ -91,7 +91,7 @@ impl Checker {
         }
     }
 
-    /// P7: what a machine has in force has not ended.
+    /// P7: no certificate in use has expired.
     fn in_force(&mut self, now: Timestamp) {
         let Some((end, _)) = self.validity.nearest(self.machines.values()) else { return };
         let left = end.duration_since(now);
@@ -103,8 +103,7 @@ impl Checker {
         } else {
             return;
         }
-        // A person's word to leave a machine as it is counts for more (P10): its certificates end with it as it is, and stay ended until
-        // the next upload.
+        // A person's order to skip a machine has precedence (P10): its certificates may expire, and stay expired until the next upload.
         let told = self.machines.values().filter(|one| self.skipped.contains(&one.id));
         let told = told
             .filter(|one| self.validity.nearest(std::iter::once(*one)).is_some_and(|(end, _)| end <= now));
@@ -124,7 +123,7 @@ impl Checker {
         let workers = self.machines.values().filter(|machine| machine.role.starts_with("pool-"));
         well.extend(workers.filter(|one| one.ready && !one.leaving).map(|machine| machine.id.as_str()));
         well.extend(facts.api_servers.iter().map(String::as_str));
-        // Without a leader no API server answers, however well it is.
+        // Without a leader no API server answers, even if it is healthy.
         let spared = facts.leader.is_none();
         let before = self.well.iter().map(String::as_str);
         well.extend(before.clone().filter(|id| spared && self.machines.contains_key(*id)));
@@ -140,7 +139,7 @@ impl Checker {
         }
     }
 
-    /// Who of those that we took down has somebody in its place.
+    /// Notes which of the machines that Slipway took down have been replaced.
     fn note_back(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
         self.drained.retain(|id, _| self.machines.contains_key(id));
         if self.taken.is_empty() {
@@ -149,7 +148,7 @@ impl Checker {
         let machines = &self.machines;
         let died = self.died(now);
         let mut missing: BTreeMap<String, usize> = BTreeMap::new();
-        // Any machine of a group stands in for any other: those that went first have theirs first.
+        // Any machine of a group can replace any other; the machines that were taken down first are replaced first.
         self.taken.reverse();
         self.taken.retain(|taken| {
             if let Some((credentials, command)) = &taken.restart {
@@ -158,7 +157,8 @@ impl Checker {
                     Some(member) => !member.up,
                     None => !facts.api_servers.contains(&taken.machine),
                 };
-                // One whose command ended without it having taken them was not started anew, and will not be by that command.
+                // If a machine's command ended without the installation of the credentials, the machine was not restarted, and will not be
+                // by that command.
                 let asked = machine.credentials != *credentials
                     && now.duration_since(taken.at) < RESTARTS
                     && !world.is_over(command);
@@ -168,7 +168,7 @@ impl Checker {
                 let on = member.machine.as_ref();
                 return !(member.up && on.is_some_and(|on| *on != taken.machine));
             }
-            // One that Auto Scaling still puts away while its successor serves is not missing.
+            // A machine that Auto Scaling is still terminating while its successor serves is not missing.
             let left = missing.entry(taken.role.clone()).or_insert_with(|| {
                 let of_role = || machines.values().filter(|machine| machine.role == taken.role);
                 let group = of_role().next().and_then(|one| world.group_facts(&one.group));

@@ -1,5 +1,5 @@
-//! What must hold when a member of etcd is taken out, when an API server of another minor is brought, when a stack is deleted; and who is
-//! missing by no fault of ours.
+//! The rules for removing a member of etcd, for launching an API server of another minor, and for deleting a stack; and which machines are
+//! missing without Slipway's doing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Checker;
 use crate::world::{ClusterFacts, MachineFacts, MemberFacts, Power};
 
 impl Checker {
-    /// No member goes while an alarm is raised that whoever decided could know of.
+    /// No member is taken down while an alarm is raised that the decision could know of.
     pub(super) fn quiet_of_alarms(&mut self, facts: &ClusterFacts, role: &str, now: Timestamp) {
         let Some(kind) = facts.alarm else { return };
         if self.alarmed_at.is_some_and(|at| now.duration_since(at) > self.grace()) {
@@ -17,12 +17,12 @@ impl Checker {
         }
     }
 
-    /// A member is to be taken out of the membership: one at a time, while all others serve, with a snapshot, and only if the plan says so.
+    /// A member is to be removed: one at a time, while all others serve, with a snapshot, and only if the plan says so.
     pub(super) fn takes_out(&mut self, facts: &ClusterFacts, member: &str, now: Timestamp) {
         if self.target.as_ref().is_none_or(|target| target.has(member)) {
             self.wrong(now, "P2", format!("{member} is taken out of etcd, and the spec has it"));
         }
-        // One that is out already is out once.
+        // A member that is already removed is not removed again.
         if !facts.members.contains_key(member) {
             return;
         }
@@ -46,7 +46,8 @@ impl Checker {
         self.in_window(member, None, now);
     }
 
-    /// Before we bring the first API server of another minor there is a snapshot: what it writes may be for that minor alone.
+    /// There is a snapshot before Slipway launches the first API server of another minor, because that server may write what only the new
+    /// minor can read.
     pub(super) fn brings_minor(&mut self, facts: &ClusterFacts, now: Timestamp) {
         let Some(minor) = self.target.as_ref().and_then(|target| target.minor("controller")) else { return };
         let first = self.skew.is_another(self.machines.values(), "controller", minor);
@@ -58,7 +59,7 @@ impl Checker {
         }
     }
 
-    /// When members join there is a snapshot of the last quarter of an hour, as when one goes.
+    /// There is a snapshot of the last 15 minutes when members join, as when a member is taken down.
     pub(super) fn joins_with_a_snapshot(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
         let is_etcd = stack == format!("{}-etcd", self.cluster) && !facts.members.is_empty();
         let grows = self.target.as_ref().is_some_and(|target| target.members() > facts.members.len());
@@ -68,7 +69,7 @@ impl Checker {
         }
     }
 
-    /// Whoever joins etcd is a learner first, one at a time, and was asked for.
+    /// A new member of etcd is a learner first, only one joins at a time, and a plan has added it.
     pub(super) fn note_members(&mut self, facts: &ClusterFacts, now: Timestamp) {
         let same = |(one, other): ((&String, &MemberFacts), (&String, &bool))| {
             one.0 == other.0 && one.1.voter == *other.1
@@ -82,7 +83,7 @@ impl Checker {
         if learners.len() > 1 {
             wrong.push(("P4", format!("{learners:?} are learners at the same time")));
         }
-        // Where there was none, those that are there found it.
+        // If there was no member, the present members found the cluster.
         let joined = facts.members.iter().filter(|(role, _)| !self.members.contains_key(*role));
         for (role, member) in joined.filter(|_| !self.members.is_empty()) {
             if member.voter {
@@ -96,7 +97,7 @@ impl Checker {
         wrong.into_iter().for_each(|(promise, what)| self.wrong(now, promise, what));
     }
 
-    /// A stack with machines goes only if the plan says so, and no pod is on them.
+    /// A stack with machines is deleted only if the plan says so, and if no pod is on them.
     pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
         let name = id.split('/').nth(1).unwrap_or(id);
         let planned = self.target.as_ref().is_some_and(|target| !target.has_stack(name));
@@ -113,8 +114,8 @@ impl Checker {
         }
     }
 
-    /// How many machines of each role died by themselves so short a time ago that nobody could know: whoever comes for one of these is no
-    /// successor of one that we took.
+    /// How many machines of each role died by themselves so recently that no decision could know. A machine that replaces one of these is
+    /// not the successor of a machine that Slipway took down.
     pub(super) fn died(&self, now: Timestamp) -> BTreeMap<String, usize> {
         let mut died = BTreeMap::new();
         for (who, _) in self.last_well.iter().filter(|(who, _)| !self.well.contains(*who)) {
@@ -126,7 +127,7 @@ impl Checker {
                 *died.entry(role.clone()).or_default() += 1;
             }
         }
-        // One that died when it had only just come was never well, and Auto Scaling has it in service until it finds out.
+        // A machine that died shortly after its launch was never healthy, and Auto Scaling shows it in service until it notices.
         let never_well = |one: &&MachineFacts| !self.last_well.contains_key(&one.id);
         let dead = |one: &&MachineFacts| one.serves && one.power != Power::Up && !one.leaving;
         for one in self.machines.values().filter(|one| self.faults && dead(one) && never_well(one)) {

@@ -1,20 +1,20 @@
-//! What must hold when a pod is removed from its node, judged by the facts of the pod, its fellows and its budget (the API server's own
-//! rule, kubernetes.io/docs/concepts/workloads/pods/disruptions) and by what the spec says of force. What the agent decides by is no
-//! part of it.
+//! The rules for removing a pod from its node. They are judged by the facts of the pod, the other pods of its workload and its budget (the
+//! API server's own rule, kubernetes.io/docs/concepts/workloads/pods/disruptions), and by the spec's rule for force. The agent's own
+//! judgement is not used.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Checker;
 use crate::world::{Removal, World};
 
-/// What must be so of a pod, of its fellows and of its node when its budget is passed over (docs/cluster-yaml.md, `forceAfterMinutes`).
+/// What must hold for a pod, the other pods and the node if the pod's budget is ignored (docs/cluster-yaml.md, `forceAfterMinutes`).
 const AGE: SignedDuration = SignedDuration::from_hours(72);
 const SERVES_FOR: SignedDuration = SignedDuration::from_hours(1);
 const ILL_FOR: SignedDuration = SignedDuration::from_hours(6);
 const BETWEEN: SignedDuration = SignedDuration::from_mins(5);
 
 impl Checker {
-    /// Looks at the pods that were removed since it looked last.
+    /// Checks the pods that were removed since the last call.
     pub(super) fn note_removals(&mut self, world: &World) {
         let all = world.removals(&self.cluster);
         for removal in all.iter().skip(self.removals) {
@@ -38,7 +38,7 @@ impl Checker {
                 format!("{pod} is removed from {id}, which nobody asked to be drained"),
             );
         };
-        // What goes by itself is drained whatever a person says.
+        // A machine that Auto Scaling terminates is drained whatever a person orders.
         let goes_anyway = self.machines.get(id).is_none_or(|machine| machine.leaving);
         if !goes_anyway && self.stands_still(at) {
             self.wrong(at, "P10", format!("{pod} is removed from {id} although no rollout goes on"));
@@ -54,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// A pod is deleted, and its budget not asked.
+    /// A pod was deleted without asking its budget.
     fn forced(&mut self, removal: &Removal, began: Timestamp) {
         let (at, pod, id) = (removal.at, &removal.pod, &removal.machine);
         let role = self.roles.get(id).cloned().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! When the work on a machine has failed: it was told to take new credentials three times in a row, and its agent failed each time. From then
-//! on nothing begins in that rollout. Commands that were lost, took too long or never arrived are not counted here, although whoever decides
-//! counts some of them.
+//! When the work on a machine has failed: the machine was told three times in a row to install new credentials, and its agent failed each
+//! time. From then on nothing begins in that rollout. Commands that were lost, timed out or never arrived are not counted here, although
+//! the rollout counts some of them.
 
 use jiff::Timestamp;
 use slipway_core::node::{Command, Verb};
@@ -8,15 +8,15 @@ use slipway_core::node::{Command, Verb};
 use super::Checker;
 use crate::world::World;
 
-/// So many tries a machine has (docs/architecture.md, "Rollout").
+/// The number of tries per machine (docs/architecture.md, "Rollout").
 const TRIES: usize = 3;
 
-/// How machines of each role took their credentials in the rollout that is open.
+/// How machines of each role installed their credentials in the open rollout.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refreshes {
-    /// The commands that were sent to one machine one after the other, by their tokens; of each role the machine that was asked last.
+    /// For each role, the machine that was asked last, and the tokens of its commands in order.
     asked: Vec<Asked>,
-    /// The first machine that failed, and since when that can be seen.
+    /// The first machine that failed, and since when this has been visible.
     pub(super) failed: Option<(String, Timestamp)>,
 }
 
@@ -28,17 +28,17 @@ struct Asked {
 }
 
 impl Checker {
-    /// A machine is told to take its credentials.
+    /// A machine is told to install its credentials.
     pub(super) fn asks_to_refresh(&mut self, command: &Command) {
         let Some(role) = self.roles.get(&command.instance).cloned() else { return };
-        // Where several machines of a pool are asked at once, only the first of those that fail is the one that is tried again.
+        // If several machines of a pool are asked at once, only the first one that fails is tried again.
         if !matches!(command.verb, Verb::Refresh { .. }) || self.rules.may_miss(&role) > 1 {
             return;
         }
         let asked = &mut self.refreshes.asked;
         match asked.iter_mut().find(|one| one.role == role) {
             Some(one) if one.machine == command.instance => {
-                // A function that takes the place of one that died sends it once more.
+                // A retry after a dead function sends the command again.
                 if !one.tokens.contains(&command.token) {
                     one.tokens.push(command.token.clone());
                 }
@@ -54,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// What became of those commands.
+    /// Reads the results of these commands.
     pub(super) fn note_refreshes(&mut self, world: &World, now: Timestamp) {
         if self.refreshes.failed.is_some() {
             return;

@@ -1,5 +1,5 @@
-//! What a person says that stops something counts from when it was given, and no later than when it was brought to a function: what that
-//! very invocation does is after it. One that died before it did anything has not heard it; whoever is invoked in its place does.
+//! An order that stops something counts from when it was given, and at the latest from the invocation that receives it: all acts of that
+//! invocation come after the order. An invocation that died before it did anything has not received the order; its retry does.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::{CLOCKS, Checker};
 use crate::world::Power;
 
-/// So long an agent may go on after its command was taken back: Run Command has to list it, and to reach the agent. An invocation that
-/// died is tried again after a minute or two.
+/// How long an agent may continue after its command was cancelled: Run Command has to list the command and reach the agent. A dead
+/// invocation is retried after a minute or two.
 const TAKEN_BACK: SignedDuration = SignedDuration::from_mins(6);
-/// The same where nothing goes wrong: one look of an agent, and what Run Command takes.
+/// The same in a world without faults: one round of the drain, and the delay of Run Command.
 const TAKEN_BACK_AT_ONCE: SignedDuration = SignedDuration::from_secs(15);
 
-/// What was said that stops something.
+/// The orders that stop something.
 #[derive(Debug, Clone, Default)]
 pub struct Stops {
     paused_at: Option<Timestamp>,
@@ -24,7 +24,7 @@ pub struct Stops {
 }
 
 impl Stops {
-    /// Of what stops now, what did already as of `then`; a rollout that has begun since is stopped by nothing of before.
+    /// The part of the present orders that already held at `then`. An order from before a rollout does not stop that rollout.
     pub(super) fn as_of(&self, then: &Self) -> Self {
         Self {
             paused_at: then.paused_at,
@@ -36,7 +36,7 @@ impl Stops {
 }
 
 impl Checker {
-    /// What stops, as far as it is known, to be taken back when whoever was to hear of more did not.
+    /// The present orders, to be restored if the invocation that should receive more orders did not.
     #[must_use]
     pub fn stops(&self) -> Stops {
         Stops {
@@ -47,7 +47,8 @@ impl Checker {
         }
     }
 
-    /// Whoever was to hear it has died before it did anything. What lets it go on may have been stored all the same.
+    /// The invocation that should have received an order died before it did anything. The orders that let work continue may have been
+    /// stored nevertheless.
     pub fn not_heard(&mut self, before: Stops) {
         self.paused_at = before.paused_at;
         self.aborted = before.aborted;
@@ -55,31 +56,31 @@ impl Checker {
         self.ends.called_off = before.called_off;
     }
 
-    /// A pause that was given at `at`.
+    /// A pause was given at `at`.
     pub fn paused(&mut self, at: Timestamp) {
         self.paused_at = self.paused_at.max(Some(at));
     }
 
-    /// A resume that was given at `at` may have been heard.
+    /// A resume that was given at `at` may have been received.
     pub fn resumed(&mut self, at: Timestamp) {
         self.goes_on(at);
         self.resumed_at = self.resumed_at.max(Some(at));
     }
 
-    /// An abort that was given at `at`. One of which the clocks leave open whether it is about what is open counts if the rollout takes it
-    /// so itself.
+    /// An abort was given at `at`. If the clocks do not decide whether it concerns the open rollout, it counts if the rollout itself takes
+    /// it so.
     pub fn aborted(&mut self, at: Timestamp, taken: bool) {
         let meant = self.begun_at.is_some_and(|begun| at.duration_since(begun) > CLOCKS);
         self.aborted |= self.target.is_some() && (meant || taken);
     }
 
-    /// A machine is to be left as it is.
+    /// A machine is to be skipped.
     pub fn skipped(&mut self, machine: &str) {
         self.skipped.insert(machine.to_owned());
     }
 
-    /// Whether something is open, by what was asked for and by what the world shows: a rollout that has begun, a cluster that is being taken
-    /// away, or a node that was cordoned for a drain. A worker that Auto Scaling takes down counts until its terminate hook is ended.
+    /// Whether something is open according to the orders and the world: a rollout that has begun, a destruction, or a node that was
+    /// cordoned for a drain. A worker that Auto Scaling terminates counts until its terminate hook is completed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let cordoned = self.facts.iter().flat_map(|facts| &facts.cordoned);
@@ -96,13 +97,13 @@ impl Checker {
         self.paused_at.is_some() && self.resumed_at <= self.paused_at
     }
 
-    /// Since when nothing is evicted any more but from machines that go by themselves; an agent may go on for a moment.
+    /// Notes since when no pod may be evicted except from machines that Auto Scaling terminates. Agents may continue for a moment.
     pub(super) fn note_standstill(&mut self, now: Timestamp) {
         let stands_still = self.target.is_none() || self.aborted;
         self.stood_still_at = stands_still.then(|| self.stood_still_at.unwrap_or(now));
     }
 
-    /// Whether agents had the time to hear that nothing is evicted any more.
+    /// Whether agents had the time to learn that no pod may be evicted any more.
     pub(super) fn stands_still(&self, at: Timestamp) -> bool {
         let may_take = if self.faults { TAKEN_BACK } else { TAKEN_BACK_AT_ONCE };
         self.stood_still_at.is_some_and(|since| at.duration_since(since) > may_take)

@@ -1,8 +1,8 @@
-//! How many machines a pool is to have without its surge. Somebody else may have raised the desired capacity of its group, so that it is more
-//! than the spec's minimum. What a rollout has added is known from what it did, and in the end it has taken that back.
+//! The number of machines that a pool should have without its surge. Somebody else may have raised the desired capacity of its group above
+//! the spec's minimum. The acts of a rollout show how many machines it has added, and at its end it has removed them again.
 //!
-//! No machine of a group is known by whom it was asked for. Where somebody else takes one down while there is a surge, it may be one of the
-//! surge, or one of the others: both readings are allowed from then on.
+//! Nobody knows who requested which machine of a group. If somebody else terminates a machine while there is a surge, the machine may have
+//! been one of the surge or not; from then on the checker accepts both readings.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use jiff::{SignedDuration, Timestamp};
 use super::Checker;
 use crate::world::{MachineFacts, World};
 
-/// Of each pool, by its group.
+/// By the name of each pool's group.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Surges(BTreeMap<String, Surge>);
 
 #[derive(Debug, Clone, Default)]
 struct Surge {
-    /// The desired capacity of its group.
+    /// The desired capacity of the group.
     wanted: usize,
-    /// How many of them a rollout has added, at most.
+    /// The maximum number of these machines that a rollout may have added.
     added: usize,
-    /// How many of them a rollout has added, at least.
+    /// The number of these machines that a rollout has certainly added.
     surely_added: usize,
-    /// How many times a rollout has told it since to be one less. Whether the port did so is seen at the group: it need not have.
+    /// How many decrements a rollout has requested since. The group shows whether they took effect; they do not have to.
     told: usize,
-    /// The largest size without the surge in this rollout.
+    /// The largest size without the surge during this rollout.
     most: usize,
-    /// When somebody else had it grow last, and the desired capacity before: whoever decides may not know of it yet.
+    /// When somebody else last raised the size, and the desired capacity before. A decision may not know of it yet.
     grown: Option<(Timestamp, usize)>,
 }
 
@@ -46,23 +46,24 @@ impl Surges {
         }
     }
 
-    /// A rollout has ended well, and has taken back what it added: what is left is the size of the pool itself, but for what surely is not.
+    /// A rollout has succeeded and has removed what it added: the remaining size is the pool's own, except for machines that were certainly
+    /// added.
     pub(super) fn ended(&mut self) {
         self.0.values_mut().for_each(|surge| surge.added = surge.surely_added);
     }
 
-    /// A rollout terminates a machine, and asks for the desired capacity to be lowered with it.
+    /// A rollout terminates a machine with a decrement.
     pub(super) fn shrunk(&mut self, group: &str) {
         if let Some(surge) = self.0.get_mut(group) {
             surge.told += 1;
         }
     }
 
-    /// The desired capacity of a group is seen. What no rollout did to it somebody else has done.
+    /// Observes the desired capacity of a group. A change that no rollout made was made by somebody else.
     fn seen(&mut self, group: &str, wanted: usize, now: Timestamp, grace: SignedDuration) {
         let surge = self.0.entry(group.to_owned()).or_default();
         if surge.wanted > 0 && wanted > surge.wanted {
-            // Of several in a row the first counts.
+            // Of several changes in a row, the first counts.
             let lately = surge.grown.filter(|(at, _)| now.duration_since(*at) <= grace);
             surge.grown = lately.map(|(_, before)| (now, before)).or(Some((now, surge.wanted)));
         }
@@ -75,7 +76,7 @@ impl Surges {
 }
 
 impl Checker {
-    /// Looks at how many machines groups want: others change it, too.
+    /// Observes the desired capacity of all groups, which others change, too.
     pub(super) fn note_sizes(&mut self, world: &World, now: Timestamp) {
         let grace = self.grace();
         let mut of_pools: Vec<&MachineFacts> =
@@ -88,13 +89,13 @@ impl Checker {
         }
     }
 
-    /// How many machines a group may want, its surge included.
+    /// The maximum desired capacity of a group, including its surge.
     pub(super) fn most(&self, role: &str, group: &str) -> usize {
         let besides = self.surges.0.get(group).map_or(0, |surge| surge.most);
         besides.max(self.rules.size(role)) + self.rules.surge(role)
     }
 
-    /// Pools that a rollout has left larger than they were, whoever else changed their size.
+    /// Pools that a rollout left larger than they were, without changes by others.
     pub fn left_larger(&self) -> Vec<String> {
         let larger = self.surges.0.iter().filter(|(_, surge)| surge.surely_added > 0);
         larger
@@ -102,11 +103,11 @@ impl Checker {
             .collect()
     }
 
-    /// P6: where the drain of a worker begins, so many others take pods that no more than `maxUnavailable` of those that there are to be
-    /// without a surge are missing.
+    /// P6: when the drain of a worker begins, the number of missing workers is at most `maxUnavailable`, counted against the size without
+    /// the surge.
     pub(super) fn may_miss_one(&mut self, machine: &MachineFacts, now: Timestamp) {
         let role = machine.role.as_str();
-        // Of a pool that goes those that are drained stay, empty, until the last of them is.
+        // In a pool that is removed, drained machines stay empty until the last one is drained.
         if !role.starts_with("pool-") || self.is_to_go(role) {
             return;
         }
@@ -134,7 +135,7 @@ impl Checker {
 mod tests {
     use super::*;
 
-    /// What is done to the desired capacity of a group.
+    /// A change of the desired capacity of a group.
     enum Does {
         Rollout(usize),
         Shrinks,
@@ -157,8 +158,8 @@ mod tests {
         surges.0["g"].clone()
     }
 
-    /// Seeds 1074, 1114 and 1306 of pools of several zones: a machine that was taken down counted as one of the pool's own, and never as
-    /// one of the surge.
+    /// Seeds 1074, 1114 and 1306 of pools of several zones: a terminated machine always counted as the pool's own, and never as one of the
+    /// surge.
     #[test]
     fn p8_what_others_take_down_may_have_been_of_the_surge_or_not() {
         use Does::{Begins, Others, Rollout, Shrinks};
@@ -179,10 +180,10 @@ mod tests {
                 ],
                 7,
             ),
-            // Nobody else took one down: what the rollout has added is not the pool's own size.
+            // Nobody else terminated a machine, so the machine that the rollout added does not belong to the pool's own size.
             (&[Others(5), Rollout(6), Begins], 5),
             (&[Others(5), Rollout(6), Others(7), Begins], 6),
-            // What was taken down before there was a surge was none of it.
+            // A machine that was terminated before there was a surge did not belong to it.
             (&[Others(5), Others(4), Rollout(5), Begins], 4),
         ] {
             assert_eq!(pool(all).most, most);
@@ -195,7 +196,7 @@ mod tests {
         for (all, larger) in [
             (&[Others(5), Rollout(6)][..], 1),
             (&[Others(5), Rollout(6), Shrinks, Others(5)], 0),
-            // It was told to be one less, and is not.
+            // A decrement was requested, and did not take effect.
             (&[Others(5), Rollout(6), Shrinks, Others(6)], 1),
             (&[Others(5), Rollout(7), Shrinks, Shrinks, Others(6)], 1),
             (&[Others(5), Rollout(6), Others(5)], 0),

@@ -1,5 +1,5 @@
-//! What a rollout is to bring about, read off the release that was made from the spec, off the machines, and off what CloudFormation
-//! holds. A plan is no part of it: it says what the render function believes to have changed, and the decision follows it.
+//! What a rollout has to achieve, read from the release that was made from the spec, from the machines, and from CloudFormation. The plan
+//! is not used: it contains what the render function believes to have changed, and the decision follows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,16 +12,16 @@ use super::refreshes::Refreshes;
 use super::{CLOCKS, Checker, Stops};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
-/// What has begun, as the bus says it.
+/// A rollout that has begun, as the bus reports it.
 #[derive(Debug, Clone)]
 pub struct Begun {
-    /// The plan's id: by it a person approves, and nothing else is taken from the plan.
+    /// The plan's id, by which a person approves it. Nothing else is taken from the plan.
     pub plan: String,
     /// The version of the spec.
     pub spec_version: String,
-    /// The release that was made from it, by its id.
+    /// The id of the release.
     pub target: String,
-    /// That release.
+    /// The release.
     pub release: Arc<Rendering>,
 }
 
@@ -29,48 +29,48 @@ pub struct Begun {
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     begun: Begun,
-    /// Nobody has approved it, and its spec asks for that: nothing but renewals may be in it.
+    /// Nobody has approved the rollout although the spec asks for that: it may contain only renewals.
     unapproved: bool,
-    /// Stacks that CloudFormation holds otherwise than the release has them, or not at all.
+    /// Stacks that differ from the release in CloudFormation, or are missing there.
     changed: BTreeSet<String>,
-    /// Those of them that were told to change, and have not come to an end.
+    /// Those of them whose change was requested and has not ended.
     executing: BTreeSet<String>,
-    /// The first of them that failed, and since when that can be seen.
+    /// The first of them that failed, and since when this has been visible.
     failed: Option<(String, Timestamp)>,
-    /// Of each pool, the machine that goes first; `true`: it was replaced, and its pool whole after it.
+    /// For each pool, its canary; `true`: the canary was replaced, and the pool was whole afterwards.
     canaries: BTreeMap<String, (String, bool)>,
 }
 
-/// What an invocation had been told, and when.
+/// What an invocation knew, and when.
 #[derive(Debug, Default)]
 pub(in super::super) struct Told {
-    /// Those acts of which who did them knew no more than what stopped them then.
+    /// Acts of another invocation that knew only these earlier orders.
     pub(in super::super) unheard: Option<(Range<usize>, Stops)>,
-    /// Those acts that were done for the rollout before the one that it starts.
+    /// Acts for the rollout before the one that the invocation starts.
     pub(in super::super) earlier: Option<Earlier>,
 }
 
-/// A rollout that makes way for another in the midst of an invocation.
+/// A rollout that is superseded during an invocation.
 #[derive(Debug)]
 pub(in super::super) struct Earlier {
-    /// So many acts are for it.
+    /// The number of acts for it.
     pub(super) until: usize,
     pub(super) target: Target,
 }
 
-/// What was rolled out, and did not end well.
+/// The rollouts that did not succeed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spent {
     plans: BTreeSet<String>,
-    /// By the version of the spec, and the release that was made from it.
+    /// By the version of the spec and the release that was made from it.
     specs: BTreeSet<(String, String)>,
 }
 
 impl Spent {
-    /// Whether a plan may not begin; `is_wanted`: a person approved that very plan, and has to.
+    /// Whether a plan may not begin. `is_wanted`: a person has to approve, and approved exactly this plan.
     fn has(&self, begun: &Begun, is_wanted: bool) -> bool {
         let spec = (begun.spec_version.clone(), begun.target.clone());
-        // Another plan of that spec, which a person approves, is a word to go on.
+        // The approval of another plan of the same spec allows it to begin.
         self.specs.contains(&spec) && (self.plans.contains(&begun.plan) || !is_wanted)
     }
 }
@@ -96,37 +96,37 @@ impl Target {
         self.begun.release.stack(stack).is_some()
     }
 
-    /// The minor that machines of a role are to run.
+    /// The minor that machines of a role should run.
     pub(super) fn minor(&self, role: &str) -> Option<u16> {
         self.role(role)?.version.as_deref()?.split('.').nth(1)?.parse().ok()
     }
 
-    /// Whether a machine is another than the release has it: it was told another configuration, or launched as another machine.
+    /// Whether a machine differs from the release: it has another configuration, or was launched as another machine.
     fn is_outdated(&self, world: &World, machine: &MachineFacts) -> bool {
         let Some(node) = self.role(&machine.role) else { return true };
         let launched = |template: Option<&_>| template.and_then(|template| world.launched_as(template));
         let now = world.group_facts(&machine.group).and_then(|group| group.template);
-        // One that was launched by an update that was rolled back is the same as the update that is made again launches, and by no number
-        // that whoever decides is told.
+        // A machine of an update that was rolled back may equal a machine of the repeated update, but the decision sees only version
+        // numbers, by which the two differ.
         let again = machine.template.as_ref().zip(now.as_ref());
         machine.config != node.config_digest
             || launched(machine.template.as_ref()) != launched(now.as_ref())
             || again.is_some_and(|(was, is)| world.changed_between(was, is))
     }
 
-    /// Whether those are the credentials that the release has for a role.
+    /// Whether these are the credentials that the release has for a role.
     pub(super) fn wants(&self, role: &str, credentials: &str) -> bool {
         self.role(role).is_some_and(|node| node.credentials_digest == credentials)
     }
 
-    /// Whether a machine has other credentials in force than the release has for it.
+    /// Whether a machine uses other credentials than the release has for it.
     pub(super) fn renews(&self, machine: &MachineFacts) -> bool {
         self.role(&machine.role).is_some_and(|node| node.credentials_digest != machine.credentials)
     }
 }
 
 impl Checker {
-    /// What an invocation does for the rollout that is open: its first acts, so many, before it starts another.
+    /// The acts of an invocation for the open rollout before the invocation starts another one.
     pub(in super::super) fn until(&self, until: usize) -> Option<Earlier> {
         Some(Earlier { until, target: self.target.clone()? })
     }
@@ -157,7 +157,7 @@ impl Checker {
             self.wrong(now, "P10", what.to_owned());
         }
         let changed = begun.release.stacks.iter().filter(|stack| {
-            // What never came to be, or is half gone, has a template all the same.
+            // A stack that was never created, or is partly deleted, also has a template.
             let status = world.stack_status(&stack.name).unwrap_or_default();
             let stands =
                 status == "CREATE_COMPLETE" || status.starts_with("UPDATE_") && !status.ends_with("_FAILED");
@@ -177,12 +177,12 @@ impl Checker {
         });
     }
 
-    /// It has ended; `well`: as it was meant to, or to make way for a newer spec.
+    /// The rollout has ended; `well`: it succeeded or was superseded.
     pub fn ended(&mut self, well: bool) {
         if !well {
             self.ending_stopped();
         }
-        // What was aborted did not end well, whatever is said of it.
+        // An aborted rollout did not succeed, whatever is reported.
         let well = well && !self.aborted;
         if well {
             self.surges.ended();
@@ -194,8 +194,8 @@ impl Checker {
         self.aborted = false;
     }
 
-    /// Whether a machine may be told to go: it is another than the release has it, or one too many; or its certificates are renewed, and
-    /// the spec has machines replaced for that.
+    /// Whether a machine may be terminated: it differs from the release, it is one too many, or its certificates are renewed and the spec
+    /// replaces machines for that.
     pub(super) fn may_go(&self, world: &World, machine: &MachineFacts) -> bool {
         let Some(target) = &self.target else { return false };
         let Some(node) = target.role(&machine.role) else { return false };
@@ -204,7 +204,7 @@ impl Checker {
         replaces || has > node.nodes.min as usize && !machine.role.starts_with("etcd-")
     }
 
-    /// Whether any machine of a group may be told to go because it is another than the release has it.
+    /// Whether any machine of a group may be terminated because it differs from the release.
     pub(super) fn is_replaced(&self, world: &World, group: &str) -> bool {
         let Some(target) = &self.target else { return false };
         let of_group = self.machines.values().filter(|one| one.group == group && !one.leaving);
@@ -213,12 +213,12 @@ impl Checker {
             .any(|one| target.is_outdated(world, one) || target.renews(one) && !self.rules.in_place)
     }
 
-    /// Whether the spec has no longer what a pool's machine is of.
+    /// Whether the spec no longer has the pool of a machine.
     pub(super) fn is_to_go(&self, role: &str) -> bool {
         role.starts_with("pool-") && self.target.as_ref().is_some_and(|target| !target.has(role))
     }
 
-    /// Of a rollout that nobody approved, since certificates end soon, nothing but renewals is to be done.
+    /// A rollout that nobody approved, because certificates expire soon, may do nothing but renewals.
     pub(super) fn only_renews(&mut self, machine: &MachineFacts, now: Timestamp) {
         let only = self.target.as_ref().is_some_and(|target| target.unapproved && !target.renews(machine));
         if only {
@@ -242,7 +242,7 @@ impl Checker {
         }
     }
 
-    /// What became of stacks that were told to change.
+    /// Notes the results of stacks that were told to change.
     pub(super) fn note_stacks(&mut self, world: &World, now: Timestamp) {
         let Some(target) = self.target.as_mut().filter(|target| !target.executing.is_empty()) else { return };
         let failed = &mut target.failed;
@@ -256,7 +256,7 @@ impl Checker {
         });
     }
 
-    /// What has failed in this rollout, a stack or the work on a machine, so long ago that whoever decides knew it.
+    /// What has failed in this rollout, a stack or the work on a machine, so long ago that the decision knew it.
     pub(super) fn known_failure(&self, now: Timestamp) -> Option<&str> {
         let stack = self.target.as_ref().and_then(|target| target.failed.as_ref());
         let machine = self.refreshes.failed.as_ref().filter(|(machine, _)| !self.skipped.contains(machine));
@@ -265,7 +265,7 @@ impl Checker {
         })
     }
 
-    /// Which pools are whole again after their first machine was replaced.
+    /// Notes which pools are whole again after their canary was replaced.
     pub(super) fn note_canaries(&mut self, world: &World, now: Timestamp) {
         let Some(target) = &self.target else { return };
         let open = target.canaries.iter().filter(|(_, (_, proved))| !proved);
@@ -278,7 +278,7 @@ impl Checker {
         }
     }
 
-    /// Whether as many workers of a pool serve as its group wants, as far as anybody could know.
+    /// Whether as many workers of a pool serve as its group wants, as far as a decision could know.
     fn is_whole(&self, world: &World, role: &str, now: Timestamp) -> bool {
         let of_role = || self.machines.values().filter(|one| one.role == role);
         let serve = of_role().filter(|one| !one.leaving && self.counts_as_well(&one.id, now)).count();
@@ -286,15 +286,15 @@ impl Checker {
         group.is_some_and(|group| serve >= group.desired as usize)
     }
 
-    /// Somebody else, such as a cluster autoscaler, terminates the first machine of a pool while its drain begins. Its successor, or a machine
-    /// of the surge, proves the same: that one of the new release serves.
+    /// Somebody else, such as a cluster autoscaler, terminates the canary of a pool while its drain begins. Its successor, or a surge
+    /// machine, proves the same: that a machine of the new release serves.
     pub(super) fn others_take_the_canary(&mut self, machine: &MachineFacts) {
         if let Some(target) = self.target.as_mut().filter(|_| machine.role.starts_with("pool-")) {
             target.canaries.entry(machine.role.clone()).or_insert_with(|| (machine.id.clone(), false));
         }
     }
 
-    /// The first machine of a pool goes alone: the others follow once it was replaced, and its pool is whole again.
+    /// The canary of a pool is replaced alone: the others follow once it was replaced and its pool is whole again.
     pub(super) fn is_canary(&mut self, facts: &ClusterFacts, machine: &MachineFacts, now: Timestamp) {
         if !machine.role.starts_with("pool-") || self.is_to_go(&machine.role) {
             return;
@@ -305,7 +305,7 @@ impl Checker {
         if *proved || *first == machine.id {
             return;
         }
-        // One that died, or was let go of, proves nothing: another is the first.
+        // A canary that died or was uncordoned proves nothing, so another machine becomes the canary.
         let ended = self
             .machines
             .get(first)

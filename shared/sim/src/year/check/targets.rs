@@ -1,11 +1,11 @@
-//! Whether clients reach the API: they come by load balancers, which send only to targets that have passed their health checks.
+//! Whether clients reach the API. Load balancers send requests only to targets that have passed their health checks.
 
 use jiff::Timestamp;
 
 use super::{Checker, GRACE};
 use crate::world::ClusterFacts;
 
-/// How many API servers load balancers send to.
+/// The number of API servers to which load balancers send requests.
 pub(super) fn reached(facts: &ClusterFacts) -> usize {
     facts.api_servers.iter().filter(|id| facts.targets.contains(id)).count()
 }
@@ -18,8 +18,9 @@ impl Checker {
         self.last_target.retain(|_, at| now.duration_since(*at) <= GRACE);
     }
 
-    /// P5: a controller is taken down only while load balancers send to all that have to stay. One more came before one goes for good, so
-    /// that as many stay as there are to be; one that is only started anew is missing meanwhile, unless it is the only one.
+    /// P5: a controller is taken down only while load balancers send requests to all controllers that have to stay. An additional one came
+    /// before a controller is terminated, so that the full number stays. A controller that is only restarted is missing meanwhile, unless
+    /// it is the only one.
     pub(super) fn takes_target(&mut self, id: &str, restart: bool, now: Timestamp) {
         let wanted = self.rules.controllers;
         let needed = if restart && wanted > 1 { wanted - 1 } else { wanted };
@@ -36,9 +37,9 @@ impl Checker {
         }
     }
 
-    /// Where nothing goes wrong by itself, as many API servers as there have to be are reached at every moment. A load balancer of which every
-    /// target has failed its health checks sends to all of them (Elastic Load Balancing, Network Load Balancers, "Health checks for
-    /// Network Load Balancer target groups").
+    /// In a world without faults, the required number of API servers is reachable at every moment. A load balancer whose targets have all
+    /// failed their health checks sends requests to all of them (Elastic Load Balancing, Network Load Balancers, "Health checks for Network
+    /// Load Balancer target groups").
     pub(super) fn reach(&mut self, facts: &ClusterFacts, needed: usize, now: Timestamp) {
         let reached = reached(facts);
         if reached < needed && !facts.fails_open {
