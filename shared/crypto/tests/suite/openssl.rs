@@ -1,4 +1,4 @@
-//! What we issue, read and verified by the real `openssl`.
+//! The real `openssl` reads and verifies our certificates.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -210,7 +210,7 @@ fn every_key_algorithm_signs_and_is_signed() {
 
 #[test]
 fn an_authority_made_by_openssl_signs_for_us() {
-    // Imported authorities have other identifiers, serials and key encodings than ours.
+    // Imported authorities have other identifiers, serial numbers and key encodings than ours.
     let dir = tempfile::tempdir().unwrap();
     for (name, key) in [
         ("sec1", vec!["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "sec1-key.pem"]),
@@ -243,7 +243,7 @@ fn an_authority_made_by_openssl_signs_for_us() {
         };
         let (facts, fingerprint) = AwsLc.facts(&authority.certificate).unwrap();
         assert_eq!(facts.issuer_fingerprint, fingerprint);
-        // openssl dates it today.
+        // openssl uses the present date.
         let today = facts.not_before;
         let leaf = AwsLc.issue(&profile(&cluster(), "apiserver"), Some(&authority), today).unwrap();
         write(dir.path(), "leaf", &leaf);
