@@ -1,4 +1,4 @@
-//! What goes wrong around the rollout function: how it ends, and how it recovers.
+//! Faults of the rollout function: how a rollout ends, and how it recovers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
@@ -62,7 +62,7 @@ fn all_created(slipway: &Installation, cluster: &str) {
     assert_eq!(statuses(slipway, cluster), ["CREATE_COMPLETE"; 4], "{cluster}");
 }
 
-/// How often each stack came into a status, from CloudFormation's own events.
+/// How often each stack entered a status, from CloudFormation's own events.
 fn begun(slipway: &Installation, mark: usize, status: &str) -> BTreeMap<String, usize> {
     let mut begun = BTreeMap::new();
     for (kind, detail) in slipway.world().observer().events(mark) {
@@ -134,8 +134,8 @@ async fn cloudformation_denied_is_dead_lettered_by_kind_and_the_tick_recovers() 
     all_created(&slipway, "minimal");
 }
 
-/// P8: killed at any of its calls, before it and after it, with events that come twice, a launch and then a roll of every node end as
-/// if nobody had died: nothing is made, taken down or begun twice, and no event is lost.
+/// P8: killed at any of its calls, before and after it, with doubled events, a launch and then a roll of every node end as if the function
+/// had not died: nothing is created, terminated or begun twice, and no event is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_launch_and_a_roll_of_all_nodes_end_the_same_wherever_the_function_is_killed() {
     let settings = Settings { time_scale: 0.001, one_clock: true, ..Settings::default() };
@@ -154,14 +154,14 @@ async fn p8_a_launch_and_a_roll_of_all_nodes_end_the_same_wherever_the_function_
     assert_eq!(ends[0], ends[1]);
 }
 
-/// Launches a cluster, and rolls all of its nodes after somebody approved of it, and has the function die in both. What is left of it.
+/// Launches a cluster, approves and performs a roll of all its nodes, and kills the function in both. Returns what remains.
 async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     let observer = slipway.world().observer();
     let mark = observer.mark();
     let once = |kinds: &[&str]| -> BTreeMap<String, usize> {
         kinds.iter().map(|kind| (format!("{cluster}-{kind}"), 1)).collect()
     };
-    // No event meets three of them: that would be its last try.
+    // No event meets three of these calls, because that would be its last try.
     let places = [
         ("scheduler:CreateSchedule", ""),
         ("cloudformation:ExecuteChangeSet", "network"),
@@ -212,7 +212,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     for what in ["EC2 Instance Launch Successful", "EC2 Instance Terminate Successful"] {
         let mut counts = BTreeMap::new();
         for (kind, detail) in observer.events(mark) {
-            // What was told late of those of the launch is not of the roll.
+            // Late events about machines of the launch do not belong to the roll.
             let was = old.values().flatten().any(|id| detail["EC2InstanceId"] == **id);
             if kind == what && was == kind.contains("Terminate") {
                 *counts.entry(detail["AutoScalingGroupName"].as_str().unwrap().to_owned()).or_default() += 1;
@@ -225,7 +225,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     json!({"generation": rollout["generation"], "doing": rollout["doing"], "last": last, "behind": rollout["behind"]})
 }
 
-/// Waits until a rollout ends well whose function died at each of those calls: the one process that called, as it called.
+/// Waits until a rollout succeeds although its function was killed at each of these calls: the process that made the call, at that moment.
 async fn killed_at(
     slipway: &Installation,
     mark: usize,
@@ -268,7 +268,7 @@ async fn killed_at(
     assert_eq!(killed.count(), places.len(), "{cluster}");
 }
 
-/// The machines of a cluster, when all of them serve: by their groups.
+/// The machines of a cluster by their groups, when all of them are in service.
 async fn machines(slipway: &Installation, cluster: &str) -> BTreeMap<String, BTreeSet<String>> {
     let ours = || {
         let machines = slipway.world().cloud().with(|cloud| cloud.machines()).into_iter();

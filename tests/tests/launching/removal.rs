@@ -1,4 +1,4 @@
-//! Pools that leave the spec: the real flows against the simulated world, which a check that knows nothing of `decide` looks at after
+//! Removing pools from the spec: the real flows with the simulated world. A check that does not know `decide` observes the world after
 //! every event.
 
 use jiff::SignedDuration;
@@ -17,7 +17,7 @@ fn without_batch() -> String {
 }
 
 impl Account {
-    /// The production example, whose batch jobs somebody lets run in another pool too.
+    /// The production example, whose batch jobs may also run in another pool.
     async fn with_room() -> Self {
         let account = Self::up(PRODUCTION).await;
         lock(&account.world).let_pods_go_to(NAME, "pool-batch-c", "pool-general-a");
@@ -106,7 +106,7 @@ async fn p10_a_pool_whose_removal_is_aborted_before_its_stack_goes_takes_pods_ag
     account.nothing_was_lost();
     assert_eq!(account.machines().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     assert_eq!(account.stacks()[POOL], "CREATE_COMPLETE");
-    // The same spec once more takes it away.
+    // The same spec again deletes it.
     account.render(without_batch()).await;
     let report = account.roll(&mut watch, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);

@@ -1,4 +1,4 @@
-//! Programs that nodes install: their digests are asked for once, and a cluster without one is not rendered.
+//! Programs that nodes install: their digests are looked up once, and a cluster without a digest is not rendered.
 
 use slipway_core::cluster::Architecture;
 use slipway_core::keys;
@@ -65,7 +65,7 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
     assert_eq!(pinned(&account), []);
     publish(&"a".repeat(64));
     account.render(bigger(PRODUCTION)).await;
-    // No machine of it is a Graviton.
+    // No machine of the cluster is a Graviton.
     assert_eq!(pinned(&account), [(Architecture::X86_64, "a".repeat(64))]);
     publish(&"b".repeat(64));
     account.render(bigger(&bigger(PRODUCTION))).await;
