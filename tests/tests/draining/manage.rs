@@ -259,7 +259,7 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         cluster.until("kube-controller-manager", &format!("signs {name}"), signed).await;
     }
 
-    // Who asks a hundred times has one turn, and a newcomer has its own in the same pass.
+    // A requester with a hundred requests gets one decision per pass, and a new requester gets one in the same pass.
     for number in 0..20 {
         ask_first(&cluster, &format!("again-{number}"), "i-9").await;
     }
