@@ -1,4 +1,4 @@
-//! What becomes of a pool that the spec has no longer: it goes, by itself, after everything else.
+//! Removing a pool that the spec no longer has: it happens automatically, after all other steps.
 
 use serde_json::json;
 use slipway_plan::{Plan, StackAction};
@@ -11,7 +11,7 @@ fn owned() -> BTreeMap<String, String> {
     BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
 }
 
-/// [`rendering`], whose network exports a subnet that pool `a` stands in.
+/// [`rendering`] with a network that exports a subnet of pool `a`.
 pub(super) fn exporting(size: u32, exports: bool) -> Rendering {
     let mut release = rendering(size);
     for stack in &mut release.stacks {
@@ -43,7 +43,7 @@ pub(super) fn without_pool(mut release: Rendering) -> Rendering {
     release
 }
 
-/// A cluster whose releases are kept. Its groups have no machines.
+/// A cluster whose releases are stored. Its groups have no machines.
 pub(super) struct Harbour {
     pub(super) fake: Fake,
     releases: BTreeMap<String, Rendering>,
@@ -60,26 +60,26 @@ impl Harbour {
 
     pub(super) fn roll(&mut self, state: Rollout, release: &Rendering) -> (Rollout, Report, Plan) {
         let wanted = self.plan(&state, release);
-        // Change sets bear the name of their rollout.
+        // Change sets have the name of their rollout.
         self.fake.change_sets.clear();
         self.fake.log.clear();
         let (state, report) = self.fake.run(state, &wanted, None, false);
         (state, report, wanted.plan)
     }
 
-    /// Where nothing stands.
+    /// A cluster without stacks.
     pub(super) fn empty() -> Self {
         Self { fake: Fake { tags: owned(), ..Fake::default() }, releases: BTreeMap::new() }
     }
 
-    /// Launched with the pool.
+    /// A launched cluster with the pool.
     pub(super) fn launched() -> (Self, Rollout) {
         let mut harbour = Self::empty();
         let (state, ..) = harbour.roll(Rollout::new("c"), &exporting(1, true));
         (harbour, state)
     }
 
-    /// As an older Slipway left it, which took no pool away.
+    /// The state of an older Slipway, which removed no pool.
     fn left() -> (Self, Rollout) {
         let (harbour, mut state) = Self::launched();
         let (pool, release) = state.deployed.remove_entry(POOL).unwrap();

@@ -1,4 +1,5 @@
-//! Who else changes groups: Auto Scaling balances zones, a cluster autoscaler sets sizes, and a group keeps a worker that nobody drained.
+//! Changes of groups by others: Auto Scaling balances zones, a cluster autoscaler sets sizes, and a group retains a worker that nobody
+//! drained.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn surging() -> RolloutPolicy {
 }
 
 impl Yard {
-    /// One more machine of a group serves, as it is to be, that nobody asked for.
+    /// An additional machine of a group is in service that nobody requested.
     fn comes(&mut self, group: &str, id: &str, zone: &'static str) {
         let one =
             Machine { zone, lifecycle: Lifecycle::InService, current: true, until: None, target_from: 0 };
@@ -39,7 +40,7 @@ fn p5_a_controller_that_auto_scaling_launches_to_balance_zones_is_not_taken_for_
         "three serve of two that are wanted, and one of them goes by itself: {:?}",
         yard.log
     );
-    // Its group takes it away again. The one that was asked for is another.
+    // Its group removes it again. The requested machine is another one.
     yard.deaf = false;
     yard.groups.get_mut("c-control-plane").unwrap().machines.remove("controller.balancing");
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
@@ -73,7 +74,7 @@ fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_r
 {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
     let id = yard.drains_one_too_many();
-    // Another machine goes as an autoscaler says, and with it the one that is too many.
+    // An autoscaler terminates another machine with a decrement, so that no machine is surplus any more.
     let group = yard.groups.get_mut("c-pool-a").unwrap();
     let other =
         group.machines.iter().find(|(one, machine)| **one != id && machine.current).unwrap().0.clone();
