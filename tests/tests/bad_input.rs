@@ -155,5 +155,5 @@ async fn a_bad_spec_is_refused_with_its_place_and_cure_and_nothing_moves() {
         assert_eq!(others.collect::<Vec<_>>(), [], "{}", bad.name);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a refused spec is no failure of the function");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a refused spec is not an error of the function");
 }

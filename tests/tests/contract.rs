@@ -285,7 +285,7 @@ async fn of_many_writers_under_one_condition_one_wins() {
                 Put::Lost => {}
             }
         }
-        let [etag] = &won[..] else { panic!("{} of 8 won round {round}", won.len()) };
+        let [etag] = &won[..] else { panic!("{} of 8 writers won in round {round}", won.len()) };
         condition = Condition::Unchanged(etag.clone());
     }
 }

@@ -97,7 +97,7 @@ async fn documents() -> BTreeMap<String, Document> {
         assert_eq!(step["action"], "aws:runShellScript");
         assert_eq!(step["precondition"], json!({ "StringEquals": ["platformType", "Linux"] }));
         let timeout: u32 = step["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
-        assert!((60..=172_800).contains(&timeout), "Systems Manager takes no other");
+        assert!((60..=172_800).contains(&timeout), "Systems Manager accepts no other value");
         let [command] = step["inputs"]["runCommand"].as_array().unwrap().as_slice() else {
             panic!("one line: {step}")
         };
@@ -223,7 +223,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         slipway_node::understands(&words).unwrap();
     }
-    assert!(documents.keys().map(String::as_str).eq(named), "a document that no verb names");
+    assert!(documents.keys().map(String::as_str).eq(named), "no verb names one of the documents");
 }
 
 /// The simulator's documents are those of the template, except for the one that only people send.

@@ -119,7 +119,7 @@ fn what_is_amiss_in_form_an_editor_shows() {
     ];
     for (text, complaint) in texts.iter().zip(complaints(&texts)) {
         assert!(slipway_spec::parse(text.as_bytes(), None).is_err(), "{text}");
-        assert!(complaint.is_some(), "the schema takes\n{text}");
+        assert!(complaint.is_some(), "the schema accepts\n{text}");
     }
 }
 
@@ -161,7 +161,7 @@ fn editors_and_we_agree_on_every_key() {
     let schema = slipway_spec::schema();
     let mut found = Vec::new();
     keys(&schema, &schema, "", &mut BTreeSet::new(), &mut found);
-    assert!(found.len() > 200, "only {} keys in the schema", found.len());
+    assert!(found.len() > 200, "the schema has only {} keys", found.len());
     let values = [
         json!("word"),
         json!("12"),

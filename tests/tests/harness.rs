@@ -104,7 +104,7 @@ async fn failures_are_tried_again_and_then_dead_lettered_by_kind() {
         assert_eq!(body["detail"]["do"], what);
     }
     let (outcome, _) = ask(&world, json!({"do": "answer"}), 1).await;
-    assert!(matches!(outcome, Outcome::Answered(_)), "a new environment after the dead: {outcome:?}");
+    assert!(matches!(outcome, Outcome::Answered(_)), "not a new environment after the dead one: {outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

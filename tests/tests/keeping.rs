@@ -300,7 +300,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     let keys_before = assets.keys();
     assert!(
         going.iter().all(|name| keys_before.iter().any(|key| key.ends_with(name))),
-        "a look takes nothing"
+        "listing deletes nothing"
     );
     assert_eq!(collect(assets, &workshop.name, &nobody).await, going);
     assert!(workshop.manifest().retired.is_empty());

@@ -81,7 +81,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
         ["kms", "cloudformation", "scheduler"].contains(&service) || call.action == "s3:PutObject"
     };
     let calls: Vec<_> = world.observer().calls(mark).into_iter().filter(moved).collect();
-    assert_eq!(calls, [], "an unchanged upload costs no call that changes anything");
+    assert_eq!(calls, [], "an unchanged upload makes no call that changes anything");
 
     // P2, P3: one pool's maxSize.
     let mark = world.observer().mark();
@@ -121,7 +121,11 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
         })
         .collect();
     assert_eq!(slipway.dead_letters().await.unwrap(), 0, "{errors:#?}");
-    assert_eq!(slipway.loose_ends(), Vec::<String>::new(), "the template wires and grants what is needed");
+    assert_eq!(
+        slipway.loose_ends(),
+        Vec::<String>::new(),
+        "the template's wiring and permissions are complete"
+    );
     p9_no_secret_is_where_it_must_not_be(&slipway).await;
 }
 
@@ -305,7 +309,7 @@ async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap
 async fn a_manual_plan_waits_for_its_approval() {
     let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
     let spec = production().replace("approval: auto", "approval: manual");
-    assert_ne!(spec, production(), "examples/production.yaml approves by itself no more: adapt this test");
+    assert_ne!(spec, production(), "examples/production.yaml needs approval now: adapt this test");
     let mark = slipway.world().observer().mark();
     slipway.upload("production", spec).await.unwrap();
     let (_, ready) = slipway.event(mark, &["Plan Ready"], PATIENCE).await.unwrap();
@@ -408,5 +412,5 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
         elsewhere && end.ends_with("never brought an event")
     };
     let loose: Vec<String> = slipway.loose_ends().into_iter().filter(|end| !unused(end)).collect();
-    assert_eq!(loose, Vec::<String>::new(), "the template grants what is needed");
+    assert_eq!(loose, Vec::<String>::new(), "the template's permissions are complete");
 }

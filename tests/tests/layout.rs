@@ -179,7 +179,7 @@ fn every_crate_lives_in_its_room() {
     for package in metadata.workspace_packages() {
         let room = ROOMS.iter().find(|(name, _)| *name == package.name.as_str());
         let (_, room) =
-            room.unwrap_or_else(|| panic!("{} has no room: add it to design §12 and here", package.name));
+            room.unwrap_or_else(|| panic!("{} is in no room: add it to design §12 and here", package.name));
         assert_eq!(package.manifest_path, root.join(room).join("Cargo.toml"));
     }
     assert_eq!(metadata.workspace_packages().len(), ROOMS.len(), "a room is empty");
@@ -192,7 +192,10 @@ fn dependencies_point_down() {
     for (name, level) in LEVELS {
         for below in direct(named(&metadata, name), false) {
             if let Some(theirs) = levels.get(below) {
-                assert!(theirs < level, "{name} must not use {below}: it is not below it (design §12)");
+                assert!(
+                    theirs < level,
+                    "{name} must not use {below}, which is not on a lower level (design §12)"
+                );
             }
         }
     }
@@ -207,7 +210,7 @@ fn the_pure_crates_are_pure_all_the_way_down() {
         for name in &below {
             let impure =
                 IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
-            assert!(!impure, "{pure} has come to depend on {name}: time, randomness and I/O are passed in");
+            assert!(!impure, "{pure} depends on {name}: pass time, randomness and I/O in as arguments");
         }
     }
 }
@@ -226,7 +229,7 @@ fn the_agent_compiles_nothing_that_renders_plans_or_decides() {
     let below = all_below(&metadata, named(&metadata, "slipway-node"));
     assert!(below.contains("slipway-core"), "the walk finds nothing: {below:?}");
     for name in NOT_ON_MACHINES {
-        assert!(!below.contains(*name), "slipway-node has come to depend on {name}");
+        assert!(!below.contains(*name), "slipway-node depends on {name}, which a machine does not need");
     }
 }
 
@@ -242,7 +245,7 @@ fn what_is_reserved_is_named_by_its_owner_alone() {
                     dependency == *reserved
                 };
                 let fine = !is_it || owners.contains(&package.name.as_str());
-                assert!(fine, "{} must not name {dependency}: that is for {owners:?}", package.name);
+                assert!(fine, "{} must not name {dependency}: only {owners:?} may", package.name);
             }
         }
     }
@@ -251,7 +254,7 @@ fn what_is_reserved_is_named_by_its_owner_alone() {
         let used = owners.iter().any(|owner| {
             direct(named(&metadata, owner), true).iter().any(|dependency| dependency.starts_with(reserved))
         });
-        assert!(used, "nobody uses {reserved} any more: drop its rule");
+        assert!(used, "nothing uses {reserved} any more: delete its rule");
     }
 }
 
@@ -281,7 +284,7 @@ fn what_is_banned_is_nowhere() {
     for banned in BANNED {
         assert!(
             !names.contains(banned),
-            "the house has come to depend on {banned}: `cargo tree -i {banned}`"
+            "the workspace depends on {banned}, which is not allowed: `cargo tree -i {banned}`"
         );
     }
 }
@@ -329,7 +332,7 @@ fn every_crate_inherits_what_the_house_decides() {
         let sections = sections(&manifest);
         for key in ["version", "edition", "rust-version", "license", "publish"] {
             let inherits = sections["package"].contains(&format!("{key}.workspace = true").as_str());
-            assert!(inherits, "{} decides its own {key}: write `{key}.workspace = true`", package.name);
+            assert!(inherits, "{} sets its own {key}: write `{key}.workspace = true`", package.name);
         }
         let lints = sections.get("lints").map(Vec::as_slice);
         assert_eq!(lints, Some(["workspace = true"].as_slice()), "{} has its own lints", package.name);

@@ -152,7 +152,7 @@ fn tables() -> (String, String) {
     for (name, what, theirs, own) in differences() {
         let why = reasons.iter().find(|(of, which, _)| *of == name && which == what).map(|(_, _, why)| why);
         let why = why
-            .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: nobody says why"));
+            .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: add the reason"));
         difference += &format!("| `{name}` | {what} | {} | {} | {why} |\n", code(&theirs), code(&own));
     }
     (table, difference)
@@ -185,6 +185,6 @@ fn no_reason_is_given_for_what_does_not_differ() {
     let found = differences();
     for (name, what, _) in reasons() {
         let differs = found.iter().any(|(of, which, ..)| *of == name && *which == what);
-        assert!(differs, "{name}: {what} does not differ from kubeadm any more: take the reason out");
+        assert!(differs, "{name}: {what} does not differ from kubeadm any more: delete the reason");
     }
 }

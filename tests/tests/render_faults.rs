@@ -73,7 +73,7 @@ async fn kms_denied_is_dead_lettered_by_kind_and_an_upload_recovers() {
     let event: Value = serde_json::from_str(&letters.first().unwrap().body).unwrap();
     assert_eq!(
         event["detail"]["object"]["key"], "clusters/minimal/cluster.yaml",
-        "what is redriven is the event"
+        "the dead letter is the event"
     );
     let status: Status = slipway.document("minimal", "status.json").await.unwrap().unwrap();
     let spec_status = status.spec.unwrap();
@@ -211,7 +211,7 @@ async fn p8_uploads_that_overtake_each_other_end_with_the_newest_once() {
         })
         .collect();
     let plans: Vec<_> = plans.into_iter().collect();
-    let [(version, plan)] = &plans[..] else { panic!("one plan of one version is wanted: {plans:?}") };
+    let [(version, plan)] = &plans[..] else { panic!("expected one plan of one version: {plans:?}") };
     assert_eq!(*version, newest);
     let desired: Desired = slipway.document("minimal", "desired.json").await.unwrap().unwrap();
     assert_eq!((desired.spec_version, &desired.plan), (newest, plan));

@@ -82,12 +82,15 @@ async fn a_failed_stack_ends_the_launch_with_the_failing_resource_first_and_an_u
     let (kind, message) = roll_out(&slipway, "minimal").await;
     assert_eq!(kind, "Rollout Failed");
     assert!(message.contains("minimal-etcd") && message.contains(reason), "{message}");
-    assert!(!message.contains("cancelled"), "what was only cancelled says nothing: {message}");
+    assert!(
+        !message.contains("cancelled"),
+        "the message contains resources that were only cancelled: {message}"
+    );
     assert!(!slipway.world().cloud().with(|cloud| cloud.faults_pending()));
     let [network, etcd, control_plane, pool] = &statuses(&slipway, "minimal")[..] else { panic!() };
     assert_eq!((network.as_str(), etcd.as_str()), ("CREATE_COMPLETE", "ROLLBACK_COMPLETE"));
-    assert_eq!((control_plane.as_str(), pool.as_str()), ("", ""), "nothing after the failed one is begun");
-    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a launch that fails is no failure of the function");
+    assert_eq!((control_plane.as_str(), pool.as_str()), ("", ""), "no stack after the failed one is begun");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a failed launch is not an error of the function");
     let (kind, message) = roll_out(&slipway, "minimal").await;
     assert_eq!(kind, "Rollout Succeeded", "{message}");
     all_created(&slipway, "minimal");
@@ -130,7 +133,7 @@ async fn cloudformation_denied_is_dead_lettered_by_kind_and_the_tick_recovers() 
     assert_eq!(given_up.await.unwrap(), "Slipway.cloudformation.Denied");
     slipway.world().gateway().clear_faults();
     let (kind, message) = end(&slipway, mark, "minimal").await;
-    assert_eq!(kind, "Rollout Succeeded", "the tick goes on when a person has mended it: {message}");
+    assert_eq!(kind, "Rollout Succeeded", "the tick continues after a person has fixed it: {message}");
     all_created(&slipway, "minimal");
 }
 
@@ -252,7 +255,7 @@ async fn killed_at(
                 Some((call.action.clone(), call.stalled.clone()?))
             });
             let (place, session) =
-                stalled.await.unwrap_or_else(|| panic!("{cluster}: not everywhere called"));
+                stalled.await.unwrap_or_else(|| panic!("{cluster}: not every call was made"));
             assert!(world.lambda().kill_session("slipway-rollout", &session), "{cluster}: {place}");
         }
     };

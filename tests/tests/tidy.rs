@@ -88,7 +88,7 @@ fn the_top_holds_what_it_should() {
     for entry in fs::read_dir(tools::root()).unwrap() {
         let name = entry.unwrap().file_name();
         let known = TOP.iter().chain(MADE).any(|known| name == *known);
-        assert!(known, "{name:?} lies at the top: put it in a room, or name it here");
+        assert!(known, "{name:?} is at the top level: move it to a room, or add it to `TOP`");
     }
 }
 
@@ -109,7 +109,7 @@ fn code_lies_in_rooms() {
             ("fuzz", inside, _) => inside == "fuzz_targets",
             (_, _, _) => false,
         };
-        assert!(fits, "{path} lies in no room");
+        assert!(fits, "{path} is in no room");
     }
 }
 
@@ -117,7 +117,7 @@ fn code_lies_in_rooms() {
 fn files_are_read_in_one_sitting() {
     for (path, text) in sources() {
         let lines = text.lines().count();
-        assert!(lines <= LINES_AT_MOST, "{} has {lines} lines: it is two ideas", relative(&path));
+        assert!(lines <= LINES_AT_MOST, "{} has {lines} lines: split it", relative(&path));
     }
 }
 
@@ -167,16 +167,16 @@ fn scripts_run_and_stop_at_the_first_error() {
         let Some(first) = text.lines().next().filter(|line| line.starts_with("#!") && line.contains("sh"))
         else {
             let is_script = path.extension().is_some_and(|extension| extension == "sh");
-            assert!(!is_script, "{} does not say what runs it: begin with #!", relative(&path));
+            assert!(!is_script, "{} does not name its interpreter: begin with #!", relative(&path));
             continue;
         };
         assert!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o100 != 0,
-            "{} begins with {first} and cannot be run",
+            "{} begins with {first} and is not executable",
             relative(&path)
         );
         let strict = text.lines().any(|line| line.trim_start().starts_with("set -e"));
-        assert!(strict, "{} goes on after an error: `set -eu`", relative(&path));
+        assert!(strict, "{} continues after an error: add `set -eu`", relative(&path));
     }
 }
 
@@ -239,7 +239,7 @@ fn only_tests_may_unwrap() {
             && !path.starts_with("tests/src/");
         let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let allows = product.contains(&allow) || product.contains(&excuse);
-        assert!(is_test || !allows, "{path} allows `unwrap` in what is no test");
+        assert!(is_test || !allows, "{path} allows `unwrap` outside of tests");
     }
 }
 
@@ -294,7 +294,10 @@ fn promises_name_tests_that_exist() {
     }
     assert!(count > 20, "the promises name {count} tests: is the search broken?");
     for number in 1..=10 {
-        assert!(promises.contains(&format!("P{number} ")), "P{number} is not promised any more");
+        assert!(
+            promises.contains(&format!("P{number} ")),
+            "docs/promises.md does not have P{number} any more"
+        );
     }
 }
 
@@ -314,19 +317,22 @@ fn tools_that_are_pinned_twice_are_pinned_the_same() {
         for (name, version) in pins(file) {
             let name = name.split('[').next().unwrap_or_default();
             if let Some((_, there)) = locked.iter().find(|(there, _)| there == name) {
-                assert_eq!(&version, there, "{file} and tests/tools/requirements.txt part at {name}");
+                assert_eq!(
+                    &version, there,
+                    "{file} and tests/tools/requirements.txt have different versions of {name}"
+                );
                 shared += 1;
             }
         }
     }
-    assert!(shared > 5, "the two share {shared} pins: is the search broken?");
+    assert!(shared > 5, "the files share only {shared} pins: is the search broken?");
     // The schemas of the simulated CloudFormation and of the plan's rules come from the same release.
     let (_, linter) = locked.iter().find(|(name, _)| name == "cfn-lint").unwrap();
     for file in ["shared/sim/data/resource-types.json", "shared/plan/data/update-rules.json"] {
         let text = fs::read_to_string(tools::root().join(file)).unwrap();
         assert!(
             text.contains(&format!("\"cfn-lint {linter}\"")),
-            "{file} is not of cfn-lint {linter}: run make.py"
+            "{file} was not made with cfn-lint {linter}: run make.py"
         );
     }
     // So does the table of instance types.
@@ -335,5 +341,5 @@ fn tools_that_are_pinned_twice_are_pinned_the_same() {
     };
     let text = fs::read_to_string(tools::root().join("shared/spec/data/instance-types.txt")).unwrap();
     let source = format!("from botocore {}, moto {}\n", of("botocore"), of("moto"));
-    assert!(text.contains(&source), "instance-types.txt is not {source}: run instance_types.py");
+    assert!(text.contains(&source), "instance-types.txt was not made {source}: run instance_types.py");
 }

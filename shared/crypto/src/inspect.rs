@@ -80,7 +80,7 @@ mod tests {
         for text in
             ["c2VjcmV0LXRva2Vu", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"]
         {
-            let Inspected::Other(problem) = told(text) else { panic!("{text} is taken for something") };
+            let Inspected::Other(problem) = told(text) else { panic!("{text} was recognized as something") };
             assert!(!problem.contains("c2Vj"), "{problem}");
         }
     }

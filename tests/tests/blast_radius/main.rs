@@ -82,7 +82,7 @@ fn p2_the_table_has_every_key_of_the_spec() {
         keys.iter().filter(|key| !named.contains(*key) && !left_out.contains(*key)).collect();
     assert!(missing.is_empty(), "{} keys have no case: {missing:#?}", missing.len());
     let unknown: Vec<_> = left_out.iter().filter(|key| !keys.contains(*key)).collect();
-    assert!(unknown.is_empty(), "left out, but no key of the spec: {unknown:?}");
+    assert!(unknown.is_empty(), "left out, but not a key of the spec: {unknown:?}");
     let twice: Vec<_> = left_out.intersection(&named).collect();
     assert!(twice.is_empty(), "left out, but in the table: {twice:?}");
 }

@@ -121,7 +121,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
         let node = fleet.node("old").await;
         assert_eq!(node["spec"]["unschedulable"], true);
         let said = annotation(&node, "slipway/drain-started").unwrap();
-        assert_eq!(started.get_or_insert(said.clone()), &said, "the deadlines are the first one's");
+        assert_eq!(started.get_or_insert(said.clone()), &said, "the deadlines count from the first drain");
         assert_eq!(annotation(&node, SCALE_DOWN_DISABLED).as_deref(), Some("true"));
     }
     assert!(started.is_some(), "it was never killed");
@@ -133,7 +133,11 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
 
     let [web, api] = watches;
     let (web, api) = (web.end().await, api.end().await);
-    assert_eq!((web.least, api.least), (5, 3), "one at a time of each, and never below a budget");
+    assert_eq!(
+        (web.least, api.least),
+        (5, 3),
+        "one pod of each application at a time, and never below a budget"
+    );
     assert!(web.looks > 50, "{web:?}");
     let left = fleet.on("old").await;
     assert!(left.len() == 2 && left.contains("mirror"), "{left:?}");
@@ -223,7 +227,10 @@ async fn p6_force_fires_when_all_of_its_rules_hold_and_a_pod_with_two_budgets_is
     assert!(seconds(begun, forced[0]) >= 14.0, "the first came too early: {forced:?}");
     for pair in forced.windows(2) {
         // An observation is later than the deletion, by one poll and one call.
-        assert!(seconds(pair[0], pair[1]) >= 8.0, "too soon after one another: {forced:?}");
+        assert!(
+            seconds(pair[0], pair[1]) >= 8.0,
+            "two pods were forced too soon after each other: {forced:?}"
+        );
     }
     assert_eq!(stuck.least, 1, "one at a time");
     assert!(annotation(&fleet.node("old").await, "slipway/last-forced").is_some());

@@ -79,7 +79,7 @@ impl Fleet {
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let begun = std::time::Instant::now();
         while !holds().await {
-            assert!(begun.elapsed() < Duration::from_secs(60), "not so that {what}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "this did not happen: {what}");
             sleep(Duration::from_millis(200)).await;
         }
     }

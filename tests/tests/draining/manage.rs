@@ -84,7 +84,7 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     assert_eq!(said["addons"]["pruned"], json!([]));
     assert!(exists(&cluster, METRICS).await);
     let said = pass(&site, &shelves, &nobody).await.unwrap();
-    assert_eq!(said["addons"]["state"], "fresh", "another controller need not do it again: {said}");
+    assert_eq!(said["addons"]["state"], "fresh", "another controller does not have to do it again: {said}");
 
     // An object of a user with our label stays the user's.
     let kubeconfig = cluster.admin_kubeconfig();

@@ -60,7 +60,7 @@ impl Credentials {
     fn profile(&self, asset: &str) -> CertificateProfile {
         let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
         let found = policy::assets(&cluster).into_iter().find(|one| one.name == asset).unwrap();
-        let AssetKind::Certificate(profile) = found.kind else { panic!("{asset} is no certificate") };
+        let AssetKind::Certificate(profile) = found.kind else { panic!("{asset} is not a certificate") };
         profile
     }
 }
@@ -159,7 +159,7 @@ async fn a_client_of_another_authority_with_none_or_with_an_expired_certificate_
     members[0].refuses(&expired, "certificate has expired or is not yet valid").await;
 
     members[0].refuses(&client.without_certificate(), "client didn't provide a certificate").await;
-    assert!(client.writes(&members[0], "a", "1").await, "the right one is served all the while");
+    assert!(client.writes(&members[0], "a", "1").await, "the right client is served all the time");
 }
 
 #[tokio::test(flavor = "multi_thread")]

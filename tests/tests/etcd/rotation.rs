@@ -174,7 +174,7 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             }
             let took = stage_began.elapsed();
             for (was, is) in was.iter().zip(processes(&three)) {
-                assert_eq!(*was == is, !restarts, "{stage}: restarted if it must be, and else not");
+                assert_eq!(*was == is, !restarts, "{stage}: restarted only if necessary");
             }
             let record = writer.stop().await;
             for machine in &three {
@@ -191,7 +191,11 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             writes += record.writes();
             retried += record.retried;
             gap = gap.max(record.gap);
-            assert_eq!(go_on(&cloud, &credentials, &cluster).await, then, "every member told that it has it");
+            assert_eq!(
+                go_on(&cloud, &credentials, &cluster).await,
+                then,
+                "every member has reported its credentials"
+            );
         }
         println!(
             "etcd {}: the whole rotation of its authority in {:.1?}: {writes} writes, 0 lost, {retried} retried, longest gap {:.3} s",

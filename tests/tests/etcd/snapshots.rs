@@ -119,7 +119,7 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
             ids.insert(health.cluster_id);
             assert_eq!(record.lost(&machine.member).await, [""; 0], "etcd {}", release.version);
         }
-        assert_eq!(ids.len(), 1, "they are one cluster");
+        assert_eq!(ids.len(), 1, "all members have the same cluster id");
         assert!(!client.get(&three[0].member, "later").await.contains("\"count\""));
         let after = revision(&three[0]).await;
         if release.version == "3.4.23" {
@@ -191,7 +191,7 @@ async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() 
         "snapshot of {} bytes: {floor} KiB at most; of {} bytes: {peak} KiB, {} s",
         small["size"], large["size"], large["seconds"]
     );
-    assert!(peak < floor + 16 * 1024, "{peak} KiB, where a small one takes {floor}");
+    assert!(peak < floor + 16 * 1024, "{peak} KiB, and a small snapshot takes {floor} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -329,7 +329,7 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
         begins(second, &joined).await;
         let learner = second.health().await;
         assert!(!learner.healthy && !learner.serving);
-        assert_eq!(learner.members.len(), 2, "told by a fellow: {learner:?}");
+        assert_eq!(learner.members.len(), 2, "reported by another member: {learner:?}");
         // etcd accepts one learner at a time: the next one waits until this one has its vote.
         let later = async {
             tokio::time::sleep(Duration::from_secs(1)).await;

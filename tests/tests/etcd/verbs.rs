@@ -77,7 +77,7 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
         three[2].member.stop().await;
         let health = three[0].health().await;
         assert!(!health.serving && !health.healthy, "{health:?}");
-        assert!(health.id.is_some(), "it still says who it is");
+        assert!(health.id.is_some(), "its own name is still reported");
     }
 }
 
@@ -205,7 +205,7 @@ async fn status_tells_the_certificate_that_is_served_and_whether_it_verifies() {
     let config = std::fs::read(machine.member.dir.join("var/lib/slipway/config.json")).unwrap();
     let config = slipway_core::digest::sha256_hex(&config);
     assert_eq!(status.applied.config.as_ref(), Some(&config));
-    assert!(!status.applied.as_asked, "nobody said what is asked for");
+    assert!(!status.applied.as_asked, "the expected credentials are unknown");
 
     // The served certificate counts and not the one on the disk, and a served certificate may be wrong.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);

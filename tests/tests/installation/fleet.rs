@@ -133,7 +133,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
             _ => {}
         }
     }
-    assert!(left >= 1 && stands >= 1, "{left} wakes were about nothing, {stands} about the worker");
+    assert!(left >= 1 && stands >= 1, "{left} wakes concerned nothing, {stands} the worker");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 
     // Only a person may restore etcd; other functions may do none of this; the tags decide.

@@ -74,7 +74,7 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
     }
     // A person deletes unused objects (`slipway certs gc`) with their own permissions.
     let of_people = BTreeSet::from(["s3:DeleteObject".to_owned()]);
-    assert!(granted.is_disjoint(&of_people), "no function removes anything");
+    assert!(granted.is_disjoint(&of_people), "no function may delete objects");
     let missing: Vec<_> = costs.difference(&granted).filter(|action| !of_people.contains(*action)).collect();
     assert!(missing.is_empty(), "no function may {missing:?}");
     // Actions that are needed in addition, and that no method of a port is named after.
@@ -82,5 +82,5 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
         ["s3:ListBucket", "iam:PassRole", "cloudformation:TagResource", "cloudformation:UntagResource"];
     let more: Vec<_> =
         granted.difference(&costs).filter(|action| !besides.contains(&action.as_str())).collect();
-    assert!(more.is_empty(), "granted, and no port costs it: {more:?}");
+    assert!(more.is_empty(), "permitted, but no port needs it: {more:?}");
 }

@@ -110,7 +110,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     let newcomer = cluster.bearer(Some(token));
     assert_eq!(who(&newcomer).await, "kubelet-bootstrap");
     for path in ["/api/v1/nodes", "/api/v1/namespaces/kube-system/secrets", "/api/v1/pods"] {
-        assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token opens nothing: {path}");
+        assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token gives no access: {path}");
     }
 
     // False names first: by the time the true one is approved, they have been processed.
@@ -176,7 +176,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     let (_, another) = asked(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
     assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
     again.certificate().await;
-    assert!(!unapproved.has("Approved").await, "the token alone makes nobody a node");
+    assert!(!unapproved.has("Approved").await, "the token alone makes no node");
     // Only the node manager approves a serving certificate.
     let serving =
         Request::by(&node, &cluster, "serving", SERVING, (&subject(NODE), Some("IP:192.0.2.20"))).await;
@@ -263,7 +263,7 @@ async fn what_a_worker_has_opens_no_etcd() {
     let request = Request::by(&newcomer, &cluster, "worker", CLIENT, (&subject(NODE), None)).await;
     request.approve().await;
     let kubelet = cluster.etcd_client(&request.certificate().await, &request.key());
-    assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate opens etcd");
+    assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate gives access to etcd");
     let bare = cluster.etcd_stranger();
     assert!(bare.get("/health").await.is_err(), "etcd answers without a certificate");
     for name in ["apiserver-kubelet-client", "front-proxy-client", "node-manager", "scheduler"] {

@@ -89,7 +89,7 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
 
     // Accepted by the same authority, and in no group that has a binding.
     let nobody = somebody(&cluster, "nobody", None).await;
-    assert_eq!(who(&nobody).await, "nobody", "it is let in");
+    assert_eq!(who(&nobody).await, "nobody", "the request is authenticated");
     for path in ["/api/v1/namespaces", "/api/v1/namespaces/default/secrets/x", "/api/v1/nodes", "/metrics"] {
         assert_eq!(nobody.get(path).await.unwrap().status, 403, "{path}");
     }

@@ -17,7 +17,7 @@ impl Account {
         let world = lock(&self.world);
         assert_eq!(world.machines(), []);
         assert_eq!(world.records(), [""; 0]);
-        assert!(world.schedules().is_empty(), "the tick goes with it");
+        assert!(world.schedules().is_empty(), "the tick is deleted, too");
     }
 
     fn records(&self) -> Vec<String> {

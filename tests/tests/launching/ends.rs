@@ -38,7 +38,7 @@ async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -
     assert!(!account.cordoned().contains(&drained), "it takes pods again");
     assert!(account.machines().contains_key(&drained), "and stays");
     account.live(SignedDuration::from_mins(15), &mut watch).await;
-    assert!(!account.cordoned().contains(&drained), "nobody went on draining it");
+    assert!(!account.cordoned().contains(&drained), "no drain continued");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
         account.live(SignedDuration::from_mins(1), &mut watch).await;
     }
     lock(&account.world).set_budgets(NAME, "pool-general-a", 0);
-    let failures = || account.rollout().unwrap().active().expect("it goes on").nodes.failures;
+    let failures = || account.rollout().unwrap().active().expect("the rollout continues").nodes.failures;
     for _ in 0..120 {
         account.live(SignedDuration::from_mins(30), &mut watch).await;
         if failures() > 0 {

@@ -91,7 +91,7 @@ impl Account {
             }
             let sent = {
                 let mut world = lock(&self.world);
-                let next = world.next_event_at().expect("a rollout is open, so at least its tick goes on");
+                let next = world.next_event_at().expect("a rollout is open, so there is at least its tick");
                 world.advance(next);
                 world.drain()
             };
@@ -202,7 +202,7 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
         assert_eq!(account.calls("CreateChangeSet"), 6, "no step is done twice");
         assert_eq!(account.calls("ExecuteChangeSet"), 6);
         account.assert_each_began_once();
-        assert!(lock(&account.world).schedules().is_empty(), "the tick goes with the rollout");
+        assert!(lock(&account.world).schedules().is_empty(), "the tick is deleted with the rollout");
     }
 }
 

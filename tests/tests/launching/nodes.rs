@@ -144,7 +144,7 @@ impl Account {
         while self.rollout().unwrap().is_open() {
             let sent = {
                 let mut world = lock(&self.world);
-                let next = world.next_event_at().expect("at least the tick goes on");
+                let next = world.next_event_at().expect("there is at least the tick");
                 world.advance(next);
                 watch.look(&world);
                 world.drain()
@@ -393,11 +393,7 @@ async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollo
     let mut world = lock(&account.world);
     let later = world.now() + SignedDuration::from_mins(20);
     world.advance(later);
-    assert_eq!(
-        world.cluster_facts(NAME).unwrap().cordoned,
-        Vec::<String>::new(),
-        "pods may come to it again"
-    );
+    assert_eq!(world.cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new(), "the node is uncordoned");
 }
 
 #[tokio::test]
@@ -474,7 +470,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
     let said = account.waits_said();
     let mut distinct = said.clone();
     distinct.dedup();
-    assert_eq!(said, distinct, "each reason is said once");
+    assert_eq!(said, distinct, "each reason is published once");
     assert!(said.len() < 20, "{said:?}");
 }
 

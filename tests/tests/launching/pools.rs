@@ -133,7 +133,7 @@ async fn p6_a_worker_that_auto_scaling_takes_down_is_drained_first_and_then_let_
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert_eq!(account.workers().len(), 4);
     assert!(!account.rollout().unwrap().is_open());
-    assert!(lock(&account.world).schedules().is_empty(), "the tick goes with what it was for");
+    assert!(lock(&account.world).schedules().is_empty(), "the tick is deleted when nothing is open");
 }
 
 #[tokio::test]
@@ -154,9 +154,9 @@ async fn p6_a_hook_is_kept_alive_for_as_long_as_its_drain_goes_on_and_is_never_c
         assert!(account.status().rollout.unwrap().message.contains(&format!("drains {gone}")));
     }
     let pods = |account: &Account| lock(&account.world).cluster_facts(NAME).unwrap().pods;
-    assert!(pods(&account).contains_key(&gone), "nobody may evict them");
+    assert!(pods(&account).contains_key(&gone), "no eviction is allowed");
     account.live_without_watch(SignedDuration::from_hours(6)).await;
-    assert!(!account.machines().contains_key(&gone), "force was allowed, and it went");
+    assert!(!account.machines().contains_key(&gone), "force was allowed, and the pod is gone");
     let facts = lock(&account.world).cluster_facts(NAME).unwrap();
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert!(facts.forced > 0);
@@ -172,7 +172,7 @@ async fn p10_a_paused_cluster_keeps_a_hook_alive_and_drains_after_the_resume() {
     account.live_without_watch(SignedDuration::from_hours(3)).await;
     let machine = account.machines().remove(&gone).expect("it waits");
     assert!(machine.leaving && machine.ready && !machine.retained, "{machine:?}");
-    assert_eq!(account.calls("SendCommand"), before, "nobody is asked anything");
+    assert_eq!(account.calls("SendCommand"), before, "no command is sent");
     account.order(Order::Resume).await;
     account.live_without_watch(SignedDuration::from_mins(25)).await;
     assert!(!account.machines().contains_key(&gone));

@@ -125,7 +125,7 @@ impl Account {
 
     async fn report(&self) -> BootstrapReport {
         let key = format!("clusters/{}/nodes/etcd-0/{}.json", self.node.cluster, self.instance);
-        let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node told nothing");
+        let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node wrote no report");
         serde_json::from_slice(&found).unwrap()
     }
 }
@@ -389,7 +389,7 @@ async fn p9_no_secret_reaches_a_command_line_or_what_is_told() {
         assert!(!log.contains(line));
         checked += 1;
     }
-    assert!(checked > 3, "nothing was looked for");
+    assert!(checked > 3, "nothing was checked");
     // Only the owner may read them in their place.
     let pki = machine.path("/etc/etcd/pki");
     assert_eq!(fs::metadata(&pki).unwrap().permissions().mode() & 0o777, 0o700);

@@ -149,7 +149,7 @@ async fn a_controller_ends_its_control_plane_by_its_kubelet_and_a_worker_is_left
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(left, ["users.yaml"], "the user's own pods are the user's");
+    assert_eq!(left, ["users.yaml"], "the user's own static pods stay");
     assert_eq!((site.ran().len(), site.settled().len()), (0, 1));
 
     let worker = Site::of(&testdata("worker.json")).await;

@@ -283,7 +283,7 @@ async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
     let account = Workshop::of(PRODUCTION);
     let elsewhere = PRODUCTION.replace("eu-west-1", "us-west-2");
     let Outcome::Rejected(findings) = account.outcome(elsewhere).await else {
-        panic!("a spec of another region was taken");
+        panic!("a spec of another region was accepted");
     };
     let found: Vec<(&str, &str)> =
         findings.iter().map(|found| (found.code.as_str(), found.path.as_str())).collect();
@@ -304,7 +304,7 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
 
     let Outcome::Rejected(found) = account.outcome(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await else {
-        panic!("it was taken")
+        panic!("the spec was accepted")
     };
     let line = PRODUCTION.lines().position(|line| line.starts_with("kubernetesVersion")).unwrap() + 1;
     assert_eq!((found.len(), found[0].line as usize, found[0].column), (1, line, 20));

@@ -96,7 +96,7 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
         assert!(rejected.diagnostics[0].starts_with("patches/10-bad.yaml"), "{rejected:?}");
         let spec = account.status().unwrap().spec.unwrap();
         assert_eq!((spec.result, spec.diagnostics), (SpecResult::Rejected, found));
-        assert_eq!(account.keys.journal().calls().len(), calls, "credentials are not looked at");
+        assert_eq!(account.keys.journal().calls().len(), calls, "credentials are not read");
     }
     assert_eq!(account.desired(), before);
     // Removing the bad patch makes the render succeed again.
@@ -112,7 +112,7 @@ async fn findings_of_spec_and_patches_are_told_together() {
     let Outcome::Rejected(found) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
     else {
-        panic!("it was taken")
+        panic!("the patch was accepted")
     };
     let files: Vec<Option<&str>> = found.iter().map(|found| found.file.as_deref()).collect();
     assert!(files.contains(&None) && files.contains(&Some("patches/10-bad.yaml")), "{found:?}");

@@ -30,7 +30,7 @@ async fn p1_publishers_are_asked_for_each_digest_once() {
     assert_eq!(names, published, "{:?}", lock.program_files);
     assert_eq!(asked(&account), names.len());
     account.render(bigger(PRODUCTION)).await;
-    assert_eq!(asked(&account), names.len(), "what is pinned is asked for again");
+    assert_eq!(asked(&account), names.len(), "a pinned digest is looked up again");
 }
 
 #[tokio::test]
@@ -72,6 +72,6 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
     assert_eq!(
         pinned(&account),
         [(Architecture::X86_64, "a".repeat(64))],
-        "a newer agent moves nothing by itself"
+        "a newer agent changes nothing by itself"
     );
 }

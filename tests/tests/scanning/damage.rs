@@ -117,7 +117,7 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
     account.assets.set_clock(now);
     account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
     scan(&account, now).await;
-    assert!(scan_state(&account).urgent.is_some(), "it is said");
+    assert!(scan_state(&account).urgent.is_some(), "the report is shown");
     let plan = planned(&account, now).await.unwrap();
     assert!(plan.waits_for_approval(now) && !plan.urgency(now).overrides(), "{}", plan.summary());
     assert!(!said(&account).contains_key("Rollout Requested"));

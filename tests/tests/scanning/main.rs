@@ -93,7 +93,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     let now = launch() + days(359);
     let scanned = scan(&account, now).await;
     assert_eq!(scanned.renewed.len(), 15, "{:?}", scanned.renewed);
-    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "nothing is said to expire");
+    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "no expiry is announced");
     let (old, new) = (certificates(&before), certificates(&account.manifest()));
     for (name, (fingerprint, ends)) in &new {
         let renewed = scanned.renewed.contains(name);
@@ -107,7 +107,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Replace };
         assert_eq!(action, wanted, "{role}: {}", plan.to_text());
     }
-    assert!(!plan.urgency(now).overrides(), "six days are time enough");
+    assert!(!plan.urgency(now).overrides(), "six days are enough");
     let ends: Vec<_> = plan.renewal.deadline.ends.values().collect();
     assert_eq!(ends, [&(launch() + days(365)); 4], "of three members and the controllers: {plan:?}");
     assert!(plan.urgency(launch() + days(363)).overrides(), "the same plan is urgent when the clock says so");

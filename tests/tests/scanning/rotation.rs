@@ -60,7 +60,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
             tells(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
-        assert_eq!(stage_of(&account), Some(stage), "templates have what was before");
+        assert_eq!(stage_of(&account), Some(stage), "the launch templates have the earlier credentials");
         let plan = planned(&account, now).await.unwrap();
         account.deployed(&plan).await;
 
@@ -71,17 +71,17 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
             let key = keys::node_status(NAME, &machine.role, &machine.id);
             account.assets.purge(&key);
             scan(&account, now).await;
-            assert_eq!(stage_of(&account), Some(stage), "{machine:?} was never heard of");
+            assert_eq!(stage_of(&account), Some(stage), "{machine:?} has not reported");
             // A role whose bundle does not change has the last stage already.
             if before.bundles[&role(machine)].digest != manifest.bundles[&role(machine)].digest {
                 tells(&account, machine, &before, now);
                 scan(&account, now).await;
-                assert_eq!(stage_of(&account), Some(stage), "{machine:?} has what was before");
+                assert_eq!(stage_of(&account), Some(stage), "{machine:?} has the earlier credentials");
             }
             tells(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
-        assert_eq!(stage_of(&account), next, "every machine has told");
+        assert_eq!(stage_of(&account), next, "every machine has reported");
         before = manifest;
     }
     assert!(!account.manifest().assets.contains_key("ca-previous"));

@@ -490,7 +490,7 @@ async fn p2_what_a_pools_machines_are_replaces_its_nodes_alone() {
             assert_eq!(
                 replaced,
                 BTreeSet::new(),
-                "{what}: CloudFormation replaces nothing, Slipway the nodes"
+                "{what}: CloudFormation replaces nothing, and Slipway replaces the nodes"
             );
         }
     }

@@ -90,7 +90,7 @@ fn nodes_take_no_role_but_their_own(told: &Value) {
         let own: Vec<&str> =
             policy.split("/bundles/").skip(1).map(|rest| rest.split('/').next().unwrap()).collect();
         assert_eq!(own.len(), 1, "{whose} reads {own:?}");
-        assert!(bundles.insert(own[0].to_owned()), "{whose} reads what another reads");
+        assert!(bundles.insert(own[0].to_owned()), "{whose} can read another role's bundles");
     }
     let profiles: BTreeMap<&str, &str> = list(&told["profiles"])
         .iter()
@@ -107,7 +107,7 @@ fn nodes_take_no_role_but_their_own(told: &Value) {
         .map(|data| profiles[text(&data["IamInstanceProfile"]["Arn"])])
         .collect();
     let named: BTreeSet<&str> = roles.values().map(|role| text(&role["name"])).collect();
-    assert_eq!(used, named, "every role is some node's, and no node's is another");
+    assert_eq!(used, named, "every role has nodes, and every node has one of the roles");
 }
 
 /// Only IMDSv2, encrypted root volumes, the role's own security group, and user data with all values filled in.

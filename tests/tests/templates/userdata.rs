@@ -93,7 +93,7 @@ async fn shellcheck_finds_nothing_in_userdata() {
         assert!(fine && said.is_empty(), "{whose}: {said}");
     }
     let (fine, said) = check("#!/bin/sh\nrm $1\n");
-    assert!(!fine && said.contains("SC2086"), "shellcheck sees nothing: {said}");
+    assert!(!fine && said.contains("SC2086"), "shellcheck reports nothing: {said}");
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     assert_eq!(new, [&json!(true), &json!(false)], "arm64 before x86_64: {both}");
     let before = slipway.assets().await.unwrap();
     publish(&[(62, "one"), (183, "one")]).await;
-    assert_eq!(slipway.assets().await.unwrap(), before, "the same again writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "publishing the same agent again writes nothing");
     let manifest: Value = serde_json::from_slice(&object("agent/manifest.json").await.unwrap()).unwrap();
     let ours = json!({ "arm64": digest(183, "one"), "x86_64": digest(62, "one") });
     assert_eq!(manifest, ours);

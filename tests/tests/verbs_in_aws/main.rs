@@ -136,7 +136,7 @@ async fn a_cluster_in_aws_is_shown_and_verified_as_a_directory_is() {
     let opened = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal --open --output json").await.json();
     assert_eq!((&opened["ok"], &opened["sealedOpened"]), (&json!(true), &json!(true)), "{opened}");
     assert!(opened["keys"].as_u64().unwrap() >= certificates.len() as u64, "{}", opened["keys"]);
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,7 +187,7 @@ async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
     let before = slipway.assets().await.unwrap();
     let looked = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --output json").await.json();
     assert_eq!(looked["unused"], json!(orphans));
-    assert_eq!(slipway.assets().await.unwrap(), before, "a look takes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "listing deletes nothing");
     let taken = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
     assert_eq!(taken["unused"], json!(orphans));
     let bucket = world.reference("AssetBucket").unwrap();
@@ -207,7 +207,7 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
     let key = format!("clusters/{CLUSTER}/bundles/controller/credentials-{}", "0".repeat(64));
     slipway.world().upload("AssetBucket", &key, b"x".to_vec()).await.unwrap();
     let run = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
-    assert_eq!(run["unused"], json!([]), "it is young");
+    assert_eq!(run["unused"], json!([]), "a new object is not deleted");
 
     let refused = async |key: &str, arguments: &str, code: i32, words: &[&str]| {
         let run = certs(&slipway, key, arguments).await;
@@ -248,7 +248,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
     let foreseen =
         certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal --output json").await.json();
     assert_eq!((&foreseen["applied"], &foreseen["roles"]), (&json!(false), &json!(["controller"])));
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     let mark = slipway.world().observer().mark();
     let run =

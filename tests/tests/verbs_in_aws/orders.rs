@@ -30,7 +30,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     assert!(slipway.event(mark, &["Rollout Started"], QUIET).await.is_none());
     let shown = run("status --exit-code").await;
-    assert_eq!(shown.code, 0, "to be paused is not wrong: {shown:?}");
+    assert_eq!(shown.code, 0, "a pause is not an error: {shown:?}");
     for words in ["paused", "slipway resume --cluster minimal"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
@@ -60,7 +60,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     let rollout: Value = slipway.document(CLUSTER, "rollout.json").await.unwrap().unwrap();
     assert_eq!((&rollout["doing"], &rollout["last"]["result"]), (&json!("idle"), &json!("aborted")));
     let stack = |name: &str| slipway.world().cloud().with(|cloud| cloud.stack_status(name));
-    assert_eq!(stack("minimal-pool-general"), None, "it never got so far");
+    assert_eq!(stack("minimal-pool-general"), None, "the rollout never came to this stack");
     let shown = run("status").await.out;
     assert!(shown.contains("aborted") && shown.contains("slipway apply cluster.yaml"), "{shown}");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);

@@ -89,7 +89,7 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         "the bus" => vec![world.deployed().arns["Bus"].clone()],
         _ if on.ends_with("` of the asset bucket") => below("AssetBucket"),
         _ if on.ends_with("` of the spec bucket") => below("SpecBucket"),
-        _ => panic!("nobody knows what {on:?} is"),
+        _ => panic!("unknown resource {on:?}"),
     }
 }
 

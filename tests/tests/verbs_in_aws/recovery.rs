@@ -46,7 +46,7 @@ async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one
     let run = async |arguments: &str| named(&slipway, ADMINISTRATOR, arguments).await;
     let dry = run("renew --recover --cluster minimal --dry-run --output json").await.json();
     assert_eq!(dry["wouldRenew"].as_array().unwrap().len(), 11, "{dry}");
-    assert_eq!(manifest(&slipway).await, old, "who looks writes nothing");
+    assert_eq!(manifest(&slipway).await, old, "a verb that only reads writes nothing");
     let mark = slipway.world().observer().mark();
     let recovered = run("renew --recover --cluster minimal").await;
     assert_eq!(recovered.code, 0, "{recovered:?}");

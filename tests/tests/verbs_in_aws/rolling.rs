@@ -59,13 +59,13 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
 
     // The status shows that the plan waits.
     let shown = run(&format!("status {cluster} --exit-code")).await;
-    assert_eq!(shown.code, 0, "to wait for somebody is not wrong: {shown:?}");
+    assert_eq!(shown.code, 0, "waiting for approval is not an error: {shown:?}");
     for words in ["waiting-for-approval", &plan, "slipway approve --cluster minimal"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let nobody = run(&format!("approve {cluster}")).await;
     assert!(nobody.code == 1 && nobody.told.contains("nobody can be asked here"), "{nobody:?}");
-    assert!(nobody.told.contains("+ minimal-network create"), "it is shown first: {}", nobody.told);
+    assert!(nobody.told.contains("+ minimal-network create"), "the plan is not shown first: {}", nobody.told);
     let other = run(&format!("approve {cluster} 00000000000000000000")).await;
     assert!(
         other.code == 1 && other.told.contains(&format!("is not the newest plan of minimal: that is {plan}"))
@@ -157,7 +157,7 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     let key = data("client-key-data:");
     assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
     let said = format!("{}{}", written.out, written.told);
-    assert!(!said.contains("PRIVATE") && !said.contains(&STANDARD.encode(&key)), "nothing of it is printed");
+    assert!(!said.contains("PRIVATE") && !said.contains(&STANDARD.encode(&key)), "the key is not printed");
 
     let there = slipway_as_administrator(&slipway, &arguments).await;
     assert!(there.code == 1 && there.told.contains("is there already"), "{there:?}");
@@ -194,7 +194,7 @@ async fn a_renewal_is_asked_for_and_watched_to_its_end() {
     assert_eq!((looked.code, &looked.json()["wouldRenew"]), (0, &json!([])), "{looked:?}");
     let recover = run("renew --recover scheduler --cluster minimal --dry-run").await;
     assert!(recover.code == 0 && recover.out.contains("would be issued anew: scheduler"), "{recover:?}");
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     let mark = slipway.world().observer().mark();
     let watched = run("renew apiserver --cluster minimal --watch").await;

@@ -66,7 +66,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in ["accepted", "succeeded", "none has reported", "364 d left", "nothing needs anybody"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     // Issue 5: an instance that cannot boot is reported unhealthy, with the reason.
     let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
@@ -93,7 +93,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert!(!shown.out.contains('\u{1b}'), "no terminal obeys a node: {}", shown.out);
+    assert!(!shown.out.contains('\u{1b}'), "control characters of a report are not printed: {}", shown.out);
     let machine = status(&slipway, "--output json").await.json();
     assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
     let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
@@ -112,7 +112,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert!(!shown.out.contains("i-0bad"), "it is history: {}", shown.out);
+    assert!(!shown.out.contains("i-0bad"), "an old report is not shown: {}", shown.out);
     assert!(status(&slipway, "--all").await.out.contains("i-0bad"));
 
     // A spec that was refused, and a document that cannot be read.

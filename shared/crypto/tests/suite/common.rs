@@ -46,7 +46,7 @@ pub(crate) fn signer(made: &Made) -> Signer {
 /// The profile of an asset, for tests that vary it.
 pub(crate) fn profile(cluster: &Cluster, name: &str) -> slipway_credentials::CertificateProfile {
     let asset = policy::assets(cluster).into_iter().find(|asset| asset.name == name).unwrap();
-    let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is no certificate") };
+    let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is not a certificate") };
     profile
 }
 

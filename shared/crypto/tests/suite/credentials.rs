@@ -47,7 +47,7 @@ async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_open
     assert_eq!(
         made.manifest.assets["ca"].roles.len(),
         made.digests.len(),
-        "everybody receives the authority's certificate"
+        "every role receives the authority's certificate"
     );
     let ca = credentials::public_half(&world.bucket, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
     assert_eq!(ca, worker["/etc/kubernetes/pki/ca.pem"]);

@@ -204,7 +204,11 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
                 says(&told.problem, damage, half == "sealed")
             };
             assert!(word, "{asset}.{half} {damage:?}: {told:?}");
-            assert_eq!(healed.made, ["apiserver", "etcd-server-3", "etcd-peer-3"], "nothing in its place");
+            assert_eq!(
+                healed.made,
+                ["apiserver", "etcd-server-3", "etcd-peer-3"],
+                "nothing is issued in its place"
+            );
             assert_eq!(
                 healed.manifest.assets[asset].fingerprint,
                 scene.first.manifest.assets[asset].fingerprint

@@ -75,7 +75,7 @@ fn check(
         // `desired.json` is read if there is no inventory, and written by the first render once there is one. The test with every single
         // call tries that order.
         if step.key == keys::desired("prod") {
-            assert!(!step.wrote || !inventories.is_empty(), "{order}: a wish without an inventory");
+            assert!(!step.wrote || !inventories.is_empty(), "{order}: desired.json without an inventory");
             continue;
         }
         if step.wrote {
@@ -83,7 +83,11 @@ fn check(
             assert_eq!(writer, step.process, "{order}: two wrote {}", step.key);
         } else if let Some(writer) = writers.get(step.key.as_str()).filter(|writer| **writer != step.process)
         {
-            assert!(inventories.contains(writer), "{order}: {} was seen before it was named", step.key);
+            assert!(
+                inventories.contains(writer),
+                "{order}: {} was read before the inventory named it",
+                step.key
+            );
         }
     }
     let written = stored_if_any(world);
@@ -104,7 +108,7 @@ fn check(
             }
         }
     } else {
-        assert!(survivors.is_empty(), "{order}: who ended has written the inventory");
+        assert!(survivors.is_empty(), "{order}: a render that ended has written the inventory");
     }
     if specs.iter().all(|spec| *spec == specs[0]) && written.is_some() {
         assert_eq!(world.bucket.versions(MANIFEST), 1, "{order}: one inventory, written once");
@@ -125,7 +129,10 @@ fn check(
             let died = matches!(ends[writer], End::Died);
             // The next winner may have replaced the controllers' bundle and the API server's certificate of this one.
             let replaced = specs.iter().any(|spec| *spec != specs[0]) && winners.contains(&writer);
-            assert!(lost.contains(&writer) || died || replaced, "{order}: {key} of {writer} is nobody's");
+            assert!(
+                lost.contains(&writer) || died || replaced,
+                "{order}: nothing refers to {key} of {writer}"
+            );
         }
     }
     // Finally one render runs alone: everything exists or is issued, and can be opened.

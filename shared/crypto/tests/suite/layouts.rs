@@ -66,7 +66,7 @@ fn holds(name: &str, profile: &CertificateProfile, made: &Made, issuer: Option<&
     assert_eq!(
         purposes,
         (!authority).then_some((profile.server, profile.client, false, false)),
-        "{name}: what it is for"
+        "{name}: the purpose"
     );
     assert!(
         certificate.iter_extensions().any(|found| found.oid.to_id_string() == "2.5.29.14"),

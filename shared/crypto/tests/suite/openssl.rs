@@ -111,7 +111,7 @@ fn a_client_finds_the_name_that_it_called_and_no_other() {
     for address in ["10.3.0.1", "127.0.0.1", "203.0.113.7", "2001:db8::7"] {
         assert!(called("apiserver", "ca", "-verify_ip", address), "{address}");
     }
-    assert!(!called("apiserver", "ca", "-verify_hostname", "kube-apiserver"), "the CN is no name to call");
+    assert!(!called("apiserver", "ca", "-verify_hostname", "kube-apiserver"), "the CN is not a server name");
     assert!(!called("apiserver", "ca", "-verify_hostname", "example.com"));
     assert!(!called("apiserver", "ca", "-verify_ip", "10.3.0.2"));
     for leaf in ["etcd-server-1", "etcd-peer-1"] {

@@ -36,7 +36,7 @@ impl Keys for Node<'_> {
     }
 
     async fn generate(&self, _: Option<&str>, _: &Context) -> PortResult<DataKey> {
-        panic!("a node makes no data key")
+        panic!("a node may not make a data key")
     }
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
@@ -101,8 +101,12 @@ async fn p1_p2_another_kms_key_seals_everything_once_more_and_changes_no_digest(
     assert!(sealed_under(&world).values().all(|keys| keys == &[OWN_KEY, MINE]));
     for role in policy::roles(&cluster) {
         assert_eq!(bundle(&world, &first, &role).await, bundle(&world, &second, &role).await);
-        assert_eq!(boot(&world, &second, &role, MINE).await, Some(1), "{role}: one call of KMS a bundle");
-        assert_eq!(boot(&world, &second, &role, OWN_KEY).await, Some(2), "{role}: its stack is of before");
+        assert_eq!(boot(&world, &second, &role, MINE).await, Some(1), "{role}: one call to KMS per bundle");
+        assert_eq!(
+            boot(&world, &second, &role, OWN_KEY).await,
+            Some(2),
+            "{role}: its stack is the earlier one"
+        );
         assert_eq!(boot(&world, &second, &role, OTHER).await, None);
     }
     // P1: the same key again, and the earlier key again, where nothing has to be sealed.

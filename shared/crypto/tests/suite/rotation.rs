@@ -86,7 +86,11 @@ fn verify(dir: &Path, trusted: &str, purpose: &str, leaves: &BTreeSet<&String>) 
 /// The certificate that a controller with these files signs for a kubelet.
 fn kubelets(bundles: &Bundles) -> String {
     let authority = file(bundles, &Role::Controller, "kubelet-ca.pem").unwrap();
-    assert_eq!(authority.matches("BEGIN CERTIFICATE").count(), 1, "kube-controller-manager takes one");
+    assert_eq!(
+        authority.matches("BEGIN CERTIFICATE").count(),
+        1,
+        "kube-controller-manager accepts one certificate"
+    );
     let key = file(bundles, &Role::Controller, "kubelet-ca-key.pem").unwrap();
     let authority = Made { public: Some(authority.clone()), private: Secret::new(key.clone().into_bytes()) };
     let profile = CertificateProfile {
@@ -213,7 +217,11 @@ async fn gone_back_from_in_any_stage_whoever_meets_is_taken_and_the_old_one_is_l
                 meet(other, one);
             }
             let again = abort(&world, &cluster, name).await.unwrap();
-            assert_eq!((again.did, again.manifest), (Did::Waits, stored(&world)), "twice is once");
+            assert_eq!(
+                (again.did, again.manifest),
+                (Did::Waits, stored(&world)),
+                "a repetition changes nothing"
+            );
             let mut at = now();
             while !stored(&world).rotations.is_empty() {
                 go_on(&world, &cluster, name, at).await.unwrap();
@@ -516,7 +524,7 @@ async fn the_published_keys_are_both_as_long_as_tokens_of_either_live() {
     start(&world, &cluster, SERVICE_ACCOUNT).await.unwrap();
     let new = id("service-account-next").await;
     let both = BTreeSet::from([old.clone(), new.clone()]);
-    assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both, "before anybody signs with it");
+    assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both, "before the key signs anything");
     go_on(&world, &cluster, SERVICE_ACCOUNT, now()).await.unwrap();
     assert_eq!(id(SERVICE_ACCOUNT).await, new);
     assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both);

@@ -123,7 +123,7 @@ fn each_wrong_name_is_told() {
     // A member's certificate in another member's place has names that the spec gives to a member.
     let mut files = node(&cluster(), &Role::Etcd(0));
     put(&mut files, "server", &ALL["etcd-server-1"]);
-    assert_eq!(wrong(&files), Vec::<String>::new(), "whose folder it is, nobody says");
+    assert_eq!(wrong(&files), Vec::<String>::new(), "the owner of the folder is unknown");
 }
 
 #[test]
@@ -132,7 +132,11 @@ fn each_wrong_purpose_is_told() {
     assert_eq!(wrong(&as_client), ["purpose apiserver.pem", "purpose apiserver.pem"]);
     assert_eq!(wrong(&apiserver(|profile| profile.client = true)), ["purpose apiserver.pem"]);
     let any = apiserver(|profile| profile.server = false);
-    assert_eq!(wrong(&any), ["purpose apiserver.pem"], "without any extended usage it is good for anything");
+    assert_eq!(
+        wrong(&any),
+        ["purpose apiserver.pem"],
+        "without an extended usage it may be used for anything"
+    );
     let mut files = controller();
     files.insert("apiserver.pem".to_owned(), files["ca.pem"].clone());
     assert!(wrong(&files).contains(&"purpose apiserver.pem".to_owned()), "an authority in a leaf's place");

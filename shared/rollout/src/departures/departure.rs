@@ -325,7 +325,7 @@ impl Departure {
     fn enter(&mut self, state: DepartureState, now: Timestamp) -> bool {
         debug_assert!(
             leads(WAYS, self.state.name(), state.name()),
-            "no table leads from {} to {}",
+            "the table has no move from {} to {}",
             self.state.name(),
             state.name()
         );

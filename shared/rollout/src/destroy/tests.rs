@@ -388,7 +388,7 @@ fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_ti
     {
         let mut inquiry = Inquiry { tries, ..asked(&["1"]) };
         assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, then), "{tries} {second}");
-        assert_eq!(inquiry.round.is_empty(), second >= pause, "nobody counts as asked after that");
+        assert_eq!(inquiry.round.is_empty(), second >= pause, "no command is open after that");
     }
     // If there is no member that could get the command: machines may be booting.
     for (second, gives_up) in [(0, false), (patience, false), (patience + 1, true)] {

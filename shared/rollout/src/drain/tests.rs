@@ -51,9 +51,9 @@ fn p6_a_drain_is_given_up_after_its_patience_and_not_at_the_last_moment_of_it() 
     let most = MOST.as_secs();
     for (second, is_left) in [(most, "idle"), (most + 1, "given up")] {
         let look = Drain::default().progress("i-1", &Observed::default(), after(second), Some(PATIENCE));
-        assert_eq!(name(&look), is_left, "nobody is asked");
+        assert_eq!(name(&look), is_left, "no command is sent");
         let look = running().progress("i-1", &answered(false), after(second), Some(PATIENCE));
-        assert_eq!(name(&look), is_left, "pods hold it up");
+        assert_eq!(name(&look), is_left, "pods block it");
     }
     // A node that has to leave is drained for as long as it takes.
     let look = Drain::default().progress("i-1", &Observed::default(), after(most + 1), None);

@@ -301,7 +301,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
 fn check_way<M: Machine>(from: Place, to: Place) {
     debug_assert!(
         leads(M::State::WAYS, from.name(), to.name()),
-        "no table leads from {} to {}",
+        "the table has no move from {} to {}",
         from.name(),
         to.name()
     );
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no table leads from done to snapshot")]
+    #[should_panic(expected = "the table has no move from done to snapshot")]
     fn a_move_that_no_table_has_is_refused() {
         check_way::<Saver>(Place::Done, Place::Snapshot);
     }

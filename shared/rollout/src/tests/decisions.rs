@@ -196,7 +196,7 @@ fn what_moves_a_stack_or_a_node_on_is_a_step_and_what_only_waits_is_none() {
     let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
     let waits = decide(&network("executing"), &busy, NOW);
     assert_eq!(events(&waits), ["Rollout Waiting"]);
-    assert_eq!(events(&decide(&waits.next, &busy, NOW)), [""; 0], "each thing is said once");
+    assert_eq!(events(&decide(&waits.next, &busy, NOW)), [""; 0], "each reason is published once");
     // Of two pools that are removed, one is observed to be gone.
     let empties = || removal(json!({"open": {"state": "empty"}}));
     let pools = rolling(&[], &[node("pool-a", empties()), node("pool-b", empties())]);

@@ -295,7 +295,11 @@ fn p10_an_abort_that_comes_hours_after_what_it_was_about_is_told_and_not_obeyed(
     assert!(told.contains("to abort came 1h 42m late and was not obeyed"), "{told}");
     assert!(quay.state.destroy().is_some_and(|open| open.aborted.is_none()));
     let minute = quay.minute;
-    assert_eq!(quay.wake(Some(abort(minute))).ignored, None, "one that is obeyed has the last word");
+    assert_eq!(
+        quay.wake(Some(abort(minute))).ignored,
+        None,
+        "an obeyed order clears the report of an ignored one"
+    );
 }
 
 #[test]
@@ -364,7 +368,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
         quay.wake(None);
     }
     assert_eq!(quay.deletions().len(), 2, "nothing new starts");
-    assert!(!quay.state.deployed.contains_key("c-pool-a"), "what has gone is known");
+    assert!(!quay.state.deployed.contains_key("c-pool-a"), "the stacks that are gone are known");
     let minute = quay.minute;
     quay.wake(Some(Given { order: Order::Resume, at: at(minute) }));
     // Another snapshot comes first.
@@ -374,7 +378,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!(quay.deletions().last(), Some(&"c-control-plane"));
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-    assert_eq!(report.state, "aborting", "what CloudFormation works at is seen to its end");
+    assert_eq!(report.state, "aborting", "operations of CloudFormation are completed");
     // An abort that was given before the order and comes late does not revert the order.
     quay.wake(Some(ordered(minute - 1, false)));
     quay.harbour.fake.stacks.remove("c-control-plane");
@@ -389,7 +393,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!(
         quay.harbour.wake(state, &wanted, None).0.called_off(),
         None,
-        "the next rollout tells of itself"
+        "the report is about the next rollout"
     );
     // A repetition of the earlier order has no effect.
     quay.wake(Some(ordered(0, false)));
@@ -436,7 +440,7 @@ fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
     let let_go: Vec<&String> = quay.log.iter().filter(|line| line.starts_with("let ")).collect();
     assert_eq!(let_go, ["let i-a go", "let i-b go"]);
     let terminated = quay.log.iter().filter(|line| line.starts_with("terminate "));
-    assert_eq!(terminated.collect::<Vec<_>>(), ["terminate i-c"], "what the group kept costs money");
+    assert_eq!(terminated.collect::<Vec<_>>(), ["terminate i-c"], "a retained machine costs money");
     assert!(!quay.log.iter().any(|line| line.contains("Drain")), "{:?}", quay.log);
 }
 
@@ -511,7 +515,7 @@ fn p10_an_order_to_destroy_that_comes_after_the_abort_that_was_given_later_is_no
     quay.wake(Some(ordered(4, false)));
     assert!(!quay.state.is_going());
     quay.wake(Some(ordered(6, false)));
-    assert!(quay.state.is_going(), "one that was given later is");
+    assert!(quay.state.is_going(), "a later order is obeyed");
 }
 
 #[test]

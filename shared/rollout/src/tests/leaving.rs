@@ -215,7 +215,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         assert_eq!(store.told, told);
         assert_eq!(state.taken_out, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
-        assert_eq!(store.asks.held, 2, "each was taken out on answers that were new enough");
+        assert_eq!(store.asks.held, 2, "each was removed with fresh evidence");
     }
 }
 
@@ -331,7 +331,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
     let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
-    assert_eq!(report.state, "running", "it joins anew: {}", report.message);
+    assert_eq!(report.state, "running", "it joins again: {}", report.message);
 }
 
 #[test]

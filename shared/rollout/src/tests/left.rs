@@ -177,7 +177,7 @@ fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
         let (state, report, plan) = harbour.roll(state, &release);
         assert_eq!(report.state, "succeeded", "{}", report.message);
         let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
-        assert_eq!(stack.action, StackAction::Update, "it stands: it is not created");
+        assert_eq!(stack.action, StackAction::Update, "it exists, so it is not created");
         assert_eq!(stack.resources.is_empty(), size == 1);
         assert_eq!(state.left, BTreeMap::new());
         assert_eq!(state.deployed[POOL], release.id());
@@ -204,7 +204,7 @@ fn p10_a_deletion_that_has_begun_is_seen_to_its_end_whatever_a_person_says() {
         harbour.fake.stacks.remove(POOL);
         let (state, report) = harbour.wake(state, &wanted, None);
         assert_eq!(report.state, ends);
-        assert!(!state.deployed.contains_key(POOL), "what has gone is known");
+        assert!(!state.deployed.contains_key(POOL), "the deleted stack is known");
     }
 }
 
@@ -243,6 +243,9 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
 fn p8_a_state_of_an_older_slipway_reads_back() {
     let (_, state) = Harbour::left();
     let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
-    assert!(old.as_object_mut().unwrap().get("left").is_none(), "nothing is written where nothing is left");
+    assert!(
+        old.as_object_mut().unwrap().get("left").is_none(),
+        "nothing is written if there is nothing to delete"
+    );
     assert!(serde_json::from_value::<Rollout>(old).is_ok());
 }

@@ -62,7 +62,7 @@ fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and
     assert!(!state.drains("c-pool-x") && !state.drains("c-network") && !state.drains("another-pool-a"));
     assert_eq!(state.groups_to_look_at(at(0)), [POOL, "c-pool-b"]);
     let forgotten = Rollout { last: None, ..state };
-    assert!(!forgotten.drains(POOL), "what no rollout made is not ours");
+    assert!(!forgotten.drains(POOL), "a stack that no rollout made is not ours");
     assert_eq!(forgotten.groups_to_look_at(at(0)), ["c-pool-b"]);
 }
 

@@ -31,7 +31,7 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
         | Effect::ArmTick
         | Effect::DisarmTick => None,
     });
-    let (detail_type, detail) = said.next().expect("a failure is said");
+    let (detail_type, detail) = said.next().expect("the failure is published");
     assert_eq!(detail_type, "Rollout Failed");
     assert!(detail.len() < 32 * 1024, "{} bytes", detail.len());
 }

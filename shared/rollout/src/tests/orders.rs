@@ -126,7 +126,7 @@ fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
             assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
             let done =
                 run.fake.stacks.values().filter(|status| **status == StackStatus::CreateComplete).count();
-            assert_eq!(run.state.deployed.len(), done, "what CloudFormation ended is known");
+            assert_eq!(run.state.deployed.len(), done, "the result of CloudFormation is known");
         }
     }
 }
@@ -362,7 +362,7 @@ fn a_state_of_an_older_slipway_was_never_paused() {
     let mut run = Run::new();
     run.wake(None);
     let mut stored = serde_json::to_value(&run.state).unwrap();
-    assert_eq!(stored.get("switch"), None, "an older one can read what nobody paused");
+    assert_eq!(stored.get("switch"), None, "an older release can read a state without a pause");
     stored["doing"]["rolling"].as_object_mut().unwrap().remove("aborted");
     assert_eq!(serde_json::from_value::<Rollout>(stored).unwrap(), run.state);
 }

@@ -139,7 +139,7 @@ fn p12_each_effect_has_a_number_of_its_own_and_what_it_was_decided_on_unless_it_
         let lasts = tells(&effect) || matches!(effect, Effect::PointAddons(_));
         assert_eq!(pending.evidence, (!lasts).then(|| Evidence::new(Seen::World, now)), "{effect:?}");
         let event = matches!(effect, Effect::Publish(_));
-        assert_eq!(pending.effect == effect, !event, "an event bears its number: {effect:?}");
+        assert_eq!(pending.effect == effect, !event, "an event has its number: {effect:?}");
         if let Effect::Publish(event) = &pending.effect {
             assert!(event.to_wire().1.contains(&format!(r#""id":"c/{id}""#)), "{event:?}");
         }

@@ -90,7 +90,11 @@ fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes
     );
     assert!(active.nodes.overridden.is_empty());
     let (sent, _) = asks(&mut active, &observed(), hours_before(48));
-    assert_eq!(sent, [("i-2".to_owned(), Verb::Status)], "the other is asked how it is, as ever");
+    assert_eq!(
+        sent,
+        [("i-2".to_owned(), Verb::Status)],
+        "the other one is asked about its health, as always"
+    );
     let overridden = active.nodes.overridden;
     assert_eq!(overridden, BTreeMap::from([(crate::urgency::Held::Window, ends())]));
 }

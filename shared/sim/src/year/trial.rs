@@ -99,7 +99,7 @@ impl Trial {
     #[must_use]
     pub fn on(seed: u64, faults: f64, shape: usize, change: Change) -> Self {
         let base = number_of(shape, change);
-        assert!(base.is_some(), "no cluster {shape} is changed so by any seed: {change:?}");
+        assert!(base.is_some(), "no seed makes this change of cluster {shape}: {change:?}");
         Self { on: base, ..Self::new(seed, faults) }
     }
 

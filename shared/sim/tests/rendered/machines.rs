@@ -123,7 +123,7 @@ async fn a_cluster_comes_up_with_a_quorum_api_servers_and_pods_and_the_same_way_
 
     let story = fleet.story();
     assert!(story.len() > 20);
-    assert_eq!(Fleet::up().await.story(), story, "one seed, one story");
+    assert_eq!(Fleet::up().await.story(), story, "the same seed gives the same story");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn p4_a_member_comes_back_with_its_volume_and_its_fellows_keep_the_quorum(
     fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
     fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
     fleet.pass(2);
-    assert!(fleet.facts().members["etcd-1"].up, "its agent has not seen yet that it is to go");
+    assert!(fleet.facts().members["etcd-1"].up, "its agent has not yet noticed the termination");
     fleet.pass(15);
     assert!(!fleet.facts().members["etcd-1"].up, "its agent has stopped etcd, so that its volume is free");
     // Its agent has completed its hook; completing a hook that does not wait is no error.
@@ -205,7 +205,7 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     fleet.pass(1_700);
     fleet.groups.prolong_termination("production-pool-general-a", &left).await.unwrap();
     fleet.pass(1_700);
-    assert!(!fleet.machines().iter().any(|machine| machine.retained), "a heartbeat prolongs its hook");
+    assert!(!fleet.machines().iter().any(|machine| machine.retained), "a heartbeat extends its hook");
     fleet.pass(200);
     let kept = fleet.machines().into_iter().find(|machine| machine.id == left).unwrap();
     assert!(kept.retained && kept.power == Power::Up);
@@ -364,7 +364,11 @@ async fn p5_a_controller_is_a_healthy_target_only_some_health_checks_after_it_is
     // A silent machine becomes unhealthy, and has to pass its checks again.
     lock(&fleet.account.world).hang_machine(&controllers[1], SignedDuration::from_secs(60), None);
     fleet.pass(8);
-    assert_eq!(targets().await[&controllers[1]], TargetState::Healthy, "one check that fails is none");
+    assert_eq!(
+        targets().await[&controllers[1]],
+        TargetState::Healthy,
+        "a single failed check does not count"
+    );
     fleet.pass(12);
     let unhealthy = TargetState::NotHealthy("unhealthy (Target.FailedHealthChecks)".to_owned());
     assert_eq!(targets().await[&controllers[1]], unhealthy);

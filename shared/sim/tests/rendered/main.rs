@@ -89,7 +89,7 @@ async fn a_running_cluster_takes_its_patches_and_lets_go_of_them() {
     }
     assert_eq!(changed, ["patched-network", "patched-pool-general", "patched-pool-batch"]);
     let took_away = account.stacks.bring(plain.stack("patched-network").unwrap()).await;
-    assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "what is removed is told");
+    assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "the removed resources are reported");
 }
 
 #[tokio::test]

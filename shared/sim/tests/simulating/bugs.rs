@@ -588,7 +588,7 @@ fn every_mistake_that_the_page_tells_of_is_seen() {
         Some((!is_seen).then_some((words, what)))
     });
     let told: Vec<_> = missed.into_iter().flatten().collect();
-    assert!(told.len() >= 20, "the page tells of {} mistakes", told.len());
+    assert!(told.len() >= 20, "the page has only {} mistakes", told.len());
     let missed: Vec<_> = told.into_iter().flatten().collect();
-    assert!(missed.is_empty(), "not seen as the page tells: {missed:#?}");
+    assert!(missed.is_empty(), "not seen as the page says: {missed:#?}");
 }

@@ -30,7 +30,7 @@ fn people() -> People {
     let all = [People::Pause, People::Abort, People::Skip, People::Destroy, People::DestroyAndAbort];
     let Ok(named) = std::env::var("SLIPWAY_PEOPLE") else { return People::ByChance };
     let found = all.into_iter().find(|people| format!("{people:?}") == named);
-    found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is none of {all:?}"))
+    found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is not one of {all:?}"))
 }
 
 /// The rates of the troubles; `SLIPWAY_RATES=none,hangs=4` sets them in the form of [`Rates`].
@@ -184,7 +184,7 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
 /// The change with that name.
 fn change(name: &str) -> Change {
     let found = Change::ALL.into_iter().find(|change| format!("{change:?}") == name);
-    found.unwrap_or_else(|| panic!("{name} is no change of {:?}", Change::ALL))
+    found.unwrap_or_else(|| panic!("{name} is not one of the changes {:?}", Change::ALL))
 }
 
 /// The shape and the change in a variable, such as `12/Workers`.

@@ -81,7 +81,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
                 found.longest,
                 found.wrong.len()
             );
-            assert!(found.worlds > 100, "{} worlds are not all", found.worlds);
+            assert!(found.worlds > 100, "only {} worlds were run", found.worlds);
             told_of.push_str(&told(*cluster, &small, &found));
         }
         told_of

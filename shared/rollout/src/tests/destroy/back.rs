@@ -54,7 +54,7 @@ fn what_becomes_of_machines_whose_stack_is_seen_to_go_is_not_waited_for() {
     while !quay.deletions().contains(&"c-pool-a") {
         quay.wake(None);
     }
-    assert!(quay.state.departures.contains_key("i-w"), "CloudFormation has only been told");
+    assert!(quay.state.departures.contains_key("i-w"), "the deletion was only requested");
     quay.wake(None);
     assert!(quay.state.departures.is_empty());
 }

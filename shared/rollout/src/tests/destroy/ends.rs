@@ -15,7 +15,7 @@ fn controllers_whose_stack_goes_are_not_waited_for_in_their_terminate_hooks() {
     let let_go = |quay: &Quay| quay.log.contains(&"let i-cp go".to_owned());
     assert!(
         !let_go(&quay),
-        "CloudFormation may not have been told, and the order may be taken back: {:?}",
+        "the deletion may not have been requested, and the order may be aborted: {:?}",
         quay.log
     );
     quay.harbour.fake.stacks.insert("c-control-plane".to_owned(), StackStatus::DeleteInProgress);

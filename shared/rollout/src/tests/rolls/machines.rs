@@ -338,7 +338,7 @@ fn p10_one_controller_is_asked_to_have_one_machine_take_pods_again_at_a_time_wha
         yard.wake((minute == 0).then_some(Order::Abort { plan: None }));
         nobody_answers(&mut yard, "Slipway-Uncordon");
     }
-    assert_eq!(uncordons(&yard), 2, "one for each controller: {:?}", yard.log);
+    assert_eq!(uncordons(&yard), 2, "one command per controller: {:?}", yard.log);
 }
 
 #[test]

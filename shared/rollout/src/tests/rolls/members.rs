@@ -90,7 +90,7 @@ fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
                 "{}",
                 yard.report.message
             );
-            assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"], "nobody is touched");
+            assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"], "no machine is changed");
             let minutes = (yard.now - 1_000_000) / 60;
             assert!((62..=66).contains(&minutes), "{minutes}");
         }
@@ -128,7 +128,7 @@ fn p4_a_member_that_answered_and_whose_machine_has_gone_since_is_not_taken_for_w
                     .any(|line| line.starts_with("etcd-0.0 goes") || line.starts_with("etcd-0.0 takes new"))
             };
             if touched(&yard) {
-                assert!(moment > 2, "there is a moment to be tried");
+                assert!(moment > 2, "the test has a moment to try");
                 break;
             }
             yard.launches = false;
@@ -262,7 +262,7 @@ fn p4_a_member_that_hangs_is_replaced_within_minutes_while_what_the_others_said_
         yard.wake(None);
     }
     assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"], "{}", yard.report.message);
-    assert!(yard.now - asked > 100, "one that is only slow is waited for");
+    assert!(yard.now - asked > 100, "a slow member is waited for");
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     // The roll does not continue without a member that stays and hangs.
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());

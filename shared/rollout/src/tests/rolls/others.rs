@@ -37,7 +37,7 @@ fn p5_a_controller_that_auto_scaling_launches_to_balance_zones_is_not_taken_for_
     let went = |yard: &Yard| yard.log.iter().any(|line| line.contains("drains") || line.contains("goes"));
     assert!(
         !went(&yard),
-        "three serve of two that are wanted, and one of them goes by itself: {:?}",
+        "three serve and two are wanted, and Auto Scaling terminates one of them: {:?}",
         yard.log
     );
     // Its group removes it again. The requested machine is another one.
@@ -83,7 +83,7 @@ fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_r
     assert_eq!(group.desired, 3);
     yard.stuck.clear();
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    assert!(yard.log.contains(&format!("{id} goes")), "another comes for it: {:?}", yard.log);
+    assert!(yard.log.contains(&format!("{id} goes")), "another one replaces it: {:?}", yard.log);
     assert_eq!((yard.groups["c-pool-a"].desired, yard.groups["c-pool-a"].machines.len()), (3, 3));
 }
 
@@ -107,7 +107,7 @@ fn p6_what_an_autoscaler_takes_back_of_the_machines_that_come_first_is_asked_for
     assert_eq!((group.desired, group.machines.len()), (3, 3), "{:?}", yard.log);
     let drained = yard.log.iter().position(|line| line.contains("drains")).unwrap();
     let last = yard.log[..drained].iter().rposition(|line| line == "c-pool-a wants 4");
-    assert!(last.is_some_and(|last| last > 0), "nobody goes before it comes: {:?}", yard.log);
+    assert!(last.is_some_and(|last| last > 0), "no worker is terminated before it comes: {:?}", yard.log);
 }
 
 #[test]
@@ -120,5 +120,8 @@ fn p6_a_worker_that_its_group_keeps_since_nobody_drained_it_is_drained_and_termi
     assert_eq!(of_it.len(), 3, "{of_it:?}");
     assert!(of_it[0].ends_with(" drains pool-a.2"), "{of_it:?}");
     assert_eq!(of_it[1..], ["pool-a.2 goes", "pool-a.2 is let go"]);
-    assert_eq!(yard.groups["c-pool-a"].desired, 3, "it was none of those that the group wants");
+    assert_eq!(
+        yard.groups["c-pool-a"].desired, 3,
+        "the retained machine was not part of the desired capacity"
+    );
 }

@@ -74,7 +74,7 @@ fn p6_a_worker_that_auto_scaling_will_not_terminate_takes_pods_again_and_ends_th
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
     assert_eq!(yard.run_refusing(&terminates), "failed");
     assert!(yard.last_message().contains(&format!("pool-a: {WHY}")), "{}", yard.last_message());
-    assert_eq!((yard.count("drains"), yard.count("goes")), (1, 0), "nobody else begins: {:?}", yard.log);
+    assert_eq!((yard.count("drains"), yard.count("goes")), (1, 0), "no other machine begins: {:?}", yard.log);
     assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");
     assert!(yard.cordoned().is_empty() && !yard.state.is_open());
 }
@@ -102,7 +102,7 @@ fn p6_a_surplus_worker_that_may_not_go_with_a_smaller_group_is_drained_again_and
     assert_eq!(yard.run_refusing(&shrinks), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.count("none comes"), 0, "{:?}", yard.log);
     assert!(yard.groups["c-pool-a"].machines.values().all(|one| one.current), "{:?}", yard.log);
-    assert_eq!(yard.count("takes pods again"), 0, "it is emptied already, and goes: {:?}", yard.log);
+    assert_eq!(yard.count("takes pods again"), 0, "it is empty already, and is terminated: {:?}", yard.log);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn p6_a_hook_that_auto_scaling_will_not_end_or_prolong_is_told_so_again_and_its_
             yard.meets(&mut fate);
             if let Some(one) = yard.state.departures.get("pool-a.2") {
                 let goes = matches!(one.state, DepartureState::Drain { .. } | DepartureState::Leave { .. });
-                assert!(goes, "it is not taken back: {:?}", one.state);
+                assert!(goes, "its departure is not withdrawn: {:?}", one.state);
             }
             if ended.is_empty() && yard.state.active().is_none() {
                 ended.clone_from(&yard.report.state);
