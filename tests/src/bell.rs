@@ -1,14 +1,14 @@
-//! The bell of the buses: rung when something may lie in a queue, answered when all that lay there has been brought.
+//! A bell that wakes the router: rung when a queue may have messages, answered when all messages have been delivered.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A bell that remembers whether it was answered. Clones are the same bell.
+/// A bell that knows whether its last ring was answered. Clones are the same bell.
 #[derive(Debug, Clone)]
 pub struct Bell(Arc<watch::Sender<Rings>>);
 
-/// How often it was rung, and up to which ring all was brought.
+/// The number of rings, and the number of the last ring that was answered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rings {
     rung: u64,
@@ -16,7 +16,7 @@ pub struct Rings {
 }
 
 impl Rings {
-    /// Whether something may be on its way.
+    /// Whether a ring is unanswered, so that a message may be on its way.
     #[must_use]
     pub fn open(self) -> bool {
         self.answered < self.rung
@@ -30,30 +30,30 @@ impl Default for Bell {
 }
 
 impl Bell {
-    /// Something may have come to lie in a queue.
+    /// Rings the bell: a queue may have a new message.
     pub fn ring(&self) {
         self.0.send_modify(|rings| rings.rung += 1);
     }
 
-    /// How it stands.
+    /// The present state.
     #[must_use]
     pub fn rings(&self) -> Rings {
         *self.0.borrow()
     }
 
-    /// [`Bell::rings`], as they change.
+    /// The state of [`Bell::rings`] as it changes.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Rings> {
         self.0.subscribe()
     }
 
-    /// Waits for a ring that is not answered.
+    /// Waits for an unanswered ring.
     pub(crate) async fn rung(&self) {
         // The sender lives in `self`: the channel cannot close here.
         let _ = self.0.subscribe().wait_for(|rings| rings.open()).await;
     }
 
-    /// All that lay in the queues when it was so has been brought.
+    /// Answers all rings up to `then`: the messages of that time have been delivered.
     pub(crate) fn answer(&self, then: Rings) {
         self.0.send_modify(|rings| rings.answered = rings.answered.max(then.rung));
     }

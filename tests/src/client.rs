@@ -1,44 +1,44 @@
-//! A small client for the AWS APIs that the harness itself uses, in plain HTTP.
+//! A small client for the AWS APIs that the harness uses, in plain HTTP.
 //!
-//! Not the SDK: that is for `shared/aws` alone, and a second implementation keeps both honest. moto checks no
-//! signatures, it only reads the service's name out of the `Authorization` header.
+//! It does not use the SDK, which only `shared/aws` may use; two implementations check each other. moto checks no signatures and reads only
+//! the service's name from the `Authorization` header.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
-/// The account that moto plays.
+/// The account of moto.
 pub const ACCOUNT: &str = "123456789012";
-/// Messages that SQS gives at once, at most.
+/// The maximum number of messages that SQS returns at once.
 pub const AT_ONCE: usize = 10;
 
-/// A call that did not work.
+/// A call that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The service said no.
+    /// The service refused the call.
     #[error("{operation}: HTTP {status}: {body}")]
     Refused {
-        /// What was asked for.
+        /// The operation.
         operation: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// The service's own words.
+        /// The service's message.
         body: String,
     },
-    /// It did not come to an answer.
+    /// There was no answer.
     #[error("{operation} did not come to an answer")]
     Transport {
-        /// What was asked for.
+        /// The operation.
         operation: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// An answer that is not of the shape that the API promises.
+    /// The answer does not have the form that the API documents.
     #[error("{operation} answered something else than expected: {body}")]
     Shape {
-        /// What was asked for.
+        /// The operation.
         operation: String,
         /// The answer.
         body: String,
@@ -54,7 +54,7 @@ pub struct Client {
     access_key: String,
 }
 
-/// An object version in a listing.
+/// A version of an object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// Key.
@@ -66,7 +66,7 @@ pub struct Version {
 }
 
 impl Client {
-    /// A client of `endpoint` in `region`, whose calls bear `access_key`.
+    /// A client of `endpoint` in `region` that signs with `access_key`.
     #[must_use]
     pub fn new(endpoint: &str, region: &str, access_key: &str) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Client {
         }
     }
 
-    /// What it calls.
+    /// The endpoint that it calls.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -109,7 +109,7 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| shape(target, &bytes))
     }
 
-    /// Calls S3. `path` begins with the bucket's name and is percent-encoded already, `query` with no `?`.
+    /// Calls S3. `path` begins with the bucket's name and is already percent-encoded; `query` has no `?`.
     ///
     /// # Errors
     /// If the service refuses.
@@ -130,10 +130,10 @@ impl Client {
         send(&operation, request).await
     }
 
-    /// Writes an object; returns its version id.
+    /// Writes an object. Returns its version id.
     ///
     /// # Errors
-    /// If the service refuses, or the bucket keeps no versions.
+    /// If the service refuses, or the bucket has no versioning.
     pub async fn put_object(&self, bucket: &str, key: &str, bytes: Vec<u8>) -> Result<String, ClientError> {
         let path = format!("{bucket}/{key}");
         let (headers, _) = self.s3(Method::PUT, &path, "", bytes).await?;
@@ -141,8 +141,8 @@ impl Client {
         version.map(str::to_owned).ok_or_else(|| shape(&path, b"no x-amz-version-id"))
     }
 
-    /// Deletes a version of an object for good. Of the last one's end moto tells EventBridge; of a deletion marker, which
-    /// S3 tells too, it does not.
+    /// Deletes a version of an object permanently. moto sends an event to EventBridge when the last version is deleted, but none for a
+    /// deletion marker, unlike S3.
     ///
     /// # Errors
     /// If the service refuses.
@@ -166,7 +166,7 @@ impl Client {
     /// Every version of every object in a bucket.
     ///
     /// # Errors
-    /// If the service refuses, or the listing is cut (more than a thousand).
+    /// If the service refuses, or the listing is truncated (more than a thousand versions).
     pub async fn versions(&self, bucket: &str) -> Result<Vec<Version>, ClientError> {
         let (_, bytes) = self.s3(Method::GET, bucket, "versions", Vec::new()).await?;
         let text = String::from_utf8_lossy(&bytes);
@@ -207,7 +207,7 @@ impl Client {
         }
     }
 
-    /// Takes up to [`AT_ONCE`] messages off a queue and deletes them; bodies with their message attributes.
+    /// Takes up to [`AT_ONCE`] messages from a queue and deletes them. Returns their bodies and message attributes.
     ///
     /// # Errors
     /// If the service refuses.
@@ -239,17 +239,17 @@ impl Client {
             .collect())
     }
 
-    /// The names of all queues that hold messages, at one call of moto's own.
+    /// The names of all queues that have messages, by a call that only moto has.
     ///
     /// # Errors
-    /// If moto does not say.
+    /// If moto refuses.
     pub async fn waiting(&self) -> Result<BTreeSet<String>, ClientError> {
         let request = self.http.get(format!("{}/slipway/waiting", self.endpoint));
         let (_, bytes) = send("waiting queues", request).await?;
         serde_json::from_slice(&bytes).map_err(|_| shape("waiting queues", &bytes))
     }
 
-    /// How many messages a queue holds.
+    /// The number of messages in a queue.
     ///
     /// # Errors
     /// If the service refuses.
@@ -268,7 +268,7 @@ impl Client {
         format!("{}/{ACCOUNT}/{name}", self.endpoint)
     }
 
-    /// What moto, the gateway and the simulated services read of a signature: who, where, which service.
+    /// The `Authorization` header with the parts that moto, the gateway and the simulated services read: access key, region and service.
     #[must_use]
     pub fn authorization(&self, service: &str) -> String {
         format!(
@@ -291,7 +291,7 @@ pub struct Event {
     pub resources: Vec<String>,
 }
 
-/// A message off a queue.
+/// A message of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its body.

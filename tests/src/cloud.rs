@@ -1,5 +1,5 @@
-//! The simulated CloudFormation and Scheduler, on a fast clock, wired into the embedded AWS: their events go onto
-//! moto's default bus, their ticks to the functions.
+//! The simulated CloudFormation and Scheduler on a fast clock, connected to the embedded AWS: their events go to moto's default bus, and
+//! their ticks to the functions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,10 +20,10 @@ use crate::iam::{self, Decision, Request};
 use crate::lambda::{Caller, Lambda};
 use crate::observe::{Observed, Observer};
 
-/// Entries of one PutEvents call, at most.
+/// The maximum number of entries in a PutEvents call.
 const EVENTS_AT_ONCE: usize = 10;
 
-/// The simulated services, gone when dropped.
+/// The simulated services. Dropping this value stops them.
 #[derive(Debug)]
 pub struct Cloud {
     world: Arc<Mutex<World>>,
@@ -33,7 +33,7 @@ pub struct Cloud {
     tasks: [JoinHandle<()>; 2],
 }
 
-/// As long as it is there, the world's time stands.
+/// While this value exists, the world's time is stopped.
 #[derive(Debug)]
 pub struct Held(watch::Sender<usize>);
 
@@ -50,14 +50,14 @@ impl Drop for Held {
     }
 }
 
-/// What the world's doings reach.
+/// The parts of the embedded AWS that the world calls.
 #[derive(Debug)]
 pub struct Reach {
     /// Puts events on the bus.
     pub client: Client,
-    /// Runs what is ticked.
+    /// Runs the targets of ticks.
     pub lambda: Lambda,
-    /// Learns of what may not be done.
+    /// Is told of calls that are not permitted.
     pub observer: Observer,
     /// Rung when there are events.
     pub bell: Bell,
@@ -66,7 +66,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// What a deployed template gives the world to reach.
+    /// The parts that the world calls, from a deployed template.
     #[must_use]
     pub fn new(
         client: &Client,
@@ -86,12 +86,11 @@ impl Reach {
 }
 
 impl Cloud {
-    /// A world that begins to live now, in which `speed` seconds pass in one, and none while a function is at work or an event on its
-    /// way to one; it reads templates
-    /// from `s3`.
+    /// Starts a world. `speed` of its seconds pass per second, and none while a function runs or an event is on its way to one. It reads
+    /// templates from `s3`.
     ///
     /// # Errors
-    /// If there is no port to be had.
+    /// If no port is available.
     pub async fn start(region: &str, speed: f64, s3: &str, reach: Reach) -> io::Result<Self> {
         let config = Config {
             account: ACCOUNT.to_owned(),
@@ -142,31 +141,31 @@ impl Cloud {
         Ok(Self { world, endpoint, clock, held, tasks: [pacer, sender] })
     }
 
-    /// What time it is there.
+    /// The clock of the world.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Has the world's time stand, as it does while a function is at work: for whoever does in earnest what the world only simulates.
+    /// Stops the world's time, as while a function runs: for tests that really do what the world only simulates.
     #[must_use]
     pub fn hold(&self) -> Held {
         Held::new(&self.held)
     }
 
-    /// Where CloudFormation and Scheduler answer.
+    /// The endpoint of CloudFormation and Scheduler.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The world itself: to be asked, and to be hindered.
+    /// The world itself, to be read or made to fail.
     #[must_use]
     pub fn world(&self) -> Arc<Mutex<World>> {
         Arc::clone(&self.world)
     }
 
-    /// Looks at the world, or changes it.
+    /// Reads or changes the world.
     pub fn with<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
         look(&mut lock(&self.world))
     }
@@ -200,7 +199,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Scheduler assumes the schedule's role and invokes its target, if both let it.
+    /// Scheduler assumes the schedule's role and invokes its target, if role and target permit it.
     fn tick(&self, schedule: &str, target_arn: &str, role_arn: &str, input: &str) {
         let invoked = match self.roles.get(role_arn) {
             None => Err(format!("there is no role {role_arn}")),

@@ -1,8 +1,8 @@
-//! Deploys a SAM template into the embedded AWS, so that a wiring error in it fails here.
+//! Deploys a SAM template into the embedded AWS, so that an error in its wiring fails a test.
 //!
-//! The SAM translator that AWS itself runs makes plain CloudFormation of it; what follows creates every resource in
-//! its order. A type, a property or an intrinsic function that is not known here is an error: nothing passes by being
-//! ignored. What is only recorded says so, with the reason, in `resources::RECORDED`.
+//! The SAM translator that AWS itself runs turns it into plain CloudFormation. This module then creates every resource in order. An unknown
+//! type, property or intrinsic function is an error, so that nothing is ignored silently. `resources::RECORDED` lists the types that are
+//! only recorded, with the reasons.
 
 mod intrinsics;
 mod resources;
@@ -25,7 +25,7 @@ use resources::Deployer;
 /// Why a template cannot be deployed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeployError {
-    /// Something in it is wrong, or not modelled here.
+    /// The template is wrong, or has something that is not modelled here.
     #[error("{place}: {what}")]
     Template {
         /// Logical id and property.
@@ -33,12 +33,12 @@ pub enum DeployError {
         /// What is wrong.
         what: String,
     },
-    /// The SAM translator refuses it.
+    /// The SAM translator refuses the template.
     #[error("the SAM translator refuses {path}: {said}")]
     Translator {
         /// The template.
         path: PathBuf,
-        /// Its words.
+        /// The translator's message.
         said: String,
     },
     /// moto refuses a resource.
@@ -46,7 +46,7 @@ pub enum DeployError {
     Create {
         /// Logical id.
         place: String,
-        /// Its words.
+        /// moto's message.
         #[source]
         source: ClientError,
     },
@@ -58,59 +58,59 @@ impl DeployError {
     }
 }
 
-/// Where a template is deployed, and how its functions run.
+/// Where and how a template is deployed.
 #[derive(Debug)]
 pub struct Target<'a> {
     /// The operator's client of the embedded AWS.
     pub client: &'a Client,
-    /// Learns the functions' access keys, roles and the resources' policies.
+    /// Gets the functions' access keys, the roles and the resources' policies.
     pub gateway: &'a Gateway,
-    /// Learns the functions.
+    /// Gets the functions.
     pub lambda: &'a Lambda,
     /// `AWS::StackName`.
     pub stack_name: &'a str,
     /// Parameters of the template.
     pub parameters: BTreeMap<&'a str, &'a str>,
-    /// Variables that every function gets besides the template's (`RUST_LOG` overrides).
+    /// Environment variables of every function in addition to the template's (`RUST_LOG` replaces the template's).
     pub extra_environment: BTreeMap<String, String>,
-    /// Folder in which functions run.
+    /// The working directory of functions.
     pub work_folder: &'a Path,
 }
 
 /// A deployed template.
 #[derive(Debug)]
 pub struct Deployed {
-    /// `Ref` of every resource, by logical id.
+    /// The value of `Ref` of every resource, by logical id.
     pub references: BTreeMap<String, String>,
-    /// ARN of every resource that has one.
+    /// The ARN of every resource that has one.
     pub arns: BTreeMap<String, String>,
     /// Outputs by name.
     pub outputs: BTreeMap<String, String>,
-    /// From rules to functions.
+    /// The routes from rules to functions.
     pub routes: Vec<Route>,
-    /// Bus and queue of what is said on it.
+    /// Pairs of a bus and the queue that receives all of its events.
     pub taps: Vec<(String, String)>,
-    /// Roles that services assume, by ARN: Scheduler's.
+    /// The roles that services assume, by ARN: Scheduler's.
     pub roles: BTreeMap<String, Assumable>,
-    /// What was only recorded: logical id, type, why.
+    /// The resources that were only recorded: logical id, type, reason.
     pub recorded: Vec<(String, String, &'static str)>,
 }
 
-/// A role, for services that assume it.
+/// A role that a service can assume.
 #[derive(Debug, Clone)]
 pub struct Assumable {
-    /// Who may assume it.
+    /// The trust policy.
     pub trusts: Vec<Statement>,
-    /// What it grants.
+    /// The permissions.
     pub statements: Vec<Statement>,
-    /// ARNs of the template's schedule groups, on whose behalf Scheduler assumes it.
+    /// ARNs of the template's schedule groups, on whose behalf Scheduler assumes the role.
     pub schedule_groups: Vec<String>,
 }
 
 /// Translates a SAM template to plain CloudFormation.
 ///
 /// # Errors
-/// With the translator's words if it refuses.
+/// If the translator refuses the template, with its message.
 pub async fn translate(path: &Path) -> Result<Value, DeployError> {
     let fail = |said: String| DeployError::Translator { path: path.to_owned(), said };
     let python = tools::python().map_err(|error| fail(error.to_string()))?;
@@ -123,10 +123,10 @@ pub async fn translate(path: &Path) -> Result<Value, DeployError> {
     serde_json::from_slice(&output.stdout).map_err(|error| fail(error.to_string()))
 }
 
-/// Creates everything that the plain template names.
+/// Creates all resources of the plain template.
 ///
 /// # Errors
-/// At the first thing that is wrong, not modelled here, or refused.
+/// At the first resource that is wrong, not modelled here, or refused.
 pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, DeployError> {
     let template = Template::new(template, target.client.region(), target.stack_name, &target.parameters)?;
     let mut deployer = Deployer::new(target);

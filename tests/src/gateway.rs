@@ -1,8 +1,8 @@
-//! The one endpoint of the embedded AWS: knows who calls, asks IAM, counts, injects faults, and passes on.
+//! The single endpoint of the embedded AWS: it identifies the caller, checks IAM, counts calls, injects faults, and forwards.
 //!
-//! moto checks no permission at all. So every function signs with an access key of its own, and the gateway judges
-//! each call by the policies of that function's role *in the template*: a missing grant fails here as in AWS.
-//! Callers that it does not know (the harness, a person's AWS CLI) are the operator, who may do anything.
+//! moto checks no permissions. So every function signs with its own access key, and the gateway checks each call against the policies of
+//! the function's role *in the template*: a missing permission fails here as in AWS. Unknown callers (the harness, a person's AWS CLI)
+//! count as the operator, who may do everything.
 
 mod fleet;
 mod identify;
@@ -30,14 +30,14 @@ use identify::{Identified, identify};
 
 pub use refuse::Refusal;
 
-/// The name of whoever is no function of ours.
+/// The name of every caller that is not one of our functions.
 pub const OPERATOR: &str = "operator";
 
-/// Below this path the simulated CloudFormation reads templates, unsigned: whether its caller may was judged when the
-/// caller named the `TemplateURL`.
+/// Below this path the simulated CloudFormation reads templates without a signature. Its caller's permission was checked when the caller
+/// passed the `TemplateURL`.
 const FOR_CLOUDFORMATION: &str = "/for-cloudformation";
 
-/// The running gateway, gone when dropped.
+/// The running gateway. Dropping this value stops it.
 #[derive(Debug)]
 pub struct Gateway {
     url: String,
@@ -53,15 +53,15 @@ struct Shared {
     observer: Observer,
     rules: RwLock<Rules>,
     faults: Mutex<Vec<Fault>>,
-    /// Rung after every call that may have put an event on a bus.
+    /// Rung after every call that may have published an event.
     bell: Bell,
 }
 
 #[derive(Debug, Default)]
 struct Rules {
-    /// Where services, or single actions of theirs, live that are not moto's.
+    /// The endpoints of services, or of single actions, that moto does not serve.
     upstreams: BTreeMap<String, String>,
-    /// Whose tags conditions are about.
+    /// The machines and groups whose tags conditions refer to.
     fleet: Fleet,
     /// By access key.
     principals: BTreeMap<String, Principal>,
@@ -69,52 +69,52 @@ struct Rules {
     resources: BTreeMap<String, Vec<Statement>>,
     /// Alias ARN to key ARN.
     aliases: BTreeMap<String, String>,
-    /// Buckets of whose objects EventBridge is told.
+    /// Buckets whose events go to EventBridge.
     telling: BTreeSet<String>,
 }
 
-/// Somebody with an access key of their own.
+/// A caller with its own access key.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// Name of the function.
+    /// The name of the function.
     pub name: String,
-    /// What its role grants.
+    /// The permissions of its role.
     pub statements: Vec<Statement>,
 }
 
-/// Something that a test makes go wrong.
+/// A fault that a test injects.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Whose calls; `None`: anybody's.
+    /// The caller; `None`: any caller.
     pub caller: Option<String>,
-    /// Which action; `*` and `?` as in IAM.
+    /// The action, with `*` and `?` as in IAM.
     pub action: String,
     /// Part of the resource's ARN; empty: any.
     pub resource: String,
-    /// How often; `None`: until cleared.
+    /// How often it happens; `None`: until it is cleared.
     pub times: Option<u32>,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
 }
 
-/// What a [`Fault`] does to a call.
+/// The effect of a [`Fault`] on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Answered with an error; nothing happens.
+    /// The call gets an error, and has no effect.
     Refuse(Refusal),
-    /// Never answered, and nothing happens: for killing a function before a call.
+    /// The call gets no answer and has no effect: for killing a function before the call.
     StallBefore,
-    /// Done, and never answered: for killing a function after a call.
+    /// The call takes effect and gets no answer: for killing a function after the call.
     StallAfter,
-    /// Answered late by so much, milliseconds.
+    /// The answer is delayed by this many milliseconds.
     Delay(u32),
 }
 
 impl Gateway {
-    /// Listens on a free port of the loopback, in front of moto.
+    /// Listens on a free loopback port, in front of moto.
     ///
     /// # Errors
-    /// If there is no port to be had.
+    /// If no port is available.
     pub async fn start(moto: &str, region: &str, observer: Observer) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -151,18 +151,18 @@ impl Gateway {
         format!("{}{FOR_CLOUDFORMATION}", self.url)
     }
 
-    /// Rung after every call that may have put an event on a bus.
+    /// The bell that rings after every call that may have published an event.
     #[must_use]
     pub fn bell(&self) -> Bell {
         self.shared.bell.clone()
     }
 
-    /// Sends the calls of `what` (a service's signing name, or one action, `ssm:SendCommand`) to `url` instead of moto.
+    /// Forwards the calls of `what` (a service's signing name, or one action, `ssm:SendCommand`) to `url` instead of moto.
     pub fn serve_elsewhere(&self, what: &str, url: &str) {
         self.rules(|rules| rules.upstreams.insert(what.to_owned(), url.to_owned()));
     }
 
-    /// Sends what a simulated world answers to it, and judges by the tags of its groups and machines from now on.
+    /// Forwards the services of a simulated world to it, and from now on checks conditions against the tags of its groups and machines.
     pub fn serve_by_world(&self, world: SharedWorld, url: &str) {
         for what in ["cloudformation", "scheduler", "autoscaling", "elasticloadbalancing"] {
             self.serve_elsewhere(what, url);
@@ -173,17 +173,17 @@ impl Gateway {
         self.rules(|rules| rules.fleet = Fleet::of(world));
     }
 
-    /// From now on calls signed with `access_key` are `principal`'s.
+    /// From now on, calls signed with `access_key` belong to `principal`.
     pub fn know(&self, access_key: &str, principal: Principal) {
         self.rules(|rules| rules.principals.insert(access_key.to_owned(), principal));
     }
 
-    /// From now on EventBridge is told of that bucket's objects.
+    /// From now on, events about that bucket's objects go to EventBridge.
     pub fn tells(&self, bucket: &str) {
         self.rules(|rules| rules.telling.insert(bucket.to_owned()));
     }
 
-    /// What the policy of a bucket says of a call that nobody signed, over TLS.
+    /// What the policy of a bucket says about an unsigned call over TLS.
     #[must_use]
     pub fn anyone(&self, action: &str, resource: &str) -> Decision {
         let bucket = resource.split('/').next().unwrap_or_default();
@@ -204,24 +204,24 @@ impl Gateway {
         self.rules(|rules| rules.resources.insert(arn.to_owned(), policy));
     }
 
-    /// What is attached to that ARN.
+    /// The policy that is attached to that ARN.
     #[must_use]
     pub fn policy_of(&self, arn: &str) -> Option<Vec<Statement>> {
         let rules = self.shared.rules.read().unwrap_or_else(PoisonError::into_inner);
         rules.resources.get(arn).cloned()
     }
 
-    /// Calls that name the alias are about the key.
+    /// From now on, calls that name the alias concern the key.
     pub fn alias(&self, alias: &str, key: &str) {
         self.rules(|rules| rules.aliases.insert(alias.to_owned(), key.to_owned()));
     }
 
-    /// Makes something go wrong from now on.
+    /// Injects a fault from now on.
     pub fn inject(&self, fault: Fault) {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
     }
 
-    /// Everything goes right again; calls that stall keep stalling.
+    /// Removes all faults; calls that are stalled stay stalled.
     pub fn clear_faults(&self) {
         self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -300,7 +300,7 @@ async fn handle(
         Some(Effect::StallAfter) | None => {}
     }
     let (status, answer) = shared.pass_on(&identified, method, &uri, headers, body).await;
-    // S3 tells that an object is missing only to those who may list.
+    // S3 reveals that an object is missing only to callers that may list the bucket.
     if status == StatusCode::NOT_FOUND
         && first.action.starts_with("s3:GetObject")
         && let Some(reason) = shared.may_not_list(&identified, &caller, &first.resource)
@@ -326,7 +326,7 @@ impl Shared {
         rules.principals.get(access_key).map_or_else(|| OPERATOR.to_owned(), |known| known.name.clone())
     }
 
-    /// Whether EventBridge may have an event by that call.
+    /// Whether EventBridge may get an event because of that call.
     fn may_be_told(&self, need: &Request) -> bool {
         match need.action.as_str() {
             "events:PutEvents" => true,
@@ -339,7 +339,7 @@ impl Shared {
         }
     }
 
-    /// Why the call is not allowed; `None` if it is.
+    /// Why the call is forbidden; `None` if it is allowed.
     fn forbidden(&self, identified: &Identified, caller: &str) -> Option<String> {
         if identified.about_nothing {
             return None;
@@ -370,7 +370,7 @@ impl Shared {
         self.forbidden(&Identified { needs, ..identified.clone() }, caller)
     }
 
-    /// The fault that is to befall this call, used up by one.
+    /// The fault for this call. A call uses up one occurrence.
     fn fault(&self, caller: &str, request: &Request) -> Option<Effect> {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         let fault = faults.iter_mut().find(|fault| {
@@ -431,7 +431,7 @@ impl Shared {
         for hop in ["connection", "transfer-encoding"] {
             headers.remove(HeaderName::from_static(hop));
         }
-        // The length of what a HEAD does not send is what it is asked for.
+        // A HEAD request asks for the length of a body that is not sent.
         if method != Method::HEAD {
             headers.remove(HeaderName::from_static("content-length"));
         }
@@ -440,7 +440,7 @@ impl Shared {
 }
 
 impl Rules {
-    /// Why the policy of the resource itself stands against a call that the caller's role grants.
+    /// Why the policy of the resource itself forbids a call that the caller's role allows.
     fn resource_objects(&self, need: &Request) -> Option<String> {
         let bucket_or_self = if need.action.starts_with("s3:") {
             need.resource.split('/').next().unwrap_or_default()
@@ -449,7 +449,7 @@ impl Rules {
         };
         let policy = self.resources.get(bucket_or_self);
         if need.action.starts_with("kms:") {
-            // A key's policy must first say that the account's IAM decides.
+            // A key's policy must first delegate to the account's IAM policies.
             let account = format!("aws:arn:aws:iam::{ACCOUNT}:root");
             return match policy.map(|policy| iam::decide_for(policy, &account, need)) {
                 Some(Decision::Allowed(_)) => None,

@@ -1,13 +1,13 @@
-//! IAM, as far as the template's policies use it: the embedded AWS asks it before every call of a function.
+//! The part of IAM that the template's policies use. The embedded AWS checks it before every call of a function.
 //!
-//! What is not modelled (an operator, a `Not…` element, a policy variable) is an error when the policy is read, so
-//! that no policy passes by being ignored.
+//! Reading a policy fails for everything that is not modelled (an operator, a `Not…` element, a policy variable), so that nothing in a
+//! policy is ignored silently.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A policy that cannot be judged.
+/// A policy that cannot be checked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("statement `{sid}`: {what}")]
 pub struct PolicyError {
@@ -22,9 +22,9 @@ pub struct Statement {
     pub sid: String,
     allow: bool,
     actions: Vec<String>,
-    /// ARNs; empty in a trust policy, which is about the role itself.
+    /// ARNs; empty in a trust policy, which concerns the role itself.
     resources: Vec<String>,
-    /// `service:lambda.amazonaws.com`, `aws:<arn>`, `*`; empty in an identity's policy.
+    /// `service:lambda.amazonaws.com`, `aws:<arn>`, `*`; empty in an identity-based policy.
     principals: Vec<String>,
     conditions: Vec<Condition>,
 }
@@ -39,7 +39,7 @@ struct Condition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     StringEquals,
-    /// `ArnEquals` and `ArnLike` are one and the same; every comparison here takes any value of the key that fits.
+    /// `ArnEquals` and `ArnLike` are the same. Every comparison here accepts any matching value of the key.
     Like,
     Bool,
     Null,
@@ -47,37 +47,37 @@ enum Operator {
     ForAnyValueStringEquals,
 }
 
-/// What somebody wants to do.
+/// A call that needs permission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     /// `s3:PutObject`.
     pub action: String,
-    /// ARN, or `*` where the action knows no resource.
+    /// ARN, or `*` if the action has no resource type.
     pub resource: String,
-    /// Condition keys, lower case.
+    /// Condition keys in lower case.
     pub context: BTreeMap<String, Vec<String>>,
 }
 
-/// What the policies say.
+/// The result of checking policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Granted by the statement of that `Sid`.
+    /// Allowed by the statement with that `Sid`.
     Allowed(String),
-    /// Denied by the statement of that `Sid`.
+    /// Denied by the statement with that `Sid`.
     Denied(String),
-    /// No statement grants it.
+    /// No statement allows it.
     NotGranted,
 }
 
 /// Reads a policy document.
 ///
 /// # Errors
-/// If it holds what this module does not model.
+/// If it contains something that this module does not model.
 pub fn parse(document: &Value) -> Result<Vec<Statement>, PolicyError> {
     list(&document["Statement"]).into_iter().map(statement).collect()
 }
 
-/// Judges a request: an explicit denial wins, then a grant, else nothing is granted.
+/// Checks a request: an explicit deny wins over an allow; without either, it is not allowed.
 #[must_use]
 pub fn decide(statements: &[Statement], request: &Request) -> Decision {
     let mut granted = Decision::NotGranted;
@@ -90,7 +90,7 @@ pub fn decide(statements: &[Statement], request: &Request) -> Decision {
     granted
 }
 
-/// Judges a resource's own policy for `principal`, as in `service:events.amazonaws.com`.
+/// Checks a resource-based policy for `principal`, such as `service:events.amazonaws.com`.
 #[must_use]
 pub fn decide_for(statements: &[Statement], principal: &str, request: &Request) -> Decision {
     let theirs = statements.iter().filter(|statement| {
@@ -197,7 +197,7 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
     Ok(Statement { allow, actions, resources, principals, conditions, sid: sid.clone() })
 }
 
-/// IAM lets one thing stand for a list of one.
+/// IAM accepts a single value for a list of one.
 fn list(value: &Value) -> Vec<&Value> {
     match value {
         Value::Null => Vec::new(),
@@ -206,12 +206,12 @@ fn list(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// `*` is any text, `?` any character.
+/// `*` matches any text, `?` any character.
 #[must_use]
 pub fn like(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where to take up again when what follows the last `*` does not fit: give it one character more.
+    // Where to continue if the text after the last `*` does not match: the `*` then takes one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

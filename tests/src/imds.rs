@@ -1,4 +1,4 @@
-//! The instance metadata service, version 2, as one instance sees it.
+//! The instance metadata service, version 2, as one instance uses it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,12 +12,12 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The role's secret, for who looks whether it leaks.
+/// The role's secret, for tests that check whether it leaks.
 pub const SECRET: &str = "s3cr3t/of+the/instance=role";
 
 const TOKEN: &str = "a-session-token-of-imds";
 
-/// A metadata service of our own on loopback, gone when dropped.
+/// A metadata service on the loopback address. Dropping this value stops it.
 #[derive(Debug)]
 pub struct Imds {
     url: String,
@@ -25,15 +25,15 @@ pub struct Imds {
     task: JoinHandle<()>,
 }
 
-/// What it tells, below `/latest/meta-data/`.
+/// The values below `/latest/meta-data/`.
 #[derive(Debug)]
 struct Told(Mutex<BTreeMap<String, String>>);
 
 impl Imds {
-    /// Tells of the instance `id` at `address` in `zone`, whose calls bear `access_key`.
+    /// Serves the metadata of the instance `id` at `address` in `zone`, whose calls are signed with `access_key`.
     ///
     /// # Errors
-    /// If there is no port to be had.
+    /// If no port is available.
     pub async fn start(id: &str, zone: &str, address: &str, access_key: &str) -> io::Result<Self> {
         let credentials = json!({
             "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": access_key, "SecretAccessKey": SECRET,
@@ -52,13 +52,13 @@ impl Imds {
         let url = format!("http://{}", listener.local_addr()?);
         let app = Router::new().fallback(answer).with_state(Arc::clone(&told));
         let task = tokio::spawn(async move {
-            // It ends with the task.
+            // The server ends with its task.
             let _ = axum::serve(listener, app).await;
         });
         Ok(Self { url, told, task })
     }
 
-    /// Tells `value` at `path` from now on; `None`: nothing.
+    /// Sets the value at `path`; `None` removes it.
     pub fn tell(&self, path: &str, value: Option<&str>) {
         let mut told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
         match value {
@@ -80,7 +80,7 @@ impl Drop for Imds {
     }
 }
 
-/// Nothing is told without a token: that is version 1.
+/// A request without a token is refused: that would be version 1.
 async fn answer(
     State(told): State<Arc<Told>>,
     method: Method,

@@ -1,4 +1,4 @@
-//! Slipway as `infra/template.yaml` installs it, and what its users do: upload a spec, read what came of it.
+//! Slipway as `infra/template.yaml` installs it, and its users' actions: uploading a spec and reading the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::observe::{Observed, PATIENCE};
 use crate::tools;
 use crate::world::{Embedded, Settings, WorldError};
 
-/// How long nothing happens where nothing more will.
+/// If nothing has happened for this long, nothing more will.
 const QUIET: Duration = Duration::from_millis(400);
 
 /// An embedded AWS with Slipway in it.
@@ -22,7 +22,7 @@ pub struct Installation {
     world: Embedded,
 }
 
-/// Everything that may not change by itself: object versions in the asset bucket, by key.
+/// Everything that must not change by itself: object versions in the asset bucket, by key.
 pub type Assets = BTreeMap<String, Vec<String>>;
 
 impl Installation {
@@ -35,13 +35,13 @@ impl Installation {
         Ok(Self { world })
     }
 
-    /// The AWS that it is installed in.
+    /// The embedded AWS.
     #[must_use]
     pub fn world(&self) -> &Embedded {
         &self.world
     }
 
-    /// Uploads a cluster's spec; the version id.
+    /// Uploads a cluster's spec. Returns the version id.
     ///
     /// # Errors
     /// If S3 refuses.
@@ -49,7 +49,7 @@ impl Installation {
         self.world.upload("SpecBucket", &format!("clusters/{cluster}/cluster.yaml"), spec.into()).await
     }
 
-    /// Moves the clock of every function so far ahead of the one that they live by. What AWS itself says of times stays as it is.
+    /// Moves the functions' clock ahead. AWS' own times do not change.
     pub fn set_clock_ahead(&self, ahead: SignedDuration) {
         if self.world.lambda().set_clock_ahead(ahead) {
             return;
@@ -63,10 +63,10 @@ impl Installation {
         }
     }
 
-    /// What the daily schedule does: invokes its target with its input, as the template has them.
+    /// Does what the daily schedule does: invokes its target with its input, as the template defines them.
     ///
     /// # Errors
-    /// If the template has no such schedule, or it leads to no function.
+    /// If the template has no such schedule, or the schedule has no function.
     pub async fn daily_scan(&self) -> Result<String, WorldError> {
         let template = translate(&tools::root().join("infra/template.yaml")).await?;
         let target = &template["Resources"]["DailyScan"]["Properties"]["Target"];
@@ -77,7 +77,7 @@ impl Installation {
         self.world.invoke(function, &input)
     }
 
-    /// Waits for the first event of one of those detail-types on Slipway's bus since `mark`: its type and detail.
+    /// Waits for the first event with one of these detail-types on Slipway's bus since `mark`. Returns its type and detail.
     pub async fn event(&self, mark: usize, kinds: &[&str], patience: Duration) -> Option<(String, Value)> {
         let found = self.world.observer().wait(mark, patience, |seen| {
             let Observed::Event { bus, event } = &seen.what else { return None };
@@ -87,8 +87,8 @@ impl Installation {
         found.await
     }
 
-    /// Waits for the end of the rollout that what was done since `mark` leads to, and until all is quiet after it: what the event of its
-    /// success says.
+    /// Waits for the end of the rollout that began after `mark`, and until nothing happens after it. Returns the detail of its success
+    /// event.
     ///
     /// # Errors
     /// How it ended otherwise, in words; or all events of the time, if it did not end.
@@ -106,10 +106,10 @@ impl Installation {
         Ok(detail)
     }
 
-    /// A JSON document of a cluster's folder in the asset bucket; `None` if there is none.
+    /// A JSON document in a cluster's folder of the asset bucket; `None` if there is none.
     ///
     /// # Errors
-    /// If S3 refuses. Something else than `T` is none, which the caller will miss.
+    /// If S3 refuses. A document of another type counts as missing.
     pub async fn document<T: DeserializeOwned>(
         &self,
         cluster: &str,
@@ -120,7 +120,8 @@ impl Installation {
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// All versions of all objects in the asset bucket but the status documents and those of scans, which say what was last looked at.
+    /// All versions of all objects in the asset bucket except the status documents and those of scans, which contain the time of the last
+    /// scan.
     ///
     /// # Errors
     /// If S3 refuses.
@@ -135,8 +136,8 @@ impl Installation {
         Ok(assets)
     }
 
-    /// What of the wiring did not show itself since the beginning: rules that brought nothing, whoever may not do what
-    /// it tried, and what the embedded AWS did wrong. A tick or a retry may have hidden it.
+    /// Problems of the wiring since the beginning: rules that delivered nothing, missing permissions, and failures of the embedded AWS
+    /// itself. A tick or a retry may have hidden them.
     #[must_use]
     pub fn loose_ends(&self) -> Vec<String> {
         let mut ends = Vec::new();
@@ -156,7 +157,7 @@ impl Installation {
                 | Observed::Log { .. } => {}
             }
         }
-        // Nothing may have been asked of a machine.
+        // It may be that no command was sent to a machine.
         let commanded =
             self.world.observer().events(0).iter().any(|(kind, _)| kind.starts_with("EC2 Command"));
         let rules = self.world.deployed().routes.iter().map(|route| &route.rule_arn);
@@ -168,7 +169,7 @@ impl Installation {
         ends
     }
 
-    /// How many messages lie in the dead-letter queues.
+    /// The number of messages in the dead-letter queues.
     ///
     /// # Errors
     /// If SQS refuses.

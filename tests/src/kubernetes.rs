@@ -1,8 +1,8 @@
-//! A real Kubernetes: etcd, API server, controller manager and scheduler as processes of ours, started from the very static pods that a
-//! controller is given, with the very files that it finds in its bundle: sealed, stored and opened by the flow.
+//! A real Kubernetes: etcd, API server, controller manager and scheduler run as child processes. They are started from the static pods of a
+//! controller, with the files of its bundle, which the real flow sealed and stored, and which are opened as on a node.
 //!
-//! There is no kubelet and no container. What a controller has below `/` lies below [`Kubernetes::root`], and ports are free ones of this
-//! machine: [`Elsewhere`] is the one place that says what is rewritten for that.
+//! There is no kubelet and no container. Files that a controller has below `/` are below [`Kubernetes::root`], and ports are free ports of
+//! this machine. [`Elsewhere`] is the only place that rewrites paths and ports.
 #![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
 
 mod caller;
@@ -34,26 +34,26 @@ use crate::workshop::{Rendered, Workshop};
 pub use caller::{Answer, Caller};
 use program::Program;
 
-/// Who speaks to the API server: a certificate and its key below [`Kubernetes::root`].
+/// The administrator's certificate and key below [`Kubernetes::root`].
 const ADMIN: (&str, &str) = ("operator/admin/admin.pem", "operator/admin/admin-key.pem");
 const NODE_MANAGER: (&str, &str) =
     ("etc/kubernetes/pki/node-manager.pem", "etc/kubernetes/pki/node-manager-key.pem");
 
-/// A running control plane. It ends, with all that it started, when this is dropped.
+/// A running control plane. Dropping this value stops it and everything that it started.
 #[derive(Debug)]
 pub struct Kubernetes {
     /// The cluster's buckets.
     pub workshop: Workshop,
-    /// What its spec became.
+    /// The result of rendering its spec.
     pub rendered: Rendered,
-    /// What the controller was told.
+    /// The controller's configuration.
     pub config: ControllerConfig,
     /// `https://127.0.0.1:<port>`.
     pub server: String,
-    /// Where etcd's first member answers, likewise.
+    /// The URL of etcd's first member.
     pub etcd: String,
     programs: BTreeMap<String, Program>,
-    /// The static pods as they were when their programs were started.
+    /// The static pods at the time when their programs were started.
     manifests: BTreeMap<String, String>,
     binaries: PathBuf,
     elsewhere: Elsewhere,
@@ -61,20 +61,20 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// A control plane of the cluster that `spec` says, whatever Kubernetes it asks for: the release is the one that is built here. Ready,
-    /// and with the add-on cluster-access. `None` where there is no real Kubernetes, which has been said then.
+    /// Starts a control plane for the cluster of `spec`, with the release that was built here, whatever the spec says. It is ready, and has
+    /// the add-on cluster-access. `None` if there is no real Kubernetes, which is then reported as not tested.
     pub async fn start(spec: &str) -> Option<Self> {
         Self::start_with(spec, 1).await
     }
 
-    /// As [`Kubernetes::start`], with so many members of etcd.
+    /// As [`Kubernetes::start`], with this number of etcd members.
     pub async fn start_with(spec: &str, members: usize) -> Option<Self> {
         let binaries = tools::kubernetes()?;
         let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
         let spec = with_release(spec, &release);
         let mut workshop = Workshop::of(&spec);
-        // Real programs go by the machine's clock.
+        // Real programs use the machine's clock.
         workshop.now = Timestamp::now();
         let rendered = workshop.render(&spec).await;
         let NodeConfig::Controller(config) =
@@ -118,7 +118,7 @@ impl Kubernetes {
             folder,
         };
         started.start_etcd(&etcd_program).await;
-        // The others give up where no API answers, and a kubelet starts them again; there is none here.
+        // The others exit if no API answers; a kubelet would restart them, but there is none here.
         for (name, more) in started.elsewhere.more_flags() {
             started.start_static_pod(name, &more);
             started.is_ready().await;
@@ -127,13 +127,13 @@ impl Kubernetes {
         Some(started)
     }
 
-    /// What stands for `/` of the controller.
+    /// The folder that takes the place of the controller's `/`.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Below [`Kubernetes::root`].
+    /// A path below [`Kubernetes::root`].
     #[must_use]
     pub fn path(&self, path: &str) -> PathBuf {
         self.root().join(path.trim_start_matches('/'))
@@ -145,25 +145,25 @@ impl Kubernetes {
         &self.config.kubernetes_version
     }
 
-    /// The operator.
+    /// The administrator as a caller.
     #[must_use]
     pub fn admin(&self) -> Caller {
         self.caller(ADMIN)
     }
 
-    /// The node manager, who may do everything from the first moment.
+    /// The node manager as a caller, which may do everything from the beginning.
     #[must_use]
     pub fn node_manager(&self) -> Caller {
         self.caller(NODE_MANAGER)
     }
 
-    /// Whoever has no certificate: nobody, or who has `token`.
+    /// A caller without a certificate, with `token` or without.
     #[must_use]
     pub fn bearer(&self, token: Option<&str>) -> Caller {
         Caller::new(&self.server, &self.path("etc/kubernetes/pki/ca.pem"), None, token)
     }
 
-    /// Whoever has this certificate and key, below the root.
+    /// A caller with this certificate and key, below the root.
     #[must_use]
     pub fn caller(&self, (certificate, key): (&str, &str)) -> Caller {
         let identity = (self.path(certificate), self.path(key));
@@ -175,13 +175,13 @@ impl Kubernetes {
         )
     }
 
-    /// A kubeconfig for the operator, as `kubectl` and client libraries read it.
+    /// The administrator's kubeconfig, for `kubectl` and client libraries.
     #[must_use]
     pub fn admin_kubeconfig(&self) -> PathBuf {
         self.kubeconfig("admin", ADMIN)
     }
 
-    /// A kubeconfig for whoever has this certificate and key.
+    /// A kubeconfig with this certificate and key.
     #[must_use]
     pub fn kubeconfig(&self, name: &str, (certificate, key): (&str, &str)) -> PathBuf {
         let path = self.path(&format!("operator/{name}.kubeconfig"));
@@ -201,7 +201,7 @@ impl Kubernetes {
         path
     }
 
-    /// What `kubectl` says, given a kubeconfig and its standard input.
+    /// The output of `kubectl` with this kubeconfig and standard input.
     pub async fn kubectl(&self, kubeconfig: &Path, arguments: &[&str], stdin: &str) -> Output {
         let mut command = Command::new(self.binaries.join("kubectl"));
         command.env_clear().env("HOME", self.root()).arg("--kubeconfig").arg(kubeconfig).args(arguments);
@@ -214,7 +214,7 @@ impl Kubernetes {
         output.expect("kubectl ends").expect("kubectl can be waited for")
     }
 
-    /// A static pod as the kubelet reads it, and the port on which its program answers here.
+    /// A static pod as the kubelet reads it, and the port of its program on this machine.
     #[must_use]
     pub fn static_pod(&self, name: &str) -> (Value, u16) {
         let text = fs::read_to_string(self.path(kube::MANIFESTS).join(format!("{name}.json")));
@@ -232,18 +232,18 @@ impl Kubernetes {
         self.programs.get(program).map(Program::log).unwrap_or_default()
     }
 
-    /// Puts files in place of the controller's, as a refresh does.
+    /// Replaces files of the controller, as a refresh does.
     pub fn put(&self, path: &str, text: &str) {
         put(&self.path(path), 0o600, text);
     }
 
-    /// Stops a program and starts it again, by the same flags.
+    /// Restarts a program with the same flags.
     pub async fn restart(&mut self, program: &str) {
         self.programs.get_mut(program).expect("it runs").restart().await;
         self.is_ready().await;
     }
 
-    /// Kills a program, and starts it again by the same flags; whether it is well then is another matter.
+    /// Kills a program and starts it again with the same flags, without waiting until it is healthy.
     pub async fn respawn(&mut self, program: &str) {
         self.programs.get_mut(program).expect("it was started").restart().await;
     }
@@ -253,19 +253,19 @@ impl Kubernetes {
         self.programs.get_mut(program).expect("it was started").stop().await;
     }
 
-    /// Whether a program has not ended by itself.
+    /// Whether a program is still running.
     #[must_use]
     pub fn runs(&self, program: &str) -> bool {
         self.programs.get(program).is_some_and(Program::runs)
     }
 
-    /// The process of a program, while it runs.
+    /// The process id of a program while it runs.
     #[must_use]
     pub fn process(&self, program: &str) -> Option<u32> {
         self.programs.get(program).and_then(Program::id)
     }
 
-    /// As the kubelet that is not here would: starts static pods anew that ended, or whose manifest is another one.
+    /// Does what a kubelet would do: restarts static pods that have ended, or whose manifest has changed.
     pub async fn play_kubelet(&mut self) {
         for (name, _) in self.elsewhere.more_flags() {
             let text = self.static_pod(name).0.to_string();
@@ -277,19 +277,19 @@ impl Kubernetes {
         }
     }
 
-    /// What stands for `/` of a member of etcd; the first shares the controller's.
+    /// The folder that takes the place of a member's `/`; the first member shares the controller's.
     #[must_use]
     pub fn member_root(&self, index: usize) -> PathBuf {
         self.elsewhere.member(index)
     }
 
-    /// How the program of a member is called in [`Kubernetes::respawn`] and the like.
+    /// The name of a member's program for [`Kubernetes::respawn`] and similar functions.
     #[must_use]
     pub fn member_program(index: usize) -> String {
         if index == 0 { "etcd".to_owned() } else { format!("etcd-{index}") }
     }
 
-    /// Lets an agent know what the controller, or a member, was told, with the ports of this machine: puts its `config.json` below `root`.
+    /// Writes the `config.json` of the controller or of a member below `root`, with the ports of this machine.
     pub fn configure_agent(&self, root: &Path, role: &Role) {
         let config = &self.rendered.rendering.roles[role].config;
         let mut config: Value = serde_json::from_str(config).expect("it is JSON");
@@ -331,7 +331,7 @@ impl Kubernetes {
                 ("peer-key-file", file("peer-key.pem")),
                 ("peer-client-cert-auth", "true".to_owned()),
                 ("peer-trusted-ca-file", file("etcd-ca.pem")),
-                // What is written here need not survive.
+                // Data of a test does not have to survive a crash.
                 ("unsafe-no-fsync", "true".to_owned()),
             ];
             let arguments = flags.map(|(name, value)| format!("--{name}={value}"));
@@ -347,7 +347,7 @@ impl Kubernetes {
         .await;
     }
 
-    /// Whoever has this certificate and key, before etcd.
+    /// A caller of etcd with this certificate and key.
     #[must_use]
     pub fn etcd_client(&self, certificate: &str, key: &str) -> Caller {
         let identity = (self.path(certificate), self.path(key));
@@ -355,7 +355,7 @@ impl Kubernetes {
         Caller::new(&self.etcd, &authority, Some((&identity.0, &identity.1)), None)
     }
 
-    /// Whoever has no certificate, before etcd.
+    /// A caller of etcd without a certificate.
     #[must_use]
     pub fn etcd_stranger(&self) -> Caller {
         Caller::new(&self.etcd, &self.path(ETCD_DIR).join("etcd-ca.pem"), None, None)
@@ -371,9 +371,9 @@ impl Kubernetes {
         self.run(name, &program, arguments);
     }
 
-    /// Starts the controller's kubelet by the words of its unit. There is no containerd: it comes as far as that, and no further.
+    /// Starts the controller's kubelet with the command line of its unit. There is no containerd, so it gets only as far as needing one.
     pub fn start_kubelet(&mut self) {
-        // Nodes have control groups of version 2; the machine that tests need not.
+        // Nodes have control groups of version 2; the test machine may not.
         let file = self.path("etc/kubernetes/kubelet.json");
         let text = fs::read_to_string(&file).expect("a kubelet is configured");
         let mut configuration: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -404,7 +404,7 @@ impl Kubernetes {
     }
 
     async fn is_ready(&self) {
-        // As a load balancer asks: without credentials.
+        // A load balancer sends requests without credentials.
         let anybody = self.bearer(None);
         self.until("kube-apiserver", "is ready", async || {
             anybody.get("/readyz").await.is_ok_and(|answer| answer.status == 200)
@@ -412,7 +412,7 @@ impl Kubernetes {
         .await;
     }
 
-    /// Waits until `holds`; fails with the program's log if it ends, or does not come to it.
+    /// Waits until `holds` returns true. Fails with the program's log if the program ends, or after a timeout.
     pub async fn until(&self, program: &str, what: &str, holds: impl AsyncFn() -> bool) {
         let begun = std::time::Instant::now();
         while !holds().await {
@@ -426,8 +426,8 @@ impl Kubernetes {
         }
     }
 
-    /// Approves first certificates as the node manager does for machines that it knows (there is no EC2 here); where no API answers,
-    /// nothing.
+    /// Approves first certificates, as the node manager does for machines that it knows. (There is no EC2 here.) Does nothing if no API
+    /// answers.
     pub async fn admit_newcomers(&self) {
         const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
         let manager = self.node_manager();
@@ -443,7 +443,7 @@ impl Kubernetes {
         }
     }
 
-    /// As the node manager does, before everything else: without it nobody may do anything.
+    /// Does what the node manager does first: without this add-on nobody else may do anything.
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
         let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
@@ -455,12 +455,12 @@ impl Kubernetes {
     }
 }
 
-/// What stands somewhere else here than on a controller.
+/// Paths and ports that differ from those of a controller.
 #[derive(Debug)]
 struct Elsewhere {
     root: PathBuf,
     api: u16,
-    /// Of each member, for clients and for its fellows.
+    /// The ports of each member, for clients and for other members.
     etcd: Vec<(u16, u16)>,
     manager: u16,
     scheduler: u16,
@@ -493,7 +493,7 @@ impl Elsewhere {
         for (was, is) in [
             (config.api_server.clone(), format!("https://127.0.0.1:{}", self.api)),
             (format!("--secure-port={}", plane.bind_port), format!("--secure-port={}", self.api)),
-            // Of the members some are here.
+            // Only some of the members exist.
             (
                 plane.etcd_servers.join(","),
                 (0..self.etcd.len()).map(|index| self.etcd_url(index)).collect::<Vec<_>>().join(","),
@@ -504,7 +504,7 @@ impl Elsewhere {
         text
     }
 
-    /// What a program that has a machine for itself need not be told.
+    /// Additional flags, because the programs share one machine.
     fn more_flags(&self) -> [(&'static str, Vec<String>); 3] {
         [
             ("kube-apiserver", vec!["--bind-address=127.0.0.1".to_owned()]),
@@ -518,7 +518,7 @@ impl Elsewhere {
     }
 }
 
-/// Writes a file, whole or not at all, and the folders above it.
+/// Writes a file atomically, and creates the folders above it.
 fn put(path: &Path, mode: u32, text: &str) {
     use std::io::Write as _;
     let folder = path.parent().expect("a file lies somewhere");
@@ -532,7 +532,7 @@ fn put(path: &Path, mode: u32, text: &str) {
     fs::rename(draft, path).expect("it can be put in place");
 }
 
-/// A machine of EC2's, with an address that nobody has.
+/// The facts of an EC2 instance with an address that is not in use.
 fn facts(root: &Path) -> Facts {
     Facts {
         instance_id: "i-0a1b2c3d4e5f60718".to_owned(),
@@ -543,21 +543,21 @@ fn facts(root: &Path) -> Facts {
     }
 }
 
-/// All are held until all are known, so that no two are the same.
+/// All sockets are kept open until all ports are known, so that no two are the same.
 fn free_ports<const N: usize>() -> [u16; N] {
     let held: [TcpListener; N] =
         std::array::from_fn(|_| TcpListener::bind("127.0.0.1:0").expect("there are free ports"));
     held.map(|one| one.local_addr().expect("it is bound").port())
 }
 
-/// The etcd that goes with a release.
+/// The etcd release that belongs to a Kubernetes release.
 fn etcd_of(release: &str) -> &'static str {
     let minor = release.split('.').nth(1).and_then(|minor| minor.parse().ok());
     let known = RELEASES.iter().find(|known| Some(known.minor) == minor);
     known.expect("the release that is built here is one that is launched").etcd
 }
 
-/// `spec` with the release that is here.
+/// `spec` with the release that was built here.
 fn with_release(spec: &str, release: &str) -> String {
     let lines = spec.lines().map(|line| {
         if line.starts_with("kubernetesVersion:") {

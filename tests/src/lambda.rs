@@ -1,5 +1,5 @@
-//! Functions as Lambda runs them: an asynchronous queue with retries, timeouts, dead letters; several environments
-//! side by side, each a process of the unmodified binary.
+//! Runs functions as Lambda does: an asynchronous queue with retries, timeouts and dead letters, and several execution environments in
+//! parallel, each a process of the unmodified binary.
 
 mod environment;
 
@@ -21,13 +21,13 @@ use environment::{Environment, Work, failed};
 
 pub use environment::Launch;
 
-/// Waits of Lambda before the second and the third try.
+/// Lambda's delays before the second and the third try.
 const RETRY_WAITS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];
 
-/// Environments of one function at once, where the template reserves nothing: enough for races.
+/// The number of parallel environments of a function, if the template reserves none: enough for races.
 const DEFAULT_CONCURRENCY: usize = 8;
 
-/// What the template says of a function.
+/// A function's settings in the template.
 #[derive(Debug, Clone)]
 pub struct Function {
     /// How to start it.
@@ -44,7 +44,7 @@ pub struct Function {
     pub concurrency: Option<usize>,
     /// `DeadLetterConfig.TargetArn`: a queue.
     pub dead_letters: Option<String>,
-    /// What its role grants.
+    /// The permissions of its role.
     pub role: Vec<Statement>,
     /// `AWS::Lambda::Permission`s.
     pub permissions: Vec<Permission>,
@@ -55,25 +55,25 @@ pub struct Function {
 pub struct Permission {
     /// `events.amazonaws.com`.
     pub principal: String,
-    /// Pattern of the ARN on whose behalf; `None`: any.
+    /// Pattern of the ARN on whose behalf the principal calls; `None`: any.
     pub source_arn: Option<String>,
 }
 
-/// On whose word a function is invoked.
+/// The caller of a function.
 #[derive(Debug, Clone)]
 pub enum Caller {
-    /// A service, on behalf of a resource: allowed by the function's permissions.
+    /// A service on behalf of a resource, which the function's resource-based policy must permit.
     Service {
         /// `events.amazonaws.com`.
         principal: String,
         /// ARN of the rule.
         source_arn: String,
     },
-    /// Somebody under a role that must grant `lambda:InvokeFunction`: Scheduler.
+    /// A service with a role that must allow `lambda:InvokeFunction`: Scheduler.
     Role {
         /// ARN of the schedule.
         name: String,
-        /// What the role grants.
+        /// The permissions of the role.
         statements: Vec<Statement>,
     },
     /// A person.
@@ -90,13 +90,13 @@ pub struct Lambda {
 struct Shared {
     client: Client,
     observer: Observer,
-    /// Of Lambda's waits between tries.
+    /// The factor for Lambda's delays between tries.
     time_scale: f64,
     functions: Mutex<BTreeMap<String, Arc<Registered>>>,
-    /// Events accepted and not yet done with.
+    /// The number of events that were accepted and are not finished.
     open: watch::Sender<usize>,
     serial: Mutex<u64>,
-    /// What time it is for the functions; `None`: this machine's.
+    /// The clock of the functions; `None`: this machine's.
     clock: Mutex<Option<Time>>,
 }
 
@@ -104,22 +104,22 @@ struct Shared {
 struct Registered {
     function: Mutex<Function>,
     idle: Mutex<Vec<Environment>>,
-    /// Who is at work, by request id.
+    /// The environments that are working, by request id.
     busy: Mutex<BTreeMap<String, Busy>>,
     places: Semaphore,
 }
 
-/// A clock of the functions' own.
+/// A clock for the functions.
 #[derive(Debug)]
 struct Time {
     clock: Clock,
-    /// So far ahead of that.
+    /// How far the functions' clock is ahead of it.
     ahead: SignedDuration,
-    /// Tells the functions how far all that is from this machine's clock.
+    /// The file that tells the functions how far their clock is from this machine's.
     file: PathBuf,
 }
 
-/// An environment that is at work.
+/// An environment that is working.
 #[derive(Debug)]
 struct Busy {
     process: u32,
@@ -127,7 +127,7 @@ struct Busy {
 }
 
 impl Lambda {
-    /// No functions yet. `client` is the operator's, for dead letters; waits of a minute take `time_scale` minutes.
+    /// A Lambda without functions. `client` is the operator's, for dead letters. A delay of a minute takes `time_scale` minutes.
     #[must_use]
     pub fn new(client: Client, observer: Observer, time_scale: f64) -> Self {
         let shared = Shared {
@@ -142,7 +142,7 @@ impl Lambda {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Adds a function, or replaces the one of that name.
+    /// Adds a function, or replaces the one with the same name.
     pub fn register(&self, function: Function) {
         let places = function.concurrency.unwrap_or(DEFAULT_CONCURRENCY);
         let registered = Registered {
@@ -154,7 +154,7 @@ impl Lambda {
         lock(&self.shared.functions).insert(function.launch.function, Arc::new(registered));
     }
 
-    /// From now on every function lives by that clock. `folder` is where they are told.
+    /// From now on every function uses that clock. The file that tells them is in `folder`.
     pub fn live_by(&self, clock: &Clock, folder: &Path) {
         let file = folder.join("clock");
         for registered in lock(&self.shared.functions).values() {
@@ -166,12 +166,12 @@ impl Lambda {
         *lock(&self.shared.clock) = Some(Time { clock: clock.clone(), ahead: SignedDuration::ZERO, file });
     }
 
-    /// Moves the clock that the functions live by; false if that is this machine's.
+    /// Moves the functions' clock ahead. Returns false if they use this machine's clock.
     pub fn set_clock_ahead(&self, ahead: SignedDuration) -> bool {
         lock(&self.shared.clock).as_mut().map(|time| time.ahead = ahead).is_some()
     }
 
-    /// Changes what is said of a function, as an update of its configuration would: idle environments are retired.
+    /// Changes the settings of a function, like an update of its configuration: idle environments are discarded.
     pub fn configure(&self, name: &str, change: impl FnOnce(&mut Function)) {
         if let Some(registered) = lock(&self.shared.functions).get(name) {
             change(&mut lock(&registered.function));
@@ -185,10 +185,10 @@ impl Lambda {
         format!("arn:aws:lambda:{}:{ACCOUNT}:function:{name}", self.shared.client.region())
     }
 
-    /// Accepts an event for a function, if the caller may; its request id. The rest happens in its own time.
+    /// Accepts an event for a function, if the caller may invoke it. Returns the request id. The invocation happens asynchronously.
     ///
     /// # Errors
-    /// What is missing, if there is no such function or the caller may not invoke it.
+    /// The missing function or permission.
     pub fn invoke(&self, function_arn: &str, caller: &Caller, payload: Vec<u8>) -> Result<String, String> {
         let name = function_arn.rsplit(':').next().unwrap_or_default();
         let registered = lock(&self.shared.functions).get(name).cloned();
@@ -204,24 +204,24 @@ impl Lambda {
         Ok(request_id)
     }
 
-    /// Events that were accepted and are neither done nor dead.
+    /// The number of events that were accepted and are neither finished nor dead-lettered.
     #[must_use]
     pub fn open(&self) -> usize {
         *self.shared.open.borrow()
     }
 
-    /// [`Lambda::open`], as it changes.
+    /// The number of [`Lambda::open`] as it changes.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<usize> {
         self.shared.open.subscribe()
     }
 
-    /// Kills every process of a function that is at work now; how many there were.
+    /// Kills every working process of a function. Returns their number.
     pub fn kill(&self, name: &str) -> usize {
         self.kill_where(name, |_| true)
     }
 
-    /// Kills the one process of a function whose calls bear that session token; whether it was at work.
+    /// Kills the process of a function with that session token. Returns whether it was working.
     pub fn kill_session(&self, name: &str, session: &str) -> bool {
         self.kill_where(name, |busy| busy.session == session) == 1
     }
@@ -279,7 +279,7 @@ impl Shared {
     }
 
     fn tell_the_time(&self) -> std::io::Result<()> {
-        // Held until it is written, so that no earlier time comes later.
+        // The lock is held until the file is written, so that an earlier time never replaces a later one.
         let time = lock(&self.clock);
         let Some(Time { clock, ahead, file }) = &*time else { return Ok(()) };
         let ahead = (clock.now() + *ahead).duration_since(Timestamp::now()).as_secs();
@@ -288,12 +288,12 @@ impl Shared {
         std::fs::rename(draft, file)
     }
 
-    /// The session token of another environment.
+    /// A session token for a new environment.
     fn session(&self) -> String {
         format!("environment-{}", self.next())
     }
 
-    /// Tries until the function has done it or it is dead.
+    /// Tries until the function succeeds or the event is given up.
     async fn see_through(&self, registered: &Registered, arn: &str, id: &str, payload: Vec<u8>) {
         let accepted = Instant::now();
         let mut number = 0;
@@ -313,7 +313,7 @@ impl Shared {
                 return;
             };
             let wait = RETRY_WAITS[usize::from(number > 1)].mul_f64(self.time_scale);
-            // Not scaled: the work between the waits takes as long here as there.
+            // The maximum age is not scaled: the work between the delays takes as long as in AWS.
             let too_old = accepted.elapsed() + wait > function.max_age;
             if number > function.retries || too_old {
                 let failure = Failure { error_type, message };
@@ -354,7 +354,7 @@ impl Shared {
                     outcome = failed("Runtime.OutOfMemory", &message);
                     reusable = false;
                 }
-                // One that was told what no longer holds is not used again.
+                // An environment with outdated settings is not used again.
                 let told = lock(&registered.function);
                 if reusable && told.launch == function.launch {
                     lock(&registered.idle).push(environment);
@@ -372,7 +372,7 @@ impl Shared {
         outcome
     }
 
-    /// Sends an event that is given up to the function's dead-letter queue, under the function's own role.
+    /// Sends an event that is given up to the function's dead-letter queue, with the permissions of the function's role.
     async fn bury(&self, function: &Function, attempt: Attempt, payload: &[u8], failure: Failure) {
         let mut buried = None;
         if let Some(queue) = &function.dead_letters {
@@ -395,7 +395,7 @@ impl Shared {
     async fn send_dead(&self, queue: &str, attempt: &Attempt, payload: &[u8], failure: &Failure) -> bool {
         let name = queue.rsplit(':').next().unwrap_or_default();
         let text = |value: &str| json!({"DataType": "String", "StringValue": value});
-        // Lambda says the type only inside of the message: «ErrorMessage» is the response's first kilobyte.
+        // Lambda gives the error type only in the message: `ErrorMessage` is the first kilobyte of the response.
         let said = json!({"errorMessage": failure.message, "errorType": failure.error_type}).to_string();
         let said: String = said.chars().take(1024).collect();
         let request = json!({

@@ -1,5 +1,5 @@
-//! Looks for secrets in whatever was written, logged or published: the very bytes of each key, as they are, in hex, in
-//! base64, across line breaks, and inside what is base64 or gzip itself (P9).
+//! Searches everything that was written, logged or published for secrets (P9): the bytes of each key as they are, in hex, in base64, across
+//! line breaks, and inside base64 or gzip.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
@@ -8,29 +8,29 @@ use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// How deep base64 in gzip in base64 is followed.
+/// The maximum nesting of base64 and gzip that is followed.
 const DEPTH: usize = 4;
-/// A needle is recognised by so many bytes before it is compared as a whole.
+/// The number of bytes by which a secret is found before it is compared as a whole.
 const WINDOW: usize = 8;
-/// What is shorter than this is no secret of ours, and would be found everywhere.
+/// A shorter text is no secret of ours, and would be found everywhere.
 const SHORTEST: usize = 16;
-/// The most that is taken out of one gzip stream.
+/// The maximum number of bytes that are unpacked from one gzip stream.
 const MOST: u64 = 16 << 20;
 
 /// Secrets to look for.
 #[derive(Debug, Default)]
 pub struct Scanner {
-    /// Forms by their first bytes: the whole form, and whose it is.
+    /// The forms of the secrets by their first bytes: the whole form, and the index of the secret.
     forms: HashMap<[u8; WINDOW], Vec<(Vec<u8>, usize)>>,
     names: Vec<String>,
 }
 
 impl Scanner {
-    /// Looks for `secret` from now on, and reports it as `name`. A private key in PEM is looked for by its DER and by the
-    /// number that makes it private too, however it is written.
+    /// Searches for `secret` from now on, and reports it as `name`. For a private key in PEM, its DER and its private number are searched
+    /// for, too.
     ///
     /// # Panics
-    /// If it is too short to be told from chance.
+    /// If it is so short that it would be found by chance.
     pub fn add(&mut self, name: &str, secret: &[u8]) {
         let text = secret.trim_ascii();
         assert!(text.len() >= SHORTEST, "{name} is too short to look for");
@@ -44,7 +44,7 @@ impl Scanner {
             return;
         }
         self.add_forms(owner, &der);
-        // The scalar of a key of an elliptic curve, in the ECPrivateKey of RFC 5915: version 1, then an octet string.
+        // The private number of an elliptic curve key in the ECPrivateKey of RFC 5915: version 1, then an octet string.
         let scalar = der.windows(4).position(|window| window == [0x02, 0x01, 0x01, 0x04]);
         if let Some((&length, rest)) = scalar.and_then(|at| der[at + 4..].split_first())
             && let Some(scalar) = rest.get(..usize::from(length)).filter(|scalar| scalar.len() >= SHORTEST)
@@ -53,13 +53,13 @@ impl Scanner {
         }
     }
 
-    /// How many secrets are looked for.
+    /// The number of secrets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether nothing is looked for.
+    /// Whether there are no secrets to search for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
@@ -80,7 +80,7 @@ impl Scanner {
         }
     }
 
-    /// The names of the secrets that `bytes` show.
+    /// The names of the secrets that are found in `bytes`.
     #[must_use]
     pub fn find(&self, bytes: &[u8]) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
@@ -121,7 +121,7 @@ fn engine(url: bool) -> GeneralPurpose {
     GeneralPurpose::new(if url { &URL_SAFE } else { &STANDARD }, config)
 }
 
-/// The characters that depend on `bytes` alone when they stand `shift` bytes into what is encoded.
+/// The base64 characters that depend only on `bytes`, if these begin `shift` bytes after a boundary.
 fn in_base64(bytes: &[u8], shift: usize, url: bool) -> Vec<u8> {
     let text = engine(url).encode([&vec![0; shift][..], bytes].concat());
     let first = (shift * 8).div_ceil(6);
@@ -129,7 +129,7 @@ fn in_base64(bytes: &[u8], shift: usize, url: bool) -> Vec<u8> {
     text.as_bytes()[first..last].to_vec()
 }
 
-/// Without line breaks and blanks, be they written as such or escaped as JSON does.
+/// The text without line breaks and blanks, plain or escaped as in JSON.
 fn joined(bytes: &[u8]) -> Vec<u8> {
     let mut joined = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -146,37 +146,37 @@ fn joined(bytes: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// What is inside each gzip stream that begins anywhere.
+/// The content of each gzip stream that begins anywhere in the bytes.
 fn unzipped(bytes: &[u8]) -> Vec<Vec<u8>> {
     let begins = bytes.windows(3).enumerate().filter(|(_, window)| *window == [0x1f, 0x8b, 0x08]);
     let open = |(at, _): (usize, &[u8])| {
         let mut inside = Vec::new();
-        // A stream that breaks off has told what it told.
+        // A truncated stream is used as far as it goes.
         let _ = flate2::read::GzDecoder::new(&bytes[at..]).take(MOST).read_to_end(&mut inside);
         (!inside.is_empty()).then_some(inside)
     };
     begins.filter_map(open).collect()
 }
 
-/// What each longer run of base64 stands for.
+/// The decoded content of each longer run of base64.
 fn decoded(bytes: &[u8]) -> Vec<Vec<u8>> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte);
     let runs = bytes.split(|byte| !is_base64(byte)).filter(|run| run.len() >= 2 * SHORTEST);
     let decode = |run: &[u8]| {
         let url = run.iter().any(|byte| b"-_".contains(byte));
-        // One character too many is no whole byte.
+        // A single leftover character is not a whole byte.
         let whole = if run.len() % 4 == 1 { &run[..run.len() - 1] } else { run };
         engine(url).decode(whole).ok()
     };
     runs.filter_map(decode).collect()
 }
 
-/// What shows which secrets, place by place.
+/// The secrets that were found, by place.
 #[derive(Debug, Default)]
 pub struct Findings(pub BTreeMap<String, BTreeSet<String>>);
 
 impl Findings {
-    /// Looks into `bytes`, found at `place`.
+    /// Searches `bytes`, which were found at `place`.
     pub fn look(&mut self, scanner: &Scanner, place: &str, bytes: &[u8]) {
         let found = scanner.find(bytes);
         if !found.is_empty() {

@@ -1,19 +1,19 @@
 //! An AWS small enough to carry along, in which the unmodified function binaries run end to end (design §11).
 //!
-//! - [`world`]: it all, started and deployed into. Start reading here.
-//! - [`installation`]: Slipway in it, and what its users do.
-//! - [`imds`]: what an instance asks about itself.
+//! - [`world`]: the whole embedded AWS, started and with a template deployed. Start reading here.
+//! - [`installation`]: Slipway in it, and its users' actions.
+//! - [`imds`]: the metadata service of an instance.
 //! - [`machines`]: etcd members that boot for real, by systemd-nspawn.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
-//! - [`operator`]: what an operator prepares in moto before a test begins.
-//! - [`gateway`]: the one endpoint in front of it all; judges every call by the template's IAM policies.
-//! - [`deploy`]: the SAM template, resource by resource; what it does not know is an error.
-//! - [`cloud`]: the simulated CloudFormation, Scheduler, Auto Scaling and Run Command, which `shared/sim` is, wired in.
-//! - [`registry`]: container images, as far as their digests.
-//! - [`router`]: brings what moto's patterns match to the functions; [`bell`] wakes it.
-//! - [`workshop`]: none of that: the flows alone, in an account in memory.
-//! - [`kubernetes`]: a real control plane, from what a controller is given.
-//! - [`leaks`]: looks for secrets, in whatever form, where none must be.
+//! - [`operator`]: what an operator creates in moto before a test begins.
+//! - [`gateway`]: the single endpoint in front of everything; checks every call against the template's IAM policies.
+//! - [`deploy`]: deploys the SAM template resource by resource; unknown parts are errors.
+//! - [`cloud`]: connects the simulated CloudFormation, Scheduler, Auto Scaling and Run Command of `shared/sim`.
+//! - [`registry`]: a registry of container images, with only their digests.
+//! - [`router`]: delivers the events that moto's patterns match to the functions; [`bell`] wakes it.
+//! - [`workshop`]: only the flows, in an account in memory.
+//! - [`kubernetes`]: a real control plane, made from a controller's files.
+//! - [`leaks`]: searches for secrets in any form where none may be.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
 pub mod bell;

@@ -9,26 +9,26 @@ use crate::client::Client;
 use crate::process::Group;
 use crate::tools;
 
-/// A moto server of our own, gone when dropped.
+/// A moto server. Dropping this value stops it.
 #[derive(Debug)]
 pub struct Moto {
     url: String,
     _process: Group,
-    /// It ends when this closes, even if we are killed.
+    /// The server ends when this closes, even if this process is killed.
     _lifeline: Option<ChildStdin>,
 }
 
 impl Moto {
-    /// Starts it on a free port, and waits until it answers. `parameters` become public SSM parameters, which the
-    /// API would refuse to write.
+    /// Starts the server on a free port, and waits until it answers. `parameters` become public SSM parameters, which cannot be written by
+    /// the API.
     ///
     /// # Errors
-    /// If the tools are missing or the server does not come up; with what it said.
+    /// If the tools are missing or the server does not start; with its output.
     pub async fn start(parameters: &[(&str, &str)]) -> io::Result<Self> {
         Self::start_old(parameters, 0).await
     }
 
-    /// As [`Moto::start`]; its S3 says of every object that it was written so many hours before it was.
+    /// As [`Moto::start`]. Its S3 reports the modification time of every object as that many hours earlier.
     ///
     /// # Errors
     /// As [`Moto::start`].
@@ -52,7 +52,7 @@ impl Moto {
             }
             return Err(io::Error::other(format!("moto's server does not start: {said}{words}")));
         }
-        // A full pipe would stop it.
+        // The server would block on a full pipe.
         if let Some(mut stderr) = errors {
             tokio::spawn(async move { tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await });
         }
@@ -65,7 +65,7 @@ impl Moto {
         &self.url
     }
 
-    /// A client of the operator's, who may do everything.
+    /// A client of the operator, who may do everything.
     #[must_use]
     pub fn operator(&self, region: &str) -> Client {
         Client::new(&self.url, region, "OPERATOR")

@@ -1,4 +1,4 @@
-//! What happens in the embedded AWS, in order, as one stream that the demo prints and tests wait on.
+//! The events in the embedded AWS in order, as one stream that the demo prints and tests wait on.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,20 +7,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// How long a test waits for what must come, in wall time. Only one that fails waits so long: on a busy machine, where several
-/// test binaries run at a time, what takes seconds elsewhere has taken two minutes.
+/// How long a test waits for an expected event, in wall time. Only a failing test waits that long. On a busy machine with several test
+/// programs, events that usually take seconds have taken two minutes.
 pub const PATIENCE: Duration = Duration::from_secs(400);
 
-/// One thing that happened, and when.
+/// One observation and its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What.
+    /// The observation.
     pub what: Observed,
 }
 
-/// What can be seen happening.
+/// The kinds of observations.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Observed {
     /// A call of an AWS API through the gateway.
@@ -32,20 +32,20 @@ pub enum Observed {
         /// The whole envelope.
         event: Value,
     },
-    /// A try at an invocation began.
+    /// A try of an invocation began.
     Started(Attempt),
     /// A try ended.
     Finished {
-        /// Which.
+        /// The try.
         attempt: Attempt,
-        /// How.
+        /// Its result.
         outcome: Outcome,
-        /// How long it ran, milliseconds.
+        /// Its duration in milliseconds.
         duration_ms: u64,
-        /// Peak resident memory of the environment so far, KiB; 0 if the process was gone before it could be read.
+        /// Peak resident memory of the environment so far in KiB; 0 if the process had ended before it could be read.
         max_rss_kib: u64,
     },
-    /// An event was given up, and went where the function says (or nowhere).
+    /// An event was given up and sent to the function's dead-letter queue, or lost.
     DeadLettered {
         /// The last try.
         attempt: Attempt,
@@ -54,23 +54,23 @@ pub enum Observed {
         /// `errorType` of the last try.
         error_type: String,
     },
-    /// A rule brought an event to its function.
+    /// A rule delivered an event to its function.
     Routed {
         /// ARN of the rule.
         rule: String,
         /// ARN of the function.
         function: String,
     },
-    /// Somebody who may not tried to invoke a function: AWS would drop this event.
+    /// A caller without permission tried to invoke a function: AWS would drop this event.
     NotPermitted {
         /// ARN of the rule or schedule.
         caller: String,
         /// Name of the function.
         function: String,
-        /// What is missing.
+        /// The missing permission.
         reason: String,
     },
-    /// The embedded AWS itself did not do what it should: what is seen after this proves nothing.
+    /// The embedded AWS itself failed: later observations prove nothing.
     Trouble(String),
     /// A line that a function wrote to its standard output or error.
     Log {
@@ -86,15 +86,15 @@ pub enum Observed {
 pub struct Call {
     /// The function that called; `operator` for anybody else.
     pub caller: String,
-    /// As IAM names it: `kms:GenerateDataKey`.
+    /// The action in IAM's terms: `kms:GenerateDataKey`.
     pub action: String,
-    /// ARN that it was about; `*` where the action knows no resource.
+    /// The ARN of its resource; `*` if the action has no resource type.
     pub resource: String,
     /// HTTP status of the answer.
     pub status: u16,
-    /// Why the gateway refused it: a missing grant, or a fault that a test injected.
+    /// Why the gateway refused the call: a missing permission, or an injected fault.
     pub refused: Option<String>,
-    /// The session of whoever waits for an answer that a test withholds for ever: what [`crate::lambda::Lambda::kill_session`] takes.
+    /// The session of a caller whose answer a test withholds: the argument of [`crate::lambda::Lambda::kill_session`].
     pub stalled: Option<String>,
 }
 
@@ -107,18 +107,18 @@ impl Call {
     }
 }
 
-/// One try at one invocation.
+/// One try of one invocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// Name of the function.
     pub function: String,
-    /// Request id: the same for every try.
+    /// Request id, the same for every try.
     pub request_id: String,
-    /// 1 for the first.
+    /// The number of the try, from 1.
     pub number: u32,
 }
 
-/// How a try ended.
+/// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The function answered.
@@ -132,7 +132,7 @@ pub enum Outcome {
     },
 }
 
-/// Takes observations and keeps them.
+/// Receives and keeps observations.
 #[derive(Debug, Clone)]
 pub struct Observer {
     seen: Arc<Mutex<Vec<Observation>>>,
@@ -146,14 +146,14 @@ impl Default for Observer {
 }
 
 impl Observer {
-    /// Records something that happens now.
+    /// Records an observation with the present time.
     pub fn record(&self, what: Observed) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.push(Observation { at: Timestamp::now(), what });
         self.count.send_replace(seen.len());
     }
 
-    /// How many observations there are: a place to count or wait from.
+    /// The number of observations: a position to count or wait from.
     #[must_use]
     pub fn mark(&self) -> usize {
         *self.count.borrow()
@@ -166,13 +166,13 @@ impl Observer {
         seen.get(mark..).unwrap_or_default().to_vec()
     }
 
-    /// Waits until there is more than `mark` says.
+    /// Waits until there are more than `mark` observations.
     pub async fn more(&self, mark: usize) {
         // The sender lives in `self`: the channel cannot close here.
         let _ = self.count.subscribe().wait_for(|count| *count > mark).await;
     }
 
-    /// Waits for the first observation since `mark` of which `pick` makes something; `None` after `timeout`.
+    /// Waits for the first observation since `mark` for which `pick` returns a value; `None` after `timeout`.
     pub async fn wait<T>(
         &self,
         mark: usize,
@@ -194,7 +194,7 @@ impl Observer {
         tokio::time::timeout(timeout, search).await.ok()
     }
 
-    /// What the embedded AWS itself did wrong since `mark`.
+    /// The failures of the embedded AWS itself since `mark`.
     #[must_use]
     pub fn troubles(&self, mark: usize) -> Vec<String> {
         let seen = self.since(mark).into_iter();
@@ -219,7 +219,7 @@ impl Observer {
         calls.collect()
     }
 
-    /// The events since `mark` as (detail-type, detail).
+    /// The events since `mark` as pairs of detail-type and detail.
     #[must_use]
     pub fn events(&self, mark: usize) -> Vec<(String, Value)> {
         let events = self.since(mark).into_iter().filter_map(|observation| {

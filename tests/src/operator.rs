@@ -1,4 +1,4 @@
-//! What an operator prepares in AWS before a test begins. It panics where AWS refuses.
+//! What an operator creates in AWS before a test begins. The functions panic if AWS refuses.
 #![allow(clippy::missing_panics_doc, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Client {
         self.s3(Method::PUT, name, "", place.into_bytes()).await.expect(FINE);
     }
 
-    /// Switches on the versioning of a bucket.
+    /// Enables the versioning of a bucket.
     pub async fn keep_versions(&self, bucket: &str) {
         let versions = "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
         self.s3(Method::PUT, bucket, "versioning", versions.into()).await.expect(FINE);
@@ -40,7 +40,7 @@ impl Client {
         between(&self.post("route53", "/2013-04-01/hostedzone", body).await, "<Id>/hostedzone/").to_owned()
     }
 
-    /// Creates a volume of so many GiB in the region's first zone. Returns its id.
+    /// Creates a volume with this number of GiB in the region's first zone. Returns its id.
     pub async fn create_volume(&self, size: u32, tags: &BTreeMap<String, String>) -> String {
         let mut asked = format!(
             "CreateVolume&AvailabilityZone={}a&Size={size}&TagSpecification.1.ResourceType=volume",
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// What stands in `text` from `before` to the next `<`.
+/// The text between `before` and the next `<`.
 pub fn between<'a>(text: &'a str, before: &str) -> &'a str {
     let rest = text.split(before).nth(1).unwrap_or_else(|| panic!("no {before} in {text}"));
     rest.split('<').next().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Child processes that cannot outlive us: each in its own process group, killed as a whole when dropped.
+//! Child processes that cannot outlive this process: each has its own process group, which is killed as a whole when the value is dropped.
 
 use std::io;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// A running child and whatever it started.
+/// A running child and all of its descendants.
 #[derive(Debug)]
 pub struct Group {
     child: Child,
@@ -14,7 +14,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Starts `command` in a process group of its own, its three streams piped to us.
+    /// Starts `command` in its own process group, with pipes for its three streams.
     ///
     /// # Errors
     /// If the program cannot be started.
@@ -30,28 +30,28 @@ impl Group {
         Ok(Self { child, pid })
     }
 
-    /// Its process id, while it runs.
+    /// The process id while it runs.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Its standard input; once.
+    /// The standard input; only once.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Its standard output; once.
+    /// The standard output; only once.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Its standard error; once.
+    /// The standard error; only once.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
 
-    /// Waits for its end; the words are those of Lambda: `exit status: 101`, `signal: killed`.
+    /// Waits for its end. The text is in Lambda's form: `exit status: 101`, `signal: killed`.
     pub async fn ended(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => status.to_string(),
@@ -61,11 +61,11 @@ impl Group {
 
     /// Kills the whole group.
     pub fn kill(&mut self) {
-        // Not after the child was reaped: its number may be another's by then.
+        // Not after the child was reaped: its id may belong to another process by then.
         if self.child.id().is_some()
             && let Some(pid) = self.pid
         {
-            // It may have ended by itself in this moment: nothing to do then.
+            // If it has just ended by itself, nothing has to be done.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }

@@ -1,6 +1,5 @@
-//! A registry of container images on loopback: the part of the OCI distribution protocol that pins a tag, with the token
-//! that registries give to anybody. It has every image, and an image's content is its name. What else it is asked for are the
-//! checksums of programs, and it has those too.
+//! A registry of container images on the loopback address: the part of the OCI distribution protocol that pins a tag, with the token that
+//! registries give to anybody. It has every image, and the content of an image is its name. It also has the checksums of programs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,18 +15,18 @@ use slipway_core::digest::sha256_hex;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// How a registry is to behave.
+/// The behaviour of a registry.
 #[derive(Debug, Clone, Default)]
 pub struct Manners {
-    /// `repository:tag` of images that it lacks, and `host/path` of checksums.
+    /// The images (`repository:tag`) and checksums (`host/path`) that it does not have.
     pub lacks: BTreeSet<String>,
-    /// It sends every question on to another path first, as `registry.k8s.io` does.
+    /// It redirects every request to another path first, as `registry.k8s.io` does.
     pub redirects: bool,
-    /// It leaves out the header that says the digest, as the protocol lets it.
+    /// It omits the header with the digest, which the protocol allows.
     pub silent: bool,
     /// It gives its token to nobody.
     pub closed: bool,
-    /// It answers every question with this.
+    /// It answers every request with this status.
     pub fails_with: Option<u16>,
 }
 
@@ -49,10 +48,10 @@ struct Desk {
 const TOKEN: &str = "a-token-for-anybody";
 
 impl Registry {
-    /// Starts one.
+    /// Starts a registry.
     ///
     /// # Errors
-    /// If no port can be had.
+    /// If no port is available.
     pub async fn start(manners: Manners) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -71,19 +70,19 @@ impl Registry {
         Ok(Self { url, desk, server })
     }
 
-    /// Where it is: a mirror for everything.
+    /// Its URL: a mirror for everything.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// What was asked: method and path, with `with a token` where there was one.
+    /// The requests: method and path, followed by `with a token` if there was one.
     #[must_use]
     pub fn seen(&self) -> Vec<String> {
         self.desk.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The digest that it has for `reference`.
+    /// The digest of `reference` in this registry.
     #[must_use]
     pub fn digest(reference: &str) -> String {
         format!("sha256:{}", sha256_hex(content(reference).as_bytes()))
@@ -113,7 +112,7 @@ async fn token(State(desk): State<Arc<Desk>>) -> Response {
     axum::Json(json!({ "token": TOKEN, "expires_in": 300 })).into_response()
 }
 
-/// What a publisher says beside a program: the digest of that file's own name.
+/// The checksum that a publisher provides for a program: the digest of the file's name.
 async fn checksum(State(desk): State<Arc<Desk>>, Path(path): Path<String>) -> Response {
     desk.seen.lock().unwrap_or_else(PoisonError::into_inner).push(format!("GET /{path}"));
     if let Some(status) = desk.manners.fails_with {
@@ -152,7 +151,7 @@ async fn manifest(
     let Some(reference) = reference.filter(|name| !desk.manners.lacks.contains(name)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A registry gives what was asked for: without indexes among it, the image of one architecture.
+    // To a client that does not accept indexes, a real registry would return the image of one architecture.
     if !accepts.contains("application/vnd.oci.image.index.v1+json") {
         return StatusCode::NOT_ACCEPTABLE.into_response();
     }

@@ -1,8 +1,7 @@
-//! EventBridge's delivery: moto matches events against the rules of the template, the router brings them to Lambda.
+//! EventBridge's delivery: moto matches events against the rules of the template, and the router delivers them to Lambda.
 //!
-//! moto's own Lambda target fails, so the deployer gives every rule a queue of its own instead; whatever moto's
-//! pattern engine puts there is for that rule's function. A second queue on every bus, whose rule matches everything,
-//! shows what was said at all.
+//! moto's own Lambda target does not work, so the deployer gives every rule its own queue; everything that moto's pattern engine puts there
+//! is for that rule's function. A second queue on every bus, whose rule matches everything, shows all events.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,41 +17,41 @@ use crate::iam::{self, Decision, Request, Statement};
 use crate::lambda::{Caller, Lambda};
 use crate::observe::{Observed, Observer};
 
-/// How long the router sleeps when no call rings the bell.
+/// How long the router sleeps if no call rings the bell.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// From a rule to a function.
+/// The route from a rule to a function.
 #[derive(Debug, Clone)]
 pub struct Route {
     /// `default`, or the name of a custom bus.
     pub bus: String,
     /// ARN of the rule.
     pub rule_arn: String,
-    /// URL of the queue in which moto puts what matches.
+    /// URL of the queue in which moto puts matching events.
     pub queue_url: String,
     /// ARN of the function.
     pub function_arn: String,
-    /// Where an event goes that cannot be delivered.
+    /// The queue for events that cannot be delivered.
     pub dead_letters: Option<DeadLetters>,
 }
 
-/// A queue for what a rule cannot deliver.
+/// The dead-letter queue of a rule.
 #[derive(Debug, Clone)]
 pub struct DeadLetters {
     /// Its ARN.
     pub arn: String,
-    /// Its own policy, which must let EventBridge in.
+    /// Its own policy, which must permit EventBridge.
     pub policy: Vec<Statement>,
 }
 
-/// The running router, gone when dropped.
+/// The running router. Dropping this value stops it.
 #[derive(Debug)]
 pub struct Router {
     task: JoinHandle<()>,
     delivery: Arc<Delivery>,
 }
 
-/// How events are brought, for tests to disturb.
+/// The settings of the delivery, which tests change.
 #[derive(Debug, Default)]
 struct Delivery {
     state: Mutex<DeliveryState>,
@@ -76,14 +75,14 @@ struct Courier {
     lambda: Lambda,
     observer: Observer,
     routes: Vec<Route>,
-    /// Bus and queue URL.
+    /// Pairs of a bus and a queue URL.
     taps: Vec<(String, String)>,
     sequencers: Sequencers,
     delivery: Arc<Delivery>,
 }
 
 impl Router {
-    /// Brings what `routes` match to their functions, and shows what `taps` (bus, queue URL) see.
+    /// Delivers the events of `routes` to their functions, and shows the events of `taps` (bus, queue URL).
     #[must_use]
     pub fn start(
         client: Client,
@@ -123,27 +122,27 @@ impl Router {
         Self { task, delivery }
     }
 
-    /// Keeps back what would be delivered from now on.
+    /// Holds all deliveries from now on.
     pub fn hold(&self) {
         self.state(|state| {
             state.held.get_or_insert_default();
         });
     }
 
-    /// How many deliveries are kept back.
+    /// The number of held deliveries.
     #[must_use]
     pub fn held(&self) -> usize {
         self.state(|state| state.held.as_ref().map_or(0, Vec::len))
     }
 
-    /// The oldest kept-back delivery goes last when `reversed`; all go out now.
+    /// Delivers all held events now; if `reversed`, in reverse order.
     pub fn release(&self, lambda: &Lambda, reversed: bool) {
         let mut held = self.state(|state| state.held.take()).unwrap_or_default();
         if reversed {
             held.reverse();
         }
         for (route, event) in held {
-            // Kept-back events were matched and shown already; who may not be invoked is found when not held.
+            // Held events were matched and shown already. A missing permission is found when events are not held.
             let caller = Caller::Service {
                 principal: "events.amazonaws.com".to_owned(),
                 source_arn: route.rule_arn.clone(),
@@ -154,7 +153,7 @@ impl Router {
         }
     }
 
-    /// Delivers each event so many times from now on: at least once is all that EventBridge promises.
+    /// Delivers each event this many times from now on: EventBridge only guarantees at least once.
     pub fn set_copies(&self, copies: usize) {
         self.state(|state| state.copies = copies);
     }
@@ -173,7 +172,7 @@ impl Drop for Router {
 }
 
 impl Courier {
-    /// Empties all queues, in turns: a busy one must not keep the others waiting. What comes meanwhile rings anew.
+    /// Empties all queues in turns, so that a busy one does not block the others. New events ring the bell again.
     async fn round(&mut self) -> Result<(), ClientError> {
         loop {
             let mut more = false;
@@ -233,8 +232,8 @@ impl Courier {
         Ok(())
     }
 
-    /// What EventBridge does when its target refuses it for want of a permission: no retry, straight to the rule's
-    /// queue, if the queue's policy lets it.
+    /// What EventBridge does if its target refuses an event because of a missing permission: it does not retry, and sends the event to the
+    /// rule's dead-letter queue, if the queue's policy permits it.
     async fn cannot_deliver(&self, route: &Route, event: &Value, reason: &str) -> Result<(), ClientError> {
         self.observer.record(Observed::NotPermitted {
             caller: route.rule_arn.clone(),
@@ -282,10 +281,10 @@ impl Sequencers {
     }
 }
 
-/// moto's S3 events, put right; `None` for those that AWS does not send at all.
+/// Corrects moto's S3 events; `None` for events that AWS does not send.
 ///
-/// moto 5.2 gives every S3 event one and the same id and sequencer, spells `etag` `eTag`, sends tagging events for
-/// untagged objects, and puts S3's events on custom buses, where AWS' services never speak.
+/// moto 5.2 gives every S3 event the same id and sequencer, spells `etag` as `eTag`, sends tagging events for untagged objects, and sends
+/// S3's events to custom buses, where AWS' services never publish.
 fn as_aws_sends_it(mut event: Value, bus: &str, sequencers: &mut Sequencers) -> Option<Value> {
     if event["source"] != "aws.s3" {
         return Some(event);

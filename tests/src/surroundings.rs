@@ -1,4 +1,4 @@
-//! What an agent finds around its machine: S3 and KMS of moto's, a metadata service; and the hands of systemd and a kubelet.
+//! The environment of an agent: moto's S3 and KMS and a metadata service; and the tasks of systemd and a kubelet.
 #![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
 
 use std::collections::BTreeMap;
@@ -24,12 +24,12 @@ use crate::moto::Moto;
 
 const REGION: &str = "eu-west-1";
 const BUCKET: &str = "assets";
-/// Whose nodes they are.
+/// The cluster of the nodes.
 const CLUSTER: &str = "production";
-/// Every machine here; their roles tell them apart.
+/// The instance id of every machine here; their roles distinguish them.
 pub const INSTANCE: &str = "i-0123456789abcdef0";
 
-/// AWS, as far as a node of the cluster `production` asks for it.
+/// The part of AWS that a node of the cluster `production` uses.
 #[derive(Debug)]
 pub struct Surroundings {
     moto: Moto,
@@ -40,7 +40,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// With an empty bucket.
+    /// Starts with an empty bucket.
     pub async fn start() -> Self {
         let moto = Moto::start(&[]).await.expect("nothing fails here");
         let imds =
@@ -53,7 +53,7 @@ impl Surroundings {
         Self { aws: Aws::new(&endpoints, REGION).expect("nothing fails here"), moto, imds, key }
     }
 
-    /// Seals a bundle of `role` as rendering does, and puts it where the agent looks; its digest.
+    /// Seals a bundle of `role` as rendering does, and stores it where the agent reads it. Returns its digest.
     pub async fn publish(&self, role: &Role, files: &BTreeMap<String, String>) -> String {
         let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
         let plain = manifest::plaintext(&files);
@@ -62,7 +62,7 @@ impl Surroundings {
         digest
     }
 
-    /// As [`Surroundings::publish`], under the digest that rendering gave it.
+    /// As [`Surroundings::publish`], with the digest that rendering gave it.
     pub async fn publish_as(&self, role: &Role, digest: &str, files: &BTreeMap<String, String>) {
         let files = files.iter().map(|(path, text)| (path.clone(), text.as_str())).collect();
         self.seal(role, digest, &manifest::plaintext(&files)).await;
@@ -80,23 +80,23 @@ impl Surroundings {
         self.aws.bucket(BUCKET).put(&key, &sealed).await.expect("nothing fails here");
     }
 
-    /// What lies there.
+    /// The object with that key.
     pub async fn object(&self, key: &str) -> Vec<u8> {
         self.aws.bucket(BUCKET).get(key).await.expect("nothing fails here").expect("nothing fails here")
     }
 
-    /// What the node of that role told there.
+    /// The published status of the node with that role.
     pub async fn status(&self, role: &Role) -> NodeStatus {
         let key = keys::node_status(CLUSTER, &role.to_string(), INSTANCE);
         serde_json::from_slice(&self.object(&key).await).expect("nothing fails here")
     }
 
-    /// Puts something there.
+    /// Stores an object.
     pub async fn put(&self, key: &str, bytes: &[u8]) {
         self.aws.bucket(BUCKET).put(key, bytes).await.expect("nothing fails here");
     }
 
-    /// Lets a machine know who it is: its `config.json`, which lies there, and its credentials.
+    /// Gives a machine its identity: its `config.json`, which is in the bucket, and its credentials.
     pub fn host(&self, root: &Path, role: &Role, credentials: &str) {
         let home = root.join("var/lib/slipway");
         let config = std::fs::read(home.join("config.json")).expect("it is configured");
@@ -107,17 +107,17 @@ impl Surroundings {
         std::fs::write(home.join("node.json"), node.to_string()).expect("it can be written");
     }
 
-    /// What an agent's environment must say to find everything here.
+    /// The environment variables by which an agent finds everything here.
     #[must_use]
     pub fn environment(&self) -> BTreeMap<String, String> {
         environment(&self.moto, &self.imds).into()
     }
 
-    /// Refreshes the credentials of the machine at `root`. `played` is asked to play systemd, with the unit that is to be restarted; and
-    /// with `None` again and again, to play whoever looks at files.
+    /// Refreshes the credentials of the machine at `root`. `played` is called to do systemd's work, with the unit to restart; and
+    /// repeatedly with `None`, to do the work of programs that watch files.
     ///
     /// # Errors
-    /// As the verb.
+    /// Those of the verb.
     pub async fn refresh(
         &self,
         root: &Path,
@@ -135,7 +135,7 @@ impl Surroundings {
                 done = &mut refreshing => return done,
                 Some((unit, done)) = asked.recv() => {
                     played(Some(&unit)).await;
-                    // Whoever asked may have lost patience.
+                    // The agent may have stopped waiting.
                     let _ = done.send(());
                 }
                 () = tokio::time::sleep(Duration::from_millis(100)) => played(None).await,
@@ -146,7 +146,7 @@ impl Surroundings {
 
 type Asked = (String, oneshot::Sender<()>);
 
-/// `systemctl restart`, by somebody else.
+/// `systemctl restart`, done by the test.
 #[derive(Debug)]
 struct Hands {
     asks: mpsc::UnboundedSender<Asked>,

@@ -1,11 +1,11 @@
-//! Where things are: the repository, the Python tools, the function binaries.
+//! The locations of the repository, the Python tools and the function binaries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// Something that the set-up steps should have made is not there.
+/// A result of the set-up steps is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} is not at {path}: run `{cure}`")]
 pub struct Absent {
@@ -20,7 +20,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// The interpreter that has moto, boto3, cfn-lint and the SAM translator.
+/// The Python interpreter with moto, boto3, cfn-lint and the SAM translator.
 ///
 /// # Errors
 /// If `make tools` has not run.
@@ -29,23 +29,23 @@ pub fn python() -> Result<PathBuf, Absent> {
     present("the Python of the tests", path, "make tools".to_owned())
 }
 
-/// Says what is not tested, and why, past the capture of a test's own output.
+/// Reports what is not tested and why, also when the test's output is captured.
 pub fn not_tested(what: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "!!! NOT TESTED: {what}");
 }
 
-/// A program that a Debian package has: the installed one, or one that is fetched into `.tools/` (no root needed). `None` where
-/// it cannot be had, which is said on the standard error, past the test's own capture.
+/// A program of a Debian package: the installed one, or one that is downloaded into `.tools/` (without root). `None` if it is not
+/// available; that is reported on the standard error, also when the test's output is captured.
 ///
 /// # Panics
-/// If the script that fetches it cannot be run, or fails otherwise.
+/// If the download script cannot be run, or fails for another reason.
 #[must_use]
 pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
     fetched("tests/scripts/debian_tool.sh", &[package, program])
 }
 
-/// A program of an etcd release, built out of its Go modules into `.tools/`; `None` as for [`debian`].
+/// A program of an etcd release, built from its Go modules into `.tools/`; `None` as for [`debian`].
 ///
 /// # Panics
 /// As [`debian`].
@@ -54,7 +54,7 @@ pub fn etcd(version: &str, program: &str) -> Option<PathBuf> {
     fetched("tests/scripts/etcd_release.sh", &[version, program])
 }
 
-/// As [`etcd`], but only where it was built before (`make test-etcd`): each release takes minutes.
+/// As [`etcd`], but only if it was built before (`make test-etcd`), because each release takes minutes.
 ///
 /// # Panics
 /// As [`debian`].
@@ -63,7 +63,7 @@ pub fn cached_etcd(version: &str, program: &str) -> Option<PathBuf> {
     fetched("tests/scripts/etcd_release.sh", &["--cached", version, program])
 }
 
-/// Asks `script` once a process: what it says of something that cannot be had is said once, too.
+/// Runs `script` once per process, so that a missing program is reported only once.
 fn fetched(script: &str, of: &[&str]) -> Option<PathBuf> {
     static FOUND: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,7 @@ fn fetch(script: &str, of: &[&str]) -> Option<PathBuf> {
     }
 }
 
-/// The folder of a real Kubernetes; `None` where it was not built (`make kubernetes`), which is said as for [`debian`].
+/// The folder of a real Kubernetes; `None` if it was not built (`make kubernetes`), which is reported as for [`debian`].
 ///
 /// # Panics
 /// As [`debian`].
@@ -89,7 +89,7 @@ pub fn kubernetes() -> Option<PathBuf> {
     fetched("tests/scripts/kubernetes.sh", &["--cached"])
 }
 
-/// A file that `cargo build` made: a function's binary or the agent, in the profile that this code was built in.
+/// A file that `cargo build` made: the binary of a function or the agent, in the profile of this code.
 ///
 /// # Errors
 /// If it was not built.
@@ -98,11 +98,11 @@ pub fn binary(name: &str) -> Result<PathBuf, Absent> {
     present("the binary", target().join(profile).join(name), "cargo build --workspace --bins".to_owned())
 }
 
-/// The target directory: the running test or demo lies in it (`<target>/<profile>/…`).
+/// The target directory: the running test or demo is in it (`<target>/<profile>/…`).
 fn target() -> PathBuf {
     let here = std::env::current_exe().unwrap_or_default();
     let mut folders = here.ancestors().skip(1);
-    // `deps/` holds the tests; their binaries lie one up.
+    // `deps/` has the tests; the binaries are one level up.
     let profile = folders.find(|folder| !folder.ends_with("deps")).map(Path::to_path_buf);
     profile.and_then(|folder| folder.parent().map(Path::to_path_buf)).unwrap_or_default()
 }

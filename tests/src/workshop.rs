@@ -1,4 +1,4 @@
-//! Specs rendered by the real flow and real cryptography, over buckets and keys in memory: no process, no port.
+//! Renders specs with the real flow and real cryptography, with buckets and keys in memory: no process, no port.
 #![allow(clippy::missing_panics_doc, clippy::wildcard_enum_match_arm, reason = "a test's room may panic")]
 
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub struct Example {
     pub name: String,
     /// Its text.
     pub text: String,
-    /// Its patches, by name: an example with some is a folder.
+    /// Its patches by name; an example with patches is a folder.
     pub patches: BTreeMap<String, Vec<u8>>,
 }
 
@@ -52,7 +52,7 @@ pub fn examples() -> Vec<Example> {
                 patches: patches(&path.join(slipway_core::keys::PATCHES)),
             }
         })
-        // What somebody brings lies in nobody's repository: cli/tests/verbs/own_ca.rs makes it.
+        // The files of an import are not in the repository; cli/tests/verbs/own_ca.rs makes them.
         .filter(|example: &Example| !example.text.contains("source: imported"))
         .collect();
     examples.sort_by(|one, other| one.name.cmp(&other.name));
@@ -71,7 +71,7 @@ fn patches(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// The example of that name.
+/// The example with that name.
 pub fn example(name: &str) -> String {
     examples()
         .into_iter()
@@ -80,11 +80,11 @@ pub fn example(name: &str) -> String {
         .text
 }
 
-/// The state of a cluster whose stacks and add-ons are at what `plan` leads to.
+/// The state of a cluster whose stacks and add-ons are as after `plan`.
 pub fn rolled_out(plan: &Plan) -> Rollout {
     let pointer = AddonsPointer {
         format: AddonsPointer::FORMAT,
-        // For node managers, of whom there are none here: whoever plans goes by the release.
+        // The digest is for node managers, which do not exist here; planning uses the release.
         digest: String::new(),
         release: plan.to.clone(),
         generation: 1,
@@ -93,20 +93,20 @@ pub fn rolled_out(plan: &Plan) -> Rollout {
     Rollout { generation: 1, deployed, addons: Some(pointer), ..Rollout::new(&plan.cluster) }
 }
 
-/// What a spec turned into.
+/// The result of rendering a spec.
 #[derive(Debug)]
 pub struct Rendered {
-    /// The plan that leads there.
+    /// The plan.
     pub plan: Plan,
-    /// What it leads to.
+    /// The rendering.
     pub rendering: Rendering,
 }
 
-/// An account with one cluster and real cryptography, whose functions run when a test calls them.
+/// An account with one cluster and real cryptography. Its functions run when a test calls them.
 #[derive(Debug)]
 pub struct Workshop {
     account: Account<AwsLc>,
-    /// When everything happens.
+    /// The time of everything.
     pub now: Timestamp,
 }
 
@@ -125,7 +125,7 @@ impl DerefMut for Workshop {
 }
 
 impl Workshop {
-    /// Empty buckets for the cluster of `text`, and an image under every parameter that it names.
+    /// Empty buckets for the cluster of `text`, and an image for every parameter that it names.
     pub fn of(text: &str) -> Self {
         let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         let mut account = Account::with_crypto(&cluster.name, &cluster.region, 1, AwsLc);
@@ -135,7 +135,7 @@ impl Workshop {
         workshop
     }
 
-    /// As [`Workshop::of`], with the example's patches.
+    /// As [`Workshop::of`], with the patches of the example.
     pub fn of_example(example: &Example) -> Self {
         let workshop = Self::of(&example.text);
         for (name, bytes) in &example.patches {
@@ -153,12 +153,12 @@ impl Workshop {
         workshop
     }
 
-    /// Another account with all that is in this one now.
+    /// A copy of the account with its present content.
     pub fn fork(&self) -> Self {
         Self { account: self.account.fork_with(1, AwsLc), now: self.now }
     }
 
-    /// An image under every parameter that `text` names.
+    /// Sets an image for every parameter that `text` names.
     pub fn know_images(&self, text: &str) {
         let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         for name in Lock::default().missing(&cluster).parameters {
@@ -167,7 +167,7 @@ impl Workshop {
         }
     }
 
-    /// Uploads `text`, which changes something, and takes what comes of it.
+    /// Uploads `text`, which must change something, and returns the result.
     pub async fn render(&self, text: impl AsRef<[u8]>) -> Rendered {
         let plan = match self.outcome(text).await {
             Outcome::Planned(plan) => *plan,
@@ -177,21 +177,21 @@ impl Workshop {
         Rendered { rendering, plan }
     }
 
-    /// Uploads `text`.
+    /// Uploads `text` and returns the outcome.
     pub async fn outcome(&self, text: impl AsRef<[u8]>) -> Outcome {
         self.try_upload(text, &Life::unending()).await.expect("nothing fails in memory")
     }
 
-    /// Uploads `text`, to be rendered by a process that lives so long.
+    /// Uploads `text` and renders it in a process with the given life.
     ///
     /// # Errors
-    /// If it dies, or what is stored is damaged.
+    /// If the process dies, or a stored object is damaged.
     pub async fn try_upload(&self, text: impl AsRef<[u8]>, life: &Life) -> FlowResult<Outcome> {
         let version = self.upload(text);
         self.rendered(Some(&version), life).await
     }
 
-    /// The render function is invoked by the event of that version of the spec, or with `None` by that of a patch.
+    /// Invokes the render function with the event of that version of the spec, or with `None` of a patch.
     ///
     /// # Errors
     /// As [`Workshop::try_upload`].
@@ -211,7 +211,7 @@ impl Workshop {
         serde_json::from_value(value["files"].clone()).expect("a bundle has files")
     }
 
-    /// The files of `role`'s bundle with every leaf certificate and its key anew, issued at `at` by the cluster's own authorities.
+    /// The files of `role`'s bundle with every leaf certificate and its key issued again at `at` by the cluster's own authorities.
     pub async fn certified(&self, spec: &str, role: &Role, at: Timestamp) -> BTreeMap<String, String> {
         let cluster = slipway_spec::parse(spec.as_bytes(), None).expect("the spec is valid").cluster;
         let mut made: BTreeMap<String, Made> = BTreeMap::new();
@@ -237,7 +237,7 @@ impl Workshop {
         files
     }
 
-    /// An authority with its key, out of the vault: what issuing anew would sign with.
+    /// An authority with its key from the vault, as issuing uses it.
     pub async fn authority(&self, asset: &str) -> Signer {
         let manifest = self.manifest();
         let fingerprint = &manifest.assets[asset].fingerprint;
@@ -261,12 +261,12 @@ impl Workshop {
         self.read(&keys::desired(&self.name))
     }
 
-    /// The types of the events that were published since the last call.
+    /// The types of the events since the last call.
     pub fn said(&self) -> Vec<String> {
         self.bus.drain().iter().map(|event| event.to_wire().0).collect()
     }
 
-    /// As if `plan` had been rolled out.
+    /// Makes `plan` count as rolled out.
     pub async fn deployed(&self, plan: &Plan) {
         self.assets.upload(&keys::rollout(&self.name), store::json(&rolled_out(plan)));
     }

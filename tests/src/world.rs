@@ -1,4 +1,4 @@
-//! The embedded AWS as a whole: started, deployed into, watched, gone when dropped.
+//! The embedded AWS as a whole: started, with a template deployed, observed, and stopped when dropped.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::observe::Observer;
 use crate::registry::{Manners, Registry};
 use crate::router::Router;
 
-/// Why the embedded AWS does not stand.
+/// Why the embedded AWS does not start or work.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
-    /// A process or a port could not be had.
+    /// A process could not be started, or no port was available.
     #[error("the embedded AWS does not start")]
     Start(#[from] io::Error),
     /// The template cannot be deployed.
@@ -29,30 +29,30 @@ pub enum WorldError {
     /// A service refuses.
     #[error("a service of the embedded AWS refuses")]
     Client(#[from] ClientError),
-    /// The template does not have what is asked for.
+    /// The template does not have the requested resource.
     #[error("the template has no {0}")]
     NoSuch(String),
 }
 
-/// How an embedded AWS is to be.
+/// The settings of an embedded AWS.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The region.
     pub region: String,
     /// `AWS::StackName` of the installation.
     pub stack_name: String,
-    /// Seconds of CloudFormation and Scheduler that pass in one.
+    /// Seconds of CloudFormation and Scheduler per second.
     pub speed: f64,
-    /// Of Lambda's waits between tries: 0.002 makes a minute 120 ms.
+    /// The factor for Lambda's delays between tries: with 0.002 a minute takes 120 ms.
     pub time_scale: f64,
     /// `RUST_LOG` of the functions; `None` leaves the template's.
     pub log: Option<String>,
     /// Public SSM parameters.
     pub parameters: Vec<(String, String)>,
-    /// S3 says of every object that it was written so many hours before it was.
+    /// S3 reports the modification time of every object as this many hours earlier.
     pub hours_ago: u32,
-    /// The functions live by the world's clock, as in AWS. Without it by this machine's, which is behind: of what they wait for, hours
-    /// pass there within moments. But a person's commands are always of this machine's.
+    /// Whether the functions use the world's clock, as in AWS. Otherwise they use this machine's, which is behind: waits of hours end there
+    /// within moments. A person's commands always use this machine's clock.
     pub one_clock: bool,
 }
 
@@ -71,10 +71,10 @@ impl Default for Settings {
     }
 }
 
-/// An embedded AWS with a template deployed into it.
+/// An embedded AWS with a deployed template.
 #[derive(Debug)]
 pub struct Embedded {
-    // The router and the functions go before what they call.
+    // The router and the functions are dropped before the services that they call.
     router: Router,
     cloud: Cloud,
     lambda: Lambda,
@@ -102,7 +102,7 @@ impl Embedded {
         let (moto, plain) = (moto?, plain?);
         let observer = Observer::default();
         let gateway = Gateway::start(moto.url(), &settings.region, observer.clone()).await?;
-        // What the harness does itself is not to be seen among the calls: it goes to moto directly.
+        // The harness' own calls go directly to moto, so that they are not observed.
         let client = Client::new(moto.url(), &settings.region, "OPERATOR");
         let lambda = Lambda::new(client.clone(), observer.clone(), settings.time_scale);
         let registry = Registry::start(Manners::default()).await?;
@@ -150,13 +150,13 @@ impl Embedded {
         })
     }
 
-    /// What happened, and what happens.
+    /// The stream of observations.
     #[must_use]
     pub fn observer(&self) -> &Observer {
         &self.observer
     }
 
-    /// The one endpoint.
+    /// The single endpoint.
     #[must_use]
     pub fn gateway(&self) -> &Gateway {
         &self.gateway
@@ -180,7 +180,7 @@ impl Embedded {
         &self.router
     }
 
-    /// The operator's client, straight to moto: unseen and unjudged.
+    /// The operator's client, directly to moto: its calls are neither observed nor checked.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
@@ -192,7 +192,7 @@ impl Embedded {
         &self.region
     }
 
-    /// What was deployed.
+    /// The deployed template.
     #[must_use]
     pub fn deployed(&self) -> &Deployed {
         &self.deployed
@@ -207,18 +207,18 @@ impl Embedded {
         reference.map(String::as_str).ok_or_else(|| WorldError::NoSuch(id.to_owned()))
     }
 
-    /// Uploads an object as a person would; its version id.
+    /// Uploads an object as a person would. Returns its version id.
     ///
     /// # Errors
-    /// If there is no such bucket in the template, or S3 refuses.
+    /// If the template has no such bucket, or S3 refuses.
     pub async fn upload(&self, bucket_id: &str, key: &str, bytes: Vec<u8>) -> Result<String, WorldError> {
         let version = self.client.put_object(self.reference(bucket_id)?, key, bytes).await?;
-        // Not by way of the gateway: ring the bell that it would have rung.
+        // The upload bypasses the gateway, so the bell is rung here.
         self.gateway.bell().ring();
         Ok(version)
     }
 
-    /// Deletes the only version of an object of a bucket of the template's, as a person would.
+    /// Deletes the only version of an object in a bucket of the template, as a person would.
     ///
     /// # Errors
     /// If S3 refuses.
@@ -231,7 +231,7 @@ impl Embedded {
     /// Invokes a function of the template as a person would.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such function.
     pub fn invoke(&self, function_id: &str, event: &Value) -> Result<String, WorldError> {
         let arn = self.deployed.arns.get(function_id);
         let arn = arn.ok_or_else(|| WorldError::NoSuch(function_id.to_owned()))?;
@@ -239,7 +239,7 @@ impl Embedded {
         invoked.map_err(WorldError::NoSuch)
     }
 
-    /// Whether every event on a bus was seen and delivered.
+    /// Whether every event on a bus was observed and delivered.
     async fn delivered(&self) -> bool {
         let Ok(waiting) = self.client.waiting().await else { return true };
         let taps = self.deployed.taps.iter().map(|(_, url)| url);

@@ -1,5 +1,5 @@
-//! Specs that must be refused: each with a diagnostic that names the place and the cure, on the bus and in
-//! `status.json`, while everything else stays as it was.
+//! Specs that must be refused: each with a diagnostic that names the place and the solution, on the bus and in `status.json`, while
+//! everything else stays unchanged.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
@@ -12,11 +12,11 @@ use slipway_tests::observe::PATIENCE;
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
 
-/// A spec, where its first diagnostic must point, and words that must be in it or its help.
+/// A spec, the place of its first diagnostic, and words that the diagnostic or its help must contain.
 struct Bad {
     name: &'static str,
     spec: String,
-    /// `line:`; empty where there is no line to point at.
+    /// `line:`; empty if there is no line to point at.
     place: String,
     words: &'static [&'static str],
 }
@@ -25,7 +25,7 @@ fn good() -> String {
     std::fs::read_to_string(tools::root().join("examples/minimal.yaml")).unwrap()
 }
 
-/// The line of the good spec that begins with `begins`, from 1.
+/// The number of the line of the good spec that begins with `begins`, from 1.
 fn line(begins: &str) -> usize {
     good().lines().position(|line| line.starts_with(begins)).unwrap() + 1
 }
@@ -42,7 +42,7 @@ fn cases() -> Vec<Bad> {
         .unwrap();
     }
     let place = |line: usize| format!("{line}:");
-    // The line after the good spec, where more is added.
+    // The line after the good spec, where text is added.
     let end = good.lines().count();
     let nowhere = String::new;
     vec![
@@ -116,7 +116,7 @@ fn cases() -> Vec<Bad> {
 async fn a_bad_spec_is_refused_with_its_place_and_cure_and_nothing_moves() {
     let slipway = Installation::start(&Settings::default()).await.unwrap();
     let observer = slipway.world().observer();
-    // Something good stands, so that there is something to leave alone.
+    // A good spec is rolled out, so that the test can see that it stays unchanged.
     let mark = observer.mark();
     slipway
         .upload("minimal", good().replace("clusterName", "rollout: {approval: manual}\nclusterName"))
@@ -155,5 +155,5 @@ async fn a_bad_spec_is_refused_with_its_place_and_cure_and_nothing_moves() {
         assert_eq!(others.collect::<Vec<_>>(), [], "{}", bad.name);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a refused spec is no failure of the function");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a refused spec is not an error of the function");
 }

@@ -1,4 +1,4 @@
-//! The simulated CloudFormation under a second client: boto3, which reads answers by AWS' own models.
+//! The simulated CloudFormation with a second client: boto3, which reads answers by AWS' own models.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use slipway_sim::wire::{Options, serve};
 use slipway_sim::{Config, World};
 use slipway_tests::tools;
 
-/// Seconds of the world in a second: fast, and yet slower than a client that asks a hundred times a second.
+/// Seconds of the world per second: fast, but slow enough for a client that polls a hundred times a second.
 const SPEED: f64 = 500.0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
-//! The simulated AWS against moto, by our own adapters: where moto answers a call as AWS does, both answer alike. Where it does not,
-//! [`DIFFERENT`] says what each answers, and by which page of AWS' the simulated one is right.
+//! Compares the simulated AWS with moto, through our own adapters. Where moto behaves like AWS, both must answer alike. For all other
+//! calls, [`DIFFERENT`] has both answers, and the AWS page that shows that the simulated one is right.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fmt::Debug;
@@ -25,9 +25,9 @@ const REGION: &str = "eu-west-1";
 const STACK: &str = "prod-pool-general";
 const GROUP: &str = "prod-pool-general";
 
-/// A call, what the simulated AWS says, what moto says, and AWS' own page (below https://docs.aws.amazon.com/).
+/// The call, the answer of the simulated AWS, the answer of moto, and AWS' own page (below https://docs.aws.amazon.com/).
 const DIFFERENT: &[(&str, &str, &str, &str)] = &[
-    // moto runs nothing.
+    // moto executes no commands.
     (
         "whether it printed an answer",
         "true",
@@ -41,7 +41,7 @@ const DIFFERENT: &[(&str, &str, &str, &str)] = &[
         "()",
         "systems-manager/latest/APIReference/API_SendCommand.html",
     ),
-    // `ValidationError`, where moto breaks with HTTP 500.
+    // `ValidationError`; moto fails with HTTP 500.
     (
         "ending a hook that is not there",
         "Invalid",
@@ -60,15 +60,15 @@ const DIFFERENT: &[(&str, &str, &str, &str)] = &[
         "Transient",
         "autoscaling/ec2/APIReference/CommonErrors.html",
     ),
-    // A group keeps within its limits.
+    // A group stays within its limits.
     ("growing over the maximum", "Invalid", "()", "autoscaling/ec2/userguide/asg-capacity-limits.html"),
     ("taking the last", "Invalid", "()", "autoscaling/ec2/userguide/asg-capacity-limits.html"),
 ];
 
-/// What somebody answered to each call, in order.
+/// The answers to each call, in order.
 type Told = Vec<(String, String)>;
 
-/// Looks until there is something to see.
+/// Polls until there is a result.
 async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
     let looks = async {
         loop {
@@ -86,7 +86,7 @@ fn note<T: Debug>(told: &mut Told, call: &str, answer: PortResult<T>) {
     told.push((call.to_owned(), answer));
 }
 
-/// A group as far as nobody gave it names.
+/// A group without its generated names.
 fn shape(group: Option<GroupView>) -> Option<String> {
     let group = group?;
     let machines = group.machines.iter().map(|(id, one)| {
@@ -101,7 +101,7 @@ fn shape(group: Option<GroupView>) -> Option<String> {
     ))
 }
 
-/// Calls all that a rollout calls, of whoever answers at `url`. The template lies in moto's S3.
+/// Makes every call of a rollout to the endpoint `url`. The template is in moto's S3.
 async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     let aws = Aws::emulated(url, REGION, "AKIACONTRACT").unwrap();
     let (templates, s3) = (aws.bucket("assets"), Client::new(s3, REGION, "OPERATOR"));
@@ -151,7 +151,7 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
         (seen.status != ChangeSetStatus::Pending).then_some(seen)
     });
     note(&mut told, "the change set", Ok(ready.await));
-    // No page says whether it shows its tags already: here it does not, in moto it does, and nothing of ours asks.
+    // No page says whether a new stack already shows its tags: the simulated one does not, moto's does, and our code does not read them.
     let seen = stacks.stack(STACK).await.map(|seen| seen.map(|seen| seen.status));
     note(&mut told, "the stack before", seen);
     note(&mut told, "executing it", stacks.execute_change_set(STACK, "one", "token").await);
@@ -218,7 +218,7 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
     told
 }
 
-/// Makes a bucket with versions. Its owner.
+/// Creates a bucket with versioning. Returns the operator's client.
 async fn with_bucket(moto: &Moto) -> Client {
     let operator = moto.operator(REGION);
     operator.create_bucket("assets").await;
@@ -230,7 +230,7 @@ async fn with_bucket(moto: &Moto) -> Client {
 async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
     let moto = Moto::start(&[]).await.unwrap();
     let operator = with_bucket(&moto).await;
-    // The simulated CloudFormation reads it unsigned.
+    // The simulated CloudFormation reads it without a signature.
     let anyone = json!({"Version": "2012-10-17", "Statement": [
         {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::assets/*"}]});
     operator.s3(Method::PUT, "assets", "policy", anyone.to_string().into_bytes()).await.unwrap();
@@ -265,7 +265,7 @@ async fn the_simulated_aws_and_moto_answer_alike_where_moto_is_right() {
     assert_eq!(differ, known);
 }
 
-/// P8 rests on it: S3 lets one of two writers win, however close they are. moto by itself does not.
+/// P8 relies on this: S3 lets one of two writers win, however close they are. moto alone does not.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_writers_under_one_condition_one_wins() {
     let moto = Moto::start(&[]).await.unwrap();
@@ -285,12 +285,13 @@ async fn of_many_writers_under_one_condition_one_wins() {
                 Put::Lost => {}
             }
         }
-        let [etag] = &won[..] else { panic!("{} of 8 won round {round}", won.len()) };
+        let [etag] = &won[..] else { panic!("{} of 8 writers won in round {round}", won.len()) };
         condition = Condition::Unchanged(etag.clone());
     }
 }
 
-/// Throttled once, a call is tried again by the SDK and nobody hears of it; throttled for a while, it may work later.
+/// The SDK retries a call that is throttled once, and the caller does not notice; a call that is throttled for a while is a transient
+/// error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_throttled_once_works_and_one_that_goes_on_being_may_work_later() {
     let config = Config { account: ACCOUNT.to_owned(), region: REGION.to_owned(), ..Config::default() };

@@ -1,4 +1,4 @@
-//! The documents of Systems Manager in `infra/template.yaml`: the one way in which the functions reach nodes.
+//! The documents of Systems Manager in `infra/template.yaml`: the only way in which the functions reach nodes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use slipway_tests::tools;
 
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
-/// Each document, and the words of its command with good parameters.
+/// Each document, and the words of its command with valid parameters.
 const DOCUMENTS: [(&str, &str); 10] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
@@ -33,7 +33,7 @@ const DOCUMENTS: [(&str, &str); 10] = [
     ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
 ];
 
-/// Good values of each parameter; the first is the one in [`DOCUMENTS`].
+/// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
 const GOOD: [(&str, &[&str]); 9] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
@@ -53,7 +53,7 @@ const GOOD: [(&str, &[&str]); 9] = [
     ("Credentials", &["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]),
 ];
 
-/// What would be more than a value, were it let in.
+/// Values that would be more than one argument if they were accepted.
 const BAD: [&str; 21] = [
     "",
     "'",
@@ -97,7 +97,7 @@ async fn documents() -> BTreeMap<String, Document> {
         assert_eq!(step["action"], "aws:runShellScript");
         assert_eq!(step["precondition"], json!({ "StringEquals": ["platformType", "Linux"] }));
         let timeout: u32 = step["inputs"]["timeoutSeconds"].as_str().unwrap().parse().unwrap();
-        assert!((60..=172_800).contains(&timeout), "Systems Manager takes no other");
+        assert!((60..=172_800).contains(&timeout), "Systems Manager accepts no other value");
         let [command] = step["inputs"]["runCommand"].as_array().unwrap().as_slice() else {
             panic!("one line: {step}")
         };
@@ -112,7 +112,7 @@ async fn documents() -> BTreeMap<String, Document> {
     found.collect()
 }
 
-/// As Systems Manager does it: text for text.
+/// Replaces parameters as Systems Manager does, by plain text replacement.
 fn filled(document: &Document, values: &BTreeMap<&str, &str>) -> String {
     let mut command = document.command.clone();
     for (name, value) in values {
@@ -125,7 +125,7 @@ fn good() -> BTreeMap<&'static str, &'static str> {
     GOOD.iter().map(|(name, values)| (*name, values[0])).collect()
 }
 
-/// What the shell makes of `command`, if its program is one that prints its arguments.
+/// The arguments into which the shell splits `command`.
 fn words(command: &str) -> Vec<String> {
     let shown = command.replace(AGENT, "printf '%s\\n'");
     let output = Command::new("sh").args(["-c", &shown]).output().unwrap();
@@ -187,8 +187,8 @@ async fn each_parameter_is_a_word_between_quotes_and_can_be_nothing_else() {
     assert_eq!(seen, GOOD.iter().map(|(name, _)| (*name).to_owned()).collect());
 }
 
-/// What the functions send is what the documents take: each verb's document exists, has its parameters and no others, and its patterns let
-/// in what a verb gives.
+/// The functions send what the documents accept: the document of each verb exists, has exactly its parameters, and its patterns accept the
+/// verb's values.
 #[tokio::test]
 async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
     let documents = documents().await;
@@ -223,10 +223,10 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         slipway_node::understands(&words).unwrap();
     }
-    assert!(documents.keys().map(String::as_str).eq(named), "a document that no verb names");
+    assert!(documents.keys().map(String::as_str).eq(named), "no verb names one of the documents");
 }
 
-/// The simulator's documents are those of the template, but for the one that people alone send.
+/// The simulator's documents are those of the template, except for the one that only people send.
 #[tokio::test]
 async fn the_simulator_has_the_documents_of_the_template() {
     let mut documents = documents().await;
@@ -248,8 +248,8 @@ async fn the_simulator_has_the_documents_of_the_template() {
     assert_eq!(documents.keys().collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// A drain ends by itself before Systems Manager ends it, and says then what it waits for. One that hangs does not hold a worker of its
-/// machine's agent for long: there are five, and nothing else could be asked of that machine.
+/// A drain ends by itself before Systems Manager ends it, and then says what it waits for. A hanging drain does not occupy a worker of its
+/// machine's SSM agent for long: the agent has five, and would otherwise accept no other command.
 #[tokio::test]
 async fn a_drain_has_more_time_than_it_may_be_told_to_take_and_not_much_more() {
     let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();

@@ -1,5 +1,5 @@
-//! `infra/cluster.schema.json` as editors use it, judged by Python's jsonschema: it takes what `slipway validate` takes, and
-//! refuses what is amiss in form.
+//! `infra/cluster.schema.json`, as editors use it, judged by Python's jsonschema: it accepts what `slipway validate` accepts, and refuses
+//! errors of form.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use slipway_tests::tools;
 
-/// What the schema says against each text; nothing where it is content.
+/// The schema's error for each text; `None` if it is valid.
 fn complaints(texts: &[String]) -> Vec<Option<String>> {
     let mut child = Command::new(tools::python().unwrap())
         .arg(tools::root().join("tests/scripts/check_specs.py"))
@@ -78,7 +78,7 @@ fn whatever_form_yaml_gives_a_good_spec_it_stays_good() {
         format!("---\n# A comment.\n{}...\n", with("")),
         with("").replace('\n', "\r\n"),
     ];
-    // The same as JSON, which is YAML as well.
+    // The same as JSON, which is valid YAML.
     texts.push(json!({"clusterName": "editor", "region": "eu-west-1", "kubernetesVersion": 1.37, "availabilityZone": "eu-west-1a",
         "apiEndpoints": [{"name": "default", "dnsName": "api.example.com"}], "worker": {"nodePools": [{"name": "a"}]}}).to_string());
     for (text, complaint) in texts.iter().zip(complaints(&texts)) {
@@ -119,11 +119,11 @@ fn what_is_amiss_in_form_an_editor_shows() {
     ];
     for (text, complaint) in texts.iter().zip(complaints(&texts)) {
         assert!(slipway_spec::parse(text.as_bytes(), None).is_err(), "{text}");
-        assert!(complaint.is_some(), "the schema takes\n{text}");
+        assert!(complaint.is_some(), "the schema accepts\n{text}");
     }
 }
 
-/// Each key of the schema once, as the way to it: `worker.nodePools[].taints[].key`.
+/// Each key of the schema once, as a path: `worker.nodePools[].taints[].key`.
 fn keys(root: &Value, at: &Value, path: &str, met: &mut BTreeSet<String>, found: &mut Vec<String>) {
     if let Some(name) = at["$ref"].as_str() {
         if met.insert(name.to_owned()) {
@@ -144,7 +144,7 @@ fn keys(root: &Value, at: &Value, path: &str, met: &mut BTreeSet<String>, found:
     }
 }
 
-/// `value` at the end of `path`, and nothing beside it.
+/// A document with only `value` at `path`.
 fn at(path: &str, value: &Value) -> Value {
     path.rsplit('.').fold(value.clone(), |below, step| match step.strip_suffix("[]") {
         Some(name) => json!({name: [below]}),
@@ -152,7 +152,7 @@ fn at(path: &str, value: &Value) -> Value {
     })
 }
 
-/// What is wrong with a spec before anybody asks what it means.
+/// Errors of a spec's form, which show without knowing its meaning.
 const OF_FORM: [&str; 6] =
     ["unknown-key", "retired-key", "wrong-type", "out-of-range", "unknown-value", "empty-value"];
 
@@ -161,7 +161,7 @@ fn editors_and_we_agree_on_every_key() {
     let schema = slipway_spec::schema();
     let mut found = Vec::new();
     keys(&schema, &schema, "", &mut BTreeSet::new(), &mut found);
-    assert!(found.len() > 200, "only {} keys in the schema", found.len());
+    assert!(found.len() > 200, "the schema has only {} keys", found.len());
     let values = [
         json!("word"),
         json!("12"),

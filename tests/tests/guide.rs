@@ -1,5 +1,5 @@
-//! docs/architecture.md, held against the code: its walks name functions that exist, and its picture is cargo's.
-//! `UPDATE_DOCS=1 cargo test -p slipway-tests --test guide` draws the picture anew.
+//! Compares docs/architecture.md with the code: its walks name functions that exist, and its picture is drawn from cargo's metadata.
+//! `UPDATE_DOCS=1 cargo test -p slipway-tests --test guide` draws the picture again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ fn page() -> String {
     fs::read_to_string(tools::root().join("docs/architecture.md")).unwrap()
 }
 
-/// Each function that a walk links to, as (path of the function, file). Links look like [`slipway_flows::scan::scan`](../shared/…).
+/// Each function that a walk links to, as (path of the function, file). Links have the form [`slipway_flows::scan::scan`](../shared/…).
 fn steps(page: &str) -> Vec<(String, String)> {
     let links = page.split("[`slipway").skip(1);
     let read = |link: &str| {
@@ -38,7 +38,7 @@ fn the_walks_lead_through_functions_that_exist() {
     assert!(steps.len() > 40, "{} steps: is the search broken?", steps.len());
 }
 
-/// The crates of the workspace, each with those that it names itself.
+/// The crates of the workspace, each with its direct dependencies in the workspace.
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let metadata = MetadataCommand::new()
         .manifest_path(tools::root().join("Cargo.toml"))
@@ -55,13 +55,13 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     packages.iter().map(of).filter(|(name, _): &(String, _)| name != "slipway-tests").collect()
 }
 
-/// Everything that `from` reaches.
+/// All direct and indirect dependencies of `from`.
 fn reached(arrows: &BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<String> {
     let direct = &arrows[from];
     direct.iter().flat_map(|below| reached(arrows, below)).chain(direct.iter().cloned()).collect()
 }
 
-/// Mermaid, which GitHub draws; an arrow that others imply is left out.
+/// The picture as Mermaid, which GitHub draws. An arrow that follows from others is left out.
 fn picture() -> String {
     let arrows = arrows();
     let mut lines = vec!["```mermaid".to_owned(), "graph TD".to_owned()];

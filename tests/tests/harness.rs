@@ -1,4 +1,4 @@
-//! The embedded AWS itself, with a function of its own: what the other tests stand on.
+//! Tests of the embedded AWS itself, with a function of their own.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
@@ -16,7 +16,7 @@ async fn probes() -> Embedded {
     Embedded::start(&template, &Settings { time_scale: 0.001, ..Settings::default() }).await.unwrap()
 }
 
-/// Puts `detail` on the probes' bus and waits for the `number`th try at it.
+/// Sends `detail` to the bus of the probe function and waits for the try number `number`.
 async fn ask(world: &Embedded, detail: Value, number: u32) -> (Outcome, u64) {
     let mark = world.observer().mark();
     let event =
@@ -104,7 +104,7 @@ async fn failures_are_tried_again_and_then_dead_lettered_by_kind() {
         assert_eq!(body["detail"]["do"], what);
     }
     let (outcome, _) = ask(&world, json!({"do": "answer"}), 1).await;
-    assert!(matches!(outcome, Outcome::Answered(_)), "a new environment after the dead: {outcome:?}");
+    assert!(matches!(outcome, Outcome::Answered(_)), "not a new environment after the dead one: {outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,7 +145,7 @@ async fn the_gateway_holds_functions_to_their_role() {
     assert_eq!(status(ask(&world, json!({"do": "put", "key": "allowed/a"}), 1).await.0), 200);
     assert_eq!(status(ask(&world, json!({"do": "put", "key": "other/a"}), 1).await.0), 403);
     assert_eq!(status(ask(&world, json!({"do": "read", "key": "allowed/a"}), 1).await.0), 200);
-    // Who may not list is told that what is missing is forbidden.
+    // A caller that may not list the bucket gets "forbidden" for a missing object.
     assert_eq!(status(ask(&world, json!({"do": "read", "key": "allowed/none"}), 1).await.0), 403);
     world.gateway().inject(Fault {
         caller: Some("probe".to_owned()),

@@ -1,5 +1,5 @@
-//! What is kept of a cluster's credentials, through the whole render flow: nothing moves while nothing changed, whatever
-//! happens to what is stored (P1); an inventory is never replaced; and what nobody refers to any more goes.
+//! What is kept of a cluster's credentials, through the whole render flow: without a change of the spec no byte changes, whatever happens
+//! to the stored objects (P1); an inventory is never replaced; and unused objects are deleted.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
@@ -31,7 +31,7 @@ fn with_san(name: &str) -> String {
     format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [{name}]\n", plain())
 }
 
-/// Everything that is named by its content and that a node or CloudFormation reads, with the bytes of what is not sealed.
+/// All objects that are named by their content and that a node or CloudFormation reads, with the bytes of unsealed ones.
 fn content(workshop: &Workshop) -> BTreeMap<String, Option<Vec<u8>>> {
     let folders = ["/templates/", "/bundles/", "/releases/", "/plans/"];
     let keys = workshop.assets.keys().into_iter().filter(|key| folders.iter().any(|part| key.contains(part)));
@@ -42,7 +42,7 @@ fn content(workshop: &Workshop) -> BTreeMap<String, Option<Vec<u8>>> {
     .collect()
 }
 
-/// The KMS keys under which every sealed object opens.
+/// The KMS keys that every sealed object can be opened with.
 fn sealed_under(workshop: &Workshop) -> BTreeSet<Vec<String>> {
     let keys = workshop.assets.keys().into_iter();
     let sealed = keys.filter(|key| key.ends_with(".sealed") || key.contains("/credentials-"));
@@ -54,27 +54,27 @@ fn sealed_under(workshop: &Workshop) -> BTreeSet<Vec<String>> {
         .collect()
 }
 
-/// Something that happens to a cluster of which nothing changes.
+/// Something that happens to a cluster without a change of its spec.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// The spec is uploaded again, as it is or with the other KMS key.
+    /// The spec is uploaded again, unchanged or with the other KMS key.
     Upload {
         other_key: bool,
     },
-    /// The same, and the function dies at this call.
+    /// The same, but the function dies at this call.
     Death {
         other_key: bool,
         last: u64,
         after: bool,
     },
-    /// A sealed bundle is lost, or its last byte is another.
+    /// A sealed bundle is lost, or its last byte is changed.
     BundleLost(Index),
     BundleTampered(Index),
-    /// A half that some bundle holds is lost.
+    /// A private half that some bundle contains is lost.
     HalfLost(Index),
     /// `status.json` is lost.
     StatusLost,
-    /// KMS gives its key new material.
+    /// KMS rotates its key.
     Rotation,
 }
 
@@ -91,7 +91,7 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// A key among those that `wanted` takes.
+/// A key among those that `wanted` accepts.
 fn some_key(workshop: &Workshop, index: &Index, wanted: impl Fn(&str) -> bool) -> Option<String> {
     let keys: Vec<String> = workshop.assets.keys().into_iter().filter(|key| wanted(key)).collect();
     (!keys.is_empty()).then(|| index.get(&keys).clone())
@@ -107,7 +107,7 @@ async fn live(happenings: Vec<Happening>) {
         rendered.rendering.roles.values().map(|role| role.credentials_digest.clone()).collect()
     };
     assert_eq!(digests(&first), digests(&other), "another KMS key changes no digest");
-    // Back again, so that every plan that there is was made once.
+    // The first spec again, so that each plan was made once.
     workshop.outcome(&specs[0]).await;
     let (before, assets) = (content(&workshop), workshop.manifest().assets);
     let all = |count: usize| BTreeSet::from([count]);
@@ -120,7 +120,7 @@ async fn live(happenings: Vec<Happening>) {
             }
             Happening::Death { other_key, last, after } => {
                 let life = Life::until(*last, *after);
-                // It may end before that call comes.
+                // The run may end before that call.
                 let _ = workshop.try_upload(&specs[usize::from(*other_key)], &life).await;
             }
             Happening::BundleLost(index) => {
@@ -138,16 +138,16 @@ async fn live(happenings: Vec<Happening>) {
             Happening::HalfLost(index) => {
                 let held = ["scheduler", "kubelet-ca", "service-account", "etcd-peer-0"];
                 let wanted = |key: &str| held.iter().any(|asset| key.contains(&format!("/pki/{asset}/")));
-                // Once everything stands: what two losses together take, nobody can bring back.
+                // Only after a successful upload: some pairs of losses cannot be repaired.
                 workshop.outcome(&specs[0]).await;
                 if let Some(key) = some_key(&workshop, index, wanted) {
                     workshop.assets.purge(&key);
-                    // It is missed when it is needed.
+                    // The loss is noticed when the object is needed.
                     let bundle = if key.contains("etcd-peer-0") { "etcd-0" } else { "controller" };
                     let digest = &workshop.manifest().bundles[&bundle.parse::<Role>().unwrap()].digest;
                     let bundle = keys::credentials(&workshop.name, bundle, digest);
                     let bytes = workshop.assets.peek(&bundle).unwrap();
-                    // Sound, and not as it was: it is looked at again.
+                    // The object is sound but different, so it is checked again.
                     let sealings = AwsLc.sealings(&bytes).unwrap();
                     let last = sealings.last().unwrap().bytes.to_vec();
                     let bytes = if sealings.len() < 4 { [bytes.clone(), last].concat() } else { last };
@@ -157,7 +157,7 @@ async fn live(happenings: Vec<Happening>) {
             Happening::StatusLost => workshop.assets.purge(&keys::status(&workshop.name)),
             Happening::Rotation => workshop.keys.rotate(None),
         }
-        // Whatever it was: the same spec says the same, in the same bytes.
+        // After any of this, the same spec gives the same result with the same bytes.
         let outcome = workshop.outcome(&specs[0]).await;
         assert_eq!(outcome, Outcome::Unchanged, "{happening:?}");
         let now = content(&workshop);
@@ -171,7 +171,7 @@ async fn live(happenings: Vec<Happening>) {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::default() })]
-    /// A thousand re-renders in all: six hundred happenings, most of them an upload, and an upload after each.
+    /// A thousand renders in all: six hundred happenings, most of them uploads, and an upload after each.
     #[test]
     fn p1_whatever_happens_to_what_is_stored_no_byte_of_a_template_and_no_digest_changes(
         happenings in proptest::collection::vec(happening(), 95..105),
@@ -246,7 +246,7 @@ fn now() -> Timestamp {
     "2026-12-01T00:00:00Z".parse().unwrap()
 }
 
-/// Three generations, the third deployed, the second too if asked; all of them old.
+/// Three generations, the third deployed, and the second on request; all of them are old.
 async fn generations() -> (Workshop, [workshop::Rendered; 3]) {
     let workshop = Workshop::of(&plain());
     workshop.assets.set_clock(now() - SignedDuration::from_hours(72));
@@ -269,14 +269,14 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     let (workshop, [first, second, third]) = generations().await;
     let assets = &workshop.assets;
     let nobody = Nodes::Reported(Referred::default());
-    // Nobody knows what the nodes run: everything that was ever rendered stays.
+    // The nodes' credentials are unknown: everything that was ever rendered stays.
     assert_eq!(collect(assets, &workshop.name, &Nodes::Unknown).await, Vec::<String>::new());
-    // A node still has the first generation.
+    // A node still uses the first generation.
     let mut one = Referred::default();
     let old = &first.rendering.roles[&Role::Controller];
     one.add_node(&Role::Controller, &old.config_digest, &old.credentials_digest);
     assert_eq!(collect(assets, &workshop.name, &Nodes::Reported(one)).await, Vec::<String>::new());
-    // It has gone: so does what it alone had. The second is deployed, the third is wished for.
+    // That node is gone, so objects that only it used are deleted. The second generation is deployed, and the third is planned.
     let retired = workshop.manifest().retired;
     assert_eq!(retired[&Role::Controller].len(), 2);
     let gone = collect(assets, &workshop.name, &nobody).await;
@@ -288,7 +288,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     assert!(gone.iter().any(|name| name.ends_with(&old.credentials_digest)), "{gone:?}");
     assert_eq!(workshop.manifest().retired[&Role::Controller].len(), 1);
     assert_eq!(collect(assets, &workshop.name, &nobody).await, Vec::<String>::new(), "again");
-    // Rolled out: the second goes too, and what is left is what the inventory names.
+    // After the rollout the second generation is deleted, too, and only the objects of the inventory remain.
     workshop.deployed(&third.plan).await;
     let verdicts = {
         let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
@@ -300,7 +300,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     let keys_before = assets.keys();
     assert!(
         going.iter().all(|name| keys_before.iter().any(|key| key.ends_with(name))),
-        "a look takes nothing"
+        "listing deletes nothing"
     );
     assert_eq!(collect(assets, &workshop.name, &nobody).await, going);
     assert!(workshop.manifest().retired.is_empty());
@@ -313,7 +313,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
         BTreeSet::from([Reason::Current, Reason::InUse, Reason::Unknown]),
         "the inventory itself"
     );
-    // And life goes on.
+    // A later upload works.
     assert_eq!(workshop.outcome(&with_san("b.example.com")).await, Outcome::Unchanged);
     workshop.render(&with_san("c.example.com")).await;
 }
@@ -346,7 +346,7 @@ async fn what_is_young_stays_and_without_an_inventory_or_a_release_nothing_goes(
             );
             match run.await {
                 Err(FlowError::Corrupt { key: at, .. }) => assert_eq!(at, key),
-                // A release that is lost and that neither a stack nor a wish refers to, nobody misses.
+                // A lost release matters only if a stack or `desired.json` refers to it.
                 Ok(gone) => assert!(damaged.is_none() && key.contains("/releases/"), "{key}: {gone:?}"),
                 Err(other) => panic!("{other}"),
             }

@@ -1,5 +1,5 @@
-//! The production example, launched end to end: the unmodified binaries, the template's wiring and permissions, the
-//! simulated CloudFormation.
+//! The production example launched end to end: the unmodified binaries, the template's wiring and permissions, and the simulated
+//! CloudFormation.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
@@ -31,7 +31,7 @@ fn production() -> String {
     std::fs::read_to_string(tools::root().join("examples/production.yaml")).unwrap()
 }
 
-/// The plan that a cluster's newest spec leads to.
+/// The plan of a cluster's newest spec.
 async fn plan_of(slipway: &Installation, cluster: &str) -> Plan {
     let desired: Desired = slipway.document(cluster, "desired.json").await.unwrap().unwrap();
     slipway.document(cluster, &format!("plans/{}.json", desired.plan)).await.unwrap().unwrap()
@@ -48,8 +48,8 @@ fn status(slipway: &Installation, stack: &str) -> String {
     slipway.world().cloud().with(|cloud| cloud.stack_status(stack)).unwrap_or_default()
 }
 
-/// P1, P2, P3: launched as planned; the same bytes move nothing; one pool's size moves that pool's stack alone. P9: no
-/// secret shows anywhere in all of it.
+/// P1, P2, P3: the cluster is launched as planned, the same bytes change nothing, and a pool's new size changes only that pool's stack. P9:
+/// no secret is visible anywhere.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
@@ -81,7 +81,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
         ["kms", "cloudformation", "scheduler"].contains(&service) || call.action == "s3:PutObject"
     };
     let calls: Vec<_> = world.observer().calls(mark).into_iter().filter(moved).collect();
-    assert_eq!(calls, [], "an unchanged upload costs no call that changes anything");
+    assert_eq!(calls, [], "an unchanged upload makes no call that changes anything");
 
     // P2, P3: one pool's maxSize.
     let mark = world.observer().mark();
@@ -110,7 +110,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     a_patch_is_planned_by_itself_and_taken_back(&slipway).await;
     p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(&slipway).await;
 
-    // Over the whole story.
+    // Checks that cover the whole test.
     let errors: Vec<_> = world
         .observer()
         .since(0)
@@ -121,11 +121,15 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
         })
         .collect();
     assert_eq!(slipway.dead_letters().await.unwrap(), 0, "{errors:#?}");
-    assert_eq!(slipway.loose_ends(), Vec::<String>::new(), "the template wires and grants what is needed");
+    assert_eq!(
+        slipway.loose_ends(),
+        Vec::<String>::new(),
+        "the template's wiring and permissions are complete"
+    );
     p9_no_secret_is_where_it_must_not_be(&slipway).await;
 }
 
-/// P2: a patch that comes is planned and rolled out without a new spec, and so is its going.
+/// P2: a new patch is planned and rolled out without a new spec, and so is its removal.
 async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
     let world = slipway.world();
     let (key, patch) = (
@@ -149,7 +153,7 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
     }
 }
 
-/// P2, P7: six days before the certificates end, the schedule asks for a scan; what it renews becomes a plan by itself.
+/// P2, P7: six days before the certificates expire, the schedule requests a scan; the renewed certificates lead to a plan.
 async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(
     slipway: &Installation,
 ) {
@@ -184,7 +188,7 @@ async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_pla
     assert_eq!(touched, ["production-control-plane", "production-etcd"].into());
     let state: State = slipway.document("production", "scan.json").await.unwrap().unwrap();
     assert_eq!((state.findings, state.urgent), (Vec::new(), None));
-    // What it counts is on its output, as CloudWatch reads it.
+    // The function writes its metrics to its output in CloudWatch's format.
     let metric = world.observer().since(mark).into_iter().any(|seen| match &seen.what {
         Observed::Log { line, .. } => {
             line.contains("\"CloudWatchMetrics\"") && line.contains("\"Cluster\":\"production\"")
@@ -194,8 +198,8 @@ async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_pla
     assert!(metric, "a scan counts the days");
 }
 
-/// P9: the secrets that the cluster has, opened by who may, are nowhere in all that was written, logged, published or handed
-/// to CloudFormation: not as they are, in hex, in base64 of any alignment, across lines, nor inside base64 or gzip.
+/// P9: the cluster's secrets, opened by an authorized user, are nowhere in the written, logged and published data or in CloudFormation: not
+/// as they are, in hex, in base64 of any alignment, across lines, or inside base64 or gzip.
 async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
     let world = slipway.world();
     let (scanner, plain) = secrets_of(slipway, "production").await;
@@ -238,13 +242,13 @@ async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
     for kind in ["calls", "events", "logs", "answers"] {
         assert!(kinds.get(kind).is_some_and(|count| *count > 5), "{kinds:?}");
     }
-    // Templates, change sets, schedules: whatever CloudFormation and the others were told.
+    // Templates, change sets, schedules: all inputs of CloudFormation and other services.
     let told = world.cloud().with(|cloud| format!("{cloud:?}"));
     assert!(told.contains("AWS::EC2::LaunchTemplate") && told.len() > 100_000, "{} bytes", told.len());
     findings.look(&scanner, "the cloud", told.as_bytes());
     assert!(findings.0.is_empty(), "{:#?}", findings.0);
 
-    // The scan finds each of them where it is: in what a node opens.
+    // The search finds each secret where it should be: in the files that a node opens.
     let mut control = Findings::default();
     plain.iter().for_each(|(role, text)| control.look(&scanner, role, text));
     let shown: BTreeSet<&String> = control.0.values().flatten().collect();
@@ -255,8 +259,8 @@ async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
     assert!(!shown.iter().any(|name| name.starts_with("ca ") || name.starts_with("etcd-ca ")), "{shown:?}");
 }
 
-/// What a cluster keeps secret: the private half of each asset and the data keys that seal them; and the text of each role's
-/// bundle. Opened with KMS, as an operator who may do everything.
+/// A cluster's secrets: the private half of each asset, the data keys that seal them, and the text of each role's bundle. They are opened
+/// with KMS by an operator who may do everything.
 async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap<String, Vec<u8>>) {
     let world = slipway.world();
     let bucket = world.reference("AssetBucket").unwrap();
@@ -300,12 +304,12 @@ async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap
     (scanner, plain)
 }
 
-/// A plan that waits for a person executes nothing until that very plan is approved.
+/// A plan that waits for approval executes nothing until exactly that plan is approved.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manual_plan_waits_for_its_approval() {
     let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
     let spec = production().replace("approval: auto", "approval: manual");
-    assert_ne!(spec, production(), "examples/production.yaml approves by itself no more: adapt this test");
+    assert_ne!(spec, production(), "examples/production.yaml needs approval now: adapt this test");
     let mark = slipway.world().observer().mark();
     slipway.upload("production", spec).await.unwrap();
     let (_, ready) = slipway.event(mark, &["Plan Ready"], PATIENCE).await.unwrap();
@@ -337,8 +341,8 @@ async fn a_manual_plan_waits_for_its_approval() {
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 }
 
-/// Roles for service accounts: the stack that trusts the cluster's tokens, and what anyone may read to check them. The
-/// functions' own permissions, as the gateway judges them, are enough for it.
+/// Roles for service accounts: the stack that trusts the cluster's tokens, and the public documents to verify them. The functions' own
+/// permissions, as the gateway checks them, are enough.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_public() {
     let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
@@ -369,7 +373,7 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
     let (headers, _) = world.client().s3(Method::GET, &place, "", Vec::new()).await.unwrap();
     assert_eq!(headers["content-type"], "application/json");
 
-    // Anyone may read these two, and nothing else of any bucket.
+    // Anyone may read these two objects, and no other object of any bucket.
     let objects = world.client().versions(&bucket).await.unwrap();
     assert_eq!(objects.len(), 2, "{objects:?}");
     for object in &objects {
@@ -394,7 +398,7 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
         assert_eq!(world.gateway().anyone("s3:GetObject", &resource), Decision::NotGranted, "{resource}");
     }
 
-    // P1: the same again writes nothing, there either.
+    // P1: the same bytes again write nothing, in this bucket either.
     let mark = world.observer().mark();
     slipway.upload("production", spec).await.unwrap();
     let answer = slipway.event(mark, &["Plan Unchanged", "Plan Ready", "Spec Rejected"], PATIENCE).await;
@@ -408,5 +412,5 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
         elsewhere && end.ends_with("never brought an event")
     };
     let loose: Vec<String> = slipway.loose_ends().into_iter().filter(|end| !unused(end)).collect();
-    assert_eq!(loose, Vec::<String>::new(), "the template grants what is needed");
+    assert_eq!(loose, Vec::<String>::new(), "the template's permissions are complete");
 }

@@ -1,4 +1,4 @@
-//! The layout of design §12, held against what cargo itself says.
+//! The layout of design §12, compared with cargo's metadata.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 use slipway_tests::tools;
 
-/// How far a crate is from the core: one may use what is below, never what is beside or above.
+/// The level of each crate above the core: a crate may use crates of lower levels, and never those of the same or a higher level.
 const LEVELS: &[(&str, u8)] = &[
     ("slipway-core", 0),
     ("slipway-spec", 1),
@@ -33,7 +33,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("slipway-tests", 8),
 ];
 
-/// Where each crate lives.
+/// The folder of each crate.
 const ROOMS: &[(&str, &str)] = &[
     ("slipway-core", "shared/core"),
     ("slipway-spec", "shared/spec"),
@@ -57,7 +57,7 @@ const ROOMS: &[(&str, &str)] = &[
     ("slipway-tests", "tests"),
 ];
 
-/// Crates that only some may name, so that what they do happens in one place.
+/// Dependencies that only some crates may name, so that their work happens in one place.
 const RESERVED: &[(&str, &[&str])] = &[
     ("aws-sdk-", &["slipway-aws"]),
     ("aws-config", &["slipway-aws"]),
@@ -75,7 +75,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("axum", &["slipway-sim", "slipway-tests"]),
 ];
 
-/// What must not be in the house at all: see deny.toml for the reasons.
+/// Dependencies that are not allowed at all: deny.toml has the reasons.
 const BANNED: &[&str] = &["aws-sdk-ec2", "ring", "openssl", "openssl-sys", "native-tls", "serde_yaml"];
 
 /// The crates that decide: values in, values out.
@@ -90,7 +90,7 @@ const PURE: &[&str] = &[
     "slipway-ports",
 ];
 
-/// What a machine has no use for: its agent compiles none of it.
+/// Crates that the agent does not compile, because a machine does not need them.
 const NOT_ON_MACHINES: &[&str] = &[
     "slipway-spec",
     "slipway-migrate",
@@ -101,7 +101,7 @@ const NOT_ON_MACHINES: &[&str] = &[
     "slipway-aws",
 ];
 
-/// What a pure crate cannot use, however far down: no runtime, no sockets, no randomness, no AWS.
+/// Crates that a pure crate may not use, even indirectly: no runtime, sockets, randomness or AWS.
 const IMPURE: &[&str] = &[
     "tokio",
     "async-std",
@@ -137,7 +137,7 @@ fn named<'a>(metadata: &'a Metadata, name: &str) -> &'a Package {
     ours.find(|package| package.name.as_str() == name).unwrap_or_else(|| panic!("no crate {name}"))
 }
 
-/// Names of what `package` names itself, for its code or its build script; with tests as asked.
+/// The direct dependencies of `package`, for its code or its build script, and optionally for its tests.
 fn direct(package: &Package, with_tests: bool) -> BTreeSet<&str> {
     let wanted = package.dependencies.iter().filter(|dependency| match dependency.kind {
         DependencyKind::Development => with_tests,
@@ -147,7 +147,7 @@ fn direct(package: &Package, with_tests: bool) -> BTreeSet<&str> {
     wanted.map(|dependency| dependency.name.as_str()).collect()
 }
 
-/// Names of everything that ends up in `package`, not counting what only its tests use.
+/// The direct and indirect dependencies of `package`, without those that only its tests use.
 fn all_below(metadata: &Metadata, package: &Package) -> BTreeSet<String> {
     let resolve = metadata.resolve.as_ref().unwrap();
     let nodes: BTreeMap<&PackageId, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
@@ -155,7 +155,7 @@ fn all_below(metadata: &Metadata, package: &Package) -> BTreeSet<String> {
     while let Some(id) = todo.pop_front() {
         for dependency in &nodes[id].deps {
             let normal = dependency.dep_kinds.iter().any(|kind| {
-                // What is only for Windows or WebAssembly is never built.
+                // Dependencies for Windows or WebAssembly are never built.
                 let elsewhere = kind.target.as_ref().is_some_and(|target| {
                     let target = target.to_string();
                     target.contains("wasm") || target.contains("windows")
@@ -179,7 +179,7 @@ fn every_crate_lives_in_its_room() {
     for package in metadata.workspace_packages() {
         let room = ROOMS.iter().find(|(name, _)| *name == package.name.as_str());
         let (_, room) =
-            room.unwrap_or_else(|| panic!("{} has no room: add it to design §12 and here", package.name));
+            room.unwrap_or_else(|| panic!("{} is in no room: add it to design §12 and here", package.name));
         assert_eq!(package.manifest_path, root.join(room).join("Cargo.toml"));
     }
     assert_eq!(metadata.workspace_packages().len(), ROOMS.len(), "a room is empty");
@@ -192,7 +192,10 @@ fn dependencies_point_down() {
     for (name, level) in LEVELS {
         for below in direct(named(&metadata, name), false) {
             if let Some(theirs) = levels.get(below) {
-                assert!(theirs < level, "{name} must not use {below}: it is not below it (design §12)");
+                assert!(
+                    theirs < level,
+                    "{name} must not use {below}, which is not on a lower level (design §12)"
+                );
             }
         }
     }
@@ -207,7 +210,7 @@ fn the_pure_crates_are_pure_all_the_way_down() {
         for name in &below {
             let impure =
                 IMPURE.contains(&name.as_str()) || name.starts_with("aws-sdk-") || name.starts_with("tokio-");
-            assert!(!impure, "{pure} has come to depend on {name}: time, randomness and I/O are passed in");
+            assert!(!impure, "{pure} depends on {name}: pass time, randomness and I/O in as arguments");
         }
     }
 }
@@ -226,7 +229,7 @@ fn the_agent_compiles_nothing_that_renders_plans_or_decides() {
     let below = all_below(&metadata, named(&metadata, "slipway-node"));
     assert!(below.contains("slipway-core"), "the walk finds nothing: {below:?}");
     for name in NOT_ON_MACHINES {
-        assert!(!below.contains(*name), "slipway-node has come to depend on {name}");
+        assert!(!below.contains(*name), "slipway-node depends on {name}, which a machine does not need");
     }
 }
 
@@ -242,22 +245,22 @@ fn what_is_reserved_is_named_by_its_owner_alone() {
                     dependency == *reserved
                 };
                 let fine = !is_it || owners.contains(&package.name.as_str());
-                assert!(fine, "{} must not name {dependency}: that is for {owners:?}", package.name);
+                assert!(fine, "{} must not name {dependency}: only {owners:?} may", package.name);
             }
         }
     }
-    // A rule about a crate that nobody has would hold for ever.
+    // A rule about a crate that no package uses would never fail.
     for (reserved, owners) in RESERVED {
         let used = owners.iter().any(|owner| {
             direct(named(&metadata, owner), true).iter().any(|dependency| dependency.starts_with(reserved))
         });
-        assert!(used, "nobody uses {reserved} any more: drop its rule");
+        assert!(used, "nothing uses {reserved} any more: delete its rule");
     }
 }
 
 #[test]
 fn what_is_banned_is_nowhere() {
-    // Not by the metadata's graph: that has crates in it which a weak feature names and nothing builds.
+    // The graph of the metadata is not used, because it has crates that a weak feature names and nothing builds.
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let tree = Command::new(cargo)
         .current_dir(tools::root())
@@ -281,14 +284,14 @@ fn what_is_banned_is_nowhere() {
     for banned in BANNED {
         assert!(
             !names.contains(banned),
-            "the house has come to depend on {banned}: `cargo tree -i {banned}`"
+            "the workspace depends on {banned}, which is not allowed: `cargo tree -i {banned}`"
         );
     }
 }
 
 #[test]
 fn the_core_takes_what_it_is_given_of_jiff() {
-    // What jiff has beyond these reads the system's zone, its files or its clock.
+    // jiff's other features read the system's time zone, its files or its clock.
     let metadata = metadata();
     for dependency in PURE.iter().flat_map(|name| &named(&metadata, name).dependencies) {
         if dependency.name == "jiff" {
@@ -297,7 +300,7 @@ fn the_core_takes_what_it_is_given_of_jiff() {
             assert!(dependency.features.iter().all(pure), "{:?}", dependency.features);
         }
     }
-    // `std` brings `Timestamp::now`: clippy forbids it, as long as its list says so.
+    // `std` brings `Timestamp::now`, which clippy forbids as long as the list says so.
     for room in ROOMS.iter().filter(|(name, _)| PURE.contains(name)).map(|(_, room)| room) {
         let forbidden = fs::read_to_string(tools::root().join(room).join("clippy.toml")).unwrap();
         for call in
@@ -308,7 +311,7 @@ fn the_core_takes_what_it_is_given_of_jiff() {
     }
 }
 
-/// The sections of a manifest, as they are written: what is inherited, metadata does not say.
+/// The sections of a manifest as they are written, because the metadata does not show what is inherited.
 fn sections(manifest: &str) -> BTreeMap<String, Vec<&str>> {
     let mut sections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut current = String::new();
@@ -329,12 +332,12 @@ fn every_crate_inherits_what_the_house_decides() {
         let sections = sections(&manifest);
         for key in ["version", "edition", "rust-version", "license", "publish"] {
             let inherits = sections["package"].contains(&format!("{key}.workspace = true").as_str());
-            assert!(inherits, "{} decides its own {key}: write `{key}.workspace = true`", package.name);
+            assert!(inherits, "{} sets its own {key}: write `{key}.workspace = true`", package.name);
         }
         let lints = sections.get("lints").map(Vec::as_slice);
         assert_eq!(lints, Some(["workspace = true"].as_slice()), "{} has its own lints", package.name);
         assert_eq!(package.publish.as_deref(), Some([].as_slice()), "{} could be published", package.name);
-        // One version of a dependency, in one place.
+        // Each dependency has one version, in one place.
         for (section, lines) in &sections {
             for line in lines.iter().filter(|_| section.ends_with("dependencies")) {
                 let inherits = line.contains("workspace = true");

@@ -1,4 +1,4 @@
-//! `docs/pki.md` holds the table of the policy and its difference from kubeadm's, each explained.
+//! `docs/pki.md` has the table of the policy and its differences from kubeadm, each with the reason.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use slipway_credentials::policy;
 use slipway_tests::tools;
 use slipway_tests::workshop::example;
 
-/// A certificate as kubeadm describes it. What depends on the machine or the cluster is in angle brackets.
+/// A certificate as kubeadm describes it. Values that depend on the machine or the cluster are in angle brackets.
 #[derive(Debug, Deserialize)]
 struct Row {
     name: String,
@@ -21,18 +21,19 @@ struct Row {
     sans: Vec<String>,
 }
 
-/// kubeadm's certificates and kubeconfigs, since 1.29, by the names of our table:
+/// kubeadm's certificates and kubeconfigs since 1.29, by the names in our table:
 /// <https://kubernetes.io/docs/setup/best-practices/certificates/> and its `certlist.go`. The columns are those of [`Row`].
 fn kubeadm() -> Vec<Row> {
     serde_json::from_str(include_str!("pki_page/kubeadm.json")).unwrap()
 }
 
-/// Why each difference is: the certificate, what differs, the reason. One that is no more fails the test, as does one without.
+/// The reasons of the differences: certificate, what differs, reason. A reason without a difference fails the test, and so does a
+/// difference without a reason.
 fn reasons() -> Vec<(String, String, String)> {
     serde_json::from_str(include_str!("pki_page/reasons.json")).unwrap()
 }
 
-/// A row of ours.
+/// A row of our table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Own {
     issuer: String,
@@ -43,7 +44,7 @@ struct Own {
     holders: String,
 }
 
-/// Ours, of the production example: what its spec gives in angle brackets again.
+/// Our table for the production example, with values of its spec in angle brackets.
 fn ours() -> BTreeMap<String, Own> {
     let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     let recipients = policy::recipients(&cluster);
@@ -94,7 +95,7 @@ fn ours() -> BTreeMap<String, Own> {
     rows
 }
 
-/// The certificates and what differs, in our order of names.
+/// The certificates and their differences, in the order of our names.
 fn differences() -> Vec<(String, &'static str, String, String)> {
     let ours = ours();
     let mut found = Vec::new();
@@ -151,13 +152,13 @@ fn tables() -> (String, String) {
     for (name, what, theirs, own) in differences() {
         let why = reasons.iter().find(|(of, which, _)| *of == name && which == what).map(|(_, _, why)| why);
         let why = why
-            .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: nobody says why"));
+            .unwrap_or_else(|| panic!("{name}: {what} is {own}, and kubeadm's is {theirs}: add the reason"));
         difference += &format!("| `{name}` | {what} | {} | {} | {why} |\n", code(&theirs), code(&own));
     }
     (table, difference)
 }
 
-/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page` writes them anew.
+/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page` writes the tables.
 #[test]
 fn docs_pki_holds_the_policys_table_and_what_differs_from_kubeadm() {
     let path = tools::root().join("docs/pki.md");
@@ -184,6 +185,6 @@ fn no_reason_is_given_for_what_does_not_differ() {
     let found = differences();
     for (name, what, _) in reasons() {
         let differs = found.iter().any(|(of, which, ..)| *of == name && *which == what);
-        assert!(differs, "{name}: {what} does not differ from kubeadm any more: take the reason out");
+        assert!(differs, "{name}: {what} does not differ from kubeadm any more: delete the reason");
     }
 }

@@ -1,4 +1,4 @@
-//! Digests of images, asked over the wire of a registry.
+//! Looks up the digests of images through a registry's protocol.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

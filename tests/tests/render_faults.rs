@@ -1,4 +1,4 @@
-//! What goes wrong around the render function: where the event ends up, under which type, and how it recovers.
+//! Faults of the render function: where the event ends, with which error type, and how it recovers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
 
@@ -16,7 +16,7 @@ use slipway_tests::world::Settings;
 
 const QUIET: Duration = Duration::from_millis(300);
 
-/// A spec whose plan waits for a person: these tests are about what comes before a rollout.
+/// A spec whose plan waits for approval, because these tests end before a rollout.
 fn spec() -> String {
     spec_of("minimal")
 }
@@ -31,7 +31,7 @@ async fn installed() -> Installation {
     Installation::start(&Settings { time_scale: 0.001, ..Settings::default() }).await.unwrap()
 }
 
-/// Uploads `spec` and says which of Slipway's events answers it.
+/// Uploads `spec` and returns the type of the event that answers it.
 async fn answer(slipway: &Installation, cluster: &str) -> String {
     let mark = slipway.world().observer().mark();
     slipway.upload(cluster, spec_of(cluster)).await.unwrap();
@@ -40,7 +40,7 @@ async fn answer(slipway: &Installation, cluster: &str) -> String {
     found.unwrap_or_else(|| panic!("no answer: {:#?}", slipway.world().observer().since(mark))).0
 }
 
-/// Waits for the render function to give an event up; the error type.
+/// Waits until the render function's event is given up. Returns the error type.
 async fn given_up(slipway: &Installation, mark: usize) -> String {
     let found = slipway.world().observer().wait(mark, PATIENCE, |seen| match &seen.what {
         Observed::DeadLettered { error_type, queue: Some(_), .. } => Some(error_type.clone()),
@@ -73,7 +73,7 @@ async fn kms_denied_is_dead_lettered_by_kind_and_an_upload_recovers() {
     let event: Value = serde_json::from_str(&letters.first().unwrap().body).unwrap();
     assert_eq!(
         event["detail"]["object"]["key"], "clusters/minimal/cluster.yaml",
-        "what is redriven is the event"
+        "the dead letter is the event"
     );
     let status: Status = slipway.document("minimal", "status.json").await.unwrap().unwrap();
     let spec_status = status.spec.unwrap();
@@ -104,7 +104,7 @@ async fn a_bucket_that_is_gone_is_dead_lettered_by_kind_and_an_upload_recovers()
 async fn a_bad_minute_of_s3_is_outlived_by_lambdas_own_retry() {
     let slipway = installed().await;
     let mark = slipway.world().observer().mark();
-    // More than the SDK tries by itself.
+    // More often than the SDK retries by itself.
     slipway.world().gateway().inject(refuse("s3:PutObject", "/templates/", Some(8), Refusal::Throttled));
     assert_eq!(answer(&slipway, "minimal").await, "Plan Ready");
     let failed: Vec<String> = slipway
@@ -121,7 +121,7 @@ async fn a_bad_minute_of_s3_is_outlived_by_lambdas_own_retry() {
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 }
 
-/// Where the function is killed: action and part of the resource.
+/// Where the function is killed: the action, and a part of the resource.
 const DEATHS: &[(&str, &str)] = &[
     ("s3:PutObject", "/lock.json"),
     ("kms:GenerateDataKey", ""),
@@ -175,7 +175,7 @@ async fn die_everywhere(effect: Effect) {
         assert!(slipway.world().settle(QUIET, PATIENCE).await);
         let ready = observer.events(mark).into_iter().filter(|(kind, _)| kind == "Plan Ready").count();
         assert!(ready >= 1, "{place}: no Plan Ready");
-        // Nothing is left half done: the same bytes once more find nothing to make.
+        // Nothing is half done: the same bytes again find nothing to do.
         let before = slipway.assets().await.unwrap();
         let answered = answer(&slipway, &cluster).await;
         assert!(["Plan Ready", "Plan Unchanged"].contains(&answered.as_str()), "{place}: {answered}");
@@ -211,7 +211,7 @@ async fn p8_uploads_that_overtake_each_other_end_with_the_newest_once() {
         })
         .collect();
     let plans: Vec<_> = plans.into_iter().collect();
-    let [(version, plan)] = &plans[..] else { panic!("one plan of one version is wanted: {plans:?}") };
+    let [(version, plan)] = &plans[..] else { panic!("expected one plan of one version: {plans:?}") };
     assert_eq!(*version, newest);
     let desired: Desired = slipway.document("minimal", "desired.json").await.unwrap().unwrap();
     assert_eq!((desired.spec_version, &desired.plan), (newest, plan));

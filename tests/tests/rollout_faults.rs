@@ -1,4 +1,4 @@
-//! What goes wrong around the rollout function: how it ends, and how it recovers.
+//! Faults of the rollout function: how a rollout ends, and how it recovers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
@@ -62,7 +62,7 @@ fn all_created(slipway: &Installation, cluster: &str) {
     assert_eq!(statuses(slipway, cluster), ["CREATE_COMPLETE"; 4], "{cluster}");
 }
 
-/// How often each stack came into a status, from CloudFormation's own events.
+/// How often each stack entered a status, from CloudFormation's own events.
 fn begun(slipway: &Installation, mark: usize, status: &str) -> BTreeMap<String, usize> {
     let mut begun = BTreeMap::new();
     for (kind, detail) in slipway.world().observer().events(mark) {
@@ -82,12 +82,15 @@ async fn a_failed_stack_ends_the_launch_with_the_failing_resource_first_and_an_u
     let (kind, message) = roll_out(&slipway, "minimal").await;
     assert_eq!(kind, "Rollout Failed");
     assert!(message.contains("minimal-etcd") && message.contains(reason), "{message}");
-    assert!(!message.contains("cancelled"), "what was only cancelled says nothing: {message}");
+    assert!(
+        !message.contains("cancelled"),
+        "the message contains resources that were only cancelled: {message}"
+    );
     assert!(!slipway.world().cloud().with(|cloud| cloud.faults_pending()));
     let [network, etcd, control_plane, pool] = &statuses(&slipway, "minimal")[..] else { panic!() };
     assert_eq!((network.as_str(), etcd.as_str()), ("CREATE_COMPLETE", "ROLLBACK_COMPLETE"));
-    assert_eq!((control_plane.as_str(), pool.as_str()), ("", ""), "nothing after the failed one is begun");
-    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a launch that fails is no failure of the function");
+    assert_eq!((control_plane.as_str(), pool.as_str()), ("", ""), "no stack after the failed one is begun");
+    assert_eq!(slipway.dead_letters().await.unwrap(), 0, "a failed launch is not an error of the function");
     let (kind, message) = roll_out(&slipway, "minimal").await;
     assert_eq!(kind, "Rollout Succeeded", "{message}");
     all_created(&slipway, "minimal");
@@ -130,12 +133,12 @@ async fn cloudformation_denied_is_dead_lettered_by_kind_and_the_tick_recovers() 
     assert_eq!(given_up.await.unwrap(), "Slipway.cloudformation.Denied");
     slipway.world().gateway().clear_faults();
     let (kind, message) = end(&slipway, mark, "minimal").await;
-    assert_eq!(kind, "Rollout Succeeded", "the tick goes on when a person has mended it: {message}");
+    assert_eq!(kind, "Rollout Succeeded", "the tick continues after a person has fixed it: {message}");
     all_created(&slipway, "minimal");
 }
 
-/// P8: killed at any of its calls, before it and after it, with events that come twice, a launch and then a roll of every node end as
-/// if nobody had died: nothing is made, taken down or begun twice, and no event is lost.
+/// P8: killed at any of its calls, before and after it, with doubled events, a launch and then a roll of every node end as if the function
+/// had not died: nothing is created, terminated or begun twice, and no event is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_launch_and_a_roll_of_all_nodes_end_the_same_wherever_the_function_is_killed() {
     let settings = Settings { time_scale: 0.001, one_clock: true, ..Settings::default() };
@@ -154,14 +157,14 @@ async fn p8_a_launch_and_a_roll_of_all_nodes_end_the_same_wherever_the_function_
     assert_eq!(ends[0], ends[1]);
 }
 
-/// Launches a cluster, and rolls all of its nodes after somebody approved of it, and has the function die in both. What is left of it.
+/// Launches a cluster, approves and performs a roll of all its nodes, and kills the function in both. Returns what remains.
 async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     let observer = slipway.world().observer();
     let mark = observer.mark();
     let once = |kinds: &[&str]| -> BTreeMap<String, usize> {
         kinds.iter().map(|kind| (format!("{cluster}-{kind}"), 1)).collect()
     };
-    // No event meets three of them: that would be its last try.
+    // No event meets three of these calls, because that would be its last try.
     let places = [
         ("scheduler:CreateSchedule", ""),
         ("cloudformation:ExecuteChangeSet", "network"),
@@ -212,7 +215,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     for what in ["EC2 Instance Launch Successful", "EC2 Instance Terminate Successful"] {
         let mut counts = BTreeMap::new();
         for (kind, detail) in observer.events(mark) {
-            // What was told late of those of the launch is not of the roll.
+            // Late events about machines of the launch do not belong to the roll.
             let was = old.values().flatten().any(|id| detail["EC2InstanceId"] == **id);
             if kind == what && was == kind.contains("Terminate") {
                 *counts.entry(detail["AutoScalingGroupName"].as_str().unwrap().to_owned()).or_default() += 1;
@@ -225,7 +228,7 @@ async fn live(slipway: &Installation, cluster: &str, effect: Effect) -> Value {
     json!({"generation": rollout["generation"], "doing": rollout["doing"], "last": last, "behind": rollout["behind"]})
 }
 
-/// Waits until a rollout ends well whose function died at each of those calls: the one process that called, as it called.
+/// Waits until a rollout succeeds although its function was killed at each of these calls: the process that made the call, at that moment.
 async fn killed_at(
     slipway: &Installation,
     mark: usize,
@@ -252,7 +255,7 @@ async fn killed_at(
                 Some((call.action.clone(), call.stalled.clone()?))
             });
             let (place, session) =
-                stalled.await.unwrap_or_else(|| panic!("{cluster}: not everywhere called"));
+                stalled.await.unwrap_or_else(|| panic!("{cluster}: not every call was made"));
             assert!(world.lambda().kill_session("slipway-rollout", &session), "{cluster}: {place}");
         }
     };
@@ -268,7 +271,7 @@ async fn killed_at(
     assert_eq!(killed.count(), places.len(), "{cluster}");
 }
 
-/// The machines of a cluster, when all of them serve: by their groups.
+/// The machines of a cluster by their groups, when all of them are in service.
 async fn machines(slipway: &Installation, cluster: &str) -> BTreeMap<String, BTreeSet<String>> {
     let ours = || {
         let machines = slipway.world().cloud().with(|cloud| cloud.machines()).into_iter();

@@ -1,4 +1,4 @@
-//! Rules about the repository that no other tool holds.
+//! Rules of the repository that no other tool checks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use slipway_tests::tools;
 
-/// A file that outgrows this is two ideas.
+/// A longer file has two subjects.
 const LINES_AT_MOST: usize = 600;
 
-/// What may lie at the top.
+/// What is allowed at the top level.
 const TOP: &[&str] = &[
     ".cargo",
     ".ci",
@@ -40,7 +40,7 @@ const TOP: &[&str] = &[
     "tests",
 ];
 
-/// What is made, not written, or not ours.
+/// Files that are generated, or not ours.
 const MADE: &[&str] = &[".git", ".tools", ".demo", "target", "__pycache__", ".aws-sam", "dist"];
 
 fn files() -> Vec<PathBuf> {
@@ -69,7 +69,7 @@ fn sources() -> impl Iterator<Item = (PathBuf, String)> {
     rust.map(|path| (path.clone(), fs::read_to_string(path).unwrap()))
 }
 
-/// What people write: everything but data, snapshots and the lock file.
+/// Texts that people write: everything except data, snapshots and the lock file.
 fn texts() -> impl Iterator<Item = (PathBuf, String)> {
     const WRITTEN: &[&str] = &["rs", "toml", "md", "yaml", "yml", "py", "sh", "txt", "in", ""];
     let written = files().into_iter().filter(|path| {
@@ -88,7 +88,7 @@ fn the_top_holds_what_it_should() {
     for entry in fs::read_dir(tools::root()).unwrap() {
         let name = entry.unwrap().file_name();
         let known = TOP.iter().chain(MADE).any(|known| name == *known);
-        assert!(known, "{name:?} lies at the top: put it in a room, or name it here");
+        assert!(known, "{name:?} is at the top level: move it to a room, or add it to `TOP`");
     }
 }
 
@@ -109,7 +109,7 @@ fn code_lies_in_rooms() {
             ("fuzz", inside, _) => inside == "fuzz_targets",
             (_, _, _) => false,
         };
-        assert!(fits, "{path} lies in no room");
+        assert!(fits, "{path} is in no room");
     }
 }
 
@@ -117,7 +117,7 @@ fn code_lies_in_rooms() {
 fn files_are_read_in_one_sitting() {
     for (path, text) in sources() {
         let lines = text.lines().count();
-        assert!(lines <= LINES_AT_MOST, "{} has {lines} lines: it is two ideas", relative(&path));
+        assert!(lines <= LINES_AT_MOST, "{} has {lines} lines: split it", relative(&path));
     }
 }
 
@@ -131,7 +131,7 @@ fn every_file_says_what_it_is() {
 
 #[test]
 fn nothing_is_left_undone() {
-    // Put together here, so that this file does not find itself.
+    // Assembled here, so that this file does not find itself.
     let undone = [
         ["todo", "!("].concat(),
         ["unimplemented", "!("].concat(),
@@ -167,16 +167,16 @@ fn scripts_run_and_stop_at_the_first_error() {
         let Some(first) = text.lines().next().filter(|line| line.starts_with("#!") && line.contains("sh"))
         else {
             let is_script = path.extension().is_some_and(|extension| extension == "sh");
-            assert!(!is_script, "{} does not say what runs it: begin with #!", relative(&path));
+            assert!(!is_script, "{} does not name its interpreter: begin with #!", relative(&path));
             continue;
         };
         assert!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o100 != 0,
-            "{} begins with {first} and cannot be run",
+            "{} begins with {first} and is not executable",
             relative(&path)
         );
         let strict = text.lines().any(|line| line.trim_start().starts_with("set -e"));
-        assert!(strict, "{} goes on after an error: `set -eu`", relative(&path));
+        assert!(strict, "{} continues after an error: add `set -eu`", relative(&path));
     }
 }
 
@@ -211,7 +211,7 @@ fn every_example_says_what_it_is_for() {
 
 #[test]
 fn functions_are_thin() {
-    // Clients are built and handed over: whatever is more than that can be tested where it belongs.
+    // A `main` builds clients and passes them on; everything else can be tested where it belongs.
     const CODE_LINES_AT_MOST: usize = 64;
     let mains = sources().filter(|(path, _)| {
         let path = relative(path);
@@ -229,7 +229,7 @@ fn functions_are_thin() {
 
 #[test]
 fn only_tests_may_unwrap() {
-    // clippy finds each `unwrap`, unless somebody has allowed them where it matters.
+    // clippy finds each `unwrap`, unless the lint is allowed where it matters.
     let (allow, excuse) = (["clippy::unwrap", "_used"].concat(), ["clippy::expect", "_used"].concat());
     for (path, text) in sources() {
         let path = relative(&path);
@@ -239,11 +239,11 @@ fn only_tests_may_unwrap() {
             && !path.starts_with("tests/src/");
         let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         let allows = product.contains(&allow) || product.contains(&excuse);
-        assert!(is_test || !allows, "{path} allows `unwrap` in what is no test");
+        assert!(is_test || !allows, "{path} allows `unwrap` outside of tests");
     }
 }
 
-/// What a document points at in this repository: links, and paths in backquotes that begin with a room.
+/// The references of a document in this repository: links, and paths in backquotes that begin with a room.
 fn mentions(text: &str) -> Vec<String> {
     const ROOMS: &[&str] =
         &["shared/", "functions/", "tests/", "infra/", "docs/", "examples/", "cli/", "agent/", ".ci/"];
@@ -251,7 +251,7 @@ fn mentions(text: &str) -> Vec<String> {
     let links = links.filter(|link| !link.contains("://") && !link.starts_with(['#', '<']));
     let quoted = text.split('`').skip(1).step_by(2);
     let quoted = quoted.filter(|words| ROOMS.iter().any(|room| words.starts_with(room)));
-    // A pattern or a placeholder is no file.
+    // A pattern or a placeholder is not a file.
     let quoted = quoted.filter(|words| !words.contains(['*', '<', '…', '{', ' ', '$']));
     links.chain(quoted).map(|found| found.split(['#', ':']).next().unwrap_or_default().to_owned()).collect()
 }
@@ -294,7 +294,10 @@ fn promises_name_tests_that_exist() {
     }
     assert!(count > 20, "the promises name {count} tests: is the search broken?");
     for number in 1..=10 {
-        assert!(promises.contains(&format!("P{number} ")), "P{number} is not promised any more");
+        assert!(
+            promises.contains(&format!("P{number} ")),
+            "docs/promises.md does not have P{number} any more"
+        );
     }
 }
 
@@ -307,33 +310,36 @@ fn pins(file: &str) -> Vec<(String, String)> {
 
 #[test]
 fn tools_that_are_pinned_twice_are_pinned_the_same() {
-    // The SAM CLI pins so much itself that it has an environment of its own; what both have must judge alike.
+    // The SAM CLI pins so many packages itself that it has its own environment; packages in both must have the same version.
     let locked = pins("tests/tools/requirements.txt");
     let mut shared = 0;
     for file in ["tests/tools/requirements.in", "tests/requirements-lint.txt"] {
         for (name, version) in pins(file) {
             let name = name.split('[').next().unwrap_or_default();
             if let Some((_, there)) = locked.iter().find(|(there, _)| there == name) {
-                assert_eq!(&version, there, "{file} and tests/tools/requirements.txt part at {name}");
+                assert_eq!(
+                    &version, there,
+                    "{file} and tests/tools/requirements.txt have different versions of {name}"
+                );
                 shared += 1;
             }
         }
     }
-    assert!(shared > 5, "the two share {shared} pins: is the search broken?");
-    // The schemas of the simulated CloudFormation and of the plan's rules come out of the same release.
+    assert!(shared > 5, "the files share only {shared} pins: is the search broken?");
+    // The schemas of the simulated CloudFormation and of the plan's rules come from the same release.
     let (_, linter) = locked.iter().find(|(name, _)| name == "cfn-lint").unwrap();
     for file in ["shared/sim/data/resource-types.json", "shared/plan/data/update-rules.json"] {
         let text = fs::read_to_string(tools::root().join(file)).unwrap();
         assert!(
             text.contains(&format!("\"cfn-lint {linter}\"")),
-            "{file} is not of cfn-lint {linter}: run make.py"
+            "{file} was not made with cfn-lint {linter}: run make.py"
         );
     }
-    // So does what is known of instance types.
+    // So does the table of instance types.
     let of = |wanted: &str| {
         locked.iter().find(|(name, _)| name == wanted).map(|(_, version)| version.clone()).unwrap()
     };
     let text = fs::read_to_string(tools::root().join("shared/spec/data/instance-types.txt")).unwrap();
     let source = format!("from botocore {}, moto {}\n", of("botocore"), of("moto"));
-    assert!(text.contains(&source), "instance-types.txt is not {source}: run instance_types.py");
+    assert!(text.contains(&source), "instance-types.txt was not made {source}: run instance_types.py");
 }

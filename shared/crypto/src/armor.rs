@@ -1,16 +1,16 @@
-//! PEM (RFC 7468), in buffers that are wiped: the usual libraries leave copies of private keys behind.
+//! PEM (RFC 7468) in buffers that are wiped. The usual libraries leave copies of private keys in memory.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// Bytes in a line of 64 characters.
+/// The number of bytes in a line of 64 characters.
 const LINE: usize = 48;
 
-/// The largest text that is read; a certificate with a hundred names has about 8 KiB.
+/// The maximum size of a text; a certificate with a hundred names has about 8 KiB.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// One block, labelled `label`.
+/// Writes one block with the label `label`.
 pub(crate) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
     let lines = der.len().div_ceil(LINE);
     let mut text = Zeroizing::new(String::with_capacity(2 * label.len() + 34 + lines * 65));
@@ -28,9 +28,9 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> Zeroizing<String> {
 /// One block of a file.
 #[derive(Debug)]
 pub(crate) struct Block<'t> {
-    /// What it is called.
+    /// The label.
     pub(crate) label: &'t str,
-    /// What stands between its first line and its last.
+    /// The text between the first and the last line.
     inside: &'t str,
 }
 
@@ -40,7 +40,7 @@ impl<'t> Block<'t> {
         self.split().0
     }
 
-    /// Headers and base64: an empty line parts them, and base64 has no colon.
+    /// Headers and base64: an empty line separates them, and base64 has no colon.
     fn split(&self) -> (Option<&'t str>, &'t str) {
         if !self.inside.contains(':') {
             return (None, self.inside);
@@ -56,16 +56,16 @@ impl<'t> Block<'t> {
         (Some(&inside[..at]), &inside[at..])
     }
 
-    /// Its bytes.
+    /// The bytes of the block.
     pub(crate) fn der(&self) -> Result<Zeroizing<Vec<u8>>, String> {
         debase64(self.split().1)
     }
 }
 
-/// The blocks of a file, in their order; what stands between them is nobody's (RFC 7468, 2).
+/// The blocks of a file in order. Text between them is ignored (RFC 7468, 2).
 ///
 /// # Errors
-/// If there is none, or one does not end as it began; in words for a person, without any of `text`.
+/// If there is no block, or a block does not end with its own label. The message is for people and contains nothing of `text`.
 pub(crate) fn blocks(text: &str) -> Result<Vec<Block<'_>>, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("{} bytes are too many for a PEM file of at most {MAX_BYTES}", text.len()));
@@ -91,7 +91,7 @@ pub(crate) fn blocks(text: &str) -> Result<Vec<Block<'_>>, String> {
 /// The bytes of the one block in `text`, if its label is one of `labels`.
 ///
 /// # Errors
-/// In words for a person, without any of `text`.
+/// The message is for people and contains nothing of `text`.
 pub(crate) fn decode(labels: &[&str], text: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("{} bytes are too many for one PEM block of at most {MAX_BYTES}", text.len()));

@@ -1,4 +1,4 @@
-//! Issues certificates by RFC 5280, and reads them.
+//! Issues certificates according to RFC 5280, and reads them.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::keys::Key;
 use crate::{armor, fill, refused};
 
-/// Bytes of a serial number; RFC 5280, 4.1.2.2 allows 20, the CA/Browser Forum asks for 8 random ones.
+/// The number of bytes of a serial number. RFC 5280, 4.1.2.2 allows 20; the CA/Browser Forum requires 8 random ones.
 const SERIAL_LEN: usize = 16;
 
 /// Makes a key and its certificate.
@@ -30,7 +30,7 @@ pub(crate) fn issue(
     certify(profile, &Key::generate(profile.algorithm)?, signer, now)
 }
 
-/// Makes a certificate for a key that there is.
+/// Makes a certificate for an existing key.
 pub(crate) fn certify(
     profile: &CertificateProfile,
     key: &Key,
@@ -79,7 +79,7 @@ fn params(profile: &CertificateProfile, key: &Key, now: Timestamp) -> PortResult
     params.serial_number = Some(serial()?);
     params.distinguished_name = DistinguishedName::new();
     if profile.organizations.len() > 1 {
-        // rcgen keeps one value a type.
+        // rcgen keeps one value per attribute type.
         return Err(fail("a subject with more than one organization is not supported".to_owned()));
     }
     for organization in &profile.organizations {
@@ -96,7 +96,7 @@ fn params(profile: &CertificateProfile, key: &Key, now: Timestamp) -> PortResult
             ),
         });
     }
-    // Not "no constraints at all": that would leave out the subject key identifier.
+    // `NoCa` would leave out the subject key identifier.
     params.is_ca =
         if profile.authority { IsCa::Ca(BasicConstraints::Constrained(0)) } else { IsCa::ExplicitNoCa };
     params.key_usages = key_usages(profile, key);
@@ -109,7 +109,7 @@ fn params(profile: &CertificateProfile, key: &Key, now: Timestamp) -> PortResult
     Ok(params)
 }
 
-/// An RSA key may also encipher (TLS 1.2 without forward secrecy); an ECDSA key must not say so (RFC 8813).
+/// An RSA key may also encipher (TLS 1.2 without forward secrecy); the certificate of an ECDSA key must not say so (RFC 8813).
 fn key_usages(profile: &CertificateProfile, key: &Key) -> Vec<KeyUsagePurpose> {
     if profile.authority {
         return vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -127,7 +127,7 @@ fn date(time: Timestamp, profile: &CertificateProfile) -> PortResult<OffsetDateT
     })
 }
 
-/// Random, positive, and always of the same length: its first bit is clear, its second set.
+/// A random positive number of fixed length: its first bit is clear, and its second is set.
 fn serial() -> PortResult<SerialNumber> {
     let mut bytes = [0; SERIAL_LEN];
     fill(&mut bytes)?;
@@ -135,7 +135,7 @@ fn serial() -> PortResult<SerialNumber> {
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// When a leaf ends: no later than who signs it.
+/// The expiry of a leaf: no later than that of its issuer.
 fn cut_at_issuer(
     profile: &CertificateProfile,
     now: Timestamp,
@@ -153,8 +153,8 @@ fn cut_at_issuer(
     })
 }
 
-/// A chain is built by comparing names; rcgen writes the issuer's anew and might write it otherwise (an imported
-/// authority with an attribute twice).
+/// Chains are built by comparing names. rcgen encodes the issuer's name again, and might encode it differently (for example if an imported
+/// authority has an attribute twice).
 fn refuse_another_issuer(
     profile: &CertificateProfile,
     der: &[u8],

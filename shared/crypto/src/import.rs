@@ -1,6 +1,6 @@
-//! Certificates and keys that somebody else made, read and held against what they are to be: for imports.
+//! Reads imported certificates and keys, and checks them against their profile.
 //!
-//! What is wrong is said in words that name the help, all of it at once, and without any of what was read.
+//! All problems are reported at once, in messages that contain the help and nothing of the files.
 
 mod chain;
 mod key;
@@ -16,14 +16,14 @@ pub(crate) use chain::authority;
 pub(crate) use key::{is_locked, key};
 pub(crate) use leaf::leaf;
 
-/// RSA keys below this are refused by browsers, Go and NIST SP 800-131A alike.
+/// Browsers, Go and NIST SP 800-131A refuse RSA keys with fewer bits.
 const LEAST_RSA_BITS: usize = 2048;
 
 fn flaw(message: impl Into<String>, help: impl Into<String>) -> Flaw {
     Flaw { message: message.into(), help: help.into() }
 }
 
-/// The certificates of a file, in their order, as DER; a private key among them is a flaw by itself.
+/// The certificates of a file in order, as DER. A private key among them is a flaw.
 fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, Flaw> {
     const HELP: &str =
         "write it with `openssl x509 -in FILE -outform PEM`, beginning with -----BEGIN CERTIFICATE-----";
@@ -45,7 +45,7 @@ fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, Flaw> {
         .collect()
 }
 
-/// Flaws of any certificate that is to be relied on from now on: its dates, its own key, and how it was signed.
+/// Flaws that any certificate may have: its dates, its key, and its signature.
 fn common(certificate: &X509Certificate<'_>, whose: &str, now_s: Option<i64>, found: &mut Vec<Flaw>) {
     let validity = certificate.validity();
     if now_s.is_some_and(|now_s| validity.not_after.timestamp() <= now_s) {
@@ -98,7 +98,7 @@ fn weak_key(certificate: &X509Certificate<'_>) -> Option<String> {
     }
 }
 
-/// The digest of a signature, if it is one that was broken. Object identifiers of RFC 3279 and RFC 4055.
+/// The hash of a signature, if it is broken. Object identifiers of RFC 3279 and RFC 4055.
 fn weak_hash(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     match certificate.signature_algorithm.algorithm.to_id_string().as_str() {
         "1.2.840.113549.1.1.2" => Some("MD2"),
@@ -108,7 +108,7 @@ fn weak_hash(certificate: &X509Certificate<'_>) -> Option<&'static str> {
     }
 }
 
-/// As the inventory names it.
+/// The digest of the public key, as the inventory has it.
 fn spki(certificate: &X509Certificate<'_>) -> String {
     sha256_hex(certificate.public_key().raw)
 }

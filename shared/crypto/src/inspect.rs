@@ -1,18 +1,18 @@
-//! What is in a PEM file that somebody else made: for imports, which must know which key belongs to which certificate.
+//! The content of a PEM file from elsewhere: an import needs to know which key belongs to which certificate.
 
 use slipway_ports::Secret;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::{armor, keys};
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspected {
     /// An X.509 certificate.
     Certificate {
         /// Its subject, such as `CN=kube-ca`.
         subject: String,
-        /// Whether it may sign others.
+        /// Whether it may sign other certificates.
         authority: bool,
         /// The last second at which it is valid, since 1970.
         not_after: i64,
@@ -24,19 +24,19 @@ pub enum Inspected {
         /// SHA-256 of its public key (SubjectPublicKeyInfo), in hex.
         public_key: String,
     },
-    /// A private key under a passphrase.
+    /// An encrypted private key.
     LockedKey,
-    /// Something else, or damaged; in words, without any of it.
+    /// Something else, or a damaged file. The message contains nothing of it.
     Other(String),
 }
 
-/// Looks at the bytes of a file.
+/// Inspects the bytes of a file.
 #[must_use]
 pub fn inspect(bytes: &Secret) -> Inspected {
     let Ok(text) = std::str::from_utf8(bytes.expose()) else {
         return Inspected::Other("it is no text".to_owned());
     };
-    // PKCS #8 has a label of its own, the older forms a header (RFC 1421).
+    // PKCS #8 has a label of its own, the older forms have a header (RFC 1421).
     if text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || text.contains("Proc-Type: 4,ENCRYPTED") {
         return Inspected::LockedKey;
     }
@@ -80,7 +80,7 @@ mod tests {
         for text in
             ["c2VjcmV0LXRva2Vu", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"]
         {
-            let Inspected::Other(problem) = told(text) else { panic!("{text} is taken for something") };
+            let Inspected::Other(problem) = told(text) else { panic!("{text} was recognized as something") };
             assert!(!problem.contains("c2Vj"), "{problem}");
         }
     }

@@ -1,4 +1,4 @@
-//! Key pairs: rcgen's over AWS-LC, with the copies that it makes wiped.
+//! Key pairs of rcgen over AWS-LC. Copies that rcgen makes are wiped.
 
 use rcgen::{KeyPair, PublicKeyData as _, RsaKeySize};
 use slipway_core::cluster::KeyAlgorithm;
@@ -17,7 +17,7 @@ impl Drop for Key {
 }
 
 impl Key {
-    /// A new key.
+    /// Generates a new key.
     pub(crate) fn generate(algorithm: KeyAlgorithm) -> PortResult<Self> {
         let rsa = |size| KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size);
         let (name, made) = match algorithm {
@@ -30,12 +30,12 @@ impl Key {
         made.map(Self).map_err(|error| refused("pki:Make", name, error.to_string()))
     }
 
-    /// Reads PKCS #8, SEC 1 or PKCS #1 in PEM. Errors are in words, without any of the key.
+    /// Reads PKCS #8, SEC 1 or PKCS #1 in PEM. Error messages contain nothing of the key.
     pub(crate) fn from_pem(pem: &Secret) -> Result<Self, String> {
         let text = std::str::from_utf8(pem.expose()).map_err(|_| "the key is not PEM".to_owned())?;
         let der = armor::decode(&["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"], text)
             .map_err(|problem| format!("the key cannot be read: {problem}"))?;
-        // The library's own words are left out: they might quote.
+        // The library's message is left out, because it might quote the key.
         KeyPair::try_from(&der[..])
             .map(Self)
             .map_err(|_| "the key cannot be read: neither ECDSA on P-256 or P-384 nor RSA".to_owned())
@@ -68,7 +68,7 @@ impl Key {
         self.0.algorithm() == &rcgen::PKCS_RSA_SHA256
     }
 
-    /// For rcgen.
+    /// The key pair for rcgen.
     pub(crate) fn pair(&self) -> &KeyPair {
         &self.0
     }

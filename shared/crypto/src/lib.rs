@@ -1,12 +1,12 @@
 //! Cryptography for Slipway: keys, certificates and sealed bundles, with rcgen over AWS-LC and x509-parser.
 //!
-//! [`AwsLc`] implements [`Crypto`]; which certificates there are and who receives them is decided in
-//! `slipway_credentials`, where they are kept in `slipway_flows::credentials`.
+//! [`AwsLc`] implements [`Crypto`]. `slipway_credentials` decides which certificates there are and who receives them;
+//! `slipway_flows::credentials` decides where they are stored.
 //!
-//! **What is wiped.** Private keys, secrets and data keys live in buffers that are zeroed when dropped: ours
-//! (`Zeroizing`, [`Secret`]), rcgen's copy of a key's PKCS #8 (`keys::Key` sees to it), and AWS-LC's, which cleanses what
-//! it frees. **What is not:** what the compiler spills to the stack or a register, and pages that the kernel swaps out (a
-//! Lambda function has no swap).
+//! **What is wiped.** Private keys, secrets and data keys are in buffers that are zeroed when they are dropped: ours (`Zeroizing`,
+//! [`Secret`]), rcgen's copy of a key's PKCS #8 (`keys::Key` wipes it), and AWS-LC's, which cleanses memory that it frees. **What is not
+//! wiped:** values that the compiler copies to the stack or a register, and pages that the kernel swaps out (a Lambda function has no
+//! swap).
 
 mod armor;
 mod certificates;
@@ -35,7 +35,7 @@ use slipway_ports::{
     Sealing, Secret, Seen, Signer,
 };
 
-/// [`Crypto`] by AWS-LC, with the operating system's randomness.
+/// [`Crypto`] with AWS-LC and the operating system's randomness.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AwsLc;
 
@@ -128,12 +128,12 @@ impl Crypto for AwsLc {
     }
 }
 
-/// All of our errors: the same input fails the same way again.
+/// An error of this crate. All are permanent: the same input fails again in the same way.
 fn refused(operation: &'static str, subject: &str, message: String) -> PortError {
     PortError { kind: ErrorKind::Invalid, operation, subject: subject.to_owned(), message }
 }
 
-/// Random bytes from the operating system, by AWS-LC's generator.
+/// Random bytes of the operating system, from AWS-LC's generator.
 fn fill(bytes: &mut [u8]) -> PortResult<()> {
     aws_lc_rs::rand::fill(bytes)
         .map_err(|_| refused("pki:Random", "the operating system", "no randomness to be had".to_owned()))

@@ -1,4 +1,4 @@
-//! One certificate as the scan looks at it: what it says, and what is wrong with it by itself.
+//! A single certificate for the scan: its content, and the problems that show without other certificates.
 
 use slipway_credentials::CertificateFacts;
 use slipway_ports::{Flaw, Seen};
@@ -11,7 +11,7 @@ pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
     let flaw = |message: String| Flaw { message, help: help.to_owned() };
     let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is no text, and so no PEM".to_owned()))?;
     let der = verify::der(pem).map_err(flaw)?;
-    // The scan weighs dates by its own thresholds.
+    // The scan judges dates by its own thresholds.
     let (certificate, findings) = verify::alone(key, &der, None).map_err(flaw)?;
     let facts = certificate.facts;
     Ok(Seen {

@@ -1,4 +1,4 @@
-//! What a request for a certificate (PKCS #10) asks for, so that somebody else can judge it.
+//! The content of a certificate request (PKCS #10), for a caller that decides about it.
 
 use std::net::IpAddr;
 
@@ -9,27 +9,27 @@ use x509_parser::prelude::FromDer as _;
 
 use crate::armor;
 
-/// A request, signed by the key that it is for.
+/// A request that is signed with its own key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CertificateRequest {
-    /// Each CN of the subject.
+    /// The CNs of the subject.
     pub common_names: Vec<String>,
-    /// Each O.
+    /// The Os of the subject.
     pub organizations: Vec<String>,
-    /// Whether the subject says anything besides.
+    /// Whether the subject has other attributes.
     pub more_in_subject: bool,
-    /// The DNS names that it wants.
+    /// The requested DNS names.
     pub dns_names: Vec<String>,
-    /// The addresses.
+    /// The requested addresses.
     pub addresses: Vec<IpAddr>,
-    /// Names of other kinds, such as of mail or of URIs.
+    /// The number of names of other kinds, such as e-mail addresses or URIs.
     pub other_names: usize,
 }
 
 /// Reads a request in PEM.
 ///
 /// # Errors
-/// If it is none, or its signature is not by its own key; in words.
+/// If it is not a request, or is not signed with its own key. The message is for people.
 pub fn certificate_request(pem: &str) -> Result<CertificateRequest, String> {
     let der = armor::decode(&["CERTIFICATE REQUEST"], pem)?;
     let unreadable = || "it is no PKCS #10 request".to_owned();
@@ -50,7 +50,7 @@ pub fn certificate_request(pem: &str) -> Result<CertificateRequest, String> {
         }
     }
     for extension in parsed.requested_extensions().into_iter().flatten() {
-        // What else is asked for is the signer's to leave out: Kubernetes' own takes names alone, and its usages from elsewhere.
+        // The signer may leave out everything else. Kubernetes' own signer takes only names, and sets the usages itself.
         if let ParsedExtension::SubjectAlternativeName(names) = extension {
             for name in &names.general_names {
                 read.add(name);

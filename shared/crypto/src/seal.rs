@@ -1,4 +1,4 @@
-//! Sealed bytes: AES-256-GCM under a data key that travels along, wrapped.
+//! Sealed bytes: AES-256-GCM under a data key that is stored, wrapped, together with the text.
 //!
 //! ```text
 //! object  = sealing, sealing …
@@ -6,12 +6,12 @@
 //!         | u32 length of the rest | ciphertext, tag of 16
 //! ```
 //!
-//! An object holds the same text once for each KMS key that it was ever sealed under, so that it opens to whoever may use
-//! any of them: another key adds a sealing and takes none away.
+//! An object contains the same text once for each KMS key that it was ever sealed under. Whoever may use any of these keys can open it:
+//! sealing it under another key adds a sealing and removes none.
 //!
-//! Numbers are big-endian. Additional data are everything before the nonce and then the context as JSON with sorted
-//! keys, so that neither a key's name, nor the wrapped key, nor the context can be exchanged. A data key seals a handful of objects, far
-//! from the 2³² at which random nonces become a risk (NIST SP 800-38D, 8.3).
+//! Numbers are big-endian. The additional authenticated data are everything before the nonce and then the context as JSON with sorted keys,
+//! so that neither a key's name, nor the wrapped key, nor the context can be exchanged. A data key seals few objects, far less than the 2³²
+//! at which random nonces become a risk (NIST SP 800-38D, 8.3).
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use slipway_ports::{Context, DataKey, PortResult, Sealing, Secret};
@@ -22,7 +22,7 @@ use crate::{fill, refused};
 const MAGIC: &[u8; 5] = b"SLPW2";
 const TAG_LEN: usize = 16;
 
-/// A sealing taken apart.
+/// The parts of a sealing.
 #[derive(Debug)]
 struct Parts<'a> {
     /// Everything before the nonce.
@@ -64,7 +64,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Bytes behind their length of two bytes, and what comes after them.
+/// Bytes with a length of two bytes before them, and the rest.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
@@ -106,7 +106,7 @@ pub(crate) fn seal(key: &DataKey, context: &Context, plain: &[u8]) -> PortResult
     sealed.extend_from_slice(&nonce);
     sealed.extend_from_slice(&length.to_be_bytes());
     let body = sealed.len();
-    // Encrypted where it stands, so that no copy of the plaintext stays behind.
+    // Encrypted in place, so that no copy of the plain text remains.
     sealed.extend_from_slice(plain);
     let tag = cipher(&key.plain)
         .ok_or_else(|| fail("a data key has 32 bytes"))?
@@ -151,7 +151,7 @@ fn additional(head: &[u8], context: &Context) -> Vec<u8> {
     bytes
 }
 
-/// The context as JSON, its keys sorted: what is authenticated, and what errors name. It holds no secret.
+/// The context as JSON with sorted keys. It is authenticated, and errors show it. It contains no secret.
 fn describe(context: &Context) -> String {
     serde_json::to_string(context).expect("a context has string keys only")
 }

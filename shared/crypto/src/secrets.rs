@@ -1,4 +1,4 @@
-//! Secrets that are no keys of a certificate.
+//! Secrets other than the keys of certificates.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ pub(crate) fn bootstrap_token() -> PortResult<Secret> {
     let mut random = Zeroizing::new([0u8; 64]);
     while token.len() < 23 {
         fill(&mut random[..])?;
-        // 252 is the largest multiple of 36: the bytes above it would favour the first letters.
+        // 252 is the largest multiple of 36. Bytes of 252 and more would make the first letters more likely.
         for byte in random.iter().filter(|byte| **byte < 252) {
             match token.len() {
                 23 => break,

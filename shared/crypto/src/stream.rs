@@ -1,4 +1,4 @@
-//! Sealed streams: what is too large for memory, in pieces of AES-256-GCM under a data key that travels along, wrapped.
+//! Sealed streams for texts that are too large for memory: pieces of AES-256-GCM under a data key that is stored, wrapped, in the head.
 //!
 //! ```text
 //! stream = head | salt, 32 bytes | piece, piece …
@@ -6,11 +6,11 @@
 //! piece  = ciphertext of 64 KiB, of the last one of 1 byte to 64 KiB (an empty text is one empty piece) | tag of 16
 //! ```
 //!
-//! It is the STREAM construction (Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015) as age has it
-//! (<https://age-encryption.org/v1>): a piece's nonce is its number in 11 bytes, big-endian, and one byte that is 1 for the
-//! last. So no piece can be left out, repeated, moved or cut off unseen. The pieces' key comes out of HKDF-SHA-256 from the data
-//! key, with the salt, and with the head and the context as JSON with sorted keys for its `info`: neither can be exchanged, and
-//! even a data key that is used twice never meets a nonce twice.
+//! This is the STREAM construction (Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015) in the form of age
+//! (<https://age-encryption.org/v1>): the nonce of a piece is its number in 11 bytes, big-endian, and one byte that is 1 for the last
+//! piece. So every omission, repetition, reordering or truncation of pieces is detected. The key of the pieces is derived with HKDF-SHA-256
+//! from the data key, with the salt, and with the head and the context as JSON with sorted keys as `info`. So neither can be exchanged, and
+//! even if a data key is used twice, no nonce is used twice.
 
 use std::io::{self, Read, Write};
 
@@ -27,11 +27,11 @@ const TAG_LEN: usize = 16;
 const PIECE: usize = 64 * 1024;
 const KEY_LEN: usize = 32;
 
-/// Seals what is written to it. Without [`Sealer::finish`] what came out opens for nobody.
+/// Seals what is written to it. Without [`Sealer::finish`] nobody can open the output.
 pub struct Sealer<W> {
     to: W,
     pieces: Pieces,
-    /// Not more than a piece; a full one waits until it is known whether another follows.
+    /// At most one piece. A full piece is kept until more text comes or the stream ends, because the last piece has another nonce.
     held: Zeroizing<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ impl<W: Write> Sealer<W> {
     /// Writes the head to `to`.
     ///
     /// # Errors
-    /// If the key is none of 32 bytes, there is no randomness, or `to` fails.
+    /// If the key does not have 32 bytes, there is no randomness, or writing to `to` fails.
     pub fn new(key: &DataKey, context: &Context, mut to: W) -> PortResult<Self> {
         let fail = |message: &str| refused("pki:SealStream", &describe(context), message.to_owned());
         let name = u16::try_from(key.wrapped_by.len());
@@ -59,10 +59,10 @@ impl<W: Write> Sealer<W> {
         Ok(Self { to, pieces, held: Zeroizing::new(Vec::with_capacity(PIECE + TAG_LEN)) })
     }
 
-    /// Takes more of the text.
+    /// Adds text.
     ///
     /// # Errors
-    /// If what it writes to fails.
+    /// If writing fails.
     pub fn push(&mut self, mut text: &[u8]) -> PortResult<()> {
         while !text.is_empty() {
             if self.held.len() == PIECE {
@@ -75,7 +75,7 @@ impl<W: Write> Sealer<W> {
         Ok(())
     }
 
-    /// Seals the last piece, and gives back what it wrote to.
+    /// Seals the last piece, and returns the writer.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -88,7 +88,7 @@ impl<W: Write> Sealer<W> {
     fn seal(&mut self, last: bool) -> PortResult<()> {
         let nonce = self.pieces.next(last)?;
         let fail = |_| refused("pki:SealStream", "a piece", "encryption failed".to_owned());
-        // Where it stands, so that no copy of the text stays behind.
+        // In place, so that no copy of the text remains.
         let tag = self.pieces.key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut self.held);
         let tag = tag.map_err(fail)?;
         let written = self.to.write_all(&self.held).and_then(|()| self.to.write_all(tag.as_ref()));
@@ -104,13 +104,13 @@ impl<W> std::fmt::Debug for Sealer<W> {
     }
 }
 
-/// A sealed stream whose head was read.
+/// A sealed stream after its head was read.
 #[derive(Debug)]
 pub struct Sealed<R> {
     from: R,
     head: Vec<u8>,
     salt: [u8; SALT_LEN],
-    /// The key that wrapped the data key; authenticated once it opens.
+    /// The key that wrapped the data key. It is authenticated by a successful [`Self::open`].
     pub wrapped_by: String,
     /// The wrapped data key.
     pub wrapped: Vec<u8>,
@@ -120,7 +120,7 @@ impl<R: Read> Sealed<R> {
     /// Reads the head.
     ///
     /// # Errors
-    /// If it is truncated or none.
+    /// If it is truncated or not a sealed stream.
     pub fn read(mut from: R) -> PortResult<Self> {
         let mut head = Vec::new();
         let mut take = |length: usize| {
@@ -149,11 +149,11 @@ impl<R: Read> Sealed<R> {
         Ok(Self { from, head, salt, wrapped_by, wrapped })
     }
 
-    /// Opens all of it into `to`. Every piece that comes is authentic; whether all came is known at the end, so that nothing may be
-    /// made of them before.
+    /// Decrypts the whole stream into `to`. Every piece that is written is authentic, but only the end shows whether the stream is
+    /// complete. So the output must not be used before.
     ///
     /// # Errors
-    /// If it was tampered with, truncated, or sealed under another key or context; if reading or writing fails.
+    /// If the stream was changed or truncated, or sealed under another key or context; or if reading or writing fails.
     pub fn open(mut self, key: &Secret, context: &Context, to: &mut impl Write) -> PortResult<()> {
         let mut pieces = Pieces::new(key, context, &self.head, &self.salt)?;
         let (mut piece, mut next) = (self.piece()?, Zeroizing::new(Vec::new()));
@@ -178,7 +178,7 @@ impl<R: Read> Sealed<R> {
         }
     }
 
-    /// As much of a piece as there is.
+    /// Reads one piece, or what remains of the stream.
     fn piece(&mut self) -> PortResult<Zeroizing<Vec<u8>>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(PIECE + TAG_LEN));
         let mut limited = (&mut self.from).take((PIECE + TAG_LEN) as u64);
@@ -256,7 +256,7 @@ mod tests {
 
     fn seal(plain: &[u8]) -> Vec<u8> {
         let mut sealer = Sealer::new(&key(1), &context("snapshot"), Vec::new()).unwrap();
-        // As they come from a network: in no order of ours.
+        // Parts of odd sizes, as a network delivers them.
         for part in plain.chunks(32_771) {
             sealer.push(part).unwrap();
         }
@@ -304,7 +304,7 @@ mod tests {
         ] {
             open(&sealed[..end]).unwrap_err();
         }
-        // A text of whole pieces ends in a whole one.
+        // A text of whole pieces ends with a whole piece.
         let whole = seal(&text(2 * PIECE));
         open(&whole[..HEAD + WHOLE]).unwrap_err();
     }
@@ -321,7 +321,7 @@ mod tests {
             order.iter().for_each(|number| other.extend(piece(*number)));
             open(&other).unwrap_err();
         }
-        // Those of another stream under the same key.
+        // The pieces of another stream under the same key.
         let twin = seal(&text(3 * PIECE));
         let mixed = [&sealed[..HEAD + WHOLE], &twin[HEAD + WHOLE..]].concat();
         open(&mixed).unwrap_err();

@@ -1,4 +1,4 @@
-//! A person's own PKI, made by `openssl` in a directory of its own.
+//! A user's own PKI, which `openssl` makes in a temporary directory.
 #![allow(
     clippy::new_without_default,
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ pub fn brought(cluster: &Cluster, name: &str) -> Cluster {
     with(cluster, name, OwnSource::Imported)
 }
 
-/// `cluster` with all that can be brought without its authority's key.
+/// `cluster` with everything provided that can be provided without the authority's key.
 pub fn provided(cluster: &Cluster) -> Cluster {
     ["ca", "etcd-ca", "front-proxy-ca"]
         .iter()
@@ -41,7 +41,7 @@ fn with(cluster: &Cluster, name: &str, source: OwnSource) -> Cluster {
     cluster
 }
 
-/// A directory with files called as in `import/`; keys in plain lie beside them as `NAME-plain-key.pem`.
+/// A directory with files named as in `import/`. Unencrypted keys are beside them as `NAME-plain-key.pem`.
 pub struct Own {
     dir: TempDir,
 }
@@ -77,7 +77,7 @@ impl Own {
         assert!(success, "openssl {words:?}: {told}");
     }
 
-    /// An authority that signed itself, good for 4000 days.
+    /// A self-signed authority, valid for 4000 days.
     pub fn root(&self, name: &str, subject: &str) {
         let usage = "keyUsage=critical,keyCertSign,cRLSign";
         self.root_with(
@@ -96,7 +96,7 @@ impl Own {
         std::fs::copy(self.path(&key), self.path(&format!("{name}-key.pem"))).unwrap();
     }
 
-    /// The same authority, signed anew for so many days.
+    /// The same authority, signed again for that many days.
     pub fn short(&self, name: &str, days: u32) {
         let (key, file) = (format!("{name}-plain-key.pem"), format!("{name}.pem"));
         self.words(&[
@@ -113,7 +113,7 @@ impl Own {
         ]);
     }
 
-    /// What `above` signs.
+    /// A certificate that `above` signs.
     pub fn below(&self, name: &str, above: &str, subject: &str, extension: &str) {
         let (key, request, file) =
             (format!("{name}-plain-key.pem"), format!("{name}.csr"), format!("{name}.pem"));
@@ -156,7 +156,7 @@ impl Own {
         std::fs::copy(self.path(&key), self.path(&format!("{name}-key.pem"))).unwrap();
     }
 
-    /// A leaf as its owner's authority issues it by the profile.
+    /// A leaf that the user's own authority issues according to the profile.
     pub fn leaf(&self, asset: &Asset) {
         let profile = manifest::profile(asset).unwrap();
         let mut subject = String::new();
@@ -180,7 +180,7 @@ impl Own {
         self.below(&asset.name, profile.issuer.as_ref().unwrap(), &subject, &extensions);
     }
 
-    /// Puts the key under a passphrase.
+    /// Encrypts the key with a passphrase.
     pub fn lock(&self, name: &str, passphrase: &str) {
         self.write("pass", passphrase);
         self.run(&format!(
@@ -228,7 +228,7 @@ impl Own {
         self.read(name).split_inclusive("-----END CERTIFICATE-----\n").next().unwrap().to_owned()
     }
 
-    /// What is uploaded: no key in plain under another name, and nothing of the workshop.
+    /// The files to upload: without unencrypted keys under other names, and without openssl's working files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(self.dir.path()).unwrap() {
@@ -248,7 +248,7 @@ impl Own {
         self.only(&names.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
-    /// Another directory with these alone.
+    /// Another directory with only these files.
     pub fn only(&self, names: &[&str]) -> Self {
         let other = Self::new();
         for name in names {

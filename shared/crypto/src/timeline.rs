@@ -1,6 +1,6 @@
-//! Certificates as one page that a person opens in a browser: what expires when, on a line of time.
+//! An HTML page that shows certificates and their expiry on a timeline.
 //!
-//! As a plan's page it stands alone, loads nothing, runs no script, and is well-formed XML.
+//! Like the page of a plan, it consists of one file, loads nothing, runs no script, and is well-formed XML.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,17 +12,17 @@ use crate::verify::{Certificate, Twins};
 /// One certificate.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What people call it.
+    /// The name that people use for it.
     pub name: String,
     /// Its subject.
     pub subject: String,
-    /// Who signed it.
+    /// The name of its issuer.
     pub issuer: String,
     /// Its key.
     pub key: String,
     /// Who holds it, in words.
     pub holders: String,
-    /// Whether it signs others.
+    /// Whether it signs other certificates.
     pub authority: bool,
     /// Start of validity.
     pub not_before: Timestamp,
@@ -31,7 +31,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of a certificate that people call `name` and `holders` hold.
+    /// The row of a certificate with that name and these holders.
     #[must_use]
     pub fn of(name: &str, one: &Certificate, holders: String) -> Self {
         let facts = &one.facts;
@@ -52,7 +52,7 @@ const BARS: &str = include_str!("timeline.css");
 
 const DAY: i64 = 86_400;
 
-/// The page, in the order of `rows`; `soon_days` before its end a certificate is yellow.
+/// The page, in the order of `rows`. A certificate is yellow from `soon_days` before its expiry.
 #[must_use]
 pub fn page(title: &str, rows: &[Row], twins: &[Twins], now: Timestamp, soon_days: u32) -> String {
     let title = clean(&format!("Certificates of {title}"));
@@ -127,7 +127,7 @@ impl State {
     }
 }
 
-/// Time on a line: from the first beginning to the last end, today included.
+/// The scale of time: from the first beginning to the last end, including today.
 struct Scale {
     start: i64,
     length: i64,
@@ -181,7 +181,7 @@ fn date(time: Timestamp) -> String {
 fn line(row: &Row, state: State, scale: &Scale, now: Timestamp) -> Markup {
     let days = (row.not_after.as_second() - now.as_second()).div_euclid(DAY);
     let (start, end) = (scale.at(row.not_before.as_second()), scale.at(row.not_after.as_second()));
-    // A day among ten years must be seen, too.
+    // A period of a day must be visible on a scale of ten years.
     let width = (end - start).max(4).min(1000 - start.min(996));
     let start = start.min(996);
     html! {

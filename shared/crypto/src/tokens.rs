@@ -1,4 +1,4 @@
-//! Public keys of tokens, in the numbers of JSON Web Keys.
+//! Public keys that verify tokens, as numbers for JSON Web Keys.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -36,7 +36,7 @@ pub(crate) fn verification_key(pem: &str) -> PortResult<VerificationKey> {
     Ok(VerificationKey { id: BASE64.encode(digest), numbers })
 }
 
-/// The coordinates of a point in its uncompressed form, which is how every library writes a public key.
+/// The coordinates of a point in uncompressed form, in which every library writes a public key.
 fn on_curve(info: &SubjectPublicKeyInfo<'_>, point: &[u8]) -> Result<KeyNumbers, &'static str> {
     if info.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY {
         return Err("it is no ECDSA key");
@@ -56,7 +56,7 @@ fn on_curve(info: &SubjectPublicKeyInfo<'_>, point: &[u8]) -> Result<KeyNumbers,
     }
 }
 
-/// Without the zeros that DER puts before a number.
+/// Without the zeros that DER writes before a number.
 fn trimmed(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]

@@ -1,7 +1,7 @@
-//! What a folder of certificates and keys holds, and what is wrong with it.
+//! The content of a folder of certificates and keys, and its problems.
 //!
-//! Pure: somebody else reads the [`File`]s and knows the time. [`survey`] takes them apart, whatever they hold, and recognises
-//! who laid them out: us, kubeadm or kube-aws. [`Survey::verify`] says all that is wrong at once.
+//! This module is pure: the caller reads the [`File`]s and knows the time. [`survey`] reads any files, and recognizes the tool that made
+//! the folder: Slipway, kubeadm or kube-aws. [`Survey::verify`] reports all problems at once.
 
 mod check;
 mod facts;
@@ -25,14 +25,14 @@ pub use layout::Layout;
 use layout::Expectations;
 use stored::Stored;
 
-/// What is wrong with a file.
+/// A problem of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How grave it is; either is a finding.
+    /// The severity. A warning is a finding, too.
     pub severity: Severity,
-    /// What kind: `expired`, `twin`, ….
+    /// The kind of the problem: `expired`, `twin`, ….
     pub code: &'static str,
-    /// Where.
+    /// The file.
     pub file: String,
     /// What is wrong.
     pub message: String,
@@ -40,13 +40,13 @@ pub struct Finding {
     pub help: String,
 }
 
-/// How grave a [`Finding`] is.
+/// The severity of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Somebody refuses it, or should.
+    /// Some program refuses the file, or should refuse it.
     Error,
-    /// It works, and will not for long, or should not.
+    /// The file works, but not for long, or should not be used.
     Warning,
 }
 
@@ -60,10 +60,10 @@ impl Finding {
     }
 }
 
-/// What was found in a folder.
+/// The content of a folder.
 #[derive(Debug)]
 pub struct Survey {
-    /// Who laid it out.
+    /// The tool that made the folder.
     pub layout: Layout,
     /// Every certificate, by its file.
     pub certificates: Vec<Certificate>,
@@ -71,27 +71,27 @@ pub struct Survey {
     pub keys: Vec<KeyFile>,
     /// Every other file.
     pub others: Vec<Other>,
-    /// What could not be read, or must not be read by so many.
+    /// Files that could not be read, or that too many users can read.
     pub findings: Vec<Finding>,
-    /// Ours has an inventory.
+    /// The inventory of a folder that Slipway made.
     pub manifest: Option<Manifest>,
-    /// Where that lies.
+    /// The path of the inventory.
     inventory: String,
     stored: Stored,
     root: String,
 }
 
-/// Keys that are one, under several names.
+/// Names that share one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Twins {
     /// SHA-256 of the public key.
     pub spki_sha256: String,
-    /// Who has it.
+    /// The names of the certificates and keys.
     pub names: Vec<String>,
 }
 
-/// Takes files apart. Nothing in them makes it fail.
+/// Reads files. No content makes it fail.
 #[must_use]
 pub fn survey(files: &[File]) -> Survey {
     let mut sorted = files::Sorted::default();
@@ -122,11 +122,11 @@ pub fn survey(files: &[File]) -> Survey {
     }
 }
 
-/// Reads one certificate in DER and says what is wrong with it by itself: for whoever has no folder, and many of them. `at`: the moment
-/// against which its dates are held, and how many days ahead one that ends is spoken of.
+/// Reads one certificate in DER and reports the problems that show without other files. `at`: the time against which its dates are checked,
+/// and the number of days before its expiry at which that is reported.
 ///
 /// # Errors
-/// If it is no certificate; in words for a person.
+/// If it is not a certificate. The message is for people.
 pub fn alone(
     file: &str,
     der: &[u8],
@@ -143,12 +143,13 @@ pub fn alone(
 /// The bytes of a certificate in PEM.
 ///
 /// # Errors
-/// If it is not one; in words for a person.
+/// If it is not a certificate. The message is for people.
 pub fn der(pem: &str) -> Result<Vec<u8>, String> {
     crate::armor::decode(&["CERTIFICATE"], pem).map(|mut der| std::mem::take(&mut *der))
 }
 
-/// Our inventory, and where it lies. Many a folder has a `manifest.json`: ours says what it is, or lies beside what is ours.
+/// Slipway's inventory and its path. Other folders may also have a `manifest.json`: Slipway's can be read as an inventory, or is beside
+/// files that are named like Slipway's.
 fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (Option<Manifest>, String) {
     let help = || "bring the file back, or an earlier version of it".to_owned();
     let (mut problems, mut unread) = (Vec::new(), false);
@@ -159,7 +160,7 @@ fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (O
         }
         let bytes = match &file.found {
             Found::Bytes(bytes) => bytes.expose(),
-            // That is told of every such file.
+            // Every file that cannot be read is reported elsewhere.
             Found::Not(_) => {
                 unread = true;
                 continue;
@@ -190,12 +191,12 @@ fn inventory(files: &[File], stored: &Stored, findings: &mut Vec<Finding>) -> (O
 }
 
 impl Survey {
-    /// What people call a certificate: in our own folder its asset, elsewhere its path without the ending.
+    /// The name that people use for a certificate: in a folder of Slipway its asset, elsewhere its path without the ending.
     #[must_use]
     pub fn name_of(&self, certificate: &Certificate) -> String {
         let name = certificate.name.as_str();
         let short = match self.layout {
-            // Of two authorities that are trusted while one takes the other's place, each has its name in the inventory.
+            // While one authority replaces another, both are trusted, and the inventory has a name for each.
             Layout::Slipway => match &self.manifest {
                 Some(manifest) if self.is_current(certificate) => {
                     layout::entry(manifest, certificate).map_or(name, |(asset, _)| asset)
@@ -207,16 +208,16 @@ impl Survey {
         if certificate.place > 0 { format!("{short} ({})", certificate.place) } else { short.to_owned() }
     }
 
-    /// A name without the folder that all have.
+    /// A name without the folder that all names share.
     fn short<'n>(&self, name: &'n str) -> &'n str {
         name.strip_prefix(&self.root).unwrap_or(name)
     }
 
-    /// Whether it is in use: our own folder keeps earlier ones.
+    /// Whether the certificate is in use. A folder of Slipway also keeps earlier ones.
     #[must_use]
     pub fn is_current(&self, certificate: &Certificate) -> bool {
         let Some(manifest) = &self.manifest else { return true };
-        // Those above an authority that was brought lie in a file of its name.
+        // The certificates above an imported authority are in a file with the authority's name.
         let above = |fingerprint: &str| {
             let last = certificate.name.rsplit('/').next().unwrap_or_default();
             last.strip_suffix(".chain") == Some(fingerprint)
@@ -226,7 +227,7 @@ impl Survey {
         })
     }
 
-    /// Who receives it, where the inventory says so.
+    /// The roles that receive it, according to the inventory.
     #[must_use]
     pub fn roles_of(&self, certificate: &Certificate) -> Vec<Role> {
         let entry = self.manifest.as_ref().filter(|_| self.is_current(certificate));
@@ -234,7 +235,7 @@ impl Survey {
         entry.map(|(_, entry)| entry.roles.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// All that is wrong at `now`; `soon_days` before its end a certificate is named. With a spec, the names that it demands
+    /// All problems at `now`. A certificate is reported from `soon_days` before its expiry. With a spec, the names that the spec requires
     /// must be there.
     #[must_use]
     pub fn verify(&self, cluster: Option<&Cluster>, now: Timestamp, soon_days: u32) -> Vec<Finding> {
@@ -266,7 +267,8 @@ impl Survey {
         findings
     }
 
-    /// Keys that more than one name has. A renewed authority that kept name and key is not meant, nor a copy of one certificate.
+    /// Keys that belong to more than one name. A renewed authority with the same name and key does not count, nor does a copy of a
+    /// certificate.
     #[must_use]
     pub fn twins(&self) -> Vec<Twins> {
         together::twins(self)

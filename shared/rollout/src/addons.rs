@@ -1,9 +1,9 @@
-//! The add-ons' part in a rollout: which set the node managers keep applied, and when they are told of another.
+//! The add-ons in a rollout: which set the node managers keep applied, and when they are told of a new set.
 //!
-//! They are told when a rollout has succeeded. That says that the stacks are as planned, and not yet that every node is: so no plan is
-//! begun that changes the minor of what runs (`plan/refusals.rs`), and whatever an add-on has to follow, the API servers have. Only
-//! a cluster whose control plane is just being made is told at once: nothing runs there that could be disturbed, and no node becomes
-//! ready before it has its network.
+//! Node managers are told when a rollout has succeeded. At that time the stacks are as planned, but possibly not every node. Therefore no
+//! plan begins that changes the minor of running components (`plan/refusals.rs`), and the API servers already have whatever an add-on
+//! depends on. A cluster whose control plane is being created is told at once: it has no workloads that could be disturbed, and no node
+//! becomes ready before it has its network.
 
 use serde::{Deserialize, Serialize};
 use slipway_core::release::{AddonsPointer, StackKind};
@@ -11,7 +11,7 @@ use slipway_plan::{Plan, StackAction};
 
 use super::{Active, Effect, Rollout, Wanted};
 
-/// The add-ons that a rollout leads to.
+/// The add-ons after a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonStep {
@@ -22,7 +22,7 @@ pub struct AddonStep {
 }
 
 impl AddonStep {
-    /// What `wanted` leads to; `None` for a release of an older Slipway, which rendered no add-ons.
+    /// The add-ons of `wanted`; `None` for a release of an older Slipway, which rendered no add-ons.
     pub(super) fn of(generation: u64, wanted: &Wanted) -> Option<Self> {
         let digest = &wanted.release.addons.digest;
         let pointer = || AddonsPointer {
@@ -35,7 +35,7 @@ impl AddonStep {
     }
 }
 
-/// A few by name, many by number.
+/// Names a few changes, and counts many.
 fn words(plan: &Plan) -> String {
     const FEW: usize = 3;
     if plan.addons.len() > FEW {
@@ -45,13 +45,13 @@ fn words(plan: &Plan) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `plan` makes the control plane.
+/// Whether `plan` creates the control plane.
 pub(super) fn makes_control_plane(plan: &Plan) -> bool {
     let made = |kind, action| kind == StackKind::ControlPlane && action == StackAction::Create;
     plan.stacks.iter().any(|stack| made(stack.kind, stack.action))
 }
 
-/// Tells the node managers of the add-ons that `active` leads to, unless they were told.
+/// Tells the node managers of the add-ons of `active`, unless they know them already.
 pub(super) fn hand_over(rollout: &mut Rollout, active: &Active) -> Option<Effect> {
     let pointer = active.addons.as_ref().map(|step| &step.pointer)?;
     if rollout.addons.as_ref() == Some(pointer) {
@@ -62,8 +62,9 @@ pub(super) fn hand_over(rollout: &mut Rollout, active: &Active) -> Option<Effect
 }
 
 impl Rollout {
-    /// This state, given what the node managers were told. They take no set of an earlier generation than theirs, so a state that was
-    /// brought back from an earlier version, or lost, goes on from their generation: all that it told them would be ignored else.
+    /// The state, corrected by what the node managers were told. They ignore a set with a lower generation than theirs. So a state that was
+    /// lost, or restored from an earlier version, continues with their generation; otherwise they would ignore everything that it tells
+    /// them.
     #[must_use]
     pub fn recalled(mut self, told: Option<&AddonsPointer>) -> Self {
         let Some(told) = told.filter(|told| told.generation > self.generation) else { return self };

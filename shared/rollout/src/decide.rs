@@ -27,17 +27,17 @@ use super::{
     StackStatus, StackView, Step, StepState, ToObserve, Wanted, departures, destroy,
 };
 
-/// Stacks of one wave that are worked on side by side, so that an invocation stays bounded and CloudFormation does not throttle it.
+/// Stacks of one wave that are processed in parallel, so that an invocation stays bounded and CloudFormation does not throttle it.
 const AT_A_TIME: usize = 10;
 
-/// What to look at before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
+/// What to observe before [`decide`]: the stacks whose turn it is, or would be if `wanted` began now.
 #[must_use]
 pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) -> ToObserve {
     let mut state = Cow::Borrowed(rollout);
     if wanted.is_some() && rollout.active().is_none() {
         begin(state.to_mut(), wanted, now);
     }
-    // Between two rollouts is time enough to see whether what was left standing is gone.
+    // Orphaned stacks are checked only between two rollouts, which is often enough.
     let left =
         if rollout.active().is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
     let mut look = ToObserve { left, ..ToObserve::default() };
@@ -62,7 +62,7 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
     look
 }
 
-/// Decides the next safe steps. Total: any state, any observation.
+/// Decides the next safe steps. Accepts any state and any observation.
 #[must_use]
 pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut decision = next_steps(rollout, observed, now);
@@ -72,10 +72,10 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 
 fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut next = Rollout { format: Rollout::FORMAT, ..rollout.clone() };
-    // Before anything begins: a plan that was made while they stood is then stale, and made anew.
+    // Before a rollout begins: a plan that was made while these stacks existed is then stale, and is made again.
     next.left.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Effects::new(now);
-    // Also while a last snapshot is taken, or cannot be, and where a destruction has stopped.
+    // Also while a last snapshot is taken or cannot be taken, and after a destruction has stopped.
     if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
         effects.extend(departures::advance(&mut next, observed, now, is_progressing(rollout)));
     }
@@ -105,7 +105,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     if !stopped && active.steps.iter().any(is_to_begin) {
         active.nodes.members_still_to_join(now);
     }
-    // Several waves may be done at once (nothing to change): go on until something must be waited for.
+    // Several waves may be done at once (nothing to change): continue until there is something to wait for.
     while let Some(stage) = stage(&active) {
         let stage_is_done = match stage {
             Stage::Stacks(wave) => {
@@ -113,7 +113,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
             Stage::Nodes => {
-                // What CloudFormation works at is seen to its end (P10).
+                // Operations of CloudFormation in progress are completed (P10).
                 let held = stopped || active.nodes.failure().is_some();
                 let at = active.nodes.steps.iter().filter(|step| step.is_done()).count();
                 let departures = &mut next.departures;
@@ -141,15 +141,15 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     finish(next, effects, report)
 }
 
-/// What changes when nodes go on.
+/// The parts of the nodes' state that change when they make progress.
 fn progress(nodes: &Nodes) -> Vec<impl PartialEq + use<>> {
     nodes.steps.iter().map(nodes::NodeStep::progress).collect()
 }
 
-/// Reasons for waiting that are remembered as said: of more, some are said again.
+/// The number of published waiting reasons that are remembered. Further reasons may be published twice.
 const MOST_SAID: usize = 20;
 
-/// Whether the rollout that is open goes on with what it has begun.
+/// Whether the open rollout may continue what it has begun.
 fn is_progressing(state: &Rollout) -> bool {
     state.active().is_some_and(|active| {
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
@@ -157,18 +157,18 @@ fn is_progressing(state: &Rollout) -> bool {
     })
 }
 
-/// Whether a newer spec waits until what was begun is done.
+/// Whether a newer spec waits until the work in progress is done.
 fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
     wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
 }
 
-/// Whether nothing may start: a person said so.
+/// Whether a person ordered that nothing new may start.
 fn is_held(state: &Rollout, active: &Active) -> bool {
     active.aborted.is_some() || state.paused_since().is_some()
 }
 
-/// What comes first of what is not done.
+/// The first stage that is not done.
 pub(super) enum Stage {
     /// The stacks of that wave.
     Stacks(u8),
@@ -186,8 +186,8 @@ pub(super) fn stage(active: &Active) -> Option<Stage> {
     }
 }
 
-/// Whether CloudFormation has still to be told to execute the change set of a stack. What it was told may have been dropped, since it came too
-/// late: then its change set is as ready as before, and nothing works at the stack.
+/// Whether CloudFormation must still be told to execute the change set of a stack. The call may have been dropped because it was too late:
+/// then the change set is still ready, and the stack is not being changed.
 fn is_to_begin(step: &Step, observed: &Observed) -> bool {
     match step.state {
         StepState::Waiting | StepState::ChangeSet => true,
@@ -199,7 +199,7 @@ fn is_to_begin(step: &Step, observed: &Observed) -> bool {
     }
 }
 
-/// Takes the stacks of a wave as far as what was observed allows.
+/// Advances the stacks of a wave as far as the observation allows.
 fn stacks(
     next: &mut Rollout,
     active: &mut Active,
@@ -214,13 +214,13 @@ fn stacks(
         if step.kind.wave() != wave {
             continue;
         }
-        // After a failure or a person's word nothing new starts; what CloudFormation works at is seen to its end (P10).
+        // After a failure or an order to stop, nothing new starts; operations of CloudFormation in progress are completed (P10).
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         let held = failed || stopped;
         if held && step.state != StepState::Executing {
             continue;
         }
-        // Its turn has only just come: it was not looked at. The next wake does.
+        // Its turn has only just come, so it was not observed. The next wake observes it.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
             waits.of(step, StackWaits::CreationCalledOff);
@@ -231,7 +231,7 @@ fn stacks(
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
         let moved = advance(active, step, stack.as_ref(), change_set, failures);
         if held && moved.effects.iter().any(Effect::begins) {
-            // It was told to execute, and CloudFormation never heard: it need not hear now.
+            // The execution was decided, but CloudFormation never received it, and does not need to any more.
             waits.of(step, StackWaits::NotBegun);
             active.steps[at].state = StepState::ChangeSet;
             continue;
@@ -250,8 +250,8 @@ fn stacks(
     }
 }
 
-/// The deletion of a stack that was being made for the first time when the rollout was aborted: CloudFormation may wait for hours until its
-/// groups are stable, and nothing depends on it yet.
+/// The deletion of a stack that was being created for the first time when the rollout was aborted: CloudFormation may wait for hours until
+/// the stack's groups are stable, and nothing depends on the stack yet.
 fn called_off_creation(
     state: &Rollout,
     active: &Active,
@@ -270,7 +270,7 @@ fn called_off_creation(
     })
 }
 
-/// What is gone is not there any more: a plan starts without it.
+/// Deleted stacks are not part of the state any more: a plan starts without them.
 fn forget(next: &mut Rollout, active: &Active) {
     for step in active.nodes.gone() {
         next.deployed.remove(&step.stack);
@@ -299,13 +299,13 @@ fn stands(next: &mut Rollout, active: &Active, stack: &str) {
     }
 }
 
-/// Starts what is wanted, if nothing is open and it may start.
+/// Starts the wanted plan, if nothing is open and the plan may start.
 fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Effect> {
     let mut effects = Vec::new();
     let Some(wanted) = wanted.filter(|wanted| state.active().is_none() && is_due(state, wanted)) else {
         return effects;
     };
-    // Said at once, and not only after somebody has approved it or let it go on.
+    // Reported at once, and not only after an approval or a resume.
     if let Some(why) = wanted.plan.not_executable().or_else(|| readds_a_removed_member(state, wanted)) {
         effects.extend(refuse(state, wanted, why, now));
         return effects;
@@ -336,8 +336,8 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     effects
 }
 
-/// Why a member that may be out of etcd's membership already, while its group stands, is not kept: it would vote no more, and nobody would
-/// have it join again.
+/// Why the plan may not keep a member that may have been removed from etcd while its group still exists: the member would have no vote, and
+/// nothing would let it join again.
 fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
     let out = state.taken_out.iter().filter(|role| wanted.release.roles.contains_key(*role));
     let out: Vec<String> = out.map(ToString::to_string).collect();
@@ -350,7 +350,7 @@ fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
     })
 }
 
-/// Whether the plan has the approval that its policy asks for, or may not wait for it.
+/// Whether the plan has the approval that its policy requires, or may not wait for it.
 fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
     is_approved(state, wanted) || !wanted.plan.waits_for_approval(now)
 }
@@ -359,14 +359,14 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
     state.approved.as_deref() == Some(wanted.plan.id.as_str())
 }
 
-/// A plan starts once, from the state that it was made for.
+/// A plan starts only once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
     let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty() && !state.is_going();
-    // A plan that failed is tried again only when somebody uploads again: an approval may come twice.
+    // A failed plan is tried again only after another upload, because an approval may be delivered twice.
     fresh && !state.is_spent(&wanted.desired)
 }
 
-/// Ends a rollout before it begins: nothing was touched, and why is said.
+/// Ends a rollout before it begins: nothing was changed, and the message says why.
 fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> Vec<Effect> {
     let plan = &wanted.plan;
     let event = RolloutReport::new(&state.cluster, &plan.id, clipped(&why));
@@ -426,15 +426,14 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     }
 }
 
-/// Whether members of etcd were taken out whose groups still stand.
+/// Whether members were removed from etcd whose groups still exist.
 fn half_out(active: &Active) -> bool {
     let stands =
         active.steps.iter().any(|step| step.kind == StackKind::Etcd && step.state != StepState::Done);
     stands && active.nodes.taken_out().next().is_some()
 }
 
-/// The steps whose turn it is: of the first wave that is not done. None once a step has failed and nothing is in
-/// flight.
+/// The steps whose turn it is: those of the first wave that is not done. None once a step has failed and no operation is in progress.
 pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
     let Some(wave) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave())
     else {
@@ -443,7 +442,7 @@ pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
     steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
 }
 
-/// Ends the rollout if it is at its end, and says how it stands.
+/// Ends the rollout if it is complete, and reports its state.
 fn conclude(
     next: &mut Rollout,
     active: Active,
@@ -463,7 +462,7 @@ fn conclude(
         .chain(active.nodes.failure())
         .collect();
     let paused_since = next.paused_since();
-    // A change set that was asked for starts nothing by itself: after a failure or a person's word it is left.
+    // A change set that is being created starts nothing by itself, so it is not waited for after a failure or an order to stop.
     let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
     let in_flight = active.steps.iter().any(|step| match step.state {
         StepState::Executing => true,
@@ -477,7 +476,7 @@ fn conclude(
     let ended = if active.aborted.is_some() {
         (!in_flight).then(|| (RolloutResult::Aborted, aborted(&active, &failures)))
     } else if done && paused_since.is_none() {
-        // The add-ons follow, so that a pause holds this too.
+        // The add-ons follow, so a pause holds this, too.
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
         Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), way_out(next, &active))))
@@ -501,7 +500,7 @@ fn conclude(
             (None, None) => ("running", waiting),
         };
         if paused_since.is_some() && active.aborted.is_none() {
-            // Said once, when it was paused, and once more when that begins to cost something.
+            // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
             let said = urgency.ends().map(|ends| Said::PauseCosts { ends, expired });
             if said.is_some() && next.said != said {
@@ -537,15 +536,15 @@ fn conclude(
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
-            // What goes on standing is remembered with the release that it is at.
+            // Stacks that still exist are remembered with their release.
             for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
                 next.left.extend(next.deployed.remove_entry(stack));
             }
-            // What did not change is at the new release too.
+            // Unchanged stacks are at the new release, too.
             for release in next.deployed.values_mut() {
                 release.clone_from(&active.target);
             }
-            // Of a role that was not touched nothing is behind; of one that was left, it is.
+            // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
             let left =
                 |role: &Role| active.nodes.steps.iter().any(|step| step.is_left() && &step.role == role);
             next.behind.retain(|role, _| left(role));
@@ -555,7 +554,7 @@ fn conclude(
         RolloutResult::Failed => Event::RolloutFailed(event),
         RolloutResult::Superseded => Event::RolloutSuperseded(event),
         RolloutResult::Aborted => {
-            // Whoever still holds an order to execute one finds nothing to execute.
+            // A call that executes such a change set later finds nothing to execute.
             let made = active.steps.iter().filter(|step| step.state == StepState::ChangeSet);
             effects.extend(made.map(|step| Effect::DeleteChangeSet {
                 stack: step.stack.clone(),
@@ -584,7 +583,7 @@ fn conclude(
     report
 }
 
-/// What an open rollout waits for is said where it is news: each thing once, until it has gone on.
+/// Publishes what an open rollout waits for if it is news: each reason once, until the rollout makes progress.
 fn say(
     next: &mut Rollout,
     active: &Active,

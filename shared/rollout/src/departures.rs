@@ -1,12 +1,13 @@
-//! Workers on their way out: drained by a controller, then terminated, and let go of by their hook only after that (P6).
+//! Workers that are being removed: a controller drains the worker, then it is terminated, and only then is its terminate hook completed
+//! (P6).
 //!
-//! Two begin a [`Departure`]: a rollout that replaces a worker, and Auto Scaling, which takes one down by itself (a smaller pool, a
-//! machine that is ill or about to be reclaimed) and holds it in its terminate hook. What has begun outlives its rollout: a hook is kept
-//! alive by heartbeats for as long as the drain goes on, and is never completed before it is done.
+//! A [`Departure`] begins in two ways: a rollout replaces a worker, or Auto Scaling terminates one by itself (because the pool got smaller,
+//! or the machine is unhealthy or about to be reclaimed) and holds it in its terminate hook. A departure continues after its rollout has
+//! ended. Heartbeats extend the hook as long as the drain takes, and the hook is never completed before the drain is done.
 //!
-//! A machine that a rollout no longer wants to go, since it was aborted or has failed, takes pods again: its drain is taken back, and it
-//! is uncordoned. That is no beginning (P10): nothing is evicted, stopped or made by it, and without it a rollout that was stopped
-//! would go on evicting for minutes, and leave a node that nothing is scheduled to. A controller that was drained comes here for that.
+//! If a machine should stay after all, because its rollout was aborted or has failed, its drain is cancelled and the node is uncordoned.
+//! This begins nothing (P10): it evicts, stops and creates nothing. Without it, a stopped rollout would evict pods for more minutes, and
+//! leave a cordoned node. The same is done for a drained controller.
 
 mod departure;
 mod notice;
@@ -25,72 +26,72 @@ pub use departure::Departure;
 pub(crate) use departure::WAYS;
 pub(crate) use departure::{DepartureState, Ending};
 
-/// Workers that are drained at once at most: an invocation stays bounded.
+/// The maximum number of workers that are drained at a time, so that an invocation stays bounded.
 pub(super) const MOST_DRAINS: usize = 20;
 
-/// Drains that one controller runs at a time. The agent of Systems Manager runs five commands at once (amazon-ssm-agent,
-/// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for whoever asks how the controller is.
+/// The number of drains that one controller runs at a time. The SSM agent runs five commands at a time (amazon-ssm-agent,
+/// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for queries about the controller's health.
 const DRAINS_OF_ONE: usize = 3;
 
-/// A pool whose group is looked at for machines that Auto Scaling takes down, at each wake while a rollout is open: so many, in turn.
+/// The number of pools, in turn, that each wake observes for machines that Auto Scaling terminates while a rollout is open.
 const LOOKS: usize = 5;
 
-/// How many commands more controllers may be asked in this look.
+/// How many more commands controllers may get in this look.
 struct Slots {
     drains: usize,
     uncordons: usize,
 }
 
-/// What a look at all departures sees.
+/// What all departures of one look have in common.
 struct Scene<'a> {
     cluster: &'a str,
     observed: &'a Observed,
     now: Timestamp,
-    /// A person said that nothing new may start.
+    /// A person ordered that nothing new may start.
     paused: bool,
-    /// The rollout that began them goes on.
+    /// The rollout that began them continues.
     rollout_continues: bool,
-    /// Controllers that serve.
+    /// Controllers in service.
     controllers: Vec<&'a String>,
-    /// How many drains each controller runs.
+    /// The number of drains that each controller runs.
     busy: RefCell<BTreeMap<String, usize>>,
 }
 
 impl Rollout {
-    /// The name of the group of the controllers, which drain workers.
+    /// The name of the controllers' group; controllers drain workers.
     fn controllers_group(&self) -> String {
         stack_name(&self.cluster, StackKind::ControlPlane, "")
     }
 
-    /// The pool whose group bears that name, if it is one of this cluster's that stands, or is being made.
+    /// The pool with that group, if it is a pool of this cluster that exists or is being created.
     fn pool_of(&self, group: &str) -> Option<Role> {
         let stands = self.deployed.contains_key(group) || self.left.contains_key(group) || self.makes(group);
         let pool = group.strip_prefix(&stack_name(&self.cluster, StackKind::Pool, ""))?;
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
     }
 
-    /// Whether the open rollout, or the last one, makes that stack or deletes what an earlier creation left of it: it stands in no release
-    /// yet, and its machines may wait in their terminate hooks all the same.
+    /// Whether the open rollout or the last one creates that stack, or deletes the rest of a failed creation. Such a stack is in no release
+    /// yet, but its machines may wait in their terminate hooks.
     fn makes(&self, stack: &str) -> bool {
         !self.deployed.contains_key(stack) && self.steps_of_stacks().any(|step| step.stack == stack)
     }
 
-    /// Steps of the rollout that is open, or of the last one.
+    /// The steps of the open rollout, or of the last one.
     fn steps_of_stacks(&self) -> impl Iterator<Item = &Step> {
         let last = self.last.iter().flat_map(|last| &last.steps).filter(|_| self.active().is_none());
         let steps = self.active().into_iter().flat_map(|active| &active.steps).chain(last);
         steps.filter(|step| step.state != StepState::Done)
     }
 
-    /// What becomes of workers while no rollout is open, in words.
+    /// What happens to workers while no rollout is open, in words.
     pub(super) fn departures_in_words(&self) -> Option<String> {
         let first: Vec<Departs> = self.departures.iter().take(3).map(|(id, one)| one.departs(id)).collect();
         let count = self.departures.len();
         (count > 0).then(|| format!("nodes on their way out, {count} in all: {}", List(&first)))
     }
 
-    /// The groups of pools that a daily look is at, so many of them, each in its turn: machines in their terminate hooks whose event was lost,
-    /// and those that a group keeps, would be mentioned by nobody else.
+    /// The groups of pools that the daily check observes, a limited number in turn. Otherwise nobody would notice machines in their
+    /// terminate hooks whose event was lost, and retained machines.
     #[must_use]
     pub fn groups_to_look_at(&self, now: Timestamp) -> Vec<String> {
         const MOST: usize = 50;
@@ -107,21 +108,21 @@ impl Rollout {
         (0..pools.len().min(MOST)).map(|at| pools[(days * MOST + at) % pools.len()].clone()).collect()
     }
 
-    /// Whether Auto Scaling may take down machines of `group` that somebody has to drain.
+    /// Whether Auto Scaling may terminate machines of `group` that have to be drained.
     #[must_use]
     pub fn drains(&self, group: &str) -> bool {
         self.pool_of(group).is_some()
     }
 }
 
-/// What those on their way out are looked at by, and which groups may have more of them.
+/// What the departures need to observe, and the groups that may have more of them.
 pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve) {
     if let Some(active) = rollout.active() {
         look.groups.extend(active.nodes.groups_that_go());
         let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
         let stands = rollout.deployed.keys().chain(rollout.left.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
-        // By the minute, so that each has its turn.
+        // By the minute, so that each pool has its turn.
         let at = usize::try_from(now.as_second() / 60).unwrap_or_default() * LOOKS;
         let turn = (0..pools.len().min(LOOKS)).map(|more| pools[(at + more) % pools.len()].clone());
         look.groups.extend(turn);
@@ -135,8 +136,7 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve
     look.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
 }
 
-/// Takes all that are on their way out as far as what was observed allows; `rollout_continues`: the rollout that
-/// began some of them goes on with its work.
+/// Advances all departures as far as the observation allows; `rollout_continues`: the rollout that began some of them continues its work.
 pub(super) fn advance(
     rollout: &mut Rollout,
     observed: &Observed,
@@ -157,7 +157,7 @@ pub(super) fn advance(
     };
     let mut slots = Slots {
         drains: MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE),
-        // One machine for each controller, so that drains that last for hours hold up none that is to take pods again.
+        // One machine per controller, so that drains that last for hours do not block the machines that have to be uncordoned.
         uncordons: scene.controllers.len(),
     };
     for one in departures.values() {
@@ -171,15 +171,15 @@ pub(super) fn advance(
             *free = free.saturating_sub(1);
         }
     }
-    // Whoever was asked for least often comes first: drains that their pods hold up for ever leave room for others.
+    // The departure with the fewest requests comes first, so that drains that pods block forever leave room for others.
     let mut order: Vec<String> = departures.keys().cloned().collect();
     order.sort_by_key(|id| departures[id].rounds);
     for id in order {
         let Some(one) = departures.get_mut(&id) else { continue };
-        // What was not looked at stays as it is.
+        // A departure that was not observed does not change.
         let Some(group) = observed.groups.get(&one.group) else { continue };
         let machine = group.as_ref().and_then(|group| group.machines.get(&id));
-        // A state leads to another in the same look at most so often.
+        // The maximum number of state changes in one look.
         if !(0..4).all(|_| one.advance(&id, machine, &scene, &mut slots, &mut effects)) {
             departures.remove(&id);
         }

@@ -1,12 +1,13 @@
-//! A cluster that is taken away, since a person said so: a last snapshot of etcd, then its stacks, in an order that leaves nothing behind.
+//! The destruction of a cluster by order of a person: a last snapshot of etcd, then its stacks, in an order that leaves nothing behind.
 //!
-//! The stacks go in the waves in which they came, backwards: pools, control plane, etcd, network; the next wave begins when CloudFormation
-//! says that all of the one before are gone. What is found is read off the world each time, also stacks that never came to be. Workers are not
-//! drained, since there is nowhere for their pods to go: their terminate hooks, which would wait for a drain and keep the machine, are ended.
+//! The stacks are deleted in the reverse order of their waves: pools, control plane, etcd, network. The next wave begins when
+//! CloudFormation says that all stacks of the one before are gone. The state is read from the world each time, including stacks that were
+//! never created completely. Workers are not drained, because their pods have nowhere else to run: their terminate hooks, which would wait
+//! for a drain and then retain the machine, are completed.
 //!
-//! Nothing is deleted before the snapshot is taken, on the member that leads, so that what was acknowledged is in it. Before etcd's stack goes, a
-//! member takes back the records that members set themselves. A failure stops it where it is, and another order goes on from there; pause holds
-//! it, and an abort ends it between two stacks.
+//! Nothing is deleted before the snapshot is taken on the leader, so that it has every acknowledged write. Before etcd's stack is deleted,
+//! a member deletes the DNS records that members wrote. A failure stops the destruction where it is, and another order continues it. A
+//! pause holds it, and an abort ends it between two stacks.
 
 mod end;
 mod machines;
@@ -44,33 +45,33 @@ use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
 pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 
-/// A cluster that is taken away.
+/// A destruction in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Destroy {
-    /// When the newest order to do so was given.
+    /// When the newest order was given.
     pub asked_at: Timestamp,
-    /// Counts those orders: what CloudFormation refused to one is asked anew for the next.
+    /// The number of orders: a call that CloudFormation refused is made again after the next order.
     pub attempt: u32,
     /// The last snapshot of etcd.
     pub snapshot: LastSnapshot,
-    /// The records that members of etcd set themselves.
+    /// The DNS records that members of etcd wrote.
     #[serde(default)]
     pub records: Records,
-    /// Its stacks, by wave, the last that came first.
+    /// The cluster's stacks by wave, the last wave first.
     pub stacks: Vec<Going>,
-    /// How often members were asked something.
+    /// The number of command rounds.
     #[serde(default)]
     pub rounds: u32,
-    /// When terminate hooks were ended last.
+    /// When terminate hooks were last completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
-    /// Since when it is to end, as a person said.
+    /// When a person aborted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Timestamp>,
 }
 
-/// A stack that goes.
+/// A stack that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Going {
@@ -78,66 +79,66 @@ pub struct Going {
     pub stack: String,
     /// Its kind.
     pub kind: StackKind,
-    /// How far it is.
+    /// Its state.
     pub state: GoingState,
-    /// Nobody began it, as far as is known: whether there is one is still to be seen.
+    /// Whether nobody is known to have begun it, so that it may not exist.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsure: bool,
 }
 
-/// How far a stack is that goes.
+/// The state of a stack that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum GoingState {
-    /// It stands, or was not looked at.
+    /// It exists, or was not observed yet.
     Stands,
-    /// CloudFormation was told to delete it, then.
+    /// Its deletion was requested at that time.
     Deleting(Timestamp),
     /// It is gone.
     Gone,
-    /// There is one of that name, and it is somebody else's.
+    /// There is a stack with that name that belongs to somebody else.
     NotOurs,
-    /// It could not be deleted, and why.
+    /// It could not be deleted; the reason.
     Failed(String),
 }
 
-/// A cluster that lacks what was deleted before a person thought better of it.
+/// A destruction that was aborted, so that the cluster lacks what was deleted before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CalledOff {
-    /// When what CloudFormation worked at had ended.
+    /// When CloudFormation's operations had ended.
     pub at: Timestamp,
     /// In words.
     pub message: String,
 }
 
-/// A cluster that was taken away.
+/// A destroyed cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Destroyed {
-    /// When the last of it was gone.
+    /// When its last stack was gone.
     pub at: Timestamp,
-    /// Versions of its newest specs then, also of one that was refused meanwhile: those make nothing any more, whatever event comes late.
+    /// The versions of its newest specs at that time, including refused ones: they create nothing any more, however late their events come.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub spec_versions: BTreeSet<String>,
-    /// Where the last snapshot of etcd lies.
+    /// The key of the last snapshot of etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// In words.
     pub message: String,
 }
 
-/// Stacks that are worked on side by side, as in a rollout.
+/// The number of stacks that are processed in parallel, as in a rollout.
 const AT_A_TIME: usize = 10;
 
 impl Rollout {
-    /// Whether it is being taken away, or has stopped half-way.
+    /// Whether it is being destroyed, or the destruction has stopped half-way.
     #[must_use]
     pub fn is_going(&self) -> bool {
         self.destroy().is_some()
     }
 
-    /// Whether an etcd stands, as far as is known.
+    /// Whether there is an etcd, as far as is known.
     fn has_etcd(&self) -> bool {
         let etcd = stack_name(&self.cluster, StackKind::Etcd, "");
         self.deployed.contains_key(&etcd) || self.left.contains_key(&etcd)
@@ -150,7 +151,7 @@ impl Rollout {
     }
 }
 
-/// A person wants it gone.
+/// A person ordered the destruction.
 pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
     let over = state.destroys_over.is_some_and(|over| given.at <= over);
     let again = state.destroy().is_some_and(|open| {
@@ -182,7 +183,7 @@ pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: T
 }
 
 fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Destroy {
-    // Whether there is an etcd is looked at: a launch that stopped half-way may have made one that no release tells of.
+    // Whether there is an etcd is observed: a launch that stopped half-way may have made one that no release mentions.
     let snapshot = match (state.has_etcd(), no_snapshot) {
         (false, true) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
@@ -200,7 +201,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
     }
 }
 
-/// What may stand: also what an earlier rollout began and did not see to its end.
+/// The stacks that may exist, including those that an earlier rollout began and did not complete.
 fn stacks(state: &Rollout) -> Vec<Going> {
     let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
     let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
@@ -219,7 +220,7 @@ fn stacks(state: &Rollout) -> Vec<Going> {
 }
 
 impl Destroy {
-    /// Another order: what failed is tried anew, and an abort is taken back.
+    /// Another order: failed calls are made again, and an abort is reverted.
     fn again(mut self, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Self {
         if no_snapshot {
             self.does_without()
@@ -235,7 +236,7 @@ impl Destroy {
         Self { asked_at: at, attempt, aborted: None, records: Records::Stand, ..self }
     }
 
-    /// A person thought better of it; whether that was after it was ordered.
+    /// A person aborts it. Returns whether the abort was given after the order.
     pub(super) fn abort(&mut self, at: Timestamp) -> bool {
         let after = at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= self.asked_at);
         if after {
@@ -244,13 +245,13 @@ impl Destroy {
         after
     }
 
-    /// Whether nothing goes on by itself: it waits for another order.
+    /// Whether it continues only after another order.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.why().is_some() && !self.in_flight()
     }
 
-    /// Whether machines on their way out, or back, are seen to: no stack was told to go yet, or none goes any more.
+    /// Whether departures continue meanwhile: no stack is being deleted yet, or no more stacks will be.
     pub(super) fn sees_to_machines(&self) -> bool {
         self.stacks.iter().all(|going| going.state == GoingState::Stands) || self.has_stopped()
     }
@@ -267,7 +268,7 @@ impl Destroy {
         self.snapshot.failure().or(failed)
     }
 
-    /// The stacks whose turn it is, by their place: those of the first wave of which any may stand.
+    /// The stacks whose turn it is, by their index: those of the first wave that may still exist.
     fn turn(&self) -> Vec<usize> {
         let open = |going: &Going| !matches!(going.state, GoingState::Gone | GoingState::NotOurs);
         let Some(wave) = self.stacks.iter().find(|going| open(going)).map(|going| going.kind.wave()) else {
@@ -277,7 +278,7 @@ impl Destroy {
         (0..self.stacks.len()).filter(of_wave).take(AT_A_TIME).collect()
     }
 
-    /// Whether members of etcd are to be asked, and may have answered.
+    /// Whether members of etcd have commands that they may have answered.
     fn asks_members(&self) -> bool {
         let etcd = |at: usize| {
             let going = &self.stacks[at];
@@ -290,14 +291,14 @@ impl Destroy {
         matches!(self.snapshot, LastSnapshot::Wanted { .. })
     }
 
-    /// What CloudFormation refused outright.
+    /// CloudFormation refused a call permanently.
     pub(super) fn refused(&mut self, stack: &str, reason: &str) {
         for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
             going.state = GoingState::Failed(reason.to_owned());
         }
     }
 
-    /// What members were asked, and have not done yet.
+    /// The commands to members that are not done yet.
     #[must_use]
     pub fn asked(&self) -> &[Asked] {
         let inquiry = self.snapshot.inquiry().or_else(|| self.records.inquiry());
@@ -308,7 +309,7 @@ impl Destroy {
         self.snapshot.inquiry_mut().or_else(|| self.records.inquiry_mut())
     }
 
-    /// CloudFormation was not told to delete that stack, as far as is known.
+    /// As far as is known, CloudFormation did not receive the request to delete that stack.
     pub(super) fn not_deleted(&mut self, stack: &str) {
         for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
             if matches!(going.state, GoingState::Deleting(_)) {
@@ -317,14 +318,14 @@ impl Destroy {
         }
     }
 
-    /// Run Command would not take the command of that token.
+    /// Run Command refused the command with that token.
     pub(super) fn unsent(&mut self, token: &str, reason: &str) {
         for asked in self.inquiry_mut().into_iter().flat_map(|one| one.round.as_mut_slice()) {
             asked.was_refused(token, reason);
         }
     }
 
-    /// The command of that token was never sent.
+    /// The command with that token was never sent.
     pub(super) fn not_sent(&mut self, token: &str) {
         if let Some(inquiry) = self.inquiry_mut() {
             inquiry.round.forget(token);
@@ -332,7 +333,7 @@ impl Destroy {
     }
 }
 
-/// What to look at.
+/// What to observe.
 pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) {
     if open.has_stopped() {
         return;
@@ -354,7 +355,7 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
     }
 }
 
-/// Takes it as far as what was observed allows.
+/// Advances the destruction as far as the observation allows.
 pub(super) fn decide(
     mut next: Rollout,
     mut open: Destroy,
@@ -371,7 +372,7 @@ pub(super) fn decide(
             let saves = save(&next, &mut open, observed, now, &mut effects);
             waits.insert(stack_name(&next.cluster, StackKind::Etcd, ""), saves);
         }
-        // What CloudFormation works at is seen to its end meanwhile.
+        // Operations of CloudFormation in progress are completed meanwhile.
         if !saves || open.in_flight() {
             delete(&next, &mut open, observed, now, held || saves, &mut effects, &mut waits);
         }
@@ -380,14 +381,14 @@ pub(super) fn decide(
         let moves = (going_name(&was.state), going_name(&is.state));
         debug_assert!(was.stack != is.stack || leads(GOING, moves.0, moves.1), "{moves:?}");
     }
-    // Pods of what goes have nowhere to go; those of a pool that stands still may stay, if the destruction is called off.
+    // Pods of a stack that is being deleted have nowhere to run; those of a pool that still exists may stay if the destruction is aborted.
     let goes = |going: &Going| match going.state {
         GoingState::Gone => true,
         GoingState::Deleting(_) | GoingState::Failed(_) => is_seen_to_go(observed, &going.stack),
         GoingState::Stands | GoingState::NotOurs => false,
     };
     next.departures.retain(|_, one| !open.stacks.iter().any(|going| going.stack == one.group && goes(going)));
-    // One that is half gone cannot be updated any more: a plan that has it makes it anew, and one that has not takes away what is left.
+    // A partly deleted stack cannot be updated any more: a plan that has it creates it again, and a plan without it deletes the rest.
     let wanted = observed.desired.as_ref().map(|wanted| &wanted.release);
     let half_gone = |stack: &str| {
         let found = observed.stacks.get(stack).and_then(Option::as_ref);
@@ -406,7 +407,7 @@ pub(super) fn decide(
     finish(next, effects, report)
 }
 
-/// The stacks whose turn it is; `held`: none is told to go, and what CloudFormation works at is seen to its end.
+/// Deletes the stacks whose turn it is; `held`: no further deletion is requested, and operations in progress are completed.
 fn delete(
     state: &Rollout,
     open: &mut Destroy,
@@ -416,7 +417,7 @@ fn delete(
     effects: &mut Effects,
     waits: &mut BTreeMap<String, GoingWaits>,
 ) {
-    // After a failure no other is told to go.
+    // After a failure no further deletion is requested.
     let held = held || open.why().is_some();
     let name = format!("slipway-{}-destroy-{}", state.generation, open.attempt);
     let mut never = BTreeSet::new();
@@ -440,7 +441,7 @@ fn delete(
         };
         going.unsure = false;
         if stack.tags.get(OWNER_TAG) != Some(&state.cluster) {
-            // What was deployed is ours, unless somebody has put another in its place: a person sees to that.
+            // A stack that was deployed is ours, unless somebody has replaced it: then a person has to decide.
             let known = state.deployed.contains_key(&going.stack) || state.left.contains_key(&going.stack);
             going.state = match known {
                 true => GoingState::Failed(format!("{} exists and is not Slipway's", going.stack)),
@@ -486,12 +487,12 @@ fn delete(
         };
         waits.insert(going.stack.clone(), what);
     }
-    // What never was is not told as gone.
+    // A stack that never existed is not reported as gone.
     open.stacks.retain(|going| !never.contains(&going.stack));
     effects.extend(let_go(state, open, observed, now));
 }
 
-/// Ends it if it is at its end, and says how it stands.
+/// Ends it if it is complete, and reports its state.
 fn conclude(
     next: &mut Rollout,
     open: Destroy,
@@ -507,7 +508,7 @@ fn conclude(
     let gone_of = (gone, listed.len());
     let cluster = next.cluster.clone();
     let over = open.aborted.is_some() && !open.in_flight();
-    // That it was called off when the last of it had gone already changes nothing.
+    // An abort after the last stack was gone changes nothing.
     if !open.saves() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
     }

@@ -13,23 +13,23 @@ pub enum Doing {
     Idle,
     /// A rollout is open.
     Rolling(Box<Active>),
-    /// A rollout is open and comes to its end, since the cluster is to be taken away after it.
+    /// A rollout is open and is being ended, because the cluster is to be destroyed after it.
     Ending {
         /// The rollout.
         rolling: Box<Active>,
         /// What comes after it.
         then: Box<Destroy>,
     },
-    /// It is being taken away, or that has stopped half-way.
+    /// It is being destroyed, or the destruction has stopped half-way.
     Going(Box<Destroy>),
-    /// To take it away was called off half-way, and nothing was rolled out since.
+    /// Its destruction was aborted half-way, and nothing was rolled out since.
     CalledOff(CalledOff),
-    /// It was taken away, and nothing was done since.
+    /// It was destroyed, and nothing was done since.
     Gone(Destroyed),
 }
 
 impl Rollout {
-    /// The rollout that is open.
+    /// The open rollout.
     #[must_use]
     pub fn active(&self) -> Option<&Active> {
         match &self.doing {
@@ -38,7 +38,7 @@ impl Rollout {
         }
     }
 
-    /// The same, to be changed.
+    /// The open rollout, to be changed.
     pub fn active_mut(&mut self) -> Option<&mut Active> {
         match &mut self.doing {
             Doing::Rolling(active) | Doing::Ending { rolling: active, .. } => Some(active),
@@ -46,7 +46,7 @@ impl Rollout {
         }
     }
 
-    /// The destruction that is open or has stopped half-way, or comes after the rollout that is open.
+    /// The destruction that is open or has stopped half-way, or that comes after the open rollout.
     #[must_use]
     pub fn destroy(&self) -> Option<&Destroy> {
         match &self.doing {
@@ -55,7 +55,7 @@ impl Rollout {
         }
     }
 
-    /// The same, to be changed.
+    /// The same destruction, to be changed.
     pub fn destroy_mut(&mut self) -> Option<&mut Destroy> {
         match &mut self.doing {
             Doing::Going(open) | Doing::Ending { then: open, .. } => Some(open),
@@ -63,7 +63,7 @@ impl Rollout {
         }
     }
 
-    /// That to take it away was called off half-way, and nothing was rolled out since.
+    /// The destruction that was aborted half-way, if nothing was rolled out since.
     #[must_use]
     pub const fn called_off(&self) -> Option<&CalledOff> {
         match &self.doing {
@@ -72,7 +72,7 @@ impl Rollout {
         }
     }
 
-    /// That it was taken away, and nothing was done since.
+    /// The destruction of the cluster, if nothing was done since.
     #[must_use]
     pub const fn was_destroyed(&self) -> Option<&Destroyed> {
         match &self.doing {
@@ -85,20 +85,20 @@ impl Rollout {
         }
     }
 
-    /// How it was taken away last, whatever was done since.
+    /// The last destruction of the cluster, whatever was done since.
     #[must_use]
     pub fn last_destroyed(&self) -> Option<&Destroyed> {
         self.was_destroyed().or(self.destroyed_before.as_ref())
     }
 
-    /// It does that from now on. That it was taken away is remembered.
+    /// Sets what the cluster does from now on. An earlier destruction is remembered.
     pub(super) fn does(&mut self, doing: Doing) {
         if let Doing::Gone(gone) = std::mem::replace(&mut self.doing, doing) {
             self.destroyed_before = Some(gone);
         }
     }
 
-    /// Takes out the rollout that is open: who does puts it back, or it has ended.
+    /// Takes out the open rollout. The caller puts it back, or it has ended.
     pub(super) fn take_active(&mut self) -> Option<Active> {
         match std::mem::take(&mut self.doing) {
             Doing::Rolling(active) => Some(*active),
@@ -113,7 +113,7 @@ impl Rollout {
         }
     }
 
-    /// Puts a rollout in, or back, which is open.
+    /// Puts in an open rollout.
     pub(super) fn put_active(&mut self, active: Active) {
         let rolling = Box::new(active);
         match std::mem::take(&mut self.doing) {
@@ -125,7 +125,7 @@ impl Rollout {
         }
     }
 
-    /// Takes out the destruction that is open, where no rollout has to end before it.
+    /// Takes out the open destruction, unless a rollout has to end before it.
     pub(super) fn take_going(&mut self) -> Option<Destroy> {
         match std::mem::take(&mut self.doing) {
             Doing::Going(open) => Some(*open),
@@ -140,7 +140,7 @@ impl Rollout {
         }
     }
 
-    /// It is to be taken away, at once or after the rollout that is open.
+    /// The cluster is to be destroyed, at once or after the open rollout.
     pub(super) fn put_destroy(&mut self, open: Destroy) {
         let then = Box::new(open);
         match std::mem::take(&mut self.doing) {

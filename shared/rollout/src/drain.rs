@@ -1,6 +1,6 @@
-//! A node that is being drained: a controller is asked to evict its pods, in rounds of ten minutes, until none is left.
+//! Draining a node: a controller evicts its pods, in rounds of ten minutes, until none is left.
 //!
-//! Controllers and workers are drained alike; only how long their pods may hold them up differs.
+//! Controllers and workers are drained in the same way; only the time that their pods may block the drain differs.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,20 +10,20 @@ use super::errand::{Asked, PAUSE, TRIES};
 use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
 
-/// A round ends after so many seconds, done or not, to say what it waits for; then the next begins.
+/// A round ends after this number of seconds, complete or not, and reports what it waits for; then the next one begins.
 const ROUND_S: u32 = 600;
 
-/// How far the drain of a node is.
+/// The state of a node's drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Drain {
-    /// The round that a controller was asked for; `None`: none was yet, or the last one has ended.
+    /// The command of the present round; `None` if there was none yet, or the last one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// How many rounds failed, one after the other.
+    /// How many rounds failed in a row.
     #[serde(default)]
     pub tries: u32,
-    /// When the last round failed: the next comes a while after it.
+    /// When the last round failed; the next one begins a while later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<Timestamp>,
     /// What the last round waited for.
@@ -31,29 +31,29 @@ pub struct Drain {
     pub held: Option<HeldBy>,
 }
 
-/// How long pods may hold up a drain that began then.
+/// How long pods may block a drain that began at some time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
     pub(super) since: Timestamp,
     pub(super) most: SignedDuration,
 }
 
-/// Where a drain stands after a look.
+/// The progress of a drain after a look.
 pub(super) enum DrainProgress {
-    /// Nobody is asked: a controller is to be.
+    /// No command is open: the next round has to be requested.
     Idle,
-    /// A controller is at it.
+    /// A controller is draining.
     Runs,
-    /// The last round failed a moment ago: the next comes a while after it.
+    /// The last round has just failed: the next one begins a while later.
     Pauses,
-    /// No pod is left that has to go.
+    /// No pod is left that has to be evicted.
     Empty,
-    /// It is given up, and why.
+    /// It is given up, for this reason.
     GivenUp(String),
 }
 
 impl Drain {
-    /// What a controller is asked for `node`.
+    /// The command to a controller for `node`.
     pub(super) fn verb(node: &str, force_after_s: Option<u32>) -> Verb {
         Verb::Drain { node: node.to_owned(), for_s: ROUND_S, force_after_s }
     }
@@ -67,7 +67,7 @@ impl Drain {
         format!("{node} could not be drained within {hours} hours: {held}")
     }
 
-    /// Looks at it once. Without `patience` the node has to go, and is drained for as long as it takes.
+    /// Looks at the drain once. Without `patience` the node has to leave, and is drained for as long as that takes.
     pub(super) fn progress(
         &mut self,
         node: &str,
@@ -84,7 +84,7 @@ impl Drain {
             return if pauses { DrainProgress::Pauses } else { DrainProgress::Idle };
         };
         let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
-        // What is no node has no pods.
+        // A machine that is not a node has no pods.
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
         let never_ran = asked.never_ran(observed);
         self.asked = None;
@@ -102,7 +102,7 @@ impl Drain {
             Err(why) => {
                 self.tries += u32::from(!never_ran);
                 self.failed_at = Some(now);
-                // Also where none ever ran: the controllers that are asked may be out of reach for good.
+                // Also if no round ever ran: the controllers may be permanently unreachable.
                 if patience.is_some() && self.tries >= TRIES || late.is_some() {
                     let most = self.tries.max(TRIES);
                     return DrainProgress::GivenUp(format!("draining {node} failed {most} times: {why}"));

@@ -1,7 +1,7 @@
-//! What machines are asked through Run Command, and what became of it.
+//! The commands that machines get through Run Command, and their results.
 //!
-//! Commands are sent in rounds. Each has a token of its own, so that a function that dies between two calls sends none twice, and the
-//! number of the round is part of the token, so that no answer to an earlier round counts for a later one.
+//! Commands are sent in rounds. Each command has its own token, so that a function that dies between two calls sends no command twice. The
+//! number of the round is part of the token, so that an answer to an earlier round does not count for a later one.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -13,31 +13,31 @@ use slipway_core::role::Role;
 
 use super::{Effect, Observed};
 
-/// How often one machine's work is tried: what fails for the third time does not fail by chance.
+/// How often the work on one machine is tried: a third failure is no coincidence.
 pub(super) const TRIES: u32 = deadline::TRIES;
 
-/// Before machines are asked again how they are: once a tick.
+/// The pause before machines are asked about their health again: about one tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
 
-/// A command that was asked for.
+/// A command that was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Asked {
     /// The role of the machine.
     pub role: Role,
-    /// What.
+    /// The command.
     pub command: Command,
-    /// When.
+    /// When it was requested.
     pub at: Timestamp,
-    /// Why Run Command would not take it.
+    /// Why Run Command refused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// Who sends commands: no two senders share a token.
+/// The sender of commands: no two senders share a token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender<'a> {
-    /// What names the sender among all of its cluster, such as its rollout.
+    /// What identifies the sender within its cluster, such as its rollout.
     pub(super) of: &'a str,
     /// `clusterName`.
     pub(super) cluster: &'a str,
@@ -46,7 +46,7 @@ pub(super) struct Sender<'a> {
 }
 
 impl Sender<'_> {
-    /// A command of that round.
+    /// A command of round `round`.
     pub(super) fn command(&self, round: u32, instance: String, verb: Verb) -> Command {
         let Self { of, cluster, name } = self;
         let whole = format!("{of} {name} {round} {instance} {} {:?}", verb.document(), verb.parameters());
@@ -77,12 +77,12 @@ impl Round {
         Self(whom.into_iter().map(|one| Asked::new(sender, number, one, now)).collect())
     }
 
-    /// Each command and whom it was sent to.
+    /// Each command and its recipient.
     pub fn iter(&self) -> std::slice::Iter<'_, Asked> {
         self.0.iter()
     }
 
-    /// Whether nobody is asked anything.
+    /// Whether there is no command.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -100,12 +100,12 @@ impl Round {
         &mut self.0
     }
 
-    /// The command of that token was never sent.
+    /// The command with that token was never sent.
     pub(super) fn forget(&mut self, token: &str) {
         self.0.retain(|asked| asked.command.token != token);
     }
 
-    /// What each answered; `None`: some are still to answer.
+    /// All answers; `None` if some are still missing.
     pub(super) fn answers<T: OfVerb>(
         &self,
         observed: &Observed,
@@ -114,7 +114,7 @@ impl Round {
         self.0.iter().map(|asked| Some((asked, asked.answer(observed, now)?))).collect()
     }
 
-    /// The answer of a round that asks one machine; `None`: it is still to come.
+    /// The answer of a round with a single machine; `None` if it is still missing.
     pub(super) fn only_answer<T: OfVerb>(
         &self,
         observed: &Observed,
@@ -124,12 +124,12 @@ impl Round {
         self.first().map_or_else(nobody, |asked| asked.answer(observed, now))
     }
 
-    /// When it began; `None`: nobody was asked.
+    /// When it began; `None` if there is no command.
     pub(super) fn at(&self) -> Option<Timestamp> {
         self.0.iter().map(|asked| asked.at).max()
     }
 
-    /// Whether it is time to ask once more.
+    /// Whether it is time to ask again.
     pub(super) fn may_ask_again(&self, now: Timestamp) -> bool {
         self.at().is_none_or(|at| now.duration_since(at) >= PAUSE)
     }
@@ -146,15 +146,14 @@ impl Asked {
         Self { role, command: sender.command(number, instance, verb), at: now, refused: None }
     }
 
-    /// Run Command would not take it, if its token is that one.
+    /// Run Command refused it, if that is its token.
     pub(super) fn was_refused(&mut self, token: &str, reason: &str) {
         if self.command.token == token {
             self.refused = Some(reason.to_owned());
         }
     }
 
-    /// Takes it back, if that is of use. What only asks ends within moments, and a machine that takes new credentials is seen to its
-    /// end: half of that is worse than all of it.
+    /// Cancels it, if that is useful. A query ends within moments, and a refresh is completed, because half of it is worse than all of it.
     pub(super) fn take_back(&self) -> Option<Effect> {
         match self.command.verb {
             Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
@@ -172,12 +171,12 @@ impl Asked {
         observed.answers.get(&self.command.token).and_then(Option::as_ref)
     }
 
-    /// Whether it was answered by an error of that code.
+    /// Whether its answer is an error with that code.
     pub(super) fn failed_with(&self, observed: &Observed, code: FailureCode) -> bool {
         self.view(observed).is_some_and(|view| view.failed_with(code))
     }
 
-    /// Whether it never ran: its machine was off, or its agent had too much to do. That tells nothing of what was asked.
+    /// Whether it never ran, because its machine was off or its agent had too much to do. Then nothing is known about the work.
     pub(super) fn never_ran(&self, observed: &Observed) -> bool {
         match self.view(observed) {
             Some(CommandView::Unanswered(Unanswered { how, .. })) => *how == HowUnanswered::Undelivered,
@@ -187,7 +186,7 @@ impl Asked {
         }
     }
 
-    /// The answer, where its verb answers with `T`; `None`: it is under way.
+    /// The answer of its verb as a `T`; `None` if it is still running.
     pub(super) fn answer<T: OfVerb>(&self, observed: &Observed, now: Timestamp) -> Option<Result<T, String>> {
         let answer = self.outcome(observed, now)?;
         let verb = self.command.verb.document();
@@ -196,7 +195,7 @@ impl Asked {
         }))
     }
 
-    /// What became of it, whatever its verb; `None`: it is under way.
+    /// Its result for any verb; `None` if it is still running.
     pub(super) fn outcome<'o>(
         &self,
         observed: &'o Observed,
@@ -207,7 +206,7 @@ impl Asked {
         }
         let waits = now.duration_since(self.at);
         let verb = self.command.verb.document();
-        // `None`: it was sent only now, and was not looked at.
+        // `None`: it has only just been sent, and was not observed.
         let view = observed.answers.get(&self.command.token)?;
         let late = |what: &str| {
             (waits > self.command.verb.answers_within())

@@ -1,4 +1,4 @@
-//! What a rollout sees of machines: Auto Scaling's groups, and what they would launch. What it asks machines is
+//! What a rollout observes of machines: Auto Scaling's groups and their launch templates. Commands to machines are in
 //! [`slipway_core::node::command`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 pub struct GroupView {
     /// Its name.
     pub name: String,
-    /// How many machines it wants.
+    /// Its desired capacity.
     pub desired: u32,
-    /// At least.
+    /// Its minimum.
     pub min: u32,
-    /// At most.
+    /// Its maximum.
     pub max: u32,
-    /// What it would launch now.
+    /// The launch template that it uses now.
     pub template: Option<TemplateVersion>,
     /// The machines in it, by id.
     pub machines: BTreeMap<String, MachineView>,
-    /// Its tags: `slipway:cluster` says whose it is.
+    /// Its tags: `slipway:cluster` names the owner.
     pub tags: BTreeMap<String, String>,
     /// The target groups in which it registers its machines, by their ARNs.
     #[serde(default)]
@@ -29,10 +29,10 @@ pub struct GroupView {
 }
 
 impl GroupView {
-    /// What target groups say of its machines: `said` holds each target group of [`GroupView::target_groups`] by its ARN, and `None` for one
-    /// that is not there.
+    /// Adds what target groups say about its machines: `said` has each target group of [`GroupView::target_groups`] by its ARN, and `None`
+    /// for one that does not exist.
     ///
-    /// A target group of which no target is in use sends nobody to any machine, so it loses nothing with one, and does not count.
+    /// A target group in which no target is in use sends requests to no machine, so it does not count.
     #[must_use]
     pub fn with_target_health(mut self, said: &BTreeMap<String, Option<Targets>>) -> Self {
         let is_unused = |targets: &Targets| {
@@ -77,7 +77,7 @@ fn target_group_name(arn: &str) -> &str {
     arn.split('/').nth(1).unwrap_or(arn)
 }
 
-/// The targets of a target group, by the machine.
+/// The targets of a target group, by machine.
 pub type Targets = BTreeMap<String, TargetState>;
 
 /// A target's health, as `DescribeTargetHealth` has it.
@@ -95,7 +95,7 @@ pub enum TargetState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TargetHealth {
-    /// Nobody asked: only of controllers anything is decided by it.
+    /// It was not queried, because decisions need it only for controllers.
     #[default]
     NotAsked,
     /// Its group registers it in no target group that is in use.
@@ -112,7 +112,7 @@ pub enum TargetHealth {
 pub struct TemplateVersion {
     /// `lt-…`.
     pub id: String,
-    /// A number.
+    /// The number of the version.
     pub version: String,
 }
 
@@ -122,22 +122,22 @@ pub struct TemplateVersion {
 pub struct MachineView {
     /// `eu-west-1a`.
     pub zone: String,
-    /// Where in its life it is.
+    /// Its lifecycle state.
     pub lifecycle: Lifecycle,
-    /// Auto Scaling's opinion (`HealthStatus`), which is EC2's.
+    /// Auto Scaling's health status (`HealthStatus`), which is EC2's.
     pub healthy: bool,
-    /// What it was launched from; `None` for one that was attached.
+    /// The launch template that it was launched from; `None` for a machine that was attached.
     pub template: Option<TemplateVersion>,
     /// Whether load balancers send requests to it.
     #[serde(default)]
     pub target: TargetHealth,
-    /// How many units of its group's capacity it counts as: one, but where the group weighs its instance types
+    /// The number of capacity units that it counts for: one, unless the group weighs its instance types
     /// (docs.aws.amazon.com/autoscaling/ec2/userguide/asg-instance-weighting.html).
     pub weight: u32,
 }
 
 impl MachineView {
-    /// Whether Auto Scaling wants it to go, and somebody has to drain it.
+    /// Whether Auto Scaling terminates it, and it has to be drained.
     #[must_use]
     pub fn must_be_drained(&self) -> bool {
         match self.lifecycle {
@@ -149,21 +149,21 @@ impl MachineView {
     }
 }
 
-/// `LifecycleState` of the Auto Scaling API, as far as a rollout tells them apart.
+/// `LifecycleState` of the Auto Scaling API, with the distinctions that a rollout needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Lifecycle {
     /// `Pending`, `Pending:Wait`, `Pending:Proceed`: its launch hook waits for the agent.
     Pending,
-    /// `InService`: the agent said that it is healthy.
+    /// `InService`: the agent has reported that it is healthy.
     InService,
     /// `Terminating:Wait`: its terminate hook waits.
     TerminatingWait,
-    /// `Terminating`, `Terminating:Proceed`, `Terminated`: on its way out.
+    /// `Terminating`, `Terminating:Proceed`, `Terminated`: it is being terminated.
     Terminating,
-    /// `Terminating:Retained`: its terminate hook was abandoned, so that its group keeps it until somebody terminates it once more.
+    /// `Terminating:Retained`: its terminate hook was abandoned, so that its group retains it until somebody terminates it once more.
     Retained,
-    /// `Standby`, `Detaching`, the warm pool's: somebody else's doing.
+    /// `Standby`, `Detaching`, or a warm pool's state: another user's doing.
     Elsewhere,
 }
 
@@ -176,7 +176,7 @@ mod tests {
     const API: &str = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/api/01";
     const INNER: &str = "arn:aws:elasticloadbalancing:eu-west-1:1:targetgroup/inner/02";
 
-    /// What a target group says, if there is one of that ARN.
+    /// The answer of a target group, if it exists.
     type Said<'s> = (&'s str, Option<&'s [(&'s str, TargetState)]>);
 
     fn seen(target_groups: &[&str], said: &[Said<'_>]) -> Vec<TargetHealth> {
@@ -219,7 +219,7 @@ mod tests {
             seen(&[API, INNER], &[(API, Some(api)), (INNER, Some(inner))]),
             [Healthy, not("initial (Elb.InitialHealthChecking) in api, not registered in inner")]
         );
-        // One that is not there, or that nobody asked, vouches for nobody.
+        // A target group that does not exist, or was not queried, does not count as healthy.
         let gone = not("there is no such target group in api");
         assert_eq!(seen(&[API], &[(API, None)]), [gone.clone(), gone.clone()]);
         assert_eq!(seen(&[API], &[]), [gone.clone(), gone]);
@@ -236,7 +236,7 @@ mod tests {
         let one: &[_] = &[("i-1", TargetState::Healthy), ("i-2", unused())];
         let not = TargetHealth::NotHealthy("its zone is not enabled in api".to_owned());
         assert_eq!(seen(&[API], &[(API, Some(one))]), [TargetHealth::Healthy, not.clone()]);
-        // Nobody is registered yet.
+        // No target is registered yet.
         let none = TargetHealth::NotHealthy("not registered in api".to_owned());
         assert_eq!(seen(&[API], &[(API, Some(&[]))]), [none.clone(), none]);
     }

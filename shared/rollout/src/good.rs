@@ -1,7 +1,8 @@
-//! What succeeded, and the way back to it.
+//! Successful rollouts, and how to go back to one.
 //!
-//! The way back is a way on: a spec that succeeded becomes the newest again, and is rendered, planned, approved and rolled out from where
-//! things are. So credentials that were renewed since stay renewed, and what forbids a plan (a minor back, a member's volume) forbids this one.
+//! Going back is a normal rollout: a spec that succeeded becomes the newest again, and is rendered, planned, approved and rolled out from
+//! the present state. So credentials that were renewed since stay renewed, and the usual refusals apply (an older minor, another volume of
+//! a member).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,25 +10,25 @@ use serde::{Deserialize, Serialize};
 use super::words::only_forward;
 use super::{Active, Rollout, RolloutResult};
 
-/// A rollout that succeeded.
+/// A successful rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Good {
-    /// Which rollout of the cluster it was.
+    /// Its generation.
     pub generation: u64,
-    /// Version id of the spec that asked for it.
+    /// Version id of its spec.
     pub spec_version: String,
     /// Id of the plan.
     pub plan: String,
-    /// Id of the release that it led to.
+    /// Id of its release.
     pub target: String,
-    /// When it began: what was written before is in it. Of one that an older Slipway ended, when it ended.
+    /// When it began: earlier uploads are included in it. For a rollout that an older Slipway ended, the time of its end.
     pub started_at: Timestamp,
     /// When it succeeded.
     pub ended_at: Timestamp,
 }
 
-/// Specs that are remembered: who wants to go back further has them in a repository, or in the bucket's versions.
+/// The number of specs that are remembered. Older ones are in a user's repository, or in the versions of the bucket.
 const MOST: usize = 5;
 
 impl Rollout {
@@ -43,7 +44,7 @@ impl Rollout {
         });
     }
 
-    /// An older Slipway remembered no more than how the last one ended.
+    /// An older Slipway remembered only how the last rollout ended.
     pub(super) fn remember_last(&mut self) {
         let Some(last) = self.last.as_ref().filter(|last| last.result == RolloutResult::Succeeded) else {
             return;
@@ -61,14 +62,15 @@ impl Rollout {
     }
 
     fn put(&mut self, good: Good) {
-        // Of one spec, which renewals roll out again and again, the newest.
+        // Of several rollouts of one spec, which renewals roll out again and again, the newest is kept.
         self.good.retain(|one| one.spec_version != good.spec_version);
         self.good.insert(0, good);
         self.good.truncate(MOST);
     }
 }
 
-/// Where to go from a rollout that failed: on, if there is no way back, or back to the spec that succeeded last, if that is another.
+/// What to do after a failed rollout: continue, if going back is impossible, or go back to the last successful spec, if that is another
+/// one.
 pub(super) fn way_out(rollout: &Rollout, active: &Active) -> String {
     let forward = only_forward(active);
     if !forward.is_empty() {

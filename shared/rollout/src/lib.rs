@@ -1,8 +1,8 @@
-//! What a rollout is, what it sees of the world, and what it does next (design §9).
+//! The state of a rollout, what it observes, and what it does next (design §9).
 //!
-//! Level-triggered: an event only wakes it. `slipway-flows` loads a [`Rollout`], looks at what [`to_observe`] names,
-//! calls [`decide`], stores the next state with its pending effects, performs them. Every effect may be performed
-//! twice: change sets are named and executions carry a token, both derived from generation and stack.
+//! A rollout is level-triggered: an event only wakes it. `slipway-flows` loads a [`Rollout`], observes what [`to_observe`] names, calls
+//! [`decide`], stores the next state with its pending effects, and performs the effects. Every effect may be performed twice: change sets
+//! have names and executions have tokens, both derived from generation and stack.
 //!
 //! A rollout launches and updates stacks, in waves; the nodes of a wave follow its stacks (`nodes`).
 
@@ -62,20 +62,20 @@ use waits::Said;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rollout {
-    /// Version of this format; one that is newer than [`Self::FORMAT`] is not read.
+    /// Version of this format. A version above [`Self::FORMAT`] is not read.
     #[serde(deserialize_with = "known_format")]
     pub format: u32,
     /// `clusterName`.
     pub cluster: String,
-    /// Counts the rollouts of this cluster; part of every idempotency token.
+    /// The number of this cluster's rollouts; part of every idempotency token.
     pub generation: u64,
-    /// The release that each stack is at: what is deployed.
+    /// The deployed release of each stack.
     pub deployed: BTreeMap<String, String>,
-    /// Stacks that the spec has no longer and that still stand, each with the release that it was at last: their nodes may run, and
-    /// they use what other stacks export, until CloudFormation says that they are gone.
+    /// Stacks that the spec no longer has and that still exist, each with its last release. Their nodes may run, and they use exports of
+    /// other stacks, until CloudFormation says that they are gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<String, String>,
-    /// The add-ons that the node managers were told to keep applied; `None` as long as they were told of none.
+    /// The add-ons that the node managers were told to apply; `None` until they were told of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonsPointer>,
     /// What it is doing.
@@ -83,85 +83,85 @@ pub struct Rollout {
     pub doing: Doing,
     /// How the last one ended.
     pub last: Option<Ended>,
-    /// What succeeded, the newest first: where `slipway rollback` leads.
+    /// Successful rollouts, newest first: the targets of `slipway rollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub good: Vec<Good>,
     /// Effects that were decided and may not have been performed yet.
     pub outbox: Vec<Pending>,
-    /// How many effects were ever decided: each has its number, and so has each event.
+    /// The number of effects that were ever decided: each effect and each event has its number.
     #[serde(default)]
     pub effects_decided: u64,
     /// The plan that a person approved, if any.
     pub approved: Option<String>,
-    /// The reason for waiting that was last said on the bus, so that each is said once.
+    /// The waiting reason that was last published, so that each is published once.
     pub said: Option<Said>,
-    /// Those that were said since it went on last: it may wait for two things in turn.
+    /// Waiting reasons already published since the last progress. A rollout may wait for two reasons alternately.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said_since: BTreeSet<Said>,
-    /// The newest pause or resume; `None`: nobody ever paused it.
+    /// The newest pause or resume; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
-    /// Releases that some nodes of a role may still be of, besides the one that its stack is at: a rollout ended before it had seen
-    /// to them, or left one as it was told.
+    /// Releases that some nodes of a role may still have, other than the release of their stack, because a rollout ended early or skipped
+    /// nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<Role, BTreeSet<String>>,
-    /// Workers on their way out, by their machine: they outlive the rollout that began them, and some have none.
+    /// The departures of workers, by machine: they continue after the rollout that began them, and some have no rollout.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub departures: BTreeMap<String, Departure>,
-    /// Members of etcd that may be out of its membership already, though their groups stand: no spec may have them before the stack of
-    /// etcd is without them.
+    /// Members that may have been removed from etcd while their groups still exist: no spec may have them before etcd's stack is without
+    /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub taken_out: BTreeSet<Role>,
-    /// Seconds after which a drain of a pool's machine may be forced, as the newest spec that was begun has it.
+    /// Seconds after which a drain of a pool's machine may use force, from the newest spec that was begun.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
-    /// How many machines pools were to have more while they were rolled, where that ended early: their groups want them still.
+    /// The surge of pools whose roll ended early: their groups still want these machines.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_over: BTreeMap<Role, LeftOver>,
-    /// How it was taken away last, where it was made anew since.
+    /// The last destruction, if the cluster was created again since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroyed_before: Option<Destroyed>,
-    /// Orders to take it away that were given until then are over: done, or called off. An event may come twice, and late.
+    /// Orders to destroy it that were given until then are over: executed or aborted. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
-    /// Where the last snapshot lies of an etcd that was taken away.
+    /// The key of the last snapshot of an etcd that was destroyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_snapshot: Option<String>,
-    /// The newest order that came too late and was not obeyed, until another is, or a rollout begins.
+    /// The newest order that came too late and was not obeyed, until another order is obeyed or a rollout begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<Ignored>,
 }
 
-/// A rollout that is open.
+/// An open rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Active {
     /// Id of the plan.
     pub plan: String,
-    /// Version id of the spec that asked for it.
+    /// Version id of its spec.
     pub spec_version: String,
-    /// Id of the release that it leads to.
+    /// Id of its release.
     pub target: String,
     /// When it began.
     pub started_at: Timestamp,
-    /// Name of its change sets, which no other rollout has: an idempotency key within each stack.
+    /// Name of its change sets, which is unique among all rollouts: an idempotency key within each stack.
     pub change_set: String,
     /// The stacks to create or update, in order.
     pub steps: Vec<Step>,
-    /// Nodes that the plan says to replace and that a person has to see to: reported, since this version does not do it.
+    /// The number of nodes that the plan replaces but a person has to handle, because this version does not. They are reported.
     pub nodes_left: u32,
     /// The nodes to refresh or replace.
     #[serde(default, skip_serializing_if = "Nodes::is_none")]
     pub nodes: Nodes,
-    /// Stacks that the plan says to delete and that a person has to see to: those without nodes.
+    /// Stacks that the plan deletes but a person has to handle: those without nodes.
     pub stacks_left: Vec<String>,
-    /// The add-ons that it leads to; `None` where an older Slipway began it.
+    /// Its add-ons; `None` if an older Slipway began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonStep>,
-    /// When it was told to abort.
+    /// When it was aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Timestamp>,
-    /// Machines that it was told to leave as they are.
+    /// Machines that are to be skipped.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub skipped: BTreeSet<String>,
 }
@@ -172,55 +172,55 @@ pub struct Active {
 pub struct Step {
     /// Name of the stack.
     pub stack: String,
-    /// Its kind: steps of one wave run side by side, waves one after the other.
+    /// Its kind: steps of one wave run in parallel, and waves run one after the other.
     pub kind: StackKind,
     /// Key of the template in the asset bucket.
     pub template_key: String,
     /// Tags of the stack.
     pub tags: BTreeMap<String, String>,
-    /// Logical ids that the change set may replace or remove: what the plan said, and no other.
+    /// Logical ids that the change set may replace or remove: exactly those of the plan.
     pub may_replace: Vec<String>,
-    /// How far it is.
+    /// Its state.
     pub state: StepState,
 }
 
-/// How far a [`Step`] is.
+/// The state of a [`Step`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StepState {
     /// Its turn has not come.
     Waiting,
-    /// Its change set was asked for.
+    /// Its change set was requested.
     ChangeSet,
-    /// Its change set was told to execute.
+    /// The execution of its change set was requested.
     Executing,
     /// The stack is as the plan says.
     Done,
-    /// It failed, and why.
+    /// It failed, for this reason.
     Failed(String),
 }
 
-/// How a rollout ended.
+/// The end of a rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ended {
     /// Id of the plan.
     pub plan: String,
-    /// Version id of the spec that asked for it.
+    /// Version id of its spec.
     pub spec_version: String,
-    /// Id of the release that it led to.
+    /// Id of its release.
     pub target: String,
-    /// Whether it reached it.
+    /// Its result.
     pub result: RolloutResult,
     /// In words.
     pub message: String,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// What became of each stack.
+    /// The state of each stack.
     pub steps: Vec<Step>,
 }
 
-/// How a rollout ended.
+/// The result of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RolloutResult {
@@ -228,14 +228,14 @@ pub enum RolloutResult {
     Succeeded,
     /// It stopped by itself.
     Failed,
-    /// A newer spec took its place between two steps.
+    /// A newer spec superseded it between two steps.
     Superseded,
-    /// A person ended it.
+    /// A person aborted it.
     Aborted,
 }
 
 impl RolloutResult {
-    /// The state that a report has from then on.
+    /// The state in reports from then on.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -247,13 +247,13 @@ impl RolloutResult {
     }
 }
 
-/// What is to be done to the world. Performing one twice is performing it once.
+/// A change to the world, or a message. Performing it twice has the same result as performing it once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Effect {
-    /// Ask for a change set.
+    /// Creates a change set.
     CreateChangeSet(ChangeSetRequest),
-    /// Execute one.
+    /// Executes a change set.
     ExecuteChangeSet {
         /// The stack.
         stack: String,
@@ -262,137 +262,136 @@ pub enum Effect {
         /// Idempotency token.
         token: String,
     },
-    /// Delete one that is of no use.
+    /// Deletes an unused change set.
     DeleteChangeSet {
         /// The stack.
         stack: String,
         /// The change set.
         name: String,
     },
-    /// Delete a stack that never came to be, whose machines are empty, or whose cluster goes.
+    /// Deletes a stack that was never created, whose machines are empty, or whose cluster is destroyed.
     DeleteStack {
         /// The stack's name.
         stack: String,
-        /// Its ARN: this incarnation and no later one.
+        /// Its ARN, which identifies this stack and no later one with the same name.
         id: String,
-        /// Whether it may be one that stands: a pool's that the spec has no longer, and whose machines are empty; or that of a cluster
-        /// that goes.
+        /// Whether it may be an existing stack: that of a removed pool with empty machines, or that of a cluster that is being destroyed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stands: bool,
         /// Idempotency token.
         token: String,
     },
-    /// Tell the node managers which add-ons to keep applied.
+    /// Tells the node managers which add-ons to apply.
     PointAddons(AddonsPointer),
-    /// Ask a machine for something.
+    /// Sends a machine a command.
     Send(Command),
-    /// Take back what a machine was asked for, if it has not answered yet.
+    /// Cancels a command, if its machine has not answered yet.
     Cancel(Command),
-    /// Have a group want that many machines at least.
+    /// Raises the desired capacity of a group to at least this number.
     SetDesired {
         /// The group.
         group: String,
-        /// So many.
+        /// The desired capacity.
         desired: u32,
     },
-    /// Terminate a machine, through its terminate hook.
+    /// Terminates a machine, through its terminate hook.
     Terminate {
         /// Its group.
         group: String,
         /// The machine.
         instance: String,
-        /// How many machines its group is to want from then on, if that is less than it wants now; `None`: another takes its place. A level and
-        /// no difference, so that it can be said twice.
+        /// The desired capacity of its group afterwards, if that is less than now; `None`: another machine replaces it. It is an absolute
+        /// value and no difference, so that the call can be repeated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then_desired: Option<u32>,
     },
-    /// Keep the terminate hook of a machine alive that is being drained.
+    /// Extends the terminate hook of a machine that is being drained.
     ProlongTermination {
         /// Its group.
         group: String,
         /// The machine.
         instance: String,
     },
-    /// End the terminate hook of a machine that was drained.
+    /// Completes the terminate hook of a drained machine.
     CompleteTermination {
         /// Its group.
         group: String,
         /// The machine.
         instance: String,
     },
-    /// Have the rollout woken regularly.
+    /// Creates the tick, which wakes the rollout regularly.
     ArmTick,
-    /// Have it woken no more.
+    /// Deletes the tick.
     DisarmTick,
-    /// Say something on the bus.
+    /// Publishes an event.
     Publish(Event),
 }
 
-/// What was observed. Nothing of it comes from an event's payload.
+/// The observation. Nothing of it comes from an event's payload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     /// The stacks that [`to_observe`] named; `None` for one that does not exist.
     pub stacks: BTreeMap<String, Option<StackView>>,
     /// Their change sets.
     pub change_sets: BTreeMap<String, Option<ChangeSetView>>,
-    /// Why their newest operation failed, for those whose status says that it did.
+    /// Why their newest operation failed, for stacks whose status says that it did.
     pub failures: BTreeMap<String, Vec<ResourceFailure>>,
-    /// What should be executed, with its plan and release, if there is any.
+    /// The newest plan with its release, if there is one.
     pub desired: Option<Wanted>,
-    /// What CloudFormation does not know, or no longer, of what [`to_observe`] named as left.
+    /// The orphaned stacks named by [`to_observe`] that CloudFormation does not have any more.
     pub gone: BTreeSet<String>,
     /// The groups that [`to_observe`] named; `None` for one that does not exist.
     pub groups: BTreeMap<String, Option<GroupView>>,
-    /// What became of the commands that it named, by their token; `None`: nobody knows of it.
+    /// The results of the commands that it named, by their token; `None` if the command is unknown.
     pub answers: BTreeMap<String, Option<CommandView>>,
-    /// What machines tell that boot, by their id.
+    /// The bootstrap reports of booting machines, by their id.
     pub booting: BTreeMap<String, BootstrapReport>,
-    /// Version of the newest spec that there is a plan of; while the cluster goes, also of the newest that was refused.
+    /// Version of the newest spec with a plan; during a destruction, also of the newest refused one.
     pub newest: BTreeSet<String>,
 }
 
-/// What should be executed.
+/// The newest plan, which should be executed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// The pointer to it.
     pub desired: Desired,
     /// The plan.
     pub plan: Plan,
-    /// The release that it leads to.
+    /// The release of the plan.
     pub release: Rendering,
 }
 
-/// What to look at.
+/// What to observe.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToObserve {
-    /// Stack → the name of its change set.
+    /// Stacks, with the names of their change sets.
     pub stacks: BTreeMap<String, String>,
-    /// Stacks that were left standing: whether they still are.
+    /// Orphaned stacks, to find out whether they still exist.
     pub left: BTreeSet<String>,
-    /// Stacks that go: how they are.
+    /// Stacks that are being deleted.
     pub going: BTreeSet<String>,
     /// Auto Scaling groups.
     pub groups: BTreeSet<String>,
-    /// Those of them whose machines' health as targets of load balancers is asked for.
+    /// Those of them whose machines' target health is needed.
     pub targets: BTreeSet<String>,
     /// Commands that were sent.
     pub commands: Vec<Command>,
-    /// The role and the group whose machines are asked what they tell while they boot.
+    /// The role and the group whose bootstrap reports are needed.
     pub booting: Option<(Role, String)>,
 }
 
-/// What comes next.
+/// The result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The state to store, its outbox filled with `effects`.
+    /// The state to store, with `effects` in its outbox.
     pub next: Rollout,
-    /// What to do once it is stored: what this decision added to the outbox.
+    /// What to do after the state is stored: the effects that this decision added to the outbox.
     pub effects: Vec<Effect>,
-    /// For a person.
+    /// The report for people.
     pub report: Report,
 }
 
-/// A newer release may mean something else by the same words.
+/// A newer release may use the same words with another meaning.
 fn known_format<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let format = u32::deserialize(from)?;
     if format > Rollout::FORMAT {
@@ -405,10 +404,10 @@ fn known_format<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Err
 }
 
 impl Rollout {
-    /// The current format: 3 since departures and destructions changed their shape. A state of an earlier one is read where nothing is open.
+    /// The current format: 3 since departures and destructions changed their form. A state of an earlier format is read if nothing is open.
     pub const FORMAT: u32 = 3;
 
-    /// The state of a cluster that nothing was ever done for.
+    /// The state of a new cluster.
     #[must_use]
     pub fn new(cluster: &str) -> Self {
         Self {
@@ -439,33 +438,33 @@ impl Rollout {
         }
     }
 
-    /// The release that each stack is at that stands: what is deployed, and what was left. A plan starts from here.
+    /// The release of each existing stack, deployed or orphaned. A plan starts from here.
     #[must_use]
     pub fn standing(&self) -> BTreeMap<String, String> {
         let both = self.left.iter().chain(&self.deployed);
         both.map(|(stack, release)| (stack.clone(), release.clone())).collect()
     }
 
-    /// Whether there is anything left to do: a rollout, workers on their way out, or effects of what has ended.
+    /// Whether there is anything left to do: a rollout, departures, or effects of something that has ended.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.needs_tick() || !self.outbox.is_empty()
     }
 
-    /// Whether it has to be woken regularly.
+    /// Whether it needs the tick.
     #[must_use]
     pub fn needs_tick(&self) -> bool {
         let goes = self.destroy().is_some_and(|open| !open.has_stopped());
         self.active().is_some() || goes || !self.departures.is_empty()
     }
 
-    /// The release whose add-ons the node managers keep applied.
+    /// The release whose add-ons the node managers apply.
     #[must_use]
     pub fn addons_release(&self) -> Option<&str> {
         self.addons.as_ref().map(|pointer| pointer.release.as_str())
     }
 
-    /// Whether things are as `plan` takes them to be at its start.
+    /// Whether the state is the one that `plan` starts from.
     #[must_use]
     pub fn is_start_of(&self, plan: &Plan) -> bool {
         plan.from == self.standing()
@@ -473,8 +472,8 @@ impl Rollout {
             && plan.addons_from.as_deref() == self.addons_release()
     }
 
-    /// Whether `desired` was rolled out already, however that ended: an equal plan of a later upload was not. The spec of a cluster that
-    /// was taken away makes nothing any more, whatever is planned of it.
+    /// Whether `desired` was already rolled out, with any result; an equal plan of a later upload was not. The spec of a destroyed cluster
+    /// creates nothing any more, whatever plan it has.
     #[must_use]
     pub fn is_spent(&self, desired: &Desired) -> bool {
         let last = self.last.as_ref();
@@ -484,7 +483,7 @@ impl Rollout {
         rolled || gone.is_some_and(|gone| gone.spec_versions.contains(&desired.spec_version))
     }
 
-    /// Run Command would not send a command: whoever waits for its answer has it.
+    /// Run Command refused a command: whoever waits for its answer gets the refusal.
     fn unsent(&mut self, token: &str, reason: &str) {
         if let Some(active) = self.active_mut() {
             active.nodes.unsent(token, reason);
@@ -495,8 +494,8 @@ impl Rollout {
         }
     }
 
-    /// A command was not sent, since what it was decided on is too old, or a person said to stop: nobody waits for its answer, and
-    /// it counts as no try.
+    /// A command was not sent, because its evidence is too old or a person ordered to stop: nobody waits for its answer, and it does not
+    /// count as a try.
     fn not_sent(&mut self, token: &str) {
         if let Some(active) = self.active_mut() {
             active.nodes.not_sent(token);
@@ -507,7 +506,7 @@ impl Rollout {
         }
     }
 
-    /// CloudFormation was not told to delete `stack`, as far as is known: that is looked at anew.
+    /// As far as is known, CloudFormation did not receive the request to delete `stack`: it is observed again.
     fn not_deleted(&mut self, stack: &str) {
         if let Some(active) = self.active_mut() {
             active.nodes.not_deleted(stack);
@@ -517,8 +516,8 @@ impl Rollout {
         }
     }
 
-    /// Auto Scaling refused a call for `group` outright: the step of its machines has failed. A worker that could not be terminated takes
-    /// pods again.
+    /// Auto Scaling refused a call for `group` permanently: the step of its machines has failed. A worker that could not be terminated is
+    /// uncordoned.
     fn group_refused(&mut self, group: &str, instance: Option<&String>, reason: &str) {
         let one = instance.and_then(|instance| self.departures.get_mut(instance));
         if let Some(one) = one {
@@ -528,7 +527,7 @@ impl Rollout {
         }
     }
 
-    /// CloudFormation refused a call for `stack` outright: its step has failed.
+    /// CloudFormation refused a call for `stack` permanently: its step has failed.
     fn stack_refused(&mut self, stack: &str, reason: &str) {
         for step in self.active_mut().into_iter().flat_map(|active| &mut active.steps) {
             if step.stack == stack {
@@ -545,7 +544,7 @@ impl Rollout {
 }
 
 impl Decision {
-    /// The same decision with these effects besides what is in its outbox: whoever tries mistakes out sees by it whether they are noticed.
+    /// The same decision with these effects added to its outbox, for tests that try out mistakes.
     #[must_use]
     pub fn with_effects(self, effects: Vec<Effect>, now: Timestamp) -> Self {
         let mut others = outbox::Effects::new(now);
@@ -562,13 +561,13 @@ impl Active {
     }
 }
 
-/// [`Active::token`] of the rollout whose change sets bear that name.
+/// [`Active::token`] of the rollout whose change sets have that name.
 fn operation_token(change_set: &str, stack: &str, operation: &str) -> String {
     let whole = format!("{change_set}/{stack}/{operation}");
     format!("{change_set}-{}", &slipway_core::digest::sha256_hex(whole.as_bytes())[..32])
 }
 
-/// The finding about a spec of a cluster that is being taken away, or whose version that is was taken away.
+/// The finding for a spec of a cluster that is being destroyed, or that was destroyed together with this version.
 #[must_use]
 pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
     let cluster = &rollout.cluster;

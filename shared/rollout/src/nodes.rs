@@ -1,10 +1,10 @@
-//! The nodes of a rollout: refreshed in place or replaced, one safe step after the other (P4, P5).
+//! The nodes of a rollout: they are refreshed in place or replaced, one safe step after the other (P4, P5).
 //!
 //! A [`NodeStep`] is one role: a member of etcd, the controllers, a pool. Its turn comes when the stacks of its wave are done, so that
-//! whatever Auto Scaling launches is of the new release. Everything is read off the world each time: a machine that was launched from
-//! what its group launches now has nothing to be done to it, whoever launched it. [`danger`] says what may not be taken down.
+//! every machine that Auto Scaling launches has the new release. The state is read from the world each time: a machine that was launched
+//! from its group's present launch template needs nothing, whoever launched it. [`danger`] says which machines may not be taken down.
 //!
-//! Each kind of work is a state machine of its own ([`Task`]), whose states hold what that state needs and nothing else.
+//! Each kind of work is its own state machine ([`Task`]), whose states have only the data that they need.
 
 mod controllers;
 mod credentials;
@@ -55,98 +55,98 @@ pub(crate) use windows::window_is_open;
 pub use workers::LeftOver;
 pub(crate) use workers::{Extra, Workers, WorkersState};
 
-/// How long a machine may take from its launch to its service, and etcd or the API until all is well again. The launch hook waits for
-/// half an hour; twice that leaves Auto Scaling one more try.
+/// How long a machine may take from its launch until it is in service, and how long etcd or the API may take until all is healthy again.
+/// The launch hook waits for half an hour; twice that leaves Auto Scaling one more try.
 pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
 
-/// What was decided and has not been seen to happen after so long is decided anew: whatever it was decided on is too old by then
-/// ([`super::outbox::FRESH`]), and Auto Scaling's answers are not that late.
+/// If a decided effect is not visible after this time, it is decided again: its evidence is too old by then ([`super::outbox::FRESH`]), and
+/// Auto Scaling's answers are not that late.
 pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
 
-/// Machines of a pool that are asked at once at most, and pools that are worked on side by side: an invocation stays bounded, whatever
-/// the spec allows.
+/// The number of machines of a pool that get commands at a time, and the number of pools that are processed in parallel, so that an
+/// invocation stays bounded, whatever the spec allows.
 const AT_A_TIME: u32 = 10;
 
-/// What holds for all node steps of a rollout.
+/// The state that all node steps of a rollout share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Nodes {
-    /// In the order of their turn.
+    /// The steps in order.
     pub steps: Vec<NodeStep>,
-    /// The groups of all members of etcd, also of those that nothing is done to.
+    /// The groups of all members of etcd, including members that do not change.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub members: BTreeMap<Role, String>,
-    /// The groups of those that leave the membership, and have not left it yet.
+    /// The groups of members that are to be removed from etcd and are not yet.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub leaving: BTreeMap<Role, String>,
-    /// The group of the controllers, which drain workers.
+    /// The group of the controllers; controllers drain workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controllers: Option<String>,
-    /// When the newest snapshot was asked for that was taken.
+    /// When the newest successful snapshot was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_at: Option<Timestamp>,
-    /// Times in which something disruptive may start; empty: always.
+    /// The times in which disruptive work may begin; empty: always.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<MaintenanceWindow>,
-    /// Until when what the machines have is good.
+    /// When the certificates in use expire.
     #[serde(default, skip_serializing_if = "Deadline::is_none")]
     pub deadline: Deadline,
-    /// What it did not wait for, and when the certificates end that were why.
+    /// What the rollout did not wait for, and the expiry of the certificates that were the reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub overridden: BTreeMap<Held, Timestamp>,
-    /// How many workers may fail to be replaced before it stops.
+    /// How many workers may fail before the rollout fails.
     #[serde(default)]
     pub budget: u32,
-    /// How many did.
+    /// How many workers failed.
     #[serde(default)]
     pub failures: u32,
 }
 
-/// What the work on a role sees, and what it wants.
+/// The context of the work on a role.
 struct Turn<'a> {
     cluster: &'a str,
-    /// What names this rollout in the tokens of its commands.
+    /// What identifies this rollout in the tokens of its commands.
     token: &'a str,
-    /// The role that is worked on.
+    /// The role.
     role: &'a Role,
     /// Its stack.
     stack: &'a str,
     /// Its Auto Scaling group.
     group: &'a str,
-    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
+    /// `Kubernetes 1.36 → 1.37`, if its machines get another minor.
     minor: Option<&'a str>,
-    /// How often its machines were asked something.
+    /// The number of command rounds of the role.
     rounds: &'a mut u32,
     /// The name of the rollout's change sets.
     change_set: &'a str,
     observed: &'a Observed,
     now: Timestamp,
     members: &'a BTreeMap<Role, String>,
-    /// Those of them that are to stay.
+    /// The groups of members that stay.
     staying: &'a BTreeMap<Role, String>,
     controllers: Option<&'a String>,
     snapshot_at: &'a mut Option<Timestamp>,
     windows: &'a [MaintenanceWindow],
     urgency: Urgency,
-    /// From when on no window holds it up.
+    /// From when on the step ignores windows.
     urgent_from: Option<Timestamp>,
     skipped: &'a BTreeSet<String>,
     departures: &'a mut BTreeMap<String, Departure>,
-    /// How many workers may still fail to be replaced.
+    /// How many workers may still fail.
     budget: &'a mut Budget,
-    /// A newer spec waits until what was begun is done.
+    /// A newer spec waits until the work in progress is done.
     newer: bool,
     effects: Effects,
 }
 
-/// How many workers may fail to be replaced, and how many did.
+/// How many workers may fail, and how many did.
 struct Budget {
     allowed: u32,
     failures: u32,
 }
 
 impl Turn<'_> {
-    /// Asks machines something.
+    /// Sends commands to machines.
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
         *self.rounds += 1;
         let name = self.role.to_string();
@@ -156,12 +156,12 @@ impl Turn<'_> {
         round
     }
 
-    /// Asks one machine something.
+    /// Sends a command to one machine.
     fn ask_one(&mut self, role: &Role, instance: String, verb: Verb) -> Asked {
         self.ask_one_on(Seen::World, self.now, role, instance, verb)
     }
 
-    /// As [`Turn::ask_one`], decided on what was seen at `at`.
+    /// As [`Turn::ask_one`], for a decision based on evidence of the time `at`.
     fn ask_one_on(&mut self, seen: Seen, at: Timestamp, role: &Role, instance: String, verb: Verb) -> Asked {
         *self.rounds += 1;
         let name = self.role.to_string();
@@ -171,17 +171,17 @@ impl Turn<'_> {
         asked
     }
 
-    /// Windows bound the start of what is disruptive.
+    /// Windows limit the beginning of disruptive work.
     fn may_start(&self) -> bool {
         self.urgency.overrides() || window_is_open(self.windows, self.now)
     }
 
-    /// Whether that machine is on its way out, or back.
+    /// Whether that machine has a departure.
     fn departs(&self, machine: &str) -> bool {
         self.departures.get(machine).is_some_and(|one| !one.only_stays_cordoned())
     }
 
-    /// What it says that waits for a window.
+    /// The reason to wait for a window.
     fn window(&self) -> Waits {
         Waits::Window { at_most_until: self.urgent_from }
     }
@@ -193,7 +193,7 @@ impl Turn<'_> {
 }
 
 impl Nodes {
-    /// Whether there is anything at all.
+    /// Whether there are no steps.
     pub(super) fn is_none(&self) -> bool {
         self.steps.is_empty()
     }
@@ -203,7 +203,7 @@ impl Nodes {
         self.turn().map(|at| self.steps[at].wave())
     }
 
-    /// What became of all, once they are done.
+    /// The results of all steps, once they are done.
     pub(super) fn summary(&self) -> String {
         let named = |work, left| -> Vec<String> {
             let of = self.steps.iter().filter(|step| step.work() == work && step.is_left() == left);
@@ -230,7 +230,7 @@ impl Nodes {
         text
     }
 
-    /// Each step in words; `now` is what those wait for whose turn it is.
+    /// The state of each step in words; `now` is what the steps wait for whose turn it is.
     pub(super) fn words(&self, now: &BTreeMap<Role, Waits>) -> BTreeMap<String, String> {
         let words = |step: &NodeStep| {
             let words = match (step.failure(), step.is_done()) {
@@ -243,12 +243,12 @@ impl Nodes {
             };
             (step.role.to_string(), words)
         };
-        // A role may have two steps, one before its stack and one after: what is open or has failed counts.
+        // A role may have two steps, one before its stack and one after; a step that is open or has failed is shown.
         let (done, open): (Vec<_>, Vec<_>) = self.steps.iter().partition(|step| step.is_done());
         done.into_iter().chain(open.into_iter().rev()).map(words).collect()
     }
 
-    /// Members that are out of etcd's membership, or may be.
+    /// Members that were removed from etcd, or may have been.
     pub(super) fn taken_out(&self) -> impl Iterator<Item = &Role> {
         self.steps.iter().filter(|step| step.may_be_out()).map(|step| &step.role)
     }
@@ -257,7 +257,7 @@ impl Nodes {
         self.steps.iter().position(|step| !step.is_done())
     }
 
-    /// The steps whose turn it is: the first, and where that is a pool, every pool whose predecessors are done.
+    /// The steps whose turn it is: the first one; if that is a pool, every pool whose predecessors are done.
     fn turns(&self) -> Vec<usize> {
         let Some(first) = self.turn() else { return Vec::new() };
         if !matches!(self.steps[first].role, Role::Pool(_)) {
@@ -266,49 +266,49 @@ impl Nodes {
         let open = |role: &Role| self.steps.iter().any(|one| &one.role == role && !one.is_done());
         let free = |step: &NodeStep| !step.is_done() && !step.after.iter().any(open);
         let found: Vec<usize> = (first..self.steps.len()).filter(|at| free(&self.steps[*at])).collect();
-        // Pools never wait for each other in a circle; if they did, the first would go first.
+        // Pools never wait for each other in a circle; if they did, the first would be chosen.
         if found.is_empty() { vec![first] } else { found.into_iter().take(AT_A_TIME as usize).collect() }
     }
 
-    /// The steps that are looked at: those whose turn it is, and where nothing may begin those that CloudFormation works at.
+    /// The steps that are observed: those whose turn it is, and if nothing may begin, those whose stack CloudFormation is deleting.
     fn to_look_at(&self, held: bool) -> Vec<usize> {
         let deleting = |at: &usize| self.steps[*at].is_deleting();
         if held { (0..self.steps.len()).filter(deleting).collect() } else { self.turns() }
     }
 
-    /// Why it can go no further, and for which role.
+    /// Why it has failed, and for which role.
     pub(super) fn failure(&self) -> Option<String> {
         self.steps.iter().find_map(|step| Some(format!("{}: {}", step.role, step.failure()?)))
     }
 
-    /// Whether something was begun that had better be ended before anything else begins.
+    /// Whether work has begun that should be completed before anything else begins.
     pub(super) fn is_busy(&self) -> bool {
         self.steps.iter().any(NodeStep::is_busy)
     }
 
-    /// Whether CloudFormation was told to delete a stack, and has not ended.
+    /// Whether a deletion of a stack was requested and has not ended.
     pub(super) fn is_deleting(&self) -> bool {
         self.steps.iter().any(NodeStep::is_deleting)
     }
 
-    /// The groups whose machines CloudFormation takes down.
+    /// The groups whose machines CloudFormation terminates.
     pub(super) fn groups_that_go(&self) -> impl Iterator<Item = String> {
         self.steps.iter().filter(|step| step.is_deleting()).map(|step| step.group.clone())
     }
 
-    /// The pools that are gone.
+    /// The removed pools that are gone.
     pub(super) fn gone(&self) -> impl Iterator<Item = &NodeStep> {
         let removed = |step: &&NodeStep| step.work() == Work::Remove && step.is_done() && !step.is_left();
         self.steps.iter().filter(removed)
     }
 
-    /// The stacks that were to go, and stay as somebody said.
+    /// The stacks that should have been deleted, and stay because a machine was skipped.
     pub(super) fn kept(&self) -> impl Iterator<Item = &String> {
         let kept = self.steps.iter().filter(|step| step.work() == Work::Remove && step.is_left());
         kept.map(|step| &step.stack)
     }
 
-    /// CloudFormation was not told to delete that stack, as far as is known.
+    /// As far as is known, CloudFormation did not receive the request to delete that stack.
     pub(super) fn not_deleted(&mut self, stack: &str) {
         for step in self.steps.iter_mut().filter(|step| step.is_deleting() && step.stack == stack) {
             if let Task::Removal(removal) = &mut step.task {
@@ -317,35 +317,35 @@ impl Nodes {
         }
     }
 
-    /// CloudFormation would not delete that stack.
+    /// CloudFormation refused to delete that stack.
     pub(super) fn undeletable(&mut self, stack: &str, reason: &str) {
         for step in self.steps.iter_mut().filter(|step| step.is_deleting() && step.stack == stack) {
             step.fail(reason);
         }
     }
 
-    /// Time that went by while it was paused does not count. What was seen before it tells nothing of now, so whoever is about to go is
-    /// looked at anew, and so is the snapshot (P4, P5).
+    /// The time of a pause does not count. Observations from before it say nothing about the present, so the machine to be taken down is
+    /// checked again, and so is the snapshot (P4, P5).
     pub(super) fn resumed(&mut self, at: Timestamp) {
         self.steps.iter_mut().for_each(|step| step.resumed(at));
     }
 
-    /// The command of that token was not sent: what was about to be done is looked at anew.
+    /// The command with that token was not sent: the decision is checked again.
     pub(super) fn not_sent(&mut self, token: &str) {
         self.steps.iter_mut().for_each(|step| step.not_sent(token));
     }
 
-    /// The machine that the command of that token would have refreshed is left as it is: the others that were asked with it answer still.
+    /// The machine of the command with that token is skipped: the other machines of the round still answer.
     pub(super) fn not_refreshed(&mut self, token: &str) {
         self.steps.iter_mut().for_each(|step| step.not_refreshed(token));
     }
 
-    /// Run Command would not take the command of that token.
+    /// Run Command refused the command with that token.
     pub(super) fn unsent(&mut self, token: &str, reason: &str) {
         self.steps.iter_mut().for_each(|step| step.refused(token, reason));
     }
 
-    /// Auto Scaling would not do that to the machines of `group`.
+    /// Auto Scaling refused a call for the machines of `group`.
     pub(super) fn stuck(&mut self, group: &str, reason: &str) {
         for at in self.turns() {
             let step = &mut self.steps[at];
@@ -355,7 +355,7 @@ impl Nodes {
         }
     }
 
-    /// Auto Scaling would not have `group` want more machines, or was not told so.
+    /// Auto Scaling refused to raise the desired capacity of `group`, or was not asked to.
     pub(super) fn not_raised(&mut self, group: &str) {
         for step in self.steps.iter_mut().filter(|step| step.group == group) {
             if let Task::Workers(workers) = &mut step.task {
@@ -364,13 +364,13 @@ impl Nodes {
         }
     }
 
-    /// The machines that each pool was to have more while it was rolled, and still wants.
+    /// The surge of each pool that its group still wants.
     pub(super) fn left_over(&self) -> impl Iterator<Item = (&Role, LeftOver)> {
         let left = self.steps.iter().filter_map(|step| Some((&step.role, step.task.left_over()?)));
         left.filter(|(_, left)| left.machines() > 0)
     }
 
-    /// The same of an earlier rollout, which ended early.
+    /// The surge of an earlier rollout that ended early.
     pub(super) fn had_left_over(&mut self, left_over: &BTreeMap<Role, LeftOver>) {
         for step in &mut self.steps {
             if let (Task::Workers(workers), Some(left)) = (&mut step.task, left_over.get(&step.role)) {
@@ -379,7 +379,7 @@ impl Nodes {
         }
     }
 
-    /// The rollout ends: what was asked for and still runs is taken back, and controllers that were cordoned stay.
+    /// The rollout ends: running commands are cancelled, and cordoned controllers stay.
     pub(super) fn called_off(
         &mut self,
         departures: &mut BTreeMap<String, Departure>,
@@ -388,7 +388,7 @@ impl Nodes {
         self.steps.iter_mut().flat_map(|step| step.called_off(departures, now)).collect()
     }
 
-    /// CloudFormation was not told yet to make the members that join. See [`Saver::members_still_to_join`].
+    /// CloudFormation was not told yet to create the joining members. See [`Saver::members_still_to_join`].
     pub(super) fn members_still_to_join(&mut self, now: Timestamp) {
         for step in &mut self.steps {
             if let Task::Saver(saver) = &mut step.task {
@@ -397,7 +397,7 @@ impl Nodes {
         }
     }
 
-    /// What the steps whose turn it is look at; `held`: nothing may begin.
+    /// What to observe for the steps whose turn it is; `held`: nothing may begin.
     pub(super) fn to_observe(&self, held: bool, now: Timestamp, look: &mut ToObserve) {
         for step in self.to_look_at(held).into_iter().map(|at| &self.steps[at]) {
             let work = step.work();
@@ -416,14 +416,14 @@ impl Nodes {
                 look.groups.extend(self.controllers.clone());
             }
             look.commands.extend(step.commands());
-            // Of several pools that boot machines the first says how they are.
+            // If machines of several pools boot, the reports of the first pool are read.
             look.booting.get_or_insert((step.role.clone(), step.group.clone()));
         }
     }
 }
 
-/// Takes the steps whose turn it is as far as what was observed allows: what to do, and what each waits for. `newer`: a newer spec waits
-/// until what was begun is done. `held`: nothing may begin.
+/// Advances the steps whose turn it is as far as the observation allows. Returns the effects, and what each step waits for. `newer`: a
+/// newer spec waits until the work in progress is done. `held`: nothing may begin.
 pub(super) fn advance(
     active: &mut Active,
     departures: &mut BTreeMap<String, Departure>,
@@ -444,7 +444,7 @@ pub(super) fn advance(
             nodes.note_override(&role, now);
         }
         let (urgency, urgent_from) = (nodes.urgency_of(&role, now), nodes.urgent_from(&role));
-        // A role may have two steps: no answer to the one is taken for an answer to the other.
+        // A role may have two steps: an answer to one must not count for the other.
         let token = format!("{cluster} {} {} {at}", active.change_set, active.started_at);
         let NodeStep { role, stack, group, minor, rounds, task, .. } = &mut nodes.steps[at];
         let mut turn = Turn {
@@ -499,7 +499,7 @@ pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 8] {
     ]
 }
 
-/// A group's machines that count: that serve, or are about to.
+/// The machines of a group that count: in service, or booting.
 fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
     group.machines.iter().filter(|(_, machine)| match machine.lifecycle {
         Lifecycle::Pending | Lifecycle::InService => true,
@@ -509,17 +509,17 @@ fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> 
     })
 }
 
-/// A group's machines that serve.
+/// The machines of a group in service.
 pub(super) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
     counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
 }
 
-/// Whether it serves.
+/// Whether the machine is in service.
 fn serves(group: &GroupView, machine: &str) -> bool {
     group.machines.get(machine).is_some_and(|one| one.lifecycle == Lifecycle::InService)
 }
 
-/// Whether it was launched from what its group launches now.
+/// Whether it was launched from its group's present launch template.
 fn is_current(group: &GroupView, machine: &MachineView) -> bool {
     machine.template.is_some() && machine.template == group.template
 }

@@ -1,4 +1,4 @@
-//! What a rollout sees of CloudFormation, and what it asks of it.
+//! What a rollout observes of CloudFormation, and what it requests.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct ChangeSetRequest {
     pub stack: String,
     /// Name of the change set, derived from plan and step.
     pub name: String,
-    /// Create the stack, or update it.
+    /// Whether to create the stack or to update it.
     pub create: bool,
     /// Key of the template in the asset bucket.
     pub template_key: String,
@@ -24,13 +24,13 @@ pub struct ChangeSetRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StackView {
-    /// Its ARN, which names this incarnation and no later one of the same name.
+    /// Its ARN, which identifies this stack and no later one with the same name.
     pub id: String,
     /// Its status.
     pub status: StackStatus,
     /// CloudFormation's own reason, if it gives one.
     pub reason: Option<String>,
-    /// Its tags: `slipway:cluster` says whose it is.
+    /// Its tags: `slipway:cluster` names the owner.
     pub tags: BTreeMap<String, String>,
 }
 
@@ -83,13 +83,13 @@ pub struct ChangeSetView {
     pub replaces: Vec<String>,
 }
 
-/// What a change set's `Status` and `ExecutionStatus` mean for us.
+/// The meaning of a change set's `Status` and `ExecutionStatus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetStatus {
-    /// Being made.
+    /// It is being created.
     Pending,
-    /// May be executed.
+    /// It can be executed.
     Ready,
     /// `FAILED` because there is nothing to change: success.
     NoChanges,
@@ -101,11 +101,11 @@ pub enum ChangeSetStatus {
     Executed,
     /// `EXECUTE_FAILED`: the stack was rolled back.
     ExecuteFailed,
-    /// `OBSOLETE`: the stack was changed by something else since.
+    /// `OBSOLETE`: something else has changed the stack since.
     Obsolete,
 }
 
-/// A resource that CloudFormation could not make, change or delete.
+/// A resource that CloudFormation could not create, change or delete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceFailure {
@@ -120,7 +120,7 @@ pub struct ResourceFailure {
 }
 
 impl StackStatus {
-    /// Whether the newest operation failed, so that its events say why.
+    /// Whether the newest operation failed, so that its events contain the reason.
     #[must_use]
     pub fn is_failure(self) -> bool {
         match self {

@@ -1,8 +1,8 @@
-//! What people tell a rollout: approve, pause, resume, abort, skip a machine, take the cluster away (P10).
+//! The orders of people: approve, pause, resume, abort, skip a machine, destroy the cluster (P10).
 //!
-//! An order may come twice, late, and after one that was given later. So each carries when it was given: a pause or a resume counts
-//! only against an older one, and an abort only against a rollout that had begun by then. Where the clocks leave it open, the order
-//! that stops counts.
+//! An order may be delivered twice, late, and after a later one. So each order has the time when it was given: a pause or a resume counts
+//! only against an older one, and an abort only against a rollout that had begun by then. If the clocks do not decide, the order that stops
+//! the rollout counts.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,50 +14,50 @@ use slipway_core::event::{Event, RolloutReport};
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
 
-/// What a person tells a rollout.
+/// An order of a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Execute the plan of that id.
+    /// Execute the plan with that id.
     Approve {
         /// Its id.
         plan: String,
     },
-    /// Start nothing new, in this rollout and in any to come, until told to go on.
+    /// Start nothing new, in this rollout and in later ones, until a resume.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// End the rollout that is open, once what CloudFormation works at has ended.
+    /// End the open rollout, once CloudFormation's operations in progress have ended.
     Abort {
-        /// The plan that it executes; `None`: whichever was open when the order was given.
+        /// The plan that it executes; `None`: the one that was open when the order was given.
         plan: Option<String>,
     },
-    /// Leave this machine as it is.
+    /// Skip this machine.
     Skip {
         /// `i-…`.
         instance: String,
     },
-    /// Take the cluster away.
+    /// Destroy the cluster.
     Destroy {
         /// Without a last snapshot of etcd.
         without_snapshot: bool,
     },
 }
 
-/// An order, and when it was given.
+/// An order with its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// What.
+    /// The order.
     pub order: Order,
-    /// When, by the clock of whoever carried it.
+    /// When it was given, by the clock of the program that sent it.
     pub at: Timestamp,
 }
 
 impl Given {
-    /// `order`, given at `at` by the clock of whoever gave it, and heard at `now` by ours.
+    /// `order`, given at `at` by the sender's clock, and received at `now` by ours.
     ///
-    /// Whoever puts an event on the bus chooses its time (`PutEvents`, `Time`), and an order from the future would void all that come before
-    /// it: it counts from when it is heard. What clocks may be apart is no future: a pause right after a resume is the later one also where
-    /// the function that hears it has a clock that is a second behind.
+    /// The sender of an event chooses its time (`PutEvents`, `Time`), and an order from the future would void all orders before it. So such
+    /// an order counts from when it is received. A difference within the accuracy of clocks is not the future: a pause right after a resume
+    /// is the later one, even if the function that receives it has a clock that is a second behind.
     #[must_use]
     pub fn heard(order: Order, at: Timestamp, now: Timestamp) -> Self {
         let at = if at.duration_since(now) > CLOCKS_APART { now } else { at };
@@ -69,7 +69,7 @@ impl Given {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Switch {
-    /// Which of the two.
+    /// Whether it is a pause.
     pub paused: bool,
     /// When it was given.
     pub at: Timestamp,
@@ -81,7 +81,7 @@ pub struct Switch {
 pub struct Ignored {
     /// When it was given.
     pub given: Timestamp,
-    /// When it came.
+    /// When it was received.
     pub at: Timestamp,
     /// In words.
     pub message: String,
@@ -90,24 +90,24 @@ pub struct Ignored {
 }
 
 impl Ignored {
-    /// What became of it, and what helps.
+    /// What happened to it, and what to do.
     pub(super) fn words(&self) -> String {
         format!("{}; {}", self.message, self.help)
     }
 }
 
-/// An order that comes later than this is late: one to take a cluster away is not obeyed any more.
+/// An order that comes later than this is late: a late order to destroy a cluster is not obeyed.
 const LATEST: SignedDuration = SignedDuration::from_hours(1);
 
-/// How far the clock of whoever carries an order may be behind ours: an abort that was given this long before the rollout began still
-/// counts. Clocks in AWS are kept within a second (Amazon Time Sync), and an event's time has whole seconds.
+/// How far a sender's clock may be behind ours: an abort that was given this long before the rollout began still counts. Clocks in AWS are
+/// kept within a second (Amazon Time Sync), and an event's time has whole seconds.
 pub const CLOCKS_APART: SignedDuration = SignedDuration::from_secs(5);
 
-/// Machines that a rollout is told to leave at most: its state stays small, whoever floods it.
+/// The maximum number of skipped machines, so that the state stays small.
 const MOST_SKIPPED: usize = 1_000;
 
-/// The state once it has heard `given`, to be stored before anything else is done: a stop counts from then on, and whatever was
-/// decided before it and would begin something is not performed any more. `desired` is what an approval may be of.
+/// The state after receiving `given`, to be stored before anything else is done: an order to stop counts from then on, and earlier
+/// decisions that would begin something are not performed any more. `desired` is the plan that an approval may concern.
 #[must_use]
 pub fn heard(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Rollout {
     let mut next = rollout.clone();
@@ -120,7 +120,7 @@ pub fn heard(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: T
     next
 }
 
-/// Takes note of `given`.
+/// Receives `given`.
 fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Vec<Effect> {
     match &given.order {
         Order::Approve { plan } => {
@@ -136,11 +136,11 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
                 return Vec::new();
             }
             state.switch = Some(Switch { paused: true, at: given.at });
-            // It was said already; but a resume that was given before this one, and comes late, is about the older.
+            // The state is the same already; but a late resume that was given before this one concerns the older pause.
             if already {
                 return Vec::new();
             }
-            // What is waited for then is said again after a resume.
+            // The waiting reason is published again after a resume.
             state.said = None;
             vec![Effect::Publish(Event::RolloutPaused(RolloutReport::new(
                 &state.cluster,
@@ -152,12 +152,12 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
             if state.switch.as_ref().is_some_and(|switch| given.at <= switch.at) {
                 return Vec::new();
             }
-            // Also where nothing is paused: a pause that was given before it may come after it.
+            // Even if nothing is paused: an earlier pause may be delivered after it.
             let was_paused = state.paused_since().is_some();
             state.switch = Some(Switch { paused: false, at: given.at });
             if was_paused {
                 state.said = None;
-                // It stood still until now, whenever the order was given: one that comes late leaves as much patience as one that does not.
+                // The rollout has stopped until now, whenever the order was given: a late order leaves as much time as one in time.
                 if let Some(active) = state.active_mut() {
                     active.nodes.resumed(now);
                 }
@@ -177,7 +177,7 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
                 return aborted(state, given.at, meant, now);
             }
             if plan.is_none() {
-                // It may be about an order to take the cluster away that was given before it, and comes after it.
+                // It may concern an earlier order to destroy the cluster that is delivered after it.
                 state.destroys_over = state.destroys_over.max(Some(given.at));
             }
             if let Some(active) = state.active_mut().filter(|active| active.aborted.is_none()) {
@@ -202,7 +202,7 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
     }
 }
 
-/// An abort, and whether it was meant for what is open.
+/// An abort, and whether it concerns what is open.
 fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> Vec<Effect> {
     if meant {
         state.said = None;
@@ -213,17 +213,17 @@ fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> V
     let cure = format!("if that is to end: slipway abort --cluster {cluster}");
     match is_late(at, now) {
         true => ignore(state, at, now, "abort", "what is open is not what was open then", &cure),
-        // One that comes twice.
+        // It was delivered before.
         false => Vec::new(),
     }
 }
 
-/// Whether an order that was given at `at` comes late: an event may be hours late, and much may have happened meanwhile.
+/// Whether an order of the time `at` is late: an event may be hours late, and much may have happened meanwhile.
 pub(super) fn is_late(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) > LATEST
 }
 
-/// An order that comes so late that it is not obeyed is not passed over in silence: whoever gave it waits for it.
+/// An order that is too late to be obeyed is reported, because its sender waits for it.
 pub(super) fn ignore(
     state: &mut Rollout,
     given: Timestamp,
@@ -244,28 +244,28 @@ pub(super) fn ignore(
     vec![Effect::Publish(Event::OrderIgnored(said))]
 }
 
-/// The plan that a pause is about: the one that is being executed, or was last.
+/// The plan that a pause concerns: the one that is being executed, or was last.
 pub(super) fn plan_of(state: &Rollout) -> String {
     let active = state.active().map(|active: &Active| &active.plan);
     let last = state.last.as_ref().map(|last: &Ended| &last.plan);
     active.or(last).cloned().unwrap_or_default()
 }
 
-/// That it is paused, and what goes on.
+/// That it is paused, and which operations continue.
 pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
     let (since, cluster) = (moment(since), &state.cluster);
     format!("paused since {since}: nothing new starts; `slipway resume --cluster {cluster}` goes on")
 }
 
 impl Rollout {
-    /// Whether a person said that nothing new may start.
+    /// Whether a person ordered that nothing new may start.
     fn is_stopped(&self) -> bool {
         let aborted = self.active().is_some_and(|active| active.aborted.is_some());
         let called_off = self.destroy().is_some_and(|open| open.aborted.is_some());
         aborted || called_off || self.paused_since().is_some()
     }
 
-    /// Since when nothing new may start; `None`: it may.
+    /// Since when nothing new may start; `None` if it may.
     #[must_use]
     pub fn paused_since(&self) -> Option<Timestamp> {
         self.switch.as_ref().filter(|switch| switch.paused).map(|switch| switch.at)

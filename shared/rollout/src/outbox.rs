@@ -1,9 +1,9 @@
-//! The outbox: effects that were decided and may not have been performed yet, each with what it was decided on (P12).
+//! The outbox: effects that were decided and may not have been performed yet, each with its evidence (P12).
 //!
-//! A decision is stored first and performed after that, so that a function that dies in between loses nothing. What is performed later than
-//! decided may be wrong by then: a member of etcd that was well when another was to be terminated may have died meanwhile. So every effect
-//! that changes what runs carries when the world was seen as it was decided on, and until when it may be performed. After that it is
-//! dropped, and the next decision looks at the world anew: every state that follows such an effect can tell from the world whether the
+//! A decision is stored first and performed afterwards, so that a function that dies in between loses nothing. An effect that is performed
+//! later may be wrong by then: a member of etcd that was healthy when the termination of another was decided may have died meanwhile. So
+//! every effect that changes what runs has the time of its evidence, and the time until which it may be performed. After that it is
+//! dropped, and the next decision observes the world again: every state that follows such an effect can tell from the world whether the
 //! effect took place.
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,81 +13,82 @@ use slipway_core::node::Verb;
 use super::departures::DepartureState;
 use super::{Effect, Rollout};
 
-/// How old what was seen may be when something disruptive is done: the tick comes once a minute, and may come late once.
+/// The maximum age of the evidence when something disruptive is done: the tick comes once a minute, and may be late once.
 pub const FRESH: SignedDuration = SignedDuration::from_mins(3);
 
-/// How long an invocation that stored effects is given to perform them, before another does so in its place. Lambda tries an invocation that
-/// died again after a minute (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes once a minute.
+/// How long an invocation that stored effects has time to perform them, before another invocation performs them in its place. Lambda
+/// retries a dead invocation after a minute (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes
+/// once a minute.
 const LEASE: SignedDuration = SignedDuration::from_secs(45);
 
 /// An effect that was decided and may not have been performed yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pending {
-    /// Counts the effects of this cluster: no other has its number.
+    /// Its number among the effects of this cluster, which is unique.
     pub id: u64,
-    /// What is to be done.
+    /// The effect.
     pub effect: Effect,
     /// When it was decided.
     pub decided_at: Timestamp,
-    /// What it was decided on; `None` where that cannot change: it is performed at any age.
+    /// Its evidence; `None` if that cannot change: the effect is performed at any age.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }
 
-/// What an effect was decided on.
+/// The evidence of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Evidence {
-    /// What was seen.
+    /// The kind of the observation.
     pub seen: Seen,
-    /// When the oldest of it was seen.
+    /// When the oldest part of it was observed.
     pub at: Timestamp,
     /// Until when the effect may be performed.
     pub until: Timestamp,
 }
 
-/// What was seen of the world.
+/// The kinds of observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Seen {
-    /// Stacks, groups and answers, as they were described when the decision was made.
+    /// Stacks, groups and answers at the time of the decision.
     World,
-    /// The members of etcd said that they are well without the one that goes.
+    /// The members of etcd said that they are healthy without the one to be taken down.
     Members,
-    /// The other controllers said that they are well.
+    /// The other controllers said that they are healthy.
     Controllers,
 }
 
 impl Evidence {
-    /// What was seen at `at`.
+    /// Evidence of the time `at`.
     #[must_use]
     pub fn new(seen: Seen, at: Timestamp) -> Self {
         Self { seen, at, until: at.saturating_add(FRESH).unwrap_or(Timestamp::MAX) }
     }
 }
 
-/// The effects of a decision, each with what it was decided on.
+/// The effects of a decision, each with its evidence.
 #[derive(Debug)]
 pub(super) struct Effects {
     now: Timestamp,
     acts: Vec<(Effect, Evidence)>,
-    /// How many of them do not depend on whether the rollout that is open goes on.
+    /// How many of them do not depend on whether the open rollout continues.
     apart: usize,
 }
 
 impl Effects {
-    /// None yet, of a decision that is made now.
+    /// No effects yet, for a decision that is made now.
     pub(super) fn new(now: Timestamp) -> Self {
         Self { now, acts: Vec::new(), apart: 0 }
     }
 
-    /// What follows is what the rollout that is open does.
+    /// The following effects belong to the open rollout.
     pub(super) fn of_the_rollout(&mut self) {
         self.apart = self.acts.len();
     }
 
-    /// The rollout ends: what it would have begun in the same decision is not begun, and given back.
+    /// The rollout ends: effects of the same decision that would begin something are removed and returned.
     pub(super) fn begin_nothing(&mut self) -> Vec<Effect> {
         let own = self.acts.split_off(self.apart);
         let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
@@ -95,12 +96,12 @@ impl Effects {
         begins.into_iter().map(|(effect, _)| effect).collect()
     }
 
-    /// One that was decided on what the world is described as now.
+    /// Adds an effect with the present observation as its evidence.
     pub(super) fn push(&mut self, effect: Effect) {
         self.push_on(effect, Seen::World, self.now);
     }
 
-    /// One that was decided on answers that were asked for at `at`.
+    /// Adds an effect with answers of the time `at` as its evidence.
     pub(super) fn push_on(&mut self, effect: Effect, seen: Seen, at: Timestamp) {
         self.acts.push((effect, Evidence::new(seen, at)));
     }
@@ -116,25 +117,25 @@ impl Extend<Effect> for Effects {
     }
 }
 
-/// What became of an effect.
+/// The result of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It was performed.
     Done,
-    /// The service refused it outright, in these words: asking again would not help.
+    /// The service refused it permanently, with this message.
     Refused(String),
-    /// It was not performed, since what it was decided on is too old or is gone.
+    /// It was not performed, because its evidence is too old or gone.
     Dropped,
 }
 
 impl Pending {
-    /// Whether what it was decided on is too old by `now`.
+    /// Whether its evidence is too old at `now`.
     #[must_use]
     pub fn is_stale(&self, now: Timestamp) -> bool {
         self.evidence.is_some_and(|evidence| now > evidence.until)
     }
 
-    /// Whether what is decided next depends on it.
+    /// Whether the next decision depends on it.
     #[must_use]
     pub fn holds_up(&self) -> bool {
         !self.effect.only_tells()
@@ -142,7 +143,7 @@ impl Pending {
 }
 
 impl Effect {
-    /// Whether it changes what runs: it is done only on fresh evidence, and not after a person said to stop.
+    /// Whether it changes what runs: it is performed only with fresh evidence, and not after an order to stop.
     #[must_use]
     pub fn is_disruptive(&self) -> bool {
         match self {
@@ -170,7 +171,7 @@ impl Effect {
         }
     }
 
-    /// Whether it only tells or tidies up: no decision depends on it, and it stays true however late it is performed.
+    /// Whether it only reports or cleans up: no decision depends on it, and it stays right however late it is performed.
     fn only_tells(&self) -> bool {
         match self {
             Self::DeleteChangeSet { .. }
@@ -190,7 +191,7 @@ impl Effect {
         }
     }
 
-    /// Whether it takes `machine` down, empties it, or starts it anew.
+    /// Whether it takes `machine` down, drains it, or restarts it.
     fn takes(&self, machine: &str) -> bool {
         match self {
             Self::Terminate { instance, .. } => instance == machine,
@@ -220,12 +221,12 @@ impl Effect {
         }
     }
 
-    /// Whether it begins something, so that it must not be performed once a person said to stop. A terminate hook that waits is completed all
-    /// the same: its machine was drained, and goes either way.
+    /// Whether it begins something, so that it must not be performed after an order to stop. A waiting terminate hook is completed
+    /// nevertheless: its machine was drained, and is terminated in any case.
     #[must_use]
     pub fn begins(&self) -> bool {
         let completes = matches!(self, Self::CompleteTermination { .. });
-        // A snapshot disrupts nothing, and is a beginning all the same.
+        // A snapshot disrupts nothing, but counts as a beginning.
         let saves = matches!(self, Self::Send(command) if command.verb == Verb::EtcdSnapshot);
         matches!(self, Self::CreateChangeSet(_)) || saves || self.is_disruptive() && !completes
     }
@@ -240,14 +241,14 @@ impl Rollout {
             if let Effect::Publish(event) = &mut effect {
                 event.identify(format!("{}/{id}", self.cluster));
             }
-            // The add-ons that node managers follow are part of the state, and never too late.
+            // The pointer to the add-ons is part of the state, and never too late.
             let lasts = effect.only_tells() || matches!(effect, Effect::PointAddons(_));
             let evidence = (!lasts).then_some(evidence);
             self.outbox.push(Pending { id, effect, decided_at: effects.now, evidence });
         }
     }
 
-    /// Takes what would begin something out of the outbox: a person said to stop.
+    /// Removes effects that would begin something from the outbox, after an order to stop.
     pub(super) fn withdraw_pending(&mut self) {
         let (withdrawn, rest): (Vec<Pending>, Vec<Pending>) =
             std::mem::take(&mut self.outbox).into_iter().partition(|pending| pending.effect.begins());
@@ -257,10 +258,10 @@ impl Rollout {
         }
     }
 
-    /// Takes what would be done to `machine` out of the outbox: a person said to leave it after that was decided, and before it was done.
-    /// A drain may have been sent by a function that died before it could say so, so that it is taken back.
+    /// Removes effects on `machine` from the outbox: a person skipped it after they were decided and before they were performed. A drain is
+    /// cancelled, because a function may have sent it and died before recording that.
     pub(super) fn leave_alone(&mut self, machine: &str, now: Timestamp) {
-        // What Auto Scaling takes down goes, whatever anybody says here.
+        // A machine that Auto Scaling terminates leaves in any case.
         if self.departures.get(machine).is_some_and(|one| !one.is_of_a_rollout()) {
             return;
         }
@@ -286,8 +287,8 @@ impl Rollout {
         }
     }
 
-    /// The state once it is known what became of effects of the outbox, by their numbers. What is not in the outbox any more is passed over:
-    /// somebody else recorded it, or it was withdrawn.
+    /// The state after the results of effects of the outbox, by their numbers. An effect that is not in the outbox any more is ignored:
+    /// another invocation recorded it, or it was withdrawn.
     #[must_use]
     pub fn recorded(mut self, outcomes: &[(u64, Outcome)]) -> Self {
         for (id, outcome) in outcomes {
@@ -302,14 +303,14 @@ impl Rollout {
         self
     }
 
-    /// Whether another invocation stored what is in the outbox only just now, and is about to perform it.
+    /// Whether another invocation has just stored the effects in the outbox, and is about to perform them.
     #[must_use]
     pub fn is_leased(&self, now: Timestamp) -> bool {
         let newest = self.outbox.iter().map(|pending| pending.decided_at).max();
         newest.is_some_and(|newest| now.duration_since(newest) < LEASE)
     }
 
-    /// The service would not do that, ever: whoever waits for it hears so.
+    /// The service refused the effect permanently: whatever waits for it gets the refusal.
     fn refused(&mut self, effect: &Effect, reason: &str) {
         match effect {
             Effect::CreateChangeSet(request) => self.stack_refused(&request.stack, reason),
@@ -327,7 +328,7 @@ impl Rollout {
             }
             Effect::Terminate { group, instance, .. } => self.group_refused(group, Some(instance), reason),
             Effect::Send(command) => self.unsent(&command.token, reason),
-            // The world is as the state says without it.
+            // The state matches the world without it.
             Effect::DeleteChangeSet { .. }
             | Effect::PointAddons(_)
             | Effect::Cancel(_)
@@ -337,8 +338,8 @@ impl Rollout {
         }
     }
 
-    /// It was not done, and is decided anew: of a command nobody waits for the answer any more. Of all else the world tells whether it
-    /// was done, since it may have been, by an invocation that died before it could say so.
+    /// It was not performed, and is decided again: nobody waits for the answer of a command any more. For all other effects the world tells
+    /// whether they were performed, because an invocation may have performed one and died before recording that.
     fn dropped(&mut self, effect: &Effect) {
         match effect {
             Effect::Send(command) => self.not_sent(&command.token),

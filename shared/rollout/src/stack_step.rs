@@ -1,4 +1,4 @@
-//! One stack's way from its template to `…_COMPLETE`, through a change set.
+//! The step of one stack, from its template to `…_COMPLETE`, through a change set.
 
 use super::destroy::zone_cure;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
@@ -7,28 +7,28 @@ use super::{
     StackView, Step, StepState,
 };
 
-/// Where a step goes from here.
+/// The next move of a step.
 pub(super) struct Advance {
     /// Its next state.
     pub(super) state: StepState,
-    /// What to do for that.
+    /// The effects.
     pub(super) effects: Vec<Effect>,
     /// What it waits for.
     pub(super) waits: StackWaits,
 }
 
-/// The tag that says which cluster a stack belongs to.
+/// The tag with the name of the stack's cluster.
 pub(super) const OWNER_TAG: &str = "slipway:cluster";
 
-/// What a stack's status means for a step.
+/// The meaning of a stack's status for a step.
 pub(super) enum Phase {
     /// No stack, or one that is only a change set so far.
     Absent,
-    /// A failed creation is left behind: it can only be deleted.
+    /// The rest of a failed creation: it can only be deleted.
     Wreck,
-    /// Standing, and may take a change set.
+    /// It exists, and accepts a change set.
     Stable,
-    /// CloudFormation is at work.
+    /// CloudFormation is changing it.
     Busy,
     /// A person must act.
     Stuck(&'static str),
@@ -38,7 +38,7 @@ pub(super) fn phase(status: StackStatus) -> Phase {
     use StackStatus as S;
     match status {
         S::ReviewInProgress | S::DeleteComplete => Phase::Absent,
-        // CloudFormation deletes them as they are; nothing is retained, since the next creation needs the groups' names.
+        // CloudFormation deletes them as they are; nothing is retained, because the next creation needs the names of the groups.
         S::RollbackComplete | S::CreateFailed | S::RollbackFailed => Phase::Wreck,
         S::CreateComplete
         | S::UpdateComplete
@@ -62,7 +62,7 @@ pub(super) fn phase(status: StackStatus) -> Phase {
     }
 }
 
-/// Takes `step` as far as what was observed allows.
+/// Advances `step` as far as the observation allows.
 pub(super) fn advance(
     active: &Active,
     step: &Step,
@@ -107,7 +107,7 @@ pub(super) fn advance(
     }
 }
 
-/// The stack stands and the change set was told to execute: did it?
+/// The stack is stable and the execution of the change set was requested: checks whether it was executed.
 fn settled(
     active: &Active,
     step: &Step,
@@ -122,13 +122,13 @@ fn settled(
             let waits = StackWaits::Done(stack.map(|view| view.status));
             Advance { state: StepState::Done, effects: Vec::new(), waits }
         }
-        // CloudFormation forgot it once it was executed, or somebody deleted it before: the stack looks the same either way. Where it was
-        // executed, another finds nothing to change.
+        // CloudFormation removed the change set after its execution, or somebody deleted it before: the stack looks the same in both cases.
+        // If it was executed, another change set finds nothing to change.
         None if complete => through_change_set(active, step, false, None),
         Some(ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed) | None => {
             failed(format!("the update of {} was rolled back ({})", step.stack, status_of(stack)), failures)
         }
-        // Told to execute and still ready: the call was lost between two of our steps.
+        // The execution was requested and the change set is still ready: the call was lost between two steps.
         Some(
             ChangeSetStatus::Ready
             | ChangeSetStatus::Pending
@@ -205,7 +205,7 @@ fn through_change_set(
     }
 }
 
-/// P3: the change set may replace or remove what the plan said, and nothing else.
+/// P3: the change set may replace or remove only what the plan says.
 fn unplanned(step: &Step, change_set: &ChangeSetView) -> Option<String> {
     let extra: Vec<&str> =
         change_set.replaces.iter().filter(|id| !step.may_replace.contains(id)).map(String::as_str).collect();
@@ -230,7 +230,7 @@ fn failed(what: String, failures: &[ResourceFailure]) -> Advance {
     Advance { state: StepState::Failed(why), effects: Vec::new(), waits }
 }
 
-/// `what`, and what CloudFormation says of it.
+/// `what`, followed by CloudFormation's reasons.
 pub(super) fn because(what: String, failures: &[ResourceFailure]) -> String {
     let causes: Vec<String> = failures
         .iter()

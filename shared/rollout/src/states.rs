@@ -1,11 +1,11 @@
-//! The state machines as tables: what each state is, what wakes it besides the tick, and where it leads.
+//! The state machines as tables: what each state is, what wakes it in addition to the tick, and where it leads.
 //!
-//! Moves that a table does not know are refused in debug builds, which all tests and the simulator's trials are, so that docs/states.md,
-//! which is written from the tables, shows what really happens.
+//! Debug builds, and so all tests and the simulator's trials, refuse moves that are not in a table. So docs/states.md, which is written
+//! from the tables, shows what really happens.
 
 use super::{departures, nodes};
 
-/// What wakes a state before the next tick does.
+/// What wakes a state earlier than the next tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wakes {
     /// A command has ended.
@@ -37,12 +37,12 @@ pub(crate) struct Way {
     pub(crate) is: &'static str,
     /// What wakes it, besides the tick.
     pub(crate) wakes: &'static [Wakes],
-    /// Where it leads.
+    /// The states that it leads to.
     pub(crate) to: &'static [&'static str],
 }
 
 impl Way {
-    /// The work on nodes that has come to its end.
+    /// The work on nodes is complete.
     pub(crate) const DONE: Self = Self::new("done", "nothing is left to do", &[], &[]);
     /// The work on nodes that has failed.
     pub(crate) const FAILED: Self = Self::new("failed", "it failed: the rollout ends", &[], &[]);
@@ -101,7 +101,7 @@ const DOING: &[Way] = &[
     Way::new("gone", "it was taken away", &[Wakes::Person], &["rolling", "going", "idle"]),
 ];
 
-/// What a stack does that goes.
+/// The states of a stack that is being deleted.
 pub(crate) const GOING: &[Way] = &[
     Way::new(
         "stands",

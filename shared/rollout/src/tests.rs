@@ -1,4 +1,4 @@
-//! `decide` against a CloudFormation of a few lines, so that each rule can be seen to hold.
+//! Tests of `decide` with a CloudFormation of a few lines, one rule at a time.
 
 mod addons;
 mod change_sets;
@@ -31,7 +31,7 @@ use slipway_plan::{Baseline, plan};
 
 use super::*;
 
-/// What a member answers that has taken a snapshot.
+/// The answer of a member that has taken a snapshot.
 fn snapshot_taken(key: &str) -> SnapshotTaken {
     serde_json::from_value(serde_json::json!({ "time": "t", "key": key })).unwrap()
 }
@@ -99,7 +99,7 @@ fn approving(plan: &str) -> Given {
     Given { order: Order::Approve { plan: plan.to_owned() }, at: Timestamp::UNIX_EPOCH }
 }
 
-/// The state once CloudFormation has refused to make a change set of `stack`.
+/// The state after CloudFormation has refused to create a change set of `stack`.
 fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
     let request = ChangeSetRequest {
         stack: stack.to_owned(),
@@ -113,22 +113,22 @@ fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
     state.recorded(&[(u64::MAX, Outcome::Refused(reason.to_owned()))])
 }
 
-/// A CloudFormation that does at once what it is told, and keeps a log.
+/// A CloudFormation that executes calls at once, and keeps a log.
 #[derive(Default)]
 struct Fake {
     stacks: BTreeMap<String, StackStatus>,
     change_sets: BTreeMap<String, ChangeSetView>,
     fails: Option<&'static str>,
     replaces: Vec<String>,
-    /// What a stack is that was told to go; `None`: gone.
+    /// The status of stacks whose deletion was requested; `None`: gone.
     deleting: Option<StackStatus>,
-    /// Tags of every stack.
+    /// The tags of every stack.
     tags: BTreeMap<String, String>,
     log: Vec<String>,
 }
 
 impl Fake {
-    /// The state once it has heard an order, and what that decided was performed.
+    /// The state after an order, with its effects performed.
     fn told(&mut self, state: Rollout, given: &Given, wanted: Option<&Wanted>, now: Timestamp) -> Rollout {
         let next = heard(&state, given, wanted.map(|wanted| &wanted.desired), now);
         let effects: Vec<Effect> = next.outbox.iter().map(|pending| pending.effect.clone()).collect();
@@ -151,7 +151,7 @@ impl Fake {
                 }
                 Effect::ExecuteChangeSet { stack, .. } => {
                     self.log.push(format!("execute {stack}"));
-                    // CloudFormation refuses to execute a change set twice, which the port takes for success.
+                    // CloudFormation refuses to execute a change set twice, and the port counts that as success.
                     if self.change_sets.get(stack).is_none_or(|view| view.status != ChangeSetStatus::Ready) {
                         continue;
                     }
@@ -222,7 +222,7 @@ impl Fake {
         };
         Observed {
             stacks: look.stacks.keys().chain(&look.going).map(|name| (name.clone(), stack(name))).collect(),
-            // Where stacks go, their groups have no machines; elsewhere nobody looks at groups.
+            // In tests of deletions, groups have no machines; other tests do not observe groups.
             groups: look
                 .groups
                 .iter()
@@ -246,7 +246,7 @@ impl Fake {
         }
     }
 
-    /// Wakes the rollout until it is at rest; `twice` performs every effect twice.
+    /// Wakes the rollout until nothing changes; `twice` performs every effect twice.
     fn run(
         &mut self,
         mut state: Rollout,
@@ -411,7 +411,7 @@ fn p8_an_approval_that_comes_twice_does_not_run_a_failed_plan_again() {
 fn p10_after_one_pool_failed_no_other_starts() {
     let release = rendering(1);
     let wanted = wanted(&release, &Baseline::default(), Approval::Auto);
-    // One pool is refused outright while the other's change set is ready.
+    // One pool is refused permanently while the other's change set is ready.
     let mut fake = Fake::default();
     let mut state = Rollout::new("c");
     let pools_asked = |fake: &Fake| fake.log.contains(&"change set c-pool-b".to_owned());
@@ -446,7 +446,7 @@ fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stal
     let (old, new) = (rendering(1), rendering(2));
     let first = wanted(&old, &Baseline::default(), Approval::Auto);
     let mut fake = Fake::default();
-    // Three wakes: the network stack is done, etcd's change set was asked for.
+    // After three wakes, the network stack is done, and etcd's change set was requested.
     let mut state = Rollout::new("c");
     for _ in 0..3 {
         let look = to_observe(&state, Some(&first), Timestamp::UNIX_EPOCH);
@@ -458,7 +458,7 @@ fn a_newer_spec_takes_over_between_two_steps_and_the_plan_made_before_it_is_stal
     let (state, report) = fake.run(state, &second, None, false);
     assert_eq!(report.state, "superseded");
     assert!(state.deployed.values().all(|release| release == &old.id()));
-    // Its start is no longer what is deployed: it must be planned anew before it begins.
+    // The deployed state differs from the plan's start: the plan must be made again before it begins.
     let look = to_observe(&state, Some(&second), Timestamp::UNIX_EPOCH);
     assert!(look.stacks.is_empty());
 }
@@ -475,7 +475,7 @@ fn a_call_that_cloudformation_refuses_fails_its_step() {
     assert_eq!((report.state.as_str(), report.message.as_str()), ("failed", "Template format error"));
 }
 
-/// [`rendering`] with so many etcd members, each in that zone.
+/// [`rendering`] with this number of etcd members, all in that zone.
 fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
     let mut rendering = rendering(size);
     let node = rendering.roles.values().next().unwrap().clone();
@@ -498,7 +498,7 @@ fn with_members(size: u32, members: u32, zone: &str) -> Rendering {
     rendering
 }
 
-/// What happens when a cluster at `before` is to become `after`.
+/// The result of changing a cluster from `before` to `after`.
 fn onward(before: &Rendering, after: &Rendering, approval: Approval) -> (Rollout, Report, Vec<String>) {
     let mut fake = Fake::default();
     let (state, _) =
@@ -538,7 +538,7 @@ fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
     assert_eq!(report.state, "succeeded", "{}", report.message);
 }
 
-/// [`with_members`] of that etcd, with data volumes of that size, and a controller of that Kubernetes.
+/// [`with_members`] with that etcd release, data volumes of that size, and controllers of that Kubernetes release.
 fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
     let mut rendering = with_members(size, 3, "a");
     let node = rendering.roles[&Role::Pool("a".to_owned())].clone();
@@ -556,7 +556,7 @@ fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
 
 #[test]
 fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_way() {
-    // 1.36 ran when it was uploaded again, and 1.37 was on its way: by the time the plan is made anew, 1.37 runs.
+    // When it was uploaded again, 1.36 was running and 1.37 was being rolled out: when the plan is made again, 1.37 runs.
     let newer = of_versions(1, "1.37.0", "3.7.3", 50);
     for (older, why) in [
         (

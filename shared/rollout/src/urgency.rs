@@ -1,7 +1,8 @@
-//! How urgent a rollout is: computed at every decision from when the certificates end that its machines still have, and the clock (P7).
+//! The urgency of a rollout: it is computed at every decision from the expiry of the certificates in use and the clock (P7).
 //!
-//! Where they are about to end, neither a maintenance window nor an approval holds it up, and everybody's health counts as ever. Only
-//! where they have ended is nobody's health waited for. A pause stays a pause (P10): it is said what that costs.
+//! If certificates expire soon, the rollout ignores maintenance windows and approval, and the health of all machines counts as always. Only
+//! if certificates have expired, the health of others is not waited for. A pause stays in force (P10), and the status says what it
+//! endangers.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,17 +14,17 @@ use slipway_plan::Plan;
 use super::Rollout;
 use super::nodes::{Nodes, window_is_open};
 
-/// What a rollout does not wait for where certificates are about to expire.
+/// What a rollout does not wait for if certificates expire soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Held {
-    /// A person's approval.
+    /// The approval of a person.
     Approval,
     /// A maintenance window.
     Window,
 }
 
-/// Which machines answer for each other: those of one kind.
+/// Which machines depend on each other's health: those of one kind.
 const fn is_same_kind(one: &Role, other: &Role) -> bool {
     matches!(
         (one, other),
@@ -38,19 +39,19 @@ const fn is_pool(role: &Role) -> bool {
 }
 
 impl Nodes {
-    /// Whether the machines of `role` still have what they had: their step is not done.
+    /// Whether the machines of `role` still have their old credentials: their step is not done.
     fn is_open(&self, role: &Role) -> bool {
         self.steps.iter().any(|step| step.role == *role && !step.is_done() && step.work().renews())
     }
 
-    /// How urgent it is as a whole.
+    /// The urgency of the whole rollout.
     pub(super) fn urgency(&self, now: Timestamp) -> Urgency {
         self.deadline.urgency(|role| self.is_open(role), now)
     }
 
-    /// How urgent the step of `role` is. etcd and the controllers have their turn one after the other, so that what one of them waits for
-    /// holds up the next: each is as urgent as the most urgent of them. A pool is as urgent as it is itself. Only what others of the same
-    /// kind have expired excuses that those do not answer.
+    /// The urgency of the step of `role`. etcd and the controllers have their turns one after the other, so that a wait of one delays the
+    /// next: each is as urgent as the most urgent of them. A pool has its own urgency. Only expired certificates of machines of the same
+    /// kind excuse that those do not answer.
     pub(super) fn urgency_of(&self, role: &Role, now: Timestamp) -> Urgency {
         let own = self.deadline.urgency(|one| is_same_kind(one, role) && self.is_open(one), now);
         if own.has_expired() || is_pool(role) {
@@ -62,7 +63,7 @@ impl Nodes {
         }
     }
 
-    /// Takes note of a window that does not hold up the step of `role`, for whoever asks afterwards why.
+    /// Records that the step of `role` ignores a window, for a later explanation.
     pub(super) fn note_override(&mut self, role: &Role, now: Timestamp) {
         if let Some(ends) = self.urgency_of(role, now).ends()
             && !window_is_open(&self.windows, now)
@@ -72,18 +73,18 @@ impl Nodes {
         }
     }
 
-    /// From when on no window holds up the step of `role`.
+    /// From when on the step of `role` ignores windows.
     pub(super) fn urgent_from(&self, role: &Role) -> Option<Timestamp> {
         self.deadline.urgent_from(|one| self.is_open(one) && (is_pool(role) == is_pool(one)))
     }
 }
 
-/// What is noted of a plan that begins without the approval that its policy asks for.
+/// The record for a plan that begins without the approval that its policy requires.
 pub(super) fn unapproved(plan: &Plan, now: Timestamp) -> Option<(Held, Timestamp)> {
     plan.urgency(now).ends().filter(|_| plan.needs_approval()).map(|ends| (Held::Approval, ends))
 }
 
-/// What was not waited for, in words; `None`: everything was.
+/// What was ignored, in words; `None` if nothing was.
 pub(super) fn overridden(nodes: &Nodes) -> Option<String> {
     let words = nodes.overridden.iter().map(|(held, ends)| {
         let without = match held {
@@ -96,7 +97,7 @@ pub(super) fn overridden(nodes: &Nodes) -> Option<String> {
     (!words.is_empty()).then(|| words.join("; "))
 }
 
-/// What a pause holds up that cannot wait.
+/// Which urgent renewal a pause holds, in words.
 pub(super) fn held_by_a_pause(urgency: Urgency, state: &Rollout) -> Option<String> {
     let words = urgency.words()?;
     Some(format!("{words}, and nothing renews them before `slipway resume --cluster {}`", state.cluster))

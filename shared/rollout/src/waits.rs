@@ -1,4 +1,4 @@
-//! What a rollout waits for, as values: they are compared where it is decided what is news, and turned into words only for people.
+//! What a rollout waits for, as values: they are compared to find out what is news, and turned into words only for people.
 
 mod danger;
 mod words;
@@ -19,7 +19,7 @@ use super::observed::StackStatus;
 pub(crate) use danger::Danger;
 pub(super) use words::{Boots, List};
 
-/// A figure, or somebody's words, that is said and makes no difference: what is waited for stays the same while it changes.
+/// A detail that is shown but makes no difference: the waiting reason stays the same while it changes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Detail<T>(pub T);
@@ -54,77 +54,77 @@ impl<T> Ord for Detail<T> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Waits {
-    /// For nothing: it failed, and why.
+    /// For nothing: it failed, for this reason.
     Failed(Detail<String>),
-    /// For a look at them.
+    /// For an observation of them.
     Look(Looked),
-    /// For machines that boot.
+    /// For booting machines.
     Boot(Comes, Vec<Boot>),
-    /// For a second look, since Auto Scaling's first answer may be late.
+    /// For a second observation, because Auto Scaling's first answer may be late.
     SecondLook(Many),
-    /// For a maintenance window; from then on certificates are so near their end that it waits no longer.
+    /// For a maintenance window, at most until the renewal becomes urgent.
     Window {
-        /// `None`: it waits for a window whatever happens.
+        /// `None`: it waits for a window in any case.
         at_most_until: Option<Timestamp>,
     },
-    /// For another try a while after the last one, which failed for that reason.
+    /// For another try, a while after the last one failed for this reason.
     AnotherTry(Detail<String>),
     /// For a snapshot of etcd.
     Snapshot,
-    /// For answers of machines that are asked how they are.
+    /// For machines' answers about their health.
     Answers(Asks),
-    /// Until this is over.
+    /// Until these dangers are over.
     Dangers(Vec<Danger>),
     /// For another member to lead.
     Leader,
-    /// For the machine to be replaced.
+    /// For the replacement of the machine.
     Replaced,
-    /// For machines that take new credentials; none named: its only one.
+    /// For machines that install new credentials; empty: the role's only machine.
     Credentials(Vec<String>),
-    /// For a member to be taken out of the membership.
+    /// For the removal of a member from etcd.
     TakenOut,
-    /// For a member that stays.
+    /// For a member that stays, to remove this one.
     MemberThatStays,
-    /// For a machine that was cordoned and is to take pods again.
+    /// For a cordoned machine to be uncordoned.
     Uncordon(String),
-    /// For a controller that was told to go.
+    /// For a controller that is being terminated.
     ControllerLeaves,
-    /// For one more controller, which was only just asked for.
+    /// For an additional controller that has just been requested.
     OneMoreController,
-    /// For a controller that can drain that one.
+    /// For a controller that can drain this machine.
     Drainer(String),
-    /// For a machine that is being drained, or goes.
+    /// For a departure.
     Departure(Departs),
     /// For workers.
     Workers(WorkersWait),
-    /// For the machines of a pool that is removed to be empty.
+    /// For the drains of a pool that is removed.
     Removal {
-        /// Those on their way out, the first of them.
+        /// The first of the departures.
         departs: Vec<Departs>,
-        /// Why none is, where none is.
+        /// Why there is none.
         idle: Option<Idle>,
-        /// How many are empty, of how many.
+        /// How many machines are empty, of how many.
         empty: Detail<(usize, usize)>,
     },
-    /// For a person, who has to drain a machine that its group keeps.
+    /// For a person, who has to drain a machine that its group has retained.
     Kept(Kept),
-    /// For CloudFormation, which is at work on its stack for another reason.
+    /// For CloudFormation, which is changing its stack for another reason.
     StackBusy(StackStatus),
-    /// For its stack, which CloudFormation was only just told to delete.
+    /// For its stack, whose deletion has just been requested.
     DeletionBegins {
-        /// Whether its machines were seen to be empty by the same look.
+        /// Whether the same observation showed that its machines are empty.
         emptied: bool,
     },
-    /// For its stack to be deleted.
+    /// For the deletion of its stack.
     Deletion {
         /// How many machines are left.
         left: Detail<usize>,
-        /// A machine that is in the way.
+        /// A machine that blocks it.
         kept: Option<Kept>,
     },
 }
 
-/// What is looked at.
+/// What is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Looked {
@@ -146,50 +146,50 @@ pub enum Many {
     Several,
 }
 
-/// Which machine comes.
+/// Which machine is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Comes {
-    /// A member's, which has none.
+    /// A member's machine, if it has none.
     Own,
-    /// The one that takes a member's place.
+    /// The machine that replaces a member's.
     Successor,
-    /// One that was launched before its group changed.
+    /// A machine that was launched before its group changed.
     Earlier,
-    /// A controller more than there are to be, before one goes.
+    /// An additional controller, before one is terminated.
     OneMore,
-    /// So many workers more, before others go.
+    /// This number of additional workers, before others are terminated.
     First(u32),
 }
 
-/// Whose answers are waited for.
+/// Whose answers are expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Asks {
     /// All members of etcd.
     Members,
-    /// The members that are left.
+    /// The remaining members.
     MembersLeft,
     /// All controllers.
     Controllers,
-    /// All controllers but the one that is to go.
+    /// All controllers except the one to be taken down.
     OtherControllers,
 }
 
-/// A machine that boots.
+/// A booting machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Boot {
     /// `i-…`.
     pub machine: String,
-    /// The step of its bootstrap that it is at.
+    /// The present step of its bootstrap.
     pub step: Detail<Option<String>>,
-    /// What is in its way.
+    /// The failure of its bootstrap.
     pub failure: Option<Detail<String>>,
 }
 
 impl Boot {
-    /// The machines of `group` that boot.
+    /// The booting machines of `group`.
     pub(super) fn of(group: &GroupView, reports: &BTreeMap<String, BootstrapReport>) -> Vec<Self> {
         let pending = group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
         let boots = pending.map(|(id, _)| {
@@ -204,18 +204,18 @@ impl Boot {
     }
 }
 
-/// A machine on its way out.
+/// A departing machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Departs {
     /// `i-…`.
     pub machine: String,
-    /// How far it is.
+    /// Its state.
     pub how: HowFar,
 }
 
 impl Departs {
-    /// The first of those that were told to go and have not gone.
+    /// The first of the machines that are being terminated.
     pub(super) fn of<'a>(
         begun: impl Iterator<Item = &'a String>,
         departures: &BTreeMap<String, Departure>,
@@ -224,27 +224,27 @@ impl Departs {
     }
 }
 
-/// How far a machine on its way out is.
+/// The state of a departing machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HowFar {
-    /// It is drained, and what holds that up.
+    /// It is being drained, and what blocks the drain.
     Drains(Option<HeldBy>),
-    /// It is drained, and goes.
+    /// It is drained, and is being terminated.
     Leaves,
-    /// It is drained, and stays until its stack goes.
+    /// It is drained, and stays until its stack is deleted.
     Empty,
-    /// It stays after all, and is told to take pods again.
+    /// It stays after all, and is being uncordoned.
     Stays,
-    /// It stays after all, and cannot be told to take pods again; why.
+    /// It stays after all, and cannot be uncordoned, for this reason.
     StaysCordoned(Detail<String>),
 }
 
-/// What holds up a drain.
+/// What blocks a drain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum HeldBy {
-    /// Pods that cannot be evicted now, the first of them.
+    /// Pods that cannot be evicted now; only the first are listed.
     Pods(Vec<HeldPod>),
     /// The drain itself failed.
     Failure(Detail<String>),
@@ -256,9 +256,9 @@ pub enum HeldBy {
 pub struct HeldPod {
     /// `namespace/name`.
     pub pod: String,
-    /// Why.
+    /// The cause.
     pub cause: Word<Cause>,
-    /// Why, in the words of the controller that drains, with figures that change.
+    /// The cause in the words of the draining controller, with changing figures.
     pub why: Detail<String>,
 }
 
@@ -275,15 +275,15 @@ impl HeldPod {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkersWait {
-    /// Those on their way out, the first of them.
+    /// The first of the departures.
     pub departs: Vec<Departs>,
-    /// How many are in all, where not all are named.
+    /// Their number, if not all are listed.
     pub in_all: Option<Detail<usize>>,
-    /// Until all its machines serve: those that boot.
+    /// The booting machines, while the pool waits until all its machines serve.
     pub whole: Option<Vec<Boot>>,
-    /// Why none is on its way, where none is and none boots.
+    /// Why no worker is being replaced, if none is and none boots.
     pub idle: Option<Idle>,
-    /// How many were replaced.
+    /// How many workers were replaced.
     pub done: Detail<usize>,
 }
 
@@ -293,23 +293,23 @@ pub struct WorkersWait {
 pub enum Idle {
     /// A newer spec comes first.
     NewerSpec,
-    /// No maintenance window is open; from then on it waits for none.
+    /// No maintenance window is open; it waits for one at most until then.
     Window {
-        /// `None`: it waits for a window whatever happens.
+        /// `None`: it waits for a window in any case.
         at_most_until: Option<Timestamp>,
     },
-    /// None of its machines may be missing, and its group may have no more.
+    /// No machine may be missing, and its group may have no more.
     NoRoom {
         /// The group.
         group: String,
-        /// How many it may have at most.
+        /// The maximum of the group.
         max: u32,
     },
-    /// As many machines are drained as may be.
+    /// The maximum number of machines is being drained.
     Others,
 }
 
-/// A machine that its group keeps, since its terminate hook was abandoned before anybody had drained it.
+/// A machine that its group has retained, because its terminate hook was abandoned before it was drained.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
@@ -327,59 +327,59 @@ pub enum StackWaits {
     Turn,
     /// For its change set.
     ChangeSet(ChangeSetWaits),
-    /// For CloudFormation, in that status.
+    /// For CloudFormation, in this status.
     AtWork(Option<StackStatus>),
     /// For CloudFormation to start.
     Starts,
     /// For the change set to be executed.
     Executes,
-    /// For an earlier failed creation to be deleted.
+    /// For the deletion of an earlier failed creation.
     Wreck,
-    /// For its creation to be taken back.
+    /// For the deletion of its unfinished creation after an abort.
     CreationCalledOff,
-    /// To be begun: it was not, since a person said so.
+    /// For nothing: it was not begun, because of an order to stop.
     NotBegun,
-    /// For nothing: it is as planned, in that status.
+    /// For nothing: it is as planned, in this status.
     Done(Option<StackStatus>),
     /// For nothing: there was nothing to change.
     NothingToChange,
-    /// For nothing: it failed, and why.
+    /// For nothing: it failed, for this reason.
     Failed(Detail<String>),
 }
 
-/// How far a change set is.
+/// The state of a change set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetWaits {
-    /// It is asked for.
+    /// It is being requested.
     Asked,
-    /// It was asked for.
+    /// It was requested.
     Made,
-    /// CloudFormation makes it.
+    /// CloudFormation is creating it.
     Making,
-    /// It is made anew, since somebody else changed the stack.
+    /// It is being created again, because somebody else changed the stack.
     Anew,
 }
 
-/// What was said last on the bus, so that it is said once.
+/// What was last published, so that it is published once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Said {
     /// What an open rollout waits for.
     Rolling {
-        /// Whether it was told to abort.
+        /// Whether it is being aborted.
         aborting: bool,
         /// What it waits for.
         waits: RolloutWaits,
     },
-    /// That a pause holds up a renewal.
+    /// A pause holds an urgent renewal.
     PauseCosts {
-        /// When the certificates end.
+        /// When the certificates expire.
         ends: Timestamp,
-        /// Whether they have.
+        /// Whether they have expired.
         expired: bool,
     },
-    /// What was said of a destruction.
+    /// The progress of a destruction.
     Destroying(super::destroy::Progress),
 }
 
@@ -393,10 +393,10 @@ pub enum RolloutWaits {
     Stacks {
         /// How many are done.
         done: usize,
-        /// What those wait for whose turn it is.
+        /// What the stacks wait for whose turn it is.
         waits: BTreeMap<String, StackWaits>,
     },
-    /// For a look at the stack whose turn has come.
+    /// For an observation of the stack whose turn has come.
     NextStack {
         /// How many are done.
         done: usize,
@@ -421,7 +421,7 @@ mod tests {
         };
         assert_eq!(silent("i-1", "timed out after 30 s"), silent("i-1", "timed out after 31 s"));
         assert_ne!(silent("i-1", "lost"), silent("i-2", "lost"));
-        // Also where it is looked up among all that was said.
+        // This matters also where it is looked up among all published reasons.
         let order = |one: &Waits, other: &Waits| [Some(one.cmp(other)), one.partial_cmp(other)];
         assert_eq!(order(&silent("i-1", "b"), &silent("i-1", "a")), [Some(Ordering::Equal); 2]);
         assert_eq!(order(&silent("i-1", "b"), &silent("i-2", "a")), [Some(Ordering::Less); 2]);
@@ -451,7 +451,7 @@ mod tests {
         });
         let reports = BTreeMap::from([("i-3".to_owned(), serde_json::from_value(report).unwrap())]);
         let boots = Boot::of(&group, &reports);
-        // What is told of each makes no difference where they are compared.
+        // Details make no difference in a comparison.
         let told: Vec<_> = boots
             .iter()
             .map(|boot| {

@@ -1,4 +1,4 @@
-//! How a rollout stands, in words for a person.
+//! The state of a rollout in words, for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ pub(super) fn succeeded(active: &Active) -> String {
     message
 }
 
-/// What an abort leaves behind.
+/// What an abort leaves unfinished.
 pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
     let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
     let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
@@ -49,7 +49,7 @@ pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
     )
 }
 
-/// Where machines of another minor may be there already, the way is theirs: neither etcd nor what API servers wrote goes back.
+/// If machines of another minor may exist already, the rollout can only continue: neither etcd nor data that API servers wrote can go back.
 pub(super) fn only_forward(active: &Active) -> String {
     let waits = |stack: &String| {
         let waiting = |step: &Step| match step.state {
@@ -145,7 +145,7 @@ pub(super) fn detail(rollout: &Rollout, active: &Active, message: &str) -> Rollo
     RolloutReport::new(&rollout.cluster, &active.plan, clipped(message))
 }
 
-/// An event may have 256 KiB, and a stack 500 resources with a reason each: what comes first is what counts.
+/// An event may have 256 KiB, and a stack 500 resources with a reason each, so only the beginning is kept.
 pub(super) fn clipped(message: &str) -> String {
     const LONGEST: usize = 8_000;
     match message.char_indices().nth(LONGEST) {
@@ -158,7 +158,7 @@ pub(super) fn clipped(message: &str) -> String {
 #[derive(Default)]
 pub(super) struct Waiting {
     stacks: BTreeMap<String, StackWaits>,
-    /// What each node step waits for whose turn it is.
+    /// What the node steps wait for whose turn it is.
     pub(super) nodes: BTreeMap<Role, Waits>,
 }
 
@@ -189,7 +189,7 @@ impl Waiting {
         let now = turn(steps).into_iter().filter_map(|step| self.stacks.get_key_value(&step.stack));
         let waits: BTreeMap<String, StackWaits> =
             now.map(|(stack, waits)| (stack.clone(), waits.clone())).collect();
-        // Nodes were the last to move, and no stack of the next wave was looked at yet.
+        // Nodes made the last progress, and no stack of the next wave was observed yet.
         match turn(steps).first().filter(|_| waits.is_empty()) {
             Some(next) => RolloutWaits::NextStack { done, stack: next.stack.clone() },
             None => RolloutWaits::Stacks { done, waits },
@@ -201,7 +201,7 @@ fn stacks_done(active: &Active) -> usize {
     active.steps.iter().filter(|step| step.state == StepState::Done).count()
 }
 
-/// One line: what is waited for, and what comes after.
+/// One line: the waiting reason, and what comes after.
 pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
     let stacks = format!("{} of {} stacks done", stacks_done(active), active.steps.len());
     match waits {
@@ -216,7 +216,7 @@ pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
     }
 }
 
-/// What each waits for.
+/// The waiting reasons with their names.
 pub(super) fn named<K: std::fmt::Display, V: std::fmt::Display>(waits: &BTreeMap<K, V>) -> String {
     let named: Vec<String> = waits.iter().map(|(name, waits)| format!("{name}: {waits}")).collect();
     named.join("; ")

@@ -1,7 +1,7 @@
-//! Serves an empty world until it is stopped, for whoever wants to try a client on it:
+//! Serves an empty world until it is stopped, so that you can try a client with it:
 //!
 //! `cargo run -p slipway-sim --example serve -- 127.0.0.1:5001 100 http://127.0.0.1:5000`
-//! (address, seconds of the world in a second, S3 endpoint for `TemplateURL`s).
+//! (address, seconds of the world per second, S3 endpoint for `TemplateURL`s).
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;

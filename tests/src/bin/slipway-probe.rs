@@ -1,4 +1,4 @@
-//! A Lambda function for the harness' own tests: does what its event says, in plain HTTP, with no runtime.
+//! A Lambda function for the harness' own tests: it does what its event says, in plain HTTP, without a runtime library.
 //!
 //! The event's `detail.do`: `answer` (with the environment's names and the invocation's headers), `fail`, `crash`,
 //! `hang`, `put` (an object of `detail.key` into `PROBE_BUCKET`), `read` (`detail.key`).

@@ -1,4 +1,4 @@
-//! A plain CloudFormation template, and what its intrinsic functions come to.
+//! A plain CloudFormation template, and the values of its intrinsic functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,28 +8,28 @@ use slipway_sim::world::expression::{Reference, Scope, evaluate, holds, referenc
 use super::DeployError;
 use crate::client::ACCOUNT;
 
-/// A template with its parameters and conditions decided.
+/// A template whose parameters and conditions are known.
 #[derive(Debug)]
 pub(super) struct Template {
     resources: BTreeMap<String, Value>,
     outputs: BTreeMap<String, Value>,
-    /// `Ref` of parameters and pseudo parameters.
+    /// The values of parameters and pseudo parameters.
     values: BTreeMap<String, Value>,
     conditions: BTreeMap<String, bool>,
 }
 
-/// What a created resource answers to `Ref` and `Fn::GetAtt`.
+/// The values of `Ref` and `Fn::GetAtt` of a created resource.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Made {
     pub(super) reference: String,
     pub(super) attributes: BTreeMap<&'static str, String>,
 }
 
-/// Everything created so far, by logical id.
+/// All resources created so far, by logical id.
 pub(super) type Stack = BTreeMap<String, Made>;
 
 impl Template {
-    /// Reads a template. Parameters that are not given take their defaults.
+    /// Reads a template. Missing parameters take their defaults.
     pub(super) fn new(
         template: &Value,
         region: &str,
@@ -98,7 +98,7 @@ impl Template {
             conditions: BTreeMap::new(),
         };
         for (name, condition) in entries(&template["Conditions"]) {
-            // Ours name no other condition; one that did would be found unknown here.
+            // No condition of our templates refers to another condition; such a reference would be reported as unknown.
             let decided = holds(&Names { template: &read, stack: &Stack::new() }, condition);
             let decided = decided.map_err(|what| DeployError::new(name, &what))?;
             read.conditions.insert(name.clone(), decided);
@@ -106,13 +106,13 @@ impl Template {
         Ok(read)
     }
 
-    /// Whether the condition of a resource or output holds, if it has one.
+    /// Whether a resource or output is created, according to its condition.
     fn is_wanted(&self, part: &Value) -> bool {
         let condition = part["Condition"].as_str();
         condition.is_none_or(|name| self.conditions.get(name).copied().unwrap_or(false))
     }
 
-    /// The resources to create, each after those that it names.
+    /// The resources to create, each after its dependencies.
     pub(super) fn in_order(&self) -> Result<Vec<(&str, &Value)>, DeployError> {
         let wanted = self.resources.iter().filter(|(_, resource)| self.is_wanted(resource));
         let wanted: BTreeMap<&str, &Value> = wanted.map(|(id, resource)| (id.as_str(), resource)).collect();
@@ -123,7 +123,8 @@ impl Template {
                 let mut needs = named_in(&resource["DependsOn"]);
                 let named = references(&resource["Properties"]);
                 let named = named.map_err(|what| DeployError::new(id, &what))?;
-                // Only a branch of `Fn::If` that is not taken may name what is not created; elsewhere `resolve` refuses it.
+                // Only the unused branch of an `Fn::If` may refer to a resource that is not created; `resolve` refuses all other references
+                // to it.
                 let created = |name: &String| wanted.contains_key(name.as_str());
                 needs.extend(named.into_iter().filter_map(named_resource).filter(created));
                 if !done.contains(id) && needs.iter().all(|need| done.contains(need.as_str())) {
@@ -141,7 +142,7 @@ impl Template {
         Ok(order)
     }
 
-    /// The outputs' values.
+    /// The values of the outputs.
     pub(super) fn outputs(&self, stack: &Stack) -> Result<BTreeMap<String, String>, DeployError> {
         let resolve = |(name, output): (&String, &Value)| {
             let value = self.resolve(&output["Value"], stack, name)?;
@@ -150,7 +151,7 @@ impl Template {
         self.outputs.iter().filter(|(_, output)| self.is_wanted(output)).map(resolve).collect()
     }
 
-    /// `value` with its intrinsic functions replaced by what they come to. `place` is for errors.
+    /// `value` with its intrinsic functions evaluated. `place` is for error messages.
     pub(super) fn resolve(&self, value: &Value, stack: &Stack, place: &str) -> Result<Value, DeployError> {
         if value.is_null() {
             return Ok(Value::Null);
@@ -160,7 +161,7 @@ impl Template {
     }
 }
 
-/// What names mean to a template of which `stack` has been created.
+/// The meaning of names in a template, when `stack` has been created.
 struct Names<'a> {
     template: &'a Template,
     stack: &'a Stack,

@@ -1,4 +1,4 @@
-//! Each resource type of the template: what it becomes in the embedded AWS.
+//! Creates each resource type of the template in the embedded AWS.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::lambda::{Function, Launch, Permission};
 use crate::router::{DeadLetters, Route};
 use crate::tools;
 
-/// Types that are created nowhere, and why that hides nothing.
+/// Types that are not created, and why this hides no error.
 pub(super) const RECORDED: &[(&str, &str)] = &[
     (
         "AWS::CloudWatch::Alarm",
@@ -34,7 +34,7 @@ pub(super) const RECORDED: &[(&str, &str)] = &[
     ),
 ];
 
-/// Creates resources one by one, and remembers what must be tied together at the end.
+/// Creates resources one by one, and connects them at the end.
 pub(super) struct Deployer<'a> {
     target: &'a Target<'a>,
     region: String,
@@ -46,7 +46,7 @@ pub(super) struct Deployer<'a> {
     pub(super) recorded: Vec<(String, String, &'static str)>,
 }
 
-/// A role and what it grants.
+/// A role and its permissions.
 pub(super) struct Role {
     pub(super) arn: String,
     pub(super) statements: Vec<Statement>,
@@ -59,7 +59,7 @@ struct Pending {
     role_arn: String,
 }
 
-/// Properties, each of which must be taken.
+/// Properties of a resource. An error is reported for every property that is not taken.
 struct Props {
     place: String,
     left: Map<String, Value>,
@@ -97,7 +97,7 @@ impl Props {
         Self::new(&place, self.take(name).unwrap_or_default())
     }
 
-    /// Takes a property that changes nothing here.
+    /// Takes a property that makes no difference here.
     fn ignore(&mut self, name: &str, _why: &'static str) {
         self.left.remove(name);
     }
@@ -186,7 +186,7 @@ impl<'a> Deployer<'a> {
         format!("arn:aws:{service}:{}:{ACCOUNT}:{rest}", self.region)
     }
 
-    /// A name as CloudFormation would make it up.
+    /// A name as CloudFormation would generate it.
     fn physical(&self, id: &str) -> String {
         format!("{}-{}-1a2b3c4d5e6f", self.target.stack_name, id)
     }
@@ -221,7 +221,7 @@ impl<'a> Deployer<'a> {
         let body = "<ServerSideEncryptionConfiguration><Rule><ApplyServerSideEncryptionByDefault><SSEAlgorithm>AES256\
                     </SSEAlgorithm></ApplyServerSideEncryptionByDefault></Rule></ServerSideEncryptionConfiguration>";
         self.s3(id, &name, "encryption", body.to_owned()).await?;
-        // All four, or all but a policy's: what a public policy shows, the gateway is asked.
+        // All four settings, or all except those for policies: the gateway then says what a public policy allows.
         let mut block = props.nested("PublicAccessBlockConfiguration")?;
         block.must_be("BlockPublicAcls", &json!(true))?;
         block.must_be("IgnorePublicAcls", &json!(true))?;
@@ -261,7 +261,7 @@ impl<'a> Deployer<'a> {
     async fn document(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
         let name = props.text("Name")?;
         props.must_be("DocumentType", &json!("Command"))?;
-        // With a name of its own it could not be replaced.
+        // A document with a custom name cannot be replaced.
         props.must_be("UpdateMethod", &json!("NewVersion"))?;
         let asked = json!({
             "Name": name,
@@ -311,7 +311,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[("Arn", &self.arn("events", &format!("event-bus/{name}"))), ("Name", &name)]))
     }
 
-    /// A rule that matches everything, for those who watch.
+    /// A rule that matches everything, for observers.
     async fn tap(&mut self, id: &str, bus: &str) -> Result<(), DeployError> {
         let pattern = json!({"source": [{"exists": true}]});
         let queue_url = self.rule_queue(id, bus, &format!("watch-{bus}"), &pattern).await?;
@@ -319,7 +319,7 @@ impl<'a> Deployer<'a> {
         Ok(())
     }
 
-    /// A rule with a queue of its own.
+    /// A rule with its own queue.
     async fn rule_queue(
         &self,
         id: &str,
@@ -466,7 +466,7 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[("Arn", &self.target.lambda.arn(&name))]))
     }
 
-    /// What Lambda itself puts into a function's environment.
+    /// The environment variables that Lambda itself sets.
     fn lambda_environment(&self, name: &str, memory_mib: u64) -> BTreeMap<String, String> {
         let task_root = self.target.work_folder.display().to_string();
         let variables = [
@@ -516,7 +516,7 @@ impl<'a> Deployer<'a> {
         self.functions.get_mut(name).ok_or_else(|| DeployError::new(id, &format!("no function `{name}`")))
     }
 
-    /// Ties functions to their roles and rules to their queues' policies.
+    /// Connects functions with their roles, and rules with the policies of their queues.
     pub(super) async fn finish(&mut self) -> Result<(), DeployError> {
         self.tap("default bus", "default").await?;
         for route in &mut self.routes {
@@ -542,7 +542,7 @@ impl<'a> Deployer<'a> {
     }
 }
 
-/// The access key of a function: how the gateway knows it.
+/// The access key of a function, by which the gateway recognizes its calls.
 fn access_key(function: &str) -> String {
     format!("ASIA{}", function.to_uppercase().replace('-', ""))
 }

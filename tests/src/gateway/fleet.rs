@@ -1,5 +1,4 @@
-//! Auto Scaling, Elastic Load Balancing and Run Command in the terms of IAM: which groups and machines a call is about, and the tags that
-//! they have.
+//! Auto Scaling, Elastic Load Balancing and Run Command in terms of IAM: the groups and machines that a call concerns, and their tags.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +8,28 @@ use slipway_sim::ports::{SharedWorld, lock};
 use super::identify::{Scope, add, need, text};
 use crate::iam::Request;
 
-/// The operations of Systems Manager that are Run Command's.
+/// The operations of Systems Manager that belong to Run Command.
 pub(super) const OF_COMMANDS: [&str; 5] =
     ["SendCommand", "CancelCommand", "ListCommands", "ListCommandInvocations", "GetCommandInvocation"];
 
-/// Whether `operation` of Systems Manager is Run Command's.
+/// Whether `operation` of Systems Manager belongs to Run Command.
 pub(super) fn is_of_commands(operation: &str) -> bool {
     OF_COMMANDS.contains(&operation)
 }
 
-/// The groups and machines of a simulated world; none without one.
+/// The groups and machines of a simulated world; empty without a world.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fleet(Option<SharedWorld>);
 
-/// What a call is about.
+/// What a call concerns.
 pub(super) struct Asked {
     pub(super) needs: Vec<Request>,
-    /// As of `Identified`.
+    /// As in `Identified`.
     pub(super) about_nothing: bool,
 }
 
 impl Asked {
-    /// Actions that know no resource.
+    /// For actions without resource types.
     fn of_all(action: &str) -> Self {
         Self { needs: vec![need(action, "*".to_owned())], about_nothing: false }
     }
@@ -52,8 +51,8 @@ impl Fleet {
     }
 }
 
-/// The service authorization reference names no resource type for `DescribeTargetHealth` ("Actions, resources, and condition keys for Elastic
-/// Load Balancing V2"): it is about all target groups.
+/// The service authorization reference lists no resource type for `DescribeTargetHealth` ("Actions, resources, and condition keys for
+/// Elastic Load Balancing V2"): the action concerns all target groups.
 pub(super) fn elasticloadbalancing(body: &[u8]) -> Result<Request, String> {
     let action = form_urlencoded::parse(body).find(|(key, _)| key == "Action").map(|(_, value)| value);
     match action.as_deref() {
@@ -96,7 +95,7 @@ impl Scope<'_> {
             arn if arn.starts_with("arn:") => arn.to_owned(),
             name => self.arn("ssm", &format!("document/{name}")),
         };
-        // Each of them must be granted: the document, and every machine.
+        // Each of them must be allowed: the document, and every machine.
         let mut asked = Asked { needs: vec![need(&action, document)], about_nothing: false };
         for id in body["InstanceIds"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let mut request = need(&action, self.arn("ec2", &format!("instance/{id}")));

@@ -1,4 +1,4 @@
-//! What a request to AWS is, in the terms of IAM: who, which action, on what, under which conditions.
+//! A request to AWS in terms of IAM: caller, action, resource and condition keys.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use super::fleet::{self, Fleet};
 use crate::client::ACCOUNT;
 use crate::iam::Request;
 
-/// A request to AWS, understood.
+/// A request to AWS that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identified {
-    /// The access key that signed it.
+    /// The access key of its signature.
     pub(super) access_key: String,
-    /// The session token: each execution environment of a function has its own.
+    /// The session token, which identifies the execution environment of a function.
     pub(super) session: String,
-    /// Signing name of the service.
+    /// The signing name of the service.
     pub(super) service: String,
-    /// What must be allowed: usually one thing; also the role that is handed over, the template that is read.
+    /// What must be allowed: usually one action; sometimes also passing a role, or reading a template.
     pub(super) needs: Vec<Request>,
-    /// It names a machine or a group that is not there: there are no tags to judge it by, and its service says so itself.
+    /// It names a machine or a group that does not exist: there are no tags to check, and the service reports the error.
     pub(super) about_nothing: bool,
 }
 
-/// Reads a request. `Err` says what is not understood.
+/// Reads a request. The error names the part that is not understood.
 pub(super) fn identify(
     method: &Method,
     uri: &Uri,
@@ -71,7 +71,7 @@ pub(super) fn identify(
         (service, None) => vec![need(&format!("{service}:{method}"), "*".to_owned())],
     };
     for need in &mut needs {
-        // The gateway stands for the TLS endpoint.
+        // The gateway takes the place of the TLS endpoint.
         add(need, "aws:SecureTransport", "true");
         add(need, "s3:TlsVersion", "1.3");
         add(need, "aws:RequestedRegion", region);
@@ -106,19 +106,19 @@ fn query(uri: &Uri) -> BTreeMap<String, String> {
     form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
-/// Percent-decoding, which a form parser does too, but with `+` as a space.
+/// Percent-decoding. Unlike a form parser, it keeps `+`.
 fn decode(path: &str) -> String {
     form_urlencoded::parse(path.replace('+', "%2B").replace('&', "%26").replace('=', "%3D").as_bytes())
         .map(|(key, _)| key.into_owned())
         .collect()
 }
 
-/// S3 in path style, which the SDKs use against an IP address.
+/// S3 in path style, which SDKs use with an IP address.
 fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String> {
     let path = decode(uri.path().trim_start_matches('/'));
     let query = query(uri);
     let (bucket, key) = path.split_once('/').unwrap_or((&path, ""));
-    // Parameters that only tune a call; any other one makes it a different call.
+    // Parameters that do not change the meaning of a call; any other parameter makes it a different call.
     let tuning = [
         "x-id",
         "list-type",
@@ -165,7 +165,7 @@ impl Scope<'_> {
 
     fn kms(&self, operation: &str, body: &Value) -> Request {
         let named = text(body, "KeyId");
-        // A symmetric ciphertext names its key; moto's begins with the key's id.
+        // A symmetric ciphertext names its key; in moto it begins with the key's id.
         let inside = STANDARD
             .decode(text(body, "CiphertextBlob"))
             .ok()
@@ -240,7 +240,7 @@ impl Scope<'_> {
         let stack = match field("StackName") {
             "" => "*".to_owned(),
             arn if arn.starts_with("arn:") => arn.to_owned(),
-            // The id behind the name is unknown to its caller; grants are on `stack/name/*`.
+            // The caller does not know the id behind the name; permissions are for `stack/name/*`.
             name => self.arn("cloudformation", &format!("stack/{name}/0")),
         };
         let mut request = need(&format!("cloudformation:{action}"), stack.clone());
@@ -253,7 +253,7 @@ impl Scope<'_> {
         let url = field("TemplateURL");
         if !url.is_empty() {
             add(&mut request, "cloudformation:TemplateUrl", url);
-            // CloudFormation reads it with its caller's permission.
+            // CloudFormation reads the template with its caller's permission.
             more.push(need("s3:GetObject", object_of(url)?));
         }
         if form.keys().any(|key| key.starts_with("Tags.member.")) {
@@ -287,7 +287,7 @@ impl Scope<'_> {
     }
 }
 
-/// The ARN of the object behind an https URL of S3, in either style.
+/// The ARN of the object at an https URL of S3 in either style.
 pub(super) fn object_of(url: &str) -> Result<String, String> {
     let rest = url.strip_prefix("https://").ok_or_else(|| format!("TemplateURL `{url}` is not https"))?;
     let (host, path) = rest.split_once('/').ok_or_else(|| format!("TemplateURL `{url}` names no object"))?;

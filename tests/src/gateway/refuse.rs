@@ -1,23 +1,23 @@
-//! Errors, each in the dialect of the service that would send it.
+//! Errors in the format of the service that sends them.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// A way in which AWS says no.
+/// A way in which AWS refuses a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// A permission is missing.
     Denied,
     /// Too many calls.
     Throttled,
-    /// The service is ill.
+    /// The service has a failure.
     Internal,
-    /// What is named does not exist.
+    /// The named resource does not exist.
     Missing,
 }
 
-/// What the gateway cannot judge it does not pass on.
+/// The gateway does not forward a call that it cannot check.
 pub(super) const NOT_MODELLED: Refusal = Refusal::Internal;
 
 impl Refusal {
@@ -58,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// The answer of `service`.
+    /// The response in the format of `service`.
     pub(super) fn answer(self, service: &str, action: &str, message: &str) -> Response {
         let (status, code) = (self.status(service), self.code(service));
         let text = escape(message);

@@ -1,4 +1,4 @@
-//! Somebody who speaks to the API server, or to etcd.
+//! A client of the API server or of etcd.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::Value;
 use slipway_node::http;
 
-/// A caller, by a certificate, a token or neither.
+/// A caller with a certificate, a token or neither.
 #[derive(Debug, Clone)]
 pub struct Caller {
     server: String,
@@ -15,12 +15,12 @@ pub struct Caller {
     token: Option<String>,
 }
 
-/// What comes back.
+/// An answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// HTTP's.
+    /// The HTTP status.
     pub status: u16,
-    /// JSON; text where it is none.
+    /// JSON, or text if it is not JSON.
     pub body: Value,
 }
 
@@ -39,7 +39,7 @@ impl Caller {
     /// GET.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If there is no answer.
     pub async fn get(&self, path: &str) -> reqwest::Result<Answer> {
         self.send(Method::GET, path, None).await
     }
@@ -47,7 +47,7 @@ impl Caller {
     /// POST.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If there is no answer.
     pub async fn post(&self, path: &str, body: &Value) -> reqwest::Result<Answer> {
         self.send(Method::POST, path, Some(("application/json", body))).await
     }
@@ -55,15 +55,15 @@ impl Caller {
     /// PUT.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If there is no answer.
     pub async fn put(&self, path: &str, body: &Value) -> reqwest::Result<Answer> {
         self.send(Method::PUT, path, Some(("application/json", body))).await
     }
 
-    /// PATCH, merging.
+    /// PATCH with a merge patch.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If there is no answer.
     pub async fn merge(&self, path: &str, body: &Value) -> reqwest::Result<Answer> {
         self.send(Method::PATCH, path, Some(("application/merge-patch+json", body))).await
     }
@@ -71,7 +71,7 @@ impl Caller {
     /// DELETE.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If there is no answer.
     pub async fn delete(&self, path: &str) -> reqwest::Result<Answer> {
         self.send(Method::DELETE, path, None).await
     }

@@ -1,4 +1,4 @@
-//! A program that writes a log.
+//! A program that writes to a log file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-/// It ends when this is dropped.
+/// Dropping this value stops the program.
 #[derive(Debug)]
 pub(super) struct Program {
     path: PathBuf,
@@ -53,10 +53,10 @@ impl Program {
     }
 
     fn kill(&self) {
-        // Not after it was reaped: its number may be another's by then.
+        // Not after the process was reaped: its id may belong to another process by then.
         let id = self.child().id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
-            // It may have ended by itself in this moment: nothing to do then.
+            // If it has just ended by itself, nothing has to be done.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
@@ -77,7 +77,7 @@ fn spawn(path: &Path, arguments: &[String], log: &Path) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The last of a log.
+/// The end of a log.
 pub(super) fn tail(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(30)..].join("\n")

@@ -1,4 +1,4 @@
-//! One execution environment: a process of the function, and the Runtime API that it asks for work.
+//! One execution environment: a process of the function, and the Runtime API from which it gets its work.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::observe::{Observed, Observer, Outcome};
 use crate::process::Group;
 
-/// Lambda gives a function ten seconds to ask for its first work.
+/// Lambda gives a function ten seconds until it asks for its first event.
 const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How to start a function.
@@ -34,13 +34,13 @@ pub struct Launch {
     pub function: String,
     /// The program.
     pub program: PathBuf,
-    /// Its arguments; Lambda gives none.
+    /// Its arguments; Lambda itself passes none.
     pub arguments: Vec<String>,
-    /// The whole environment, but for `AWS_LAMBDA_RUNTIME_API` and `AWS_SESSION_TOKEN`.
+    /// All environment variables except `AWS_LAMBDA_RUNTIME_API` and `AWS_SESSION_TOKEN`.
     pub environment: BTreeMap<String, String>,
 }
 
-/// One piece of work.
+/// One event for a function.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     pub(super) request_id: String,
@@ -56,17 +56,17 @@ pub(super) struct Environment {
     work: mpsc::Sender<Work>,
     desk: Arc<Desk>,
     server: JoinHandle<()>,
-    /// From the start of the process to its first request for work.
+    /// The time from the start of the process to its first request for work.
     pub(super) init: Duration,
-    /// Its session token, by which its calls are known.
+    /// The session token, which identifies its calls.
     pub(super) session: String,
 }
 
-/// What the Runtime API of one environment shares with us.
+/// The state that the Runtime API shares with the environment.
 #[derive(Debug)]
 struct Desk {
     inbox: tokio::sync::Mutex<mpsc::Receiver<Work>>,
-    /// Who waits for the answer to which request.
+    /// The request that is being worked on, and the channel for its answer.
     waiting: Mutex<Option<(String, oneshot::Sender<Outcome>)>>,
     asked: Notify,
     init_error: Mutex<Option<Outcome>>,
@@ -76,7 +76,7 @@ impl Environment {
     /// Starts the process and waits until it asks for work.
     ///
     /// # Errors
-    /// As Lambda reports it: `Runtime.ExitError`, the function's own init error, a timeout.
+    /// In Lambda's terms: `Runtime.ExitError`, the function's own init error, or a timeout.
     pub(super) async fn start(
         launch: &Launch,
         session: String,
@@ -136,12 +136,12 @@ impl Environment {
         Ok(ready.map_or(Ok(environment), Err))
     }
 
-    /// Has the process do a piece of work. The second value says whether it may be used again.
+    /// Lets the process handle an event. The second value says whether the process may be used again.
     pub(super) async fn work(&mut self, work: Work) -> (Outcome, bool) {
         let (sender, answer) = oneshot::channel();
         *lock(&self.desk.waiting) = Some((work.request_id.clone(), sender));
         let (timeout, id) = (work.timeout, work.request_id.clone());
-        // A closed inbox means that the server task is gone; the process then ends or times out below.
+        // A closed channel means that the server task is gone; the process then ends or times out below.
         let _ = self.work.send(work).await;
         tokio::select! {
             outcome = answer => match outcome {
@@ -192,7 +192,7 @@ impl Desk {
         let mut waiting = lock(&self.waiting);
         match waiting.take_if(|(wanted, _)| wanted == id) {
             Some((_, sender)) => {
-                // Nobody waits any more if it timed out in this moment.
+                // If it has just timed out, nobody waits any more.
                 let _ = sender.send(outcome);
                 StatusCode::ACCEPTED.into_response()
             }
@@ -255,7 +255,7 @@ async fn init_error(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Byt
     StatusCode::ACCEPTED.into_response()
 }
 
-/// The error that a runtime reports.
+/// The error that the runtime library reports.
 fn reported(headers: &HeaderMap, body: &[u8]) -> Outcome {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let header = headers.get("lambda-runtime-function-error-type").and_then(|value| value.to_str().ok());
@@ -263,7 +263,7 @@ fn reported(headers: &HeaderMap, body: &[u8]) -> Outcome {
     failed(kind, body["errorMessage"].as_str().unwrap_or_default())
 }
 
-/// Keeps what a process writes as log lines.
+/// Records the output of a process as log lines.
 fn collect(stream: Option<impl AsyncRead + Unpin + Send + 'static>, function: &str, observer: &Observer) {
     let (function, observer) = (function.to_owned(), observer.clone());
     let Some(stream) = stream else { return };

@@ -1,15 +1,15 @@
-//! One key, and what changing it must do.
+//! One key, and the expected effect of changing it.
 
 use serde_json::{Value, json};
 
 /// A spec that cases start from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// Its VPC and all that is in it are made.
+    /// Its VPC and everything in it are created.
     Managed,
-    /// It stands in a VPC that exists.
+    /// It uses an existing VPC.
     Existing,
-    /// As little as there can be: one subnet, one of each.
+    /// The smallest cluster: one subnet, one machine of each role.
     Single,
 }
 
@@ -27,20 +27,20 @@ impl Base {
 /// A row of the table.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Its path; `[]` is the first item, `[1]` the second.
+    /// The key's path; `[]` is the first item, `[1]` the second.
     pub(crate) key: String,
-    /// What it is changed to; null removes it.
+    /// The new value; null removes the key.
     pub(crate) to: Value,
     /// The stacks that the plan must name.
     pub(crate) stacks: &'static str,
     /// The nodes that the plan must name.
     pub(crate) nodes: &'static str,
-    /// Why, where that is no matter of course.
+    /// The reason, if it is not obvious.
     pub(crate) because: &'static str,
     base: Base,
-    /// What the spec has besides, before and after.
+    /// Other values of the spec, before and after the change.
     given: Vec<(String, Value)>,
-    /// What must change along with it.
+    /// Values that must change together with the key.
     along: Vec<(String, Value)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn case(key: impl Into<String>, to: Value, stacks: &'static str, node
     Case { key, to, stacks, nodes, because: "", base: Base::Managed, given, along }
 }
 
-/// Each key below `group` becomes something else, where `group` was `given` before; all do the same.
+/// Each key below `group` gets another value; `group` had the value `given` before. All have the same effect.
 pub(crate) fn each(
     group: &str,
     given: &Value,
@@ -67,7 +67,7 @@ impl Case {
         Self { because, ..self }
     }
 
-    /// In a VPC that exists.
+    /// In an existing VPC.
     pub(crate) fn existing(self) -> Self {
         Self { base: Base::Existing, ..self }
     }
@@ -77,19 +77,19 @@ impl Case {
         Self { base: Base::Single, ..self }
     }
 
-    /// The spec says this before and after.
+    /// A value of the spec before and after the change.
     pub(crate) fn given(mut self, key: impl Into<String>, value: Value) -> Self {
         self.given.push((key.into(), value));
         self
     }
 
-    /// This changes at the same time, because the one is nothing without the other.
+    /// A value that changes at the same time, because one is meaningless without the other.
     pub(crate) fn along(mut self, key: impl Into<String>, value: Value) -> Self {
         self.along.push((key.into(), value));
         self
     }
 
-    /// The spec as it was.
+    /// The spec before the change.
     pub(crate) fn before(&self) -> Value {
         let mut spec = self.base.spec();
         for (key, value) in &self.given {
@@ -98,7 +98,7 @@ impl Case {
         spec
     }
 
-    /// The spec as it is now.
+    /// The spec after the change.
     pub(crate) fn after(&self) -> Value {
         let mut spec = self.before();
         set(&mut spec, &self.key, &self.to);
@@ -108,12 +108,12 @@ impl Case {
         spec
     }
 
-    /// What the key says before.
+    /// The value of the key before the change.
     pub(crate) fn from(&self) -> Option<Value> {
         self.before().pointer(&pointer(&self.key)).cloned()
     }
 
-    /// The keys that this case is about: its own, and those inside what it sets.
+    /// The keys that this case covers: its own, and those inside the new value.
     pub(crate) fn patterns(&self) -> Vec<String> {
         let mut found = Vec::new();
         let along = self.along.iter().map(|(key, value)| (key, value));
@@ -158,7 +158,7 @@ fn pointer(key: &str) -> String {
     key.replace("[]", "[0]").replace('[', ".").replace(']', "").split('.').fold(
         String::new(),
         |path, part| {
-            // Keys of labels have dots and slashes: they are written `a.b~1c`, a dot as `~2`.
+            // Keys of labels contain dots and slashes: they are written as `a.b~1c`, and a dot as `~2`.
             format!("{path}/{}", part.replace("~2", "."))
         },
     )
@@ -188,7 +188,7 @@ fn set(spec: &mut Value, key: &str, value: &Value) {
     prune(spec);
 }
 
-/// What was removed is not there at all.
+/// Removes null values, because a removed key is not there at all.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(object) => {

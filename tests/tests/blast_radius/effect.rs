@@ -1,4 +1,4 @@
-//! What a plan does, in a few words.
+//! The effect of a plan in a few words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use slipway_core::release::StackKind;
 use slipway_core::role::Role;
 use slipway_plan::{NodeAction, Plan, Replacement, ResourceAction, StackAction};
 
-/// What changes.
+/// The effect of a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effect {
     /// `network, etcd (replaces EC2::Volume), pools`.
@@ -53,7 +53,7 @@ fn stacks(plan: &Plan) -> String {
     group(words, pools, "pools")
 }
 
-/// All of a kind that do the same are said once.
+/// Items of a kind with the same effect are listed together.
 fn group(words: Vec<(bool, String, String)>, all: usize, name: &str) -> String {
     let grouped: Vec<&(bool, String, String)> = words.iter().filter(|(member, ..)| *member).collect();
     let same = grouped.len() == all && all > 1 && grouped.iter().all(|one| one.2 == grouped[0].2);
@@ -71,7 +71,7 @@ fn nodes(plan: &Plan) -> String {
     let mut by_kind: BTreeMap<u8, Vec<(bool, String, String)>> = BTreeMap::new();
     for node in &plan.nodes {
         let does = match node.action {
-            // Auto Scaling takes them, and no rollout waits for a drain.
+            // Auto Scaling terminates them, and no rollout waits for a drain.
             NodeAction::Untouched if !node.undrained.is_empty() => " may lose nodes undrained",
             NodeAction::Untouched | NodeAction::Left => continue,
             NodeAction::Create => " new",

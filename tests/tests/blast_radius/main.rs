@@ -1,5 +1,5 @@
-//! P2 and P3 over the whole spec: each key is changed, and the plan must name the stacks and the nodes that the table
-//! says, and no other. `docs/blast-radius.md` is that table.
+//! P2 and P3 for the whole spec: each key is changed, and the plan must name exactly the stacks and nodes in the table.
+//! `docs/blast-radius.md` is that table.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod case;
@@ -23,7 +23,7 @@ fn refused(found: &[Diagnostic]) -> Effect {
     Effect { stacks: format!("refused: {}", words.join("; ")), nodes: String::new() }
 }
 
-/// Launches the case's base, changes the key, and tells what the plan says of it.
+/// Launches the case's base, changes the key, and returns the effect of the plan.
 async fn effect(case: &Case) -> Effect {
     let before = case.before().to_string();
     for text in [&before, &case.after().to_string()] {
@@ -43,7 +43,7 @@ async fn effect(case: &Case) -> Effect {
     }
 }
 
-/// The cases that the plan contradicts.
+/// The cases whose plan differs from the table.
 fn contradicted(cases: &[Case]) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let mut wrong = Vec::new();
@@ -82,13 +82,13 @@ fn p2_the_table_has_every_key_of_the_spec() {
         keys.iter().filter(|key| !named.contains(*key) && !left_out.contains(*key)).collect();
     assert!(missing.is_empty(), "{} keys have no case: {missing:#?}", missing.len());
     let unknown: Vec<_> = left_out.iter().filter(|key| !keys.contains(*key)).collect();
-    assert!(unknown.is_empty(), "left out, but no key of the spec: {unknown:?}");
+    assert!(unknown.is_empty(), "left out, but not a key of the spec: {unknown:?}");
     let twice: Vec<_> = left_out.intersection(&named).collect();
     assert!(twice.is_empty(), "left out, but in the table: {twice:?}");
 }
 
-/// Each key that takes a value of its own, by its pattern. Keys of kube-aws that are taken in another form are left out:
-/// their modern form is in the table.
+/// The patterns of all keys that have a value of their own. Older forms of keys, which are accepted for kube-aws, are left out: their
+/// modern form is in the table.
 fn leaves(root: &Value, at: &Value, path: String, found: &mut BTreeSet<String>) {
     if let Some(name) = at.get("$ref").and_then(Value::as_str) {
         return leaves(root, root.pointer(&name[1..]).unwrap(), path, found);
@@ -115,7 +115,7 @@ fn leaves(root: &Value, at: &Value, path: String, found: &mut BTreeSet<String>) 
     }
 }
 
-/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test blast_radius` writes it anew.
+/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test blast_radius` writes the page.
 #[test]
 fn docs_blast_radius_is_this_table() {
     let path = tools::root().join("docs/blast-radius.md");

@@ -1,4 +1,4 @@
-//! The table as a page.
+//! Writes the table as a page.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The table: each key, a new value, and what the plan must say of it.
+//! The table: each key, a new value, and the expected effect.
 
 mod addons;
 mod network;
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::case::{Case, case, each};
 
-/// The table, in the order of the page.
+/// The cases in the order of the page.
 pub(crate) fn cases() -> Vec<Case> {
     [policy::cases(), addons::cases(), network::cases(), nodes::cases(), pools::cases()].concat()
 }
 
-/// Keys that have no row, and why.
+/// Keys without a row, and the reasons.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("clusterName", "another name is another cluster, in another folder"),
     ("region", "a cluster stays in its region; the installation refuses another"),
@@ -24,7 +24,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
 const ALL: &str = "etcd, control-plane, pools";
 const ALL_REPLACED: &str = "etcd replaced, controller replaced, pools replaced";
 
-/// Files and units of the user's, which controllers, etcd members and pools take alike.
+/// The user's own files and units, which controllers, etcd members and pools accept in the same way.
 fn custom(group: &str, stack: &'static str, nodes: &'static str) -> Vec<Case> {
     let file = json!({ "path": "/etc/motd.d/mine", "content": "one", "permissions": "0600" });
     let binary = json!({ "path": "/etc/motd.d/mine", "contentBase64": "b25l" });
@@ -71,7 +71,7 @@ fn custom(group: &str, stack: &'static str, nodes: &'static str) -> Vec<Case> {
     .concat()
 }
 
-/// Settings of kubelets, for all or for those of one role.
+/// Settings of kubelets, for all roles or for one.
 fn kubelet(group: &str, stacks: &'static str, nodes: &'static str) -> Vec<Case> {
     let changes = vec![
         ("kubelet.maxPods", json!(58)),

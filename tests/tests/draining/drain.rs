@@ -1,4 +1,4 @@
-//! Drains: budgets hold, what is interrupted goes on, and force waits for all of its rules.
+//! Drains: budgets are kept, an interrupted drain continues, and force is used only if all of its rules hold.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn cordon(fleet: &Fleet, node: &str, cordoned: bool) {
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// All that is in the namespace stands on `from` and is ready; then `to` is open too.
+/// Waits until all pods of the namespace are on `from` and ready; then `to` is opened, too.
 async fn settled(fleet: &Fleet, apps: &[(&str, usize)], from: &str, to: &str) {
     for (app, replicas) in apps {
         fleet.watch(SHOP, app, *replicas).await.end().await;
@@ -109,7 +109,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
     settled(&fleet, &[("web", 6), ("api", 4), ("free", 2)], "old", "new").await;
     let watches = [fleet.watch(SHOP, "web", 6).await, fleet.watch(SHOP, "api", 4).await];
 
-    // Killed again and again, at whatever it is just doing; it remembers nothing but what is on the node.
+    // The agent is killed repeatedly at any point; it remembers only what is stored on the node.
     let mut started = None;
     for life in 0..40 {
         let asked =
@@ -121,11 +121,11 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
         let node = fleet.node("old").await;
         assert_eq!(node["spec"]["unschedulable"], true);
         let said = annotation(&node, "slipway/drain-started").unwrap();
-        assert_eq!(started.get_or_insert(said.clone()), &said, "the deadlines are the first one's");
+        assert_eq!(started.get_or_insert(said.clone()), &said, "the deadlines count from the first drain");
         assert_eq!(annotation(&node, SCALE_DOWN_DISABLED).as_deref(), Some("true"));
     }
     assert!(started.is_some(), "it was never killed");
-    // One that finds nothing to do says so, too.
+    // A drain that has nothing to do says so, too.
     let answer = ask(&cluster, "drain old --for 60").await.unwrap();
     assert_eq!((&answer["done"], &answer["waiting"]), (&json!(true), &json!([])), "{answer}");
     assert_eq!(answer["skipped"], json!({ "daemon-set": 1, "mirror": 1 }), "{answer}");
@@ -133,7 +133,11 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
 
     let [web, api] = watches;
     let (web, api) = (web.end().await, api.end().await);
-    assert_eq!((web.least, api.least), (5, 3), "one at a time of each, and never below a budget");
+    assert_eq!(
+        (web.least, api.least),
+        (5, 3),
+        "one pod of each application at a time, and never below a budget"
+    );
     assert!(web.looks > 50, "{web:?}");
     let left = fleet.on("old").await;
     assert!(left.len() == 2 && left.contains("mirror"), "{left:?}");
@@ -151,7 +155,7 @@ async fn p6_a_drain_keeps_every_budget_goes_on_where_it_was_killed_and_ends() {
     assert_eq!(annotation(&node, "slipway/drain-started"), None);
     assert_eq!(annotation(&node, SCALE_DOWN_DISABLED), None);
 
-    // What a person has said to the cluster autoscaler stays.
+    // A setting of a person for the cluster autoscaler stays.
     let kept = json!({ "metadata": { "annotations": { SCALE_DOWN_DISABLED: "true" } } });
     assert_eq!(fleet.caller.merge("/api/v1/nodes/old", &kept).await.unwrap().status, 200);
     ask(&cluster, "drain old --for 60").await.unwrap();
@@ -175,7 +179,7 @@ async fn p6_force_fires_when_all_of_its_rules_hold_and_a_pod_with_two_budgets_is
     budget(&fleet, "two", "twice", &json!({ "maxUnavailable": 1 })).await;
     settled(&fleet, &[("stuck", 2), ("twice", 1)], "old", "new").await;
 
-    // Without a word of the spec's nothing is forced, and what holds the drain up is named.
+    // If the spec does not allow force, nothing is forced, and the answer names what blocks the drain.
     let answer = ask(&cluster, "drain old --for 12").await.unwrap();
     assert_eq!(answer["done"], false);
     let waiting = answer["waiting"].as_array().unwrap();
@@ -195,13 +199,13 @@ async fn p6_force_fires_when_all_of_its_rules_hold_and_a_pod_with_two_budgets_is
     assert_eq!(pods.len(), 3);
     assert!(pods.iter().all(|pod| pod["metadata"]["deletionTimestamp"].is_null()));
 
-    // Anew, as deadlines count from its beginning.
+    // A new drain, because deadlines count from its beginning.
     ask(&cluster, "uncordon old").await.unwrap();
     let watches = [fleet.watch(SHOP, "stuck", 2).await, fleet.watch(SHOP, "twice", 1).await];
     let begun = Timestamp::now();
     let rules =
         "--force-after 14 --force-pod-age 5 --force-healthy 6 --force-unhealthy 600 --force-interval 9";
-    // Killed every few seconds: neither the drain's age nor the interval begins anew.
+    // Killed every few seconds: neither the age of the drain nor the interval starts from the beginning.
     let mut lives = 0;
     let answer = loop {
         lives += 1;
@@ -222,8 +226,11 @@ async fn p6_force_fires_when_all_of_its_rules_hold_and_a_pod_with_two_budgets_is
     let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
     assert!(seconds(begun, forced[0]) >= 14.0, "the first came too early: {forced:?}");
     for pair in forced.windows(2) {
-        // What is seen is later than what is done, by a look and a call.
-        assert!(seconds(pair[0], pair[1]) >= 8.0, "too soon after one another: {forced:?}");
+        // An observation is later than the deletion, by one poll and one call.
+        assert!(
+            seconds(pair[0], pair[1]) >= 8.0,
+            "two pods were forced too soon after each other: {forced:?}"
+        );
     }
     assert_eq!(stuck.least, 1, "one at a time");
     assert!(annotation(&fleet.node("old").await, "slipway/last-forced").is_some());

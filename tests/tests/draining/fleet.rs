@@ -1,4 +1,4 @@
-//! Nodes without machines: what a kubelet would tell the API server, and nothing that it would do.
+//! Nodes without machines: this module reports to the API server what a kubelet would report, and does nothing that a kubelet would do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use slipway_tests::kubernetes::{Caller, Kubernetes};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How long a pod takes to serve.
+/// The time from scheduling a pod until it serves.
 const STARTS_IN: Duration = Duration::from_millis(1200);
-/// How long one takes to end.
+/// The time that a pod takes to stop.
 const ENDS_IN: Duration = Duration::from_millis(700);
-/// How often each looks.
+/// The interval between observations.
 const LOOKS: Duration = Duration::from_millis(150);
 
-/// Nodes, and who watches.
+/// The nodes, and the tasks that watch them.
 pub(crate) struct Fleet {
     pub(crate) caller: Caller,
     stop: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Nodes of these names, ready.
+    /// Creates ready nodes with these names.
     pub(crate) async fn start(cluster: &Kubernetes, nodes: &[&str]) -> Self {
         let caller = cluster.node_manager();
         for name in nodes {
@@ -42,7 +42,7 @@ impl Fleet {
             kubelet(caller.clone(), nodes.iter().map(|&name| name.to_owned()).collect(), stop.clone());
         let fleet = Self { caller, stop, tasks: vec![tokio::spawn(kubelet)] };
         for name in nodes {
-            // The node lifecycle controller takes the taint away that admission gave it.
+            // The node lifecycle controller removes the taint that admission added.
             fleet
                 .until(&format!("{name} is schedulable"), async || {
                     fleet.node(name).await["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
@@ -62,14 +62,14 @@ impl Fleet {
         made.body
     }
 
-    /// The pods of an application, or all of a namespace.
+    /// The pods of an application, or all pods of a namespace.
     pub(crate) async fn pods(&self, namespace: &str, app: Option<&str>) -> Vec<Value> {
         let selector = app.map(|app| format!("?labelSelector=app%3D{app}")).unwrap_or_default();
         let found = self.caller.get(&format!("/api/v1/namespaces/{namespace}/pods{selector}")).await.unwrap();
         found.body["items"].as_array().unwrap_or_else(|| panic!("{found:?}")).clone()
     }
 
-    /// The pods of a node that hold it up.
+    /// The pods that block the drain of a node.
     pub(crate) async fn on(&self, node: &str) -> BTreeSet<String> {
         let path = format!("/api/v1/pods?fieldSelector=spec.nodeName%3D{node}");
         let found = self.caller.get(&path).await.unwrap();
@@ -79,12 +79,12 @@ impl Fleet {
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let begun = std::time::Instant::now();
         while !holds().await {
-            assert!(begun.elapsed() < Duration::from_secs(60), "not so that {what}");
+            assert!(begun.elapsed() < Duration::from_secs(60), "this did not happen: {what}");
             sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Watches how many pods of an application serve, from when as many do as there should be, until it is asked.
+    /// Watches how many pods of an application serve, from the moment when all replicas do until it is stopped.
     pub(crate) async fn watch(&self, namespace: &str, app: &str, replicas: usize) -> Watch {
         let serving = async || self.pods(namespace, Some(app)).await.iter().filter(|pod| serves(pod)).count();
         self.until(&format!("{app} serves"), async || serving().await == replicas).await;
@@ -94,7 +94,7 @@ impl Fleet {
         let task = tokio::spawn(async move {
             let mut seen = Seen { least: replicas, ending: BTreeMap::new(), looks: 0 };
             while !stopped.load(Ordering::Relaxed) {
-                // Whoever is under load may break off a connection.
+                // A busy API server may close a connection.
                 let Ok(found) = caller.get(&path).await else { continue };
                 let found = found.body;
                 let pods = found["items"].as_array().unwrap().clone();
@@ -120,20 +120,20 @@ impl Drop for Fleet {
     }
 }
 
-/// A look that goes on.
+/// A running observation.
 pub(crate) struct Watch {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Seen>,
 }
 
-/// What was seen.
+/// The result of an observation.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The fewest that served at a time.
+    /// The smallest number of pods that served at a time.
     pub(crate) least: usize,
     /// When each pod was first seen to be deleted.
     pub(crate) ending: BTreeMap<String, Timestamp>,
-    /// How often it was looked.
+    /// The number of observations.
     pub(crate) looks: usize,
 }
 
@@ -154,7 +154,7 @@ fn serves(pod: &Value) -> bool {
     ready && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// What the kubelets of all nodes say, again and again.
+/// Reports the status of all nodes and their pods repeatedly, as kubelets do.
 async fn kubelet(caller: Caller, nodes: Vec<String>, stop: Arc<AtomicBool>) {
     let mut since: BTreeMap<(String, bool), std::time::Instant> = BTreeMap::new();
     let mut said: Option<std::time::Instant> = None;

@@ -1,7 +1,7 @@
-//! The node manager before a real API server, with a real controller manager and a real scheduler: nodes are drained, add-ons are
-//! kept, kubelets' requests are judged. Only the machines are not real ([`fleet`]).
+//! The node manager with a real API server, controller manager and scheduler: nodes are drained, add-ons are applied, and kubelets'
+//! requests are decided. Only the machines are not real ([`fleet`]).
 //!
-//! Needs `make kubernetes` once; without it each test says that it did not test.
+//! Needs `make kubernetes` once; without it each test reports that it tested nothing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod drain;

@@ -1,4 +1,4 @@
-//! The node manager: the add-ons of a rendered cluster, and the requests of its kubelets.
+//! The node manager: the add-ons of a rendered cluster, and the certificate requests of its kubelets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -19,7 +19,7 @@ use super::fleet::Fleet;
 const CLUSTER: &str = "production";
 const NODE: &str = "i-0a1b2c3d4e5f60718";
 
-/// A bucket, for who reads.
+/// A bucket in memory for the node manager.
 #[derive(Default)]
 struct Shelves(Mutex<BTreeMap<String, Vec<u8>>>);
 
@@ -34,7 +34,7 @@ impl Shelves {
         self.0.lock().unwrap().insert(key, bytes.to_vec());
     }
 
-    /// Stores a set of add-ons and points to it, as a rollout of that generation does.
+    /// Stores a set of add-ons and points to it, as a rollout with that generation does.
     fn point(&self, set: &str, generation: u64) {
         let digest = sha256_hex(set.as_bytes());
         self.put(keys::addons(CLUSTER, &digest), set.as_bytes());
@@ -74,7 +74,7 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     assert_eq!(said["addons"]["state"], "none", "{said}");
     assert_eq!(said["node"], json!({ "name": NODE, "registered": false }));
 
-    // Applied, all of them, to a real API server.
+    // All add-ons are applied to a real API server.
     let set = &cluster.rendered.rendering.addons;
     shelves.point(&set.to_json(), 1);
     let said = pass(&site, &shelves, &nobody).await.unwrap();
@@ -84,9 +84,9 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     assert_eq!(said["addons"]["pruned"], json!([]));
     assert!(exists(&cluster, METRICS).await);
     let said = pass(&site, &shelves, &nobody).await.unwrap();
-    assert_eq!(said["addons"]["state"], "fresh", "another controller need not do it again: {said}");
+    assert_eq!(said["addons"]["state"], "fresh", "another controller does not have to do it again: {said}");
 
-    // Somebody's own object with our label is somebody's own.
+    // An object of a user with our label stays the user's.
     let kubeconfig = cluster.admin_kubeconfig();
     let foreign = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
         "name": "foreign", "namespace": "kube-system", "labels": { "slipway/addon": "metrics-server" },
@@ -108,20 +108,20 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     assert!(!exists(&cluster, METRICS).await);
     assert!(exists(&cluster, FOREIGN).await);
 
-    // A controller that still holds an older pointer undoes nothing.
+    // A controller that still has an older pointer reverts nothing.
     shelves.point(&set.to_json(), 1);
     let said = pass(&site, &shelves, &nobody).await.unwrap();
     assert_eq!(said["addons"]["state"], "left", "{said}");
     assert!(!exists(&cluster, METRICS).await);
 
-    // What is not what it is called changes nothing.
+    // An object whose content differs from its name changes nothing.
     shelves.point(&set.to_json(), 3);
     shelves.put(keys::addons(CLUSTER, &set.digest), fewer.to_string().as_bytes());
     let said = pass(&site, &shelves, &nobody).await.unwrap();
     assert_eq!(said["addons"]["error"]["code"], "manage.addons", "{said}");
     assert!(!exists(&cluster, METRICS).await);
 
-    // Without its ledger it applies all again, as its help says.
+    // Without its ledger it applies everything again, as the help says.
     shelves.point(&fewer.to_string(), 3);
     let proxy = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy";
     assert_eq!(cluster.admin().delete(proxy).await.unwrap().status, 200);
@@ -131,7 +131,7 @@ async fn the_addons_of_a_rendered_cluster_are_kept_and_what_is_no_longer_wanted_
     assert_eq!(said["addons"]["state"], "applied", "{said}");
     assert!(exists(&cluster, proxy).await);
 
-    // And what the cluster is told of its own.
+    // The cluster's own ConfigMap.
     let map =
         cluster.admin().get("/api/v1/namespaces/kube-system/configmaps/slipway-kubelet-ca").await.unwrap();
     let authority = std::fs::read_to_string(cluster.path("/etc/kubernetes/pki/client-ca.pem")).unwrap();
@@ -159,14 +159,14 @@ fn pkcs10(subject: &str, names: Option<&str>) -> String {
     String::from_utf8(made.stdout).unwrap()
 }
 
-/// Somebody asks for a certificate to serve with.
+/// Requests a serving certificate.
 async fn ask(cluster: &Kubernetes, name: &str, asker: &str, subject: &str, names: &str) {
     let pem = pkcs10(subject, Some(names));
     file(cluster, name, ("kubernetes.io/kubelet-serving", "server auth"), (asker, "system:nodes"), &pem)
         .await;
 }
 
-/// Whoever has the bootstrap token asks for a node's first certificate.
+/// Requests a node's first certificate with the bootstrap token.
 async fn ask_first(cluster: &Kubernetes, name: &str, node: &str) {
     let pem = pkcs10(&format!("/O=system:nodes/CN=system:node:{node}"), None);
     let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
@@ -228,7 +228,7 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         ("i-5".to_owned(), old),
         ("i-6".to_owned(), machine("10.0.0.6", "another", "pool-general-a")),
     ]));
-    // A controller that stands.
+    // A controller with a registered node.
     let _fleet = Fleet::start(&cluster, &["i-3"]).await;
     for (name, node) in [
         ("worker", "i-1"),
@@ -259,7 +259,7 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         cluster.until("kube-controller-manager", &format!("signs {name}"), signed).await;
     }
 
-    // Who asks a hundred times has one turn, and a newcomer has its own in the same pass.
+    // A requester with a hundred requests gets one decision per pass, and a new requester gets one in the same pass.
     for number in 0..20 {
         ask_first(&cluster, &format!("again-{number}"), "i-9").await;
     }
@@ -286,7 +286,7 @@ async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
     ask(&cluster, "api", "system:node:i-1", &of("i-1"), "DNS:kubernetes.default.svc").await;
     ask(&cluster, "other-cluster", "system:node:i-3", &of("i-3"), "DNS:i-3,IP:10.0.0.3").await;
     ask(&cluster, "unknown", "system:node:i-9", &of("i-9"), "DNS:i-9").await;
-    // Of each asker one in a pass.
+    // One request per requester in a pass.
     let (mut approved, mut denied) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let said = pass(&site, &shelves, &machines).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
     assert_eq!(approved, [json!("system:node:i-1")]);
     assert_eq!(denied, ["api", "false-address", "other-cluster"]);
 
-    // The one that was approved is signed, by the kubelets' authority; the others never are.
+    // The approved request is signed by the kubelets' authority; the others never are.
     let path = |name: &str| format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
     let admin = cluster.admin();
     let certificate = async |name: &str| {
@@ -324,7 +324,7 @@ async fn a_kubelet_serves_under_the_names_of_its_own_machine_and_no_other() {
     for name in ["api", "false-address", "other-cluster", "unknown"] {
         assert_eq!(certificate(name).await, None, "{name}");
     }
-    // What was decided is not decided again.
+    // A decided request is not decided again.
     let again = pass(&site, &shelves, &machines).await.unwrap();
     assert_eq!(
         (&again["requests"]["approved"], &again["requests"]["denied"]),

@@ -1,4 +1,4 @@
-//! A machine: a root of its own with credentials, configuration and data of a member, on which the real agent runs.
+//! A machine: a root folder with the credentials, configuration and data of a member, on which the real agent runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,19 +18,19 @@ use tokio::process::Command;
 use super::Credentials;
 use super::member::{Member, cluster, tail};
 
-/// One of the releases that are tested.
+/// A tested release of etcd.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
     pub(crate) version: &'static str,
     pub(crate) etcd: PathBuf,
-    /// What restores: `etcdutl`, or `etcdctl` before 3.6.
+    /// The program that restores snapshots: `etcdutl`, or `etcdctl` before 3.6.
     pub(crate) restorer: PathBuf,
 }
 
-/// What `make test-etcd` builds.
+/// The release that `make test-etcd` builds.
 const NEWEST: &str = "3.7.3";
 
-/// Debian's, and those that go with Kubernetes' minors (`slipway_core::versions`); only those that can be had.
+/// Debian's release and those of Kubernetes' minors (`slipway_core::versions`), as far as they are available.
 pub(crate) fn releases() -> Vec<Release> {
     let old = tools::debian("etcd-server", "etcd").zip(tools::debian("etcd-client", "etcdctl"));
     let old = old.map(|(etcd, restorer)| Release { version: "3.4.23", etcd, restorer });
@@ -38,11 +38,11 @@ pub(crate) fn releases() -> Vec<Release> {
         let (etcd, restorer) = program(version, "etcd").zip(program(version, "etcdutl"))?;
         Some(Release { version, etcd, restorer })
     };
-    // One of them is built for every run, the newest where there is the time for it.
+    // One release is built in every run, and the newest if there is time.
     old.into_iter().chain(new("3.6.16", tools::etcd)).chain(new(NEWEST, tools::cached_etcd)).collect()
 }
 
-/// The newest of them.
+/// The newest available release.
 pub(crate) fn newest() -> Option<Release> {
     releases().pop()
 }
@@ -50,11 +50,11 @@ pub(crate) fn newest() -> Option<Release> {
 /// A machine whose root is `member.dir`.
 pub(crate) struct Machine {
     pub(crate) member: Member,
-    /// Of its agent.
+    /// The environment of its agent.
     pub(crate) environment: BTreeMap<String, String>,
 }
 
-/// Machines of the cluster, none of them started.
+/// Machines of the cluster; none is started.
 pub(crate) async fn machines(
     credentials: &Credentials,
     release: &Release,
@@ -90,7 +90,7 @@ pub(crate) fn bare(release: &Release, dir: &Path, count: usize) -> Vec<Machine> 
 }
 
 impl Machine {
-    /// Writes its configuration, as rendering does, with `etcd` over what it says of etcd.
+    /// Writes its configuration as rendering does, with the values of `etcd` in place of its own.
     pub(crate) fn configure(&self, etcd: &Value) {
         let member = &self.member;
         let founders: serde_json::Map<String, Value> = member
@@ -112,24 +112,24 @@ impl Machine {
         self.write("config.json", &config);
     }
 
-    /// Knows who it is, and finds everything in `cloud`.
+    /// Writes the machine's identity, with `cloud` as its environment.
     pub(crate) fn hosted(&mut self, cloud: &Surroundings, role: &Role, credentials: &str) {
         cloud.host(&self.member.dir, role, credentials);
         self.environment = cloud.environment();
     }
 
-    /// A file of the agent's.
+    /// Writes a file of the agent.
     pub(crate) fn write(&self, name: &str, value: &Value) {
         fs::write(self.member.dir.join("var/lib/slipway").join(name), value.to_string()).unwrap();
     }
 
-    /// A file of the agent's.
+    /// Reads a file of the agent.
     pub(crate) fn read(&self, name: &str) -> Value {
         let bytes = fs::read(self.member.dir.join("var/lib/slipway").join(name)).unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Runs the agent here; whether it succeeded, and the one object that it printed.
+    /// Runs the agent. Returns whether it succeeded, and the object that it printed.
     pub(crate) async fn agent(&self, arguments: &[&str]) -> (bool, Value) {
         let agent = tools::binary("slipway-node").unwrap();
         let mut command = Command::new(agent);
@@ -148,7 +148,7 @@ impl Machine {
         (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
     }
 
-    /// Runs the agent where systemd has etcd: what it asks `systemctl` for is done to the member.
+    /// Runs the agent with a `systemctl` that starts and stops the member as requested.
     pub(crate) async fn agent_with_systemd(&mut self, arguments: &[&str]) -> (bool, Value) {
         let folder = self.member.dir.join("systemd");
         fs::create_dir_all(&folder).unwrap();
@@ -200,7 +200,7 @@ impl Machine {
         (output.status.success(), value.unwrap_or_else(|_| panic!("no JSON but {text:?}; {errors}")))
     }
 
-    /// What `etcd restore` answers with these words, where it succeeds.
+    /// The answer of a successful `etcd restore` with these arguments.
     pub(crate) async fn restores(&mut self, words: &[&str]) -> Value {
         let words = [&["etcd", "restore"], words].concat();
         let (done, value) = self.agent_with_systemd(&words).await;
@@ -208,7 +208,7 @@ impl Machine {
         value
     }
 
-    /// As [`Self::does`], and the most memory that the agent had, in KiB.
+    /// As [`Self::does`], with the agent's peak memory in KiB.
     pub(crate) async fn peak(&self, arguments: &[&str]) -> (Value, u64) {
         let mut command = Command::new(tools::binary("slipway-node").unwrap());
         command.arg("--root").arg(&self.member.dir).args(arguments).env_clear().envs(&self.environment);
@@ -234,34 +234,34 @@ impl Machine {
         (serde_json::from_str(&text).unwrap(), peak)
     }
 
-    /// As [`Self::agent`], of what succeeds.
+    /// The answer of [`Self::agent`], which must succeed.
     pub(crate) async fn does(&self, arguments: &[&str]) -> Value {
         let (done, value) = self.agent(arguments).await;
         assert!(done, "slipway-node {}: {value}", arguments.join(" "));
         value
     }
 
-    /// What `status` says.
+    /// The answer of `status`.
     pub(crate) async fn status(&self) -> NodeStatus {
         serde_json::from_value(self.does(&["status"]).await).unwrap()
     }
 
-    /// What `etcd health` says.
+    /// The answer of `etcd health`.
     pub(crate) async fn health(&self) -> EtcdHealth {
         serde_json::from_value(self.does(&["etcd", "health"]).await).unwrap()
     }
 
-    /// Waits until it serves, healthy or not: whoever led may have gone a moment ago.
+    /// Waits until the member serves, healthy or not: the leader may just have gone.
     pub(crate) async fn serves(&self) -> EtcdHealth {
         self.comes_to(|health| health.serving).await
     }
 
-    /// Waits until it is healthy in the agent's eyes.
+    /// Waits until the agent reports it as healthy.
     pub(crate) async fn is_healthy(&self) -> EtcdHealth {
         self.comes_to(|health| health.healthy).await
     }
 
-    /// Waits until it is so.
+    /// Waits until that state is reached.
     pub(crate) async fn comes_to(&self, state: impl Fn(&EtcdHealth) -> bool) -> EtcdHealth {
         let start = Instant::now();
         loop {

@@ -1,8 +1,8 @@
-//! Real etcd, three members over mutual TLS, with the very files that a node finds in its bundle: sealed, stored and opened by
-//! the flow. What it takes, and what it refuses.
+//! Real etcd, three members with mutual TLS, with the files of a node's bundle, which the flow sealed, stored and opened: what etcd accepts
+//! and what it refuses.
 //!
-//! The members listen on ports of 127.0.0.1, an address that their certificates name; that their DNS name is served as well is
-//! asked by `openssl s_client`.
+//! The members listen on ports of 127.0.0.1, an address in their certificates. `openssl s_client` checks that their DNS names are in them,
+//! too.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod machine;
@@ -26,7 +26,7 @@ use slipway_ports::{Crypto as _, Made};
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
 
-/// A cluster that was rendered now, as etcd reads the machine's clock.
+/// The credentials of a cluster that was rendered now, because etcd uses the machine's clock.
 struct Credentials {
     workshop: Workshop,
 }
@@ -40,14 +40,14 @@ impl Credentials {
         Self { workshop }
     }
 
-    /// Puts the files of a role's bundle into `dir`, under their last names.
+    /// Writes the files of a role's bundle to `dir`, without their folders.
     async fn put(&self, role: &Role, dir: &Path) {
         for (path, text) in self.workshop.bundle(role).await {
             member::put(dir, path.rsplit('/').next().unwrap(), &text);
         }
     }
 
-    /// A certificate of `asset`'s, signed by the cluster's own authority of etcd at another moment.
+    /// A certificate for `asset`, issued by the cluster's own etcd authority at another time.
     async fn issued(&self, asset: &str, at: Timestamp) -> Made {
         self.signed(&self.profile(asset), at).await
     }
@@ -60,12 +60,12 @@ impl Credentials {
     fn profile(&self, asset: &str) -> CertificateProfile {
         let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
         let found = policy::assets(&cluster).into_iter().find(|one| one.name == asset).unwrap();
-        let AssetKind::Certificate(profile) = found.kind else { panic!("{asset} is no certificate") };
+        let AssetKind::Certificate(profile) = found.kind else { panic!("{asset} is not a certificate") };
         profile
     }
 }
 
-/// Three members that were not started yet, each with its own bundle; and the API server's client.
+/// Three members that are not started, each with its own bundle; and the API server's client.
 async fn three(credentials: &Credentials, dir: &Path) -> Option<(Vec<Member>, Client)> {
     let etcd = tools::debian("etcd-server", "etcd")?;
     let members = cluster(&etcd, dir, 3);
@@ -90,26 +90,26 @@ async fn three_members_form_a_quorum_and_a_refreshed_certificate_is_served_witho
     for member in &members {
         member.is_healthy(&client).await;
     }
-    // Written at one, read at another, which needs a majority.
+    // Written to one member and read from another, which needs a majority.
     assert!(client.writes(&members[0], "a", "1").await);
     assert!(client.get(&members[2], "a").await.contains("\"MQ==\""), "base64 of 1");
-    // A member's own client, for the check of its health.
+    // A member's own client, for its health check.
     let own = Client::new(&members[1].dir, "etcd-ca.pem", "healthcheck-client");
     assert!(own.get(&members[1], "a").await.contains("\"MQ==\""));
-    // The quorum outlives a member, and takes it back.
+    // The cluster keeps its quorum without one member, and accepts it again.
     members[1].stop().await;
     assert!(client.writes(&members[0], "a", "2").await);
     members[1].start();
     members[1].is_healthy(&client).await;
     assert!(client.get(&members[1], "a").await.contains("\"Mg==\""), "base64 of 2");
-    // Each is called by its own DNS name, and not by another's.
+    // Each member is accepted under its own DNS name, and not under another's.
     for (index, member) in members.iter().enumerate() {
         let called = |name: String| client.finds(member, name);
         assert!(called(format!("etcd-{index}.production.etcd.internal")).await);
         assert!(!called(format!("etcd-{}.production.etcd.internal", (index + 1) % 3)).await);
     }
 
-    // The node agent puts a renewed certificate and its key in place.
+    // The node agent installs a renewed certificate and its key.
     let process = members[0].process();
     let before = client.served_serial(&members[0]).await;
     let renewed = credentials.issued("etcd-server-0", Timestamp::now()).await;
@@ -132,7 +132,7 @@ async fn a_client_of_another_authority_with_none_or_with_an_expired_certificate_
     }
     members[0].is_healthy(&client).await;
 
-    // The cluster's own authority of another purpose: an administrator of Kubernetes is nobody in etcd.
+    // An authority of the same cluster for another purpose: an administrator of Kubernetes has no access to etcd.
     let admin = dir.path().join("admin");
     std::fs::create_dir_all(&admin).unwrap();
     credentials.put(&Role::Admin, &admin).await;
@@ -141,7 +141,7 @@ async fn a_client_of_another_authority_with_none_or_with_an_expired_certificate_
         .refuses(&Client::new(&admin, "etcd-ca.pem", "admin"), "certificate signed by unknown authority")
         .await;
 
-    // Another cluster's authority of the same name.
+    // An authority of another cluster with the same name.
     let stranger = Credentials::made("production").await;
     let theirs = dir.path().join("stranger");
     std::fs::create_dir_all(&theirs).unwrap();
@@ -151,7 +151,7 @@ async fn a_client_of_another_authority_with_none_or_with_an_expired_certificate_
     std::fs::copy(members[0].dir.join("etcd-ca.pem"), theirs.join("etcd-ca.pem")).unwrap();
     members[0].refuses(&their_client, "certificate signed by unknown authority").await;
 
-    // Issued two years ago for one: the same authority and names.
+    // Issued two years ago for one year, by the same authority and with the same names.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);
     let expired = credentials.issued("apiserver-etcd-client", past).await;
     member::put_pair(&dir.path().join("controller"), "expired", &expired);
@@ -159,7 +159,7 @@ async fn a_client_of_another_authority_with_none_or_with_an_expired_certificate_
     members[0].refuses(&expired, "certificate has expired or is not yet valid").await;
 
     members[0].refuses(&client.without_certificate(), "client didn't provide a certificate").await;
-    assert!(client.writes(&members[0], "a", "1").await, "the right one is served all the while");
+    assert!(client.writes(&members[0], "a", "1").await, "the right client is served all the time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,7 +178,7 @@ async fn a_member_with_a_wrong_certificate_stays_out_until_it_has_its_own() {
     stranger.put(&Role::Etcd(2), &strange).await;
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);
     let expired = credentials.issued("etcd-peer-2", past).await;
-    // With the member's names, so that nothing but its purpose is wrong.
+    // With the member's names, so that only its purpose is wrong.
     let only_client = CertificateProfile { server: false, ..credentials.profile("etcd-peer-2") };
     let only_client = credentials.signed(&only_client, Timestamp::now()).await;
     let own: Vec<(String, String)> = ["peer.pem", "peer-key.pem"]
@@ -199,9 +199,9 @@ async fn a_member_with_a_wrong_certificate_stays_out_until_it_has_its_own() {
             _ => member::put_pair(&members[2].dir, "peer", &only_client),
         }
         members[2].start();
-        // Either side may be the one that dials, and either must say why not.
+        // Either side may open the connection, and one of them must report the reason.
         member::complains(&members, complaint, what).await;
-        // etcd then dials in one direction alone: who is refused as a server still finds its fellows as their client.
+        // etcd then connects in only one direction: a member that is refused as a server can still be a client of the others.
         if what != "a client's" {
             assert!(!members[2].joins_within(Duration::from_secs(1)).await, "{what}: it joined");
         }
@@ -215,7 +215,7 @@ async fn a_member_with_a_wrong_certificate_stays_out_until_it_has_its_own() {
     assert!(members[2].joins_within(Duration::from_secs(1)).await, "the log says it in other words");
     assert!(client.get(&members[2], "a").await.contains("\"MQ==\""));
 
-    // What serves clients is judged by them: a client's certificate in the server's place is refused by whoever calls.
+    // Clients judge the server's certificate: they refuse a client's certificate in its place.
     let only_client = CertificateProfile { server: false, ..credentials.profile("etcd-server-2") };
     member::put_pair(&members[2].dir, "server", &credentials.signed(&only_client, Timestamp::now()).await);
     assert!(!client.trusts(&members[2]).await);

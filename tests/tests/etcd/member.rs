@@ -1,4 +1,4 @@
-//! A member of etcd as a process of ours, and a client: `openssl s_client`, which says what is wrong with a handshake.
+//! A member of etcd as a child process, and a client: `openssl s_client`, which reports the reason of a failed handshake.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,7 +18,7 @@ use slipway_tests::process::Group;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// Writes a file for its owner alone, whole or not at all.
+/// Writes a file atomically, readable only by its owner.
 pub(crate) fn put(dir: &Path, name: &str, text: &str) {
     use std::io::Write as _;
     let draft = dir.join(format!(".{name}"));
@@ -28,7 +28,7 @@ pub(crate) fn put(dir: &Path, name: &str, text: &str) {
     fs::rename(draft, dir.join(name)).unwrap();
 }
 
-/// A certificate and its key, as `name.pem` and `name-key.pem`.
+/// Writes a certificate and its key as `name.pem` and `name-key.pem`.
 pub(crate) fn put_pair(dir: &Path, name: &str, made: &Made) {
     put(dir, &format!("{name}-key.pem"), std::str::from_utf8(made.private.expose()).unwrap());
     put(dir, &format!("{name}.pem"), made.public.as_ref().unwrap());
@@ -36,7 +36,7 @@ pub(crate) fn put_pair(dir: &Path, name: &str, made: &Made) {
 
 /// One member of etcd.
 pub(crate) struct Member {
-    /// Its log; its credentials and data, if they lie nowhere else.
+    /// The folder of its log, and of its credentials and data if they are nowhere else.
     pub(crate) dir: PathBuf,
     /// Its credentials.
     pub(crate) pki: PathBuf,
@@ -48,16 +48,16 @@ pub(crate) struct Member {
     pub(crate) peer_port: u16,
     /// `--initial-cluster`.
     pub(crate) founders: String,
-    /// More flags.
+    /// Additional flags.
     pub(crate) flags: Vec<String>,
     running: Option<Group>,
 }
 
-/// A port that is free, none that was given out before, and none of those (from 32768 on) that the kernel gives to whoever calls out: a member that is started later, or
-/// again, finds it free still.
+/// A free port that was not returned before and is not in the kernel's range for outgoing connections (from 32768 on), so that a member
+/// that is started later, or again, finds it still free.
 fn port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
-    // Other processes of this test begin elsewhere.
+    // Other processes of this test begin at another port.
     let start = std::process::id() % 200 * 100;
     loop {
         let next = u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
@@ -68,7 +68,7 @@ fn port() -> u16 {
     }
 }
 
-/// So many members that know one another, on ports that are free; none is started.
+/// Members that know each other, on free ports; none is started.
 pub(crate) fn cluster(etcd: &Path, dir: &Path, count: usize) -> Vec<Member> {
     let ports: Vec<u16> = (0..2 * count).map(|_| port()).collect();
     let mut founders = String::new();
@@ -112,7 +112,7 @@ impl Member {
         command.args(["--logger", "zap", "--log-outputs"]).arg(self.dir.join("log"));
         command.args(&self.flags);
         let mut group = Group::spawn(&mut command).unwrap();
-        // It logs into a file; what it says besides is taken from it all the same: a closed pipe would end it.
+        // It logs to a file. Its output is read nevertheless, because a closed pipe would end it.
         drop(group.stdin());
         if let (Some(mut out), Some(mut errors)) = (group.stdout(), group.stderr()) {
             tokio::spawn(async move { tokio::io::copy(&mut out, &mut tokio::io::sink()).await });
@@ -134,7 +134,7 @@ impl Member {
             group.kill();
             group.ended().await;
         }
-        // What is complained of next is complained of anew.
+        // Only complaints after this are counted.
         let _ = fs::remove_file(self.dir.join("log"));
     }
 
@@ -146,7 +146,7 @@ impl Member {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// Waits until it says that it is healthy, which it does with a quorum alone.
+    /// Waits until it reports that it is healthy, which needs a quorum.
     pub(crate) async fn is_healthy(&self, client: &Client) {
         let start = Instant::now();
         while !client.call(self, "GET /health", "").await.contains("\"health\":\"true\"") {
@@ -155,7 +155,7 @@ impl Member {
         }
     }
 
-    /// Whether it comes to serve clients in that time, by its log; asking it would take etcd's own patience.
+    /// Whether it serves clients within that time, by its log; a request would wait for etcd's own timeout.
     pub(crate) async fn joins_within(&self, patience: Duration) -> bool {
         let start = Instant::now();
         while !self.log().contains("serving client traffic") {
@@ -167,7 +167,7 @@ impl Member {
         true
     }
 
-    /// The client gets no answer, and the member's log says why.
+    /// The client gets no answer, and the member's log has the reason.
     pub(crate) async fn refuses(&self, client: &Client, why: &str) {
         let before = self.log().len();
         let answer = client.call(self, "GET /health", "").await;
@@ -190,7 +190,7 @@ impl Member {
     }
 }
 
-/// Waits until a member says so in its log.
+/// Waits until a member's log has that message.
 pub(crate) async fn complains(members: &[Member], complaint: &str, of: &str) {
     let start = Instant::now();
     while !members.iter().any(|member| member.log().contains(complaint)) {
@@ -206,7 +206,7 @@ pub(crate) fn tail(log: &str) -> String {
     lines[lines.len().saturating_sub(15)..].join("\n")
 }
 
-/// Who calls, with a certificate or without.
+/// A client with or without a certificate.
 pub(crate) struct Client {
     dir: PathBuf,
     authority: PathBuf,
@@ -214,7 +214,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// With `dir/<name>.pem` and its key, trusting `dir/<authority>`.
+    /// A client with `dir/<name>.pem` and its key, which trusts `dir/<authority>`.
     pub(crate) fn new(dir: &Path, authority: &str, name: &str) -> Self {
         Self { dir: dir.to_owned(), authority: dir.join(authority), certificate: Some(name.to_owned()) }
     }
@@ -243,7 +243,7 @@ impl Client {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // Where the handshake fails it may be gone already.
+        // If the handshake failed, the process may have ended already.
         let _ = stdin.write_all(input.as_bytes()).await;
         let output = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output()).await;
         drop(stdin);
@@ -253,7 +253,7 @@ impl Client {
         })
     }
 
-    /// An HTTP request; what comes back, if anything.
+    /// Sends an HTTP request and returns the answer, if there is one.
     pub(crate) async fn call(&self, member: &Member, what: &str, body: &str) -> String {
         let request = format!(
             "{what} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -262,14 +262,14 @@ impl Client {
         self.s_client(member, &["-quiet", "-no_ign_eof"], &request).await.1
     }
 
-    /// Writes; whether that was acknowledged.
+    /// Writes. Returns whether the write was acknowledged.
     pub(crate) async fn try_write(&self, member: &Member, key: &str, value: &str) -> bool {
         let body =
             format!("{{\"key\":\"{}\",\"value\":\"{}\"}}", STANDARD.encode(key), STANDARD.encode(value));
         self.call(member, "POST /v3/kv/put", &body).await.contains("revision")
     }
 
-    /// Writes, which takes a leader: where there is none yet, until there is one.
+    /// Writes, which needs a leader: if there is none yet, it retries until there is one.
     pub(crate) async fn writes(&self, member: &Member, key: &str, value: &str) -> bool {
         let start = Instant::now();
         while !self.try_write(member, key, value).await {
@@ -286,12 +286,12 @@ impl Client {
         self.call(member, "POST /v3/kv/range", &body).await
     }
 
-    /// Whether it takes the server's certificate, for a server's.
+    /// Whether the client accepts the server's certificate as a server's.
     pub(crate) async fn trusts(&self, member: &Member) -> bool {
         self.s_client(member, &[], "Q\n").await.0
     }
 
-    /// Whether it takes it for that name.
+    /// Whether the client accepts it for that name.
     pub(crate) async fn finds(&self, member: &Member, name: String) -> bool {
         self.s_client(member, &["-servername", &name, "-verify_hostname", &name], "Q\n").await.0
     }

@@ -1,5 +1,5 @@
-//! The functions themselves roll real members: what Run Command of the simulated AWS is to do on a member's machine the real agent does, on
-//! a real etcd, with the credentials that the render function sealed. Auto Scaling and the machines' boots are the simulated ones'.
+//! The functions roll real members: commands for a member's machine in the simulated AWS are executed by the real agent, on a real etcd,
+//! with the credentials that the render function sealed. Auto Scaling and the boots of machines are simulated.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +33,7 @@ fn spec(kind: &str) -> String {
     format!("{spec}etcd:\n  count: 3\n  instanceType: {kind}\nrollout:\n  approval: auto\n")
 }
 
-/// What each document has a shell do, by the template of the installation.
+/// The command line of each document in the installation's template.
 async fn documents() -> BTreeMap<String, String> {
     let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
     let resources = template["Resources"].as_object().unwrap().values();
@@ -45,22 +45,22 @@ async fn documents() -> BTreeMap<String, String> {
     documents.collect()
 }
 
-/// Real members in the place of the simulated ones.
+/// Real members in place of the simulated ones.
 struct Stage<'a> {
     slipway: &'a Installation,
     imds: Imds,
     documents: BTreeMap<String, String>,
     machines: Vec<Machine>,
-    /// The simulated machine that each runs on.
+    /// The simulated machine of each member.
     on: Vec<Option<String>>,
-    /// Which documents were carried out.
+    /// The documents that were executed.
     done: BTreeSet<String>,
-    /// How many members ran when fewest did, since all did.
+    /// The smallest number of members that ran at a time, since all of them ran.
     fewest: usize,
 }
 
 impl Stage<'_> {
-    /// A member boots: the first time with what the render function sealed for it.
+    /// A member boots; the first time with the credentials that the render function sealed for it.
     async fn boots(&mut self, index: usize, on: &MachineFacts) {
         let is_first = self.on[index].is_none();
         if is_first {
@@ -71,12 +71,12 @@ impl Stage<'_> {
         if is_first {
             return;
         }
-        // A boot takes some seconds in earnest, too, and not the hours that they would be in the simulated world.
+        // A real boot also takes some seconds, which would be hours in the simulated world.
         let _held = self.slipway.world().cloud().hold();
         self.machines[index].serves().await;
     }
 
-    /// Lays out what the agent's bootstrap would.
+    /// Writes what the agent's bootstrap would write.
     async fn settles(&mut self, index: usize, digest: &str) {
         let world = self.slipway.world();
         let role = Role::Etcd(u32::try_from(index).unwrap()).to_string();
@@ -103,7 +103,7 @@ impl Stage<'_> {
         ]);
     }
 
-    /// Members come and go with the machines that they run on.
+    /// Starts and stops members together with their simulated machines.
     async fn follows(&mut self, machines: &[MachineFacts]) {
         let up: Vec<_> = (0..self.machines.len())
             .map(|index| {
@@ -125,7 +125,7 @@ impl Stage<'_> {
         }
     }
 
-    /// The agent does what a document says, as the shell would be told to.
+    /// The agent executes a document's command, as the shell would.
     async fn carries_out(&mut self, asked: &Delegated) -> Result<Value, Value> {
         let mut line = self.documents[&asked.document].clone();
         for (name, value) in &asked.parameters {
@@ -139,7 +139,7 @@ impl Stage<'_> {
         if done { Ok(answer) } else { Err(answer) }
     }
 
-    /// Plays until the rollout ends that begins after `mark`, and every member runs: how, and in which words.
+    /// Runs until the rollout that began after `mark` ends and every member runs. Returns the type and the text of the end.
     async fn plays(&mut self, mark: usize) -> (String, String) {
         let kinds = ["Rollout Succeeded", "Rollout Failed", "Spec Rejected"];
         let slipway = self.slipway;
@@ -159,7 +159,7 @@ impl Stage<'_> {
                 let answer = self.carries_out(&asked).await;
                 cloud.with(|world| world.answer(&asked.id, answer));
             }
-            // At a launch the machines may come up after their group.
+            // At a launch, machines may start later than their group.
             if let Some((kind, detail)) = &ended
                 && (kind != "Rollout Succeeded" || self.processes().iter().all(Option::is_some))
             {
@@ -181,7 +181,7 @@ impl Stage<'_> {
     }
 }
 
-/// What functions failed by.
+/// The errors of the functions.
 fn failures(slipway: &Installation) -> Vec<String> {
     let seen = slipway.world().observer().since(0).into_iter().map(|seen| seen.what);
     let failed = seen.filter(|what| {
@@ -192,8 +192,8 @@ fn failures(slipway: &Installation) -> Vec<String> {
     failed.map(|what| format!("{what:?}")).collect()
 }
 
-/// P4, P5: each member's machine is replaced by another that takes over its volume, one at a time, after a snapshot, and none while it leads; no write
-/// that was acknowledged is lost.
+/// P4, P5: each member's machine is replaced by another that takes over its volume, one at a time, after a snapshot, and never the leader.
+/// No acknowledged write is lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_functions_roll_real_members_and_no_write_is_lost() {
     let Some(release) = releases().into_iter().find(|release| release.version.starts_with("3.6")) else {
@@ -202,7 +202,7 @@ async fn p4_the_functions_roll_real_members_and_no_write_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let settings = Settings { time_scale: 0.001, one_clock: true, ..Settings::default() };
     let slipway = Installation::start(&settings).await.unwrap();
-    // Until the credentials are made: etcd lives by this machine's clock, and would find them not valid yet.
+    // The time is stopped until the credentials are made: etcd uses this machine's clock, by which they would not be valid yet.
     let held = slipway.world().cloud().hold();
     slipway.world().cloud().with(|world| world.delegate(&["etcd-0", "etcd-1", "etcd-2"]));
     let mut stage = Stage {

@@ -1,5 +1,5 @@
-//! Another authority for a cluster that goes on: trust both, issue from the new one, drop the old one. etcd reads whom it trusts at its
-//! start alone, so that two of the three stages restart each member once, one after the other.
+//! Rotating the authority of a running cluster: trust both, issue from the new one, drop the old one. etcd reads the trusted authorities
+//! only at its start, so that two of the three stages restart each member once, one after the other.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,13 +27,13 @@ const AUTHORITY: &str = "/etc/etcd/pki/etcd-ca.pem";
 
 type Files = BTreeMap<String, String>;
 
-/// Another authority of etcd's.
+/// A new etcd authority.
 fn another(credentials: &Credentials) -> Signer {
     let made = AwsLc.issue(&credentials.profile("etcd-ca"), None, Timestamp::now()).unwrap();
     Signer { certificate: made.public.unwrap(), key: made.private }
 }
 
-/// The bundle of a member whose certificates are all by `signer`, which is not yet trusted in it.
+/// The bundle of a member whose certificates are all issued by `signer`, which the bundle does not trust yet.
 fn from(credentials: &Credentials, files: &Files, index: usize, signer: &Signer) -> Files {
     let [server, peer] = ["server", "peer"].map(|name| format!("etcd-{name}-{index}"));
     let mut files = files.clone();
@@ -52,7 +52,7 @@ fn trusting(files: &Files, authorities: &[&str]) -> Files {
     files
 }
 
-/// As its document has it done, with us for systemd.
+/// Refreshes as its document does; the test does systemd's work.
 async fn refreshed(cloud: &Surroundings, machine: &mut Machine, order: &Order) -> Outcome<Refreshed> {
     let root = machine.member.dir.clone();
     cloud
@@ -66,7 +66,7 @@ async fn refreshed(cloud: &Surroundings, machine: &mut Machine, order: &Order) -
         .await
 }
 
-/// Lets each member have its first bundle as bootstrap puts it; those bundles.
+/// Installs each member's first bundle as bootstrap does. Returns the bundles.
 async fn bootstrapped(cloud: &Surroundings, credentials: &Credentials, three: &mut [Machine]) -> Vec<Files> {
     let mut bundles = Vec::new();
     for (index, machine) in three.iter_mut().enumerate() {
@@ -78,7 +78,7 @@ async fn bootstrapped(cloud: &Surroundings, credentials: &Credentials, three: &m
     bundles
 }
 
-/// What the inventory has for `role` now, where its agent looks, and the digest.
+/// Publishes the present bundle of `role` where its agent reads it. Returns it with its digest.
 async fn published(cloud: &Surroundings, credentials: &Credentials, role: &Role) -> (Files, String) {
     let files = credentials.workshop.bundle(role).await;
     let digest = credentials.workshop.manifest().bundles[role].digest.clone();
@@ -86,7 +86,8 @@ async fn published(cloud: &Surroundings, credentials: &Credentials, role: &Role)
     (files, digest)
 }
 
-/// What the gate hears: of the members what they told, of controllers, which are not here, that they have what they should.
+/// The reports that the next stage depends on: those of the members, and for the controllers, which do not exist here, that they have their
+/// credentials.
 async fn seen(cloud: &Surroundings, credentials: &Credentials) -> Seen {
     let bundles = credentials.workshop.manifest().bundles;
     let mut seen = Seen::default();
@@ -108,7 +109,7 @@ async fn seen(cloud: &Surroundings, credentials: &Credentials) -> Seen {
     seen
 }
 
-/// Takes the rotation a step further, if what the members told allows it.
+/// Advances the rotation, if the members' reports allow it.
 async fn go_on(cloud: &Surroundings, credentials: &Credentials, cluster: &Cluster) -> Did {
     let (workshop, seen) = (&credentials.workshop, seen(cloud, credentials).await);
     let now = Timestamp::now();
@@ -146,7 +147,7 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             ("issue from the new one", false, 2, Did::Dropped),
             ("drop the old one", true, 1, Did::Ended),
         ] {
-            // It goes by the files of the first member, as any client goes by those beside it.
+            // It uses the files of the first member, like any client beside it.
             let writer = Writer::start(&three[0].member.pki, urls(&three));
             let (stage_began, was) = (Instant::now(), processes(&three));
             for index in 0..three.len() {
@@ -173,7 +174,7 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             }
             let took = stage_began.elapsed();
             for (was, is) in was.iter().zip(processes(&three)) {
-                assert_eq!(*was == is, !restarts, "{stage}: restarted if it must be, and else not");
+                assert_eq!(*was == is, !restarts, "{stage}: restarted only if necessary");
             }
             let record = writer.stop().await;
             for machine in &three {
@@ -190,7 +191,11 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             writes += record.writes();
             retried += record.retried;
             gap = gap.max(record.gap);
-            assert_eq!(go_on(&cloud, &credentials, &cluster).await, then, "every member told that it has it");
+            assert_eq!(
+                go_on(&cloud, &credentials, &cluster).await,
+                then,
+                "every member has reported its credentials"
+            );
         }
         println!(
             "etcd {}: the whole rotation of its authority in {:.1?}: {writes} writes, 0 lost, {retried} retried, longest gap {:.3} s",
@@ -199,7 +204,7 @@ async fn p4_the_whole_rotation_of_etcds_authority_loses_no_write() {
             gap.as_secs_f64()
         );
         assert!(writes > 100);
-        // Whoever was let in by the old one alone is let in no more.
+        // A client whose certificate only the old authority issued is refused now.
         let status = three[0].status().await;
         assert!(status.healthy, "{status:#?}");
         assert_ne!(workshop.bundle(&role(0)).await[AUTHORITY], before[0][AUTHORITY]);
@@ -237,7 +242,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
         machine.is_healthy().await;
     }
 
-    // The last stage before the first: nobody else would know it.
+    // The last stage before the first: no other member would trust it.
     let alone = trusting(&from(&credentials, &before[0], 0, &new), &[&new.certificate]);
     let alone = Order { credentials: cloud.publish(&role(0), &alone).await, ..order.clone() };
     let failure = refreshed(&cloud, &mut three[0], &alone).await.unwrap_err();
@@ -250,7 +255,7 @@ async fn p4_a_member_is_not_restarted_while_the_others_need_it_and_comes_back_as
     assert_eq!(status.applied.credentials.as_ref(), Some(&first));
     assert_ne!(three[0].member.process(), was, "it was restarted, and restarted back");
 
-    // And in order it goes.
+    // In the right order it works.
     let done = refreshed(&cloud, &mut three[0], &order).await.unwrap();
     assert_eq!(done.restarted, ["etcd"]);
 }

@@ -1,4 +1,4 @@
-//! A cluster that lives through what nodes live through, under somebody who writes all the while.
+//! A cluster goes through the operations of a node's life while a client writes steadily.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub(crate) fn urls(three: &[Machine]) -> impl Iterator<Item = String> {
     three.iter().map(|machine| machine.member.client_url())
 }
 
-/// The bundle of a member with another pair in the place of `server` or `peer`.
+/// The bundle of a member with another pair for `server` or `peer`.
 pub(crate) fn with_pair(
     files: &BTreeMap<String, String>,
     name: &str,
@@ -69,7 +69,7 @@ async fn members_that_are_destroyed_come_back_as_themselves_and_no_write_is_lost
             let before = machine.is_healthy().await.id;
             machine.does(&["etcd", "move-leader"]).await;
             machine.member.stop().await;
-            // Another machine, with the volume of the first, and new certificates: its bundle was renewed meanwhile.
+            // Another machine with the volume of the first and new certificates, because its bundle was renewed meanwhile.
             let member = &mut machine.member;
             for name in ["server", "peer"] {
                 let asset = format!("etcd-{name}-{index}");
@@ -117,7 +117,7 @@ async fn a_refresh_serves_new_certificates_without_a_restart_and_without_a_faile
         for (index, machine) in three.iter_mut().enumerate() {
             let first = cloud.publish(&role(index), &credentials.workshop.bundle(&role(index)).await).await;
             machine.hosted(&cloud, &role(index), &first);
-            // As bootstrap puts them: the way back leads here.
+            // Installed as bootstrap does it; a failed refresh restores these files.
             machine.does(&["refresh", "--credentials", &first]).await;
             firsts.push(first);
         }
@@ -180,7 +180,7 @@ async fn a_refresh_that_nobody_would_take_is_put_back() {
     machine.hosted(&cloud, &role(0), &first);
     let before = machine.does(&["refresh", "--credentials", &first]).await;
 
-    // Expired; of another authority; another role's; none.
+    // Expired; of another authority; of another role; missing.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);
     let expired = with_pair(&files, "server", &credentials.issued("etcd-server-0", past).await);
     let mut foreign = files.clone();
@@ -215,10 +215,10 @@ async fn p4_a_founder_that_lost_its_data_does_not_found_again_and_one_that_comes
         for machine in &three[..2] {
             machine.serves().await;
         }
-        // Here all members have one address: by its ports alone it would ask itself.
+        // All members have the same address here. With its own endpoint in the list, the member would ask itself.
         let fellows: Vec<String> = urls(&three[..2]).collect();
         three[2].configure(&json!({ "joinEndpoints": fellows }));
-        // Its fellows know its name already, and it has never run.
+        // The other members know its name already, and it has never run.
         let late = LocalMember::read(&three[2].member.dir).unwrap();
         assert_eq!(check_founder(&late).await.unwrap(), FounderStart::Founds);
         three[2].member.start();

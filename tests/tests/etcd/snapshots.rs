@@ -1,4 +1,4 @@
-//! Snapshots that can be restored, and nothing but whole ones are; and members that join.
+//! Snapshots that can be restored, of which only complete ones are reported; and members that join.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn role(index: usize) -> Role {
     Role::Etcd(u32::try_from(index).unwrap())
 }
 
-/// Three that run, and know the cloud.
+/// Three running members that use the cloud.
 async fn three(credentials: &Credentials, cloud: &Cloud, release: &Release, dir: &Path) -> Vec<Machine> {
     let mut three = machines(credentials, release, dir, 3).await;
     for (index, machine) in three.iter_mut().enumerate() {
@@ -41,7 +41,7 @@ async fn revision(machine: &Machine) -> u64 {
     machine.health().await.revision
 }
 
-/// What a watcher from `revision` is told first.
+/// The first message for a watcher from `revision`.
 async fn watched(machine: &Machine, revision: u64) -> Value {
     let url = format!("{}/v3/watch", machine.member.client_url());
     let body = json!({ "create_request": { "key": "AA==", "range_end": "AA==", "start_revision": revision.to_string() } });
@@ -75,7 +75,7 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         assert!(snapshot["revision"].as_u64().unwrap() >= record.revision, "{snapshot}");
         assert_eq!(snapshot["key"], json!(format!("clusters/production/etcd-snapshots/{time}.db")));
         assert_eq!(snapshot["sealedUnder"], json!(cloud.key));
-        // Nothing of it lies about, and what lies in the bucket is sealed.
+        // No part of it remains on the disk, and the object in the bucket is sealed.
         let left = std::fs::read_dir(three[1].member.dir.join("var/lib/slipway")).unwrap();
         let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert!(left.into_iter().all(|name| !name.starts_with("snapshot-")));
@@ -83,11 +83,11 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
         assert!(stored.starts_with(b"SLPS1") && stored.len() as u64 > snapshot["size"].as_u64().unwrap());
         assert!(!stored.windows(8).any(|bytes| bytes == b"value of"));
 
-        // What comes after the snapshot is lost with it, and who saw it must not see its revisions anew.
+        // Writes after the snapshot are lost with a restore, and a watcher that saw them must not see their revisions again.
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
         assert!(client.writes(&three[0].member, "later", "1").await);
         let seen = revision(&three[0]).await;
-        // Two of the machines are lost with what they had; the third still runs.
+        // Two of the machines are lost with their data; the third still runs.
         three[1].member.stop().await;
         three[2].member.stop().await;
         std::fs::remove_dir_all(&three[2].member.data).unwrap();
@@ -97,11 +97,11 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
             assert_eq!(restored["sha256"], snapshot["sha256"]);
             assert_eq!(restored["token"], json!(format!("production-{time}")));
             assert_eq!(restored["bumped"], json!(release.version != "3.4.23"), "{restored}");
-            // The first has no majority, waits for nobody, and says so.
+            // The first has no majority, waits for no other, and says so.
             let etcd = if index == 0 { "waiting" } else { "serving" };
             assert_eq!(restored["etcd"], json!(etcd), "{restored}");
             assert!(!machine.member.data.with_file_name("restore.part").exists());
-            // Not silently nothing: what has run since is not taken for what was asked for.
+            // The restore is not skipped silently: data that was written since is not taken for the requested restore.
             let (done, again) = machine.agent_with_systemd(&["etcd", "restore", "--snapshot", &time]).await;
             assert!(!done && again["error"]["code"] == json!("restore.token"), "{again}");
         }
@@ -119,18 +119,18 @@ async fn a_cluster_that_was_destroyed_is_restored_with_every_key_and_revisions_g
             ids.insert(health.cluster_id);
             assert_eq!(record.lost(&machine.member).await, [""; 0], "etcd {}", release.version);
         }
-        assert_eq!(ids.len(), 1, "they are one cluster");
+        assert_eq!(ids.len(), 1, "all members have the same cluster id");
         assert!(!client.get(&three[0].member, "later").await.contains("\"count\""));
         let after = revision(&three[0]).await;
         if release.version == "3.4.23" {
             assert!(after < seen, "its program cannot raise revisions, and the agent says so");
         } else {
             assert!(after > seen + 900_000_000, "{after} after {seen}");
-            // Whoever watches from what it saw is told to begin anew, instead of hearing nothing.
+            // A watcher from an old revision is told to start again, instead of receiving nothing.
             let told = watched(&three[0], seen).await;
             assert!(told["compact_revision"].as_str().unwrap().parse::<u64>().unwrap() > seen, "{told}");
         }
-        // Once more, from the same snapshot: under a token that is new again, which names this restore.
+        // Again from the same snapshot, under a new token, which identifies this restore.
         assert!(client.writes(&three[0].member, "later", "2").await);
         let once_more = ["--snapshot", &time, "--token", "once-more"];
         for machine in &mut three {
@@ -191,7 +191,7 @@ async fn a_snapshot_of_a_large_database_takes_no_more_memory_than_a_small_one() 
         "snapshot of {} bytes: {floor} KiB at most; of {} bytes: {peak} KiB, {} s",
         small["size"], large["size"], large["seconds"]
     );
-    assert!(peak < floor + 16 * 1024, "{peak} KiB, where a small one takes {floor}");
+    assert!(peak < floor + 16 * 1024, "{peak} KiB, and a small snapshot takes {floor} KiB");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,7 +201,7 @@ async fn snapshots_at_one_time_do_not_write_into_one_another() {
     let cloud = Cloud::start().await;
     let dir = tempfile::tempdir().unwrap();
     let mut three = three(&credentials, &cloud, &release, dir.path()).await;
-    // On one member: each is whole, or says that there is one.
+    // Concurrently on one member: each either succeeds or says that another is being taken.
     let words = ["etcd", "snapshot"];
     let one = &three[0];
     let answers = tokio::join!(one.agent(&words), one.agent(&words), one.agent(&words), one.agent(&words));
@@ -209,7 +209,7 @@ async fn snapshots_at_one_time_do_not_write_into_one_another() {
     let (done, busy): (Vec<_>, Vec<_>) = answers.iter().partition(|(done, _)| *done);
     assert!(!done.is_empty(), "{answers:?}");
     assert!(busy.iter().all(|(_, told)| told["error"]["code"] == json!("snapshot.busy")), "{busy:?}");
-    // On all members in one second: names of their own.
+    // Concurrently on all members in one second: each gets its own name.
     let all = tokio::join!(three[0].does(&words), three[1].does(&words), three[2].does(&words));
     let taken: Vec<&Value> = done.into_iter().map(|(_, told)| told).chain([&all.0, &all.1, &all.2]).collect();
     let keys: BTreeSet<&str> = taken.iter().map(|told| told["key"].as_str().unwrap()).collect();
@@ -242,7 +242,7 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     };
     let before = listing();
 
-    // Tampered with, truncated, none, or of members that are not these.
+    // Changed, truncated, missing, or with other members.
     let whole = cloud.object(key).await;
     let mut tampered = whole.clone();
     tampered[100_000.min(whole.len() / 2)] ^= 1;
@@ -260,10 +260,10 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     let (done, failure) = three[0].agent_with_systemd(&elsewhere).await;
     assert!(!done && failure["error"]["code"] == json!("restore.members"), "{failure}");
     assert!(data.join("member/snap/db").exists());
-    // It ran all the while: nothing is stopped for what cannot be.
+    // The member ran all the time: nothing is stopped for a restore that is impossible.
     assert!(client.writes(&three[0].member, "a", "1").await);
 
-    // Killed after its last but one step, after its last, and before it started etcd.
+    // Killed before its last step, after its last step, and before it started etcd.
     let volume = data.parent().unwrap().to_owned();
     three[0].restores(&["--snapshot", &time]).await;
     let mut mark: Value =
@@ -293,7 +293,7 @@ async fn a_restore_that_dies_goes_on_and_one_that_cannot_be_changes_nothing() {
     assert!(client.get(&three[2].member, "a").await.contains("\"MQ==\""));
 }
 
-/// Starts with what `etcd join` said, and is a learner.
+/// Starts with the answer of `etcd join`, as a learner.
 async fn begins(machine: &mut Machine, joined: &Value) {
     machine.member.founders = joined["initialCluster"].as_str().unwrap().to_owned();
     machine.member.flags = vec!["--initial-cluster-state".to_owned(), "existing".to_owned()];
@@ -315,7 +315,7 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
         let writer = Writer::start(&all[0].member.pki, std::iter::once(first.clone()));
         let [_, second, third] = &mut all[..] else { unreachable!("three were made") };
         for machine in [&*second, &*third] {
-            // One endpoint answers for nobody.
+            // One endpoint does not answer.
             let endpoints = json!(["https://127.0.0.1:9", first]);
             machine.configure(&json!({
                 "joinEndpoints": endpoints, "initialCluster": {}, "initialClusterState": "existing",
@@ -329,8 +329,8 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
         begins(second, &joined).await;
         let learner = second.health().await;
         assert!(!learner.healthy && !learner.serving);
-        assert_eq!(learner.members.len(), 2, "told by a fellow: {learner:?}");
-        // etcd takes one learner at a time: the next waits until this one has its vote.
+        assert_eq!(learner.members.len(), 2, "reported by another member: {learner:?}");
+        // etcd accepts one learner at a time: the next one waits until this one has its vote.
         let later = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             second.does(&["etcd", "promote"]).await
@@ -357,7 +357,7 @@ async fn a_member_joins_as_a_learner_and_gets_its_vote_once_it_has_caught_up() {
             record.gap.as_secs_f64()
         );
 
-        // A member that has voted and forgot may not come back as if nothing had been.
+        // A member that has voted and lost its data may not come back as the same member.
         all[2].member.stop().await;
         std::fs::remove_dir_all(&all[2].member.data).unwrap();
         let (done, failure) = all[2].agent(&["etcd", "join"]).await;

@@ -1,4 +1,4 @@
-//! The agent's verbs on real members: how they are, and who leads.
+//! The agent's verbs on real members: health and leadership.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
         let mut three = machines(&credentials, &release, dir.path(), 3).await;
         let gone = three[0].health().await;
         assert!(!gone.healthy && !gone.serving && gone.id.is_none(), "nobody listens: {gone:?}");
-        // Two million bytes are reached by a few large values.
+        // A few large values reach two million bytes.
         three[1].member.flags = vec!["--quota-backend-bytes".to_owned(), "2000000".to_owned()];
         for machine in &mut three {
             machine.member.start();
@@ -41,7 +41,7 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
         assert_eq!(three[1].health().await.db_quota, Some(2_000_000), "{}", release.version);
         assert_eq!(three[0].health().await.db_quota, Some(2 << 30), "etcd's own");
 
-        // One is gone: the others serve, and say that nobody else may go.
+        // One member is down: the others serve, and report that no other may be taken down.
         three[2].member.stop().await;
         let health = three[0].serves().await;
         assert!(!health.healthy);
@@ -52,13 +52,13 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
         three[2].member.start();
         three[0].is_healthy().await;
 
-        // What is too much for one's quota is too much for all.
+        // A write above one member's quota is refused for all.
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
         let value = "v".repeat(400_000);
         for key in 0..8 {
             client.try_write(&three[0].member, &format!("large-{key}"), &value).await;
         }
-        // The alarm is a proposal of its own, after the write that is too much.
+        // The alarm is raised by a separate proposal, after the write.
         let mut health = three[2].health().await;
         for _ in 0..50 {
             if !health.alarms.is_empty() {
@@ -72,12 +72,12 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
         assert_eq!((alarm.member.as_str(), alarm.kind.as_str()), (quota_of.as_str(), "NOSPACE"));
         assert!(!health.healthy && health.serving, "it can still be read");
 
-        // Without a majority nobody serves.
+        // Without a majority no member serves.
         three[1].member.stop().await;
         three[2].member.stop().await;
         let health = three[0].health().await;
         assert!(!health.serving && !health.healthy, "{health:?}");
-        assert!(health.id.is_some(), "it still says who it is");
+        assert!(health.id.is_some(), "its own name is still reported");
     }
 }
 
@@ -112,20 +112,20 @@ async fn leadership_is_moved_by_who_has_it_and_by_nobody_else() {
             "run again: {again}"
         );
 
-        // To one that is there, however healthy it looked before.
+        // Leadership goes to a member that runs, whatever was reported before.
         let third = 3 - first - second;
         three[first].member.stop().await;
         let moved = three[second].does(&["etcd", "move-leader"]).await;
         assert_eq!(moved["moved"], json!(true));
         assert!(three[third].health().await.leads);
-        // Nobody else is left to take it.
+        // No other member remains that could lead.
         three[second].member.stop().await;
         let (done, failure) = three[third].agent(&["etcd", "move-leader"]).await;
         assert!(!done && failure["error"]["passing"] == json!(true), "{failure}");
     }
 }
 
-/// P4: etcd itself refuses for some seconds after its members have come; the agent waits for that, and is right when asked twice.
+/// P4: etcd itself refuses a removal for some seconds after members have joined. The agent waits for that, and a repeated call succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_is_taken_out_by_another_and_the_rest_serve_on() {
     let credentials = Credentials::made("production").await;
@@ -194,7 +194,7 @@ async fn status_tells_the_certificate_that_is_served_and_whether_it_verifies() {
         assert_eq!((certificate.issuer.as_str(), certificate.verifies), ("CN=etcd-ca", true));
         assert_eq!(served.address.port(), port);
     }
-    // What somebody calls with; neither what is served, nor who signs.
+    // Only the client's certificate; neither served certificates nor authorities.
     let [held] = status.held.as_slice() else { panic!("one client: {:?}", status.held) };
     let pem = std::fs::read_to_string(machine.member.pki.join("healthcheck-client.pem")).unwrap();
     let (facts, fingerprint) = AwsLc.facts(&pem).unwrap();
@@ -205,9 +205,9 @@ async fn status_tells_the_certificate_that_is_served_and_whether_it_verifies() {
     let config = std::fs::read(machine.member.dir.join("var/lib/slipway/config.json")).unwrap();
     let config = slipway_core::digest::sha256_hex(&config);
     assert_eq!(status.applied.config.as_ref(), Some(&config));
-    assert!(!status.applied.as_asked, "nobody said what is asked for");
+    assert!(!status.applied.as_asked, "the expected credentials are unknown");
 
-    // What is on the disk is not what counts, and what is served is not always right.
+    // The served certificate counts and not the one on the disk, and a served certificate may be wrong.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * 365 * 2);
     let of_another_name = CertificateProfile {
         sans: ["elsewhere.internal".to_owned()].into(),

@@ -1,4 +1,4 @@
-//! Somebody who writes steadily while members come and go, and remembers what was acknowledged.
+//! A client that writes steadily while members come and go, and remembers the acknowledged writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use tokio::task::JoinHandle;
 
 use super::member::Member;
 
-/// How long one write may take before the next endpoint is tried.
+/// The timeout of one write before the next endpoint is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 const PREFIX: &str = "writer/";
 
-/// What it saw. What it was told that is written is in `acknowledged`.
+/// The result. `acknowledged` has the writes that etcd acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// Value by key.
     acknowledged: BTreeMap<String, String>,
-    /// Tries that came to nothing, after which the same key went to the next endpoint.
+    /// The number of failed tries, after which the same key was written to the next endpoint.
     pub(crate) retried: usize,
     /// The longest time without an acknowledgement.
     pub(crate) gap: Duration,
-    /// The revision of the last one.
+    /// The revision of the last acknowledgement.
     pub(crate) revision: u64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
     task: JoinHandle<Record>,
 }
 
-/// With a new connection for each call, so that each certificate is met by many handshakes.
+/// A client with a new connection for each call, so that each certificate is used in many handshakes.
 pub(crate) fn client(pki: &Path) -> Outcome<reqwest::Client> {
     let identity = (pki.join("healthcheck-client.pem"), pki.join("healthcheck-client-key.pem"));
     let mut tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1)))?;
@@ -48,14 +48,14 @@ pub(crate) fn client(pki: &Path) -> Outcome<reqwest::Client> {
 }
 
 impl Writer {
-    /// Begins to write to `members`, whichever answers, with the client in `pki`.
+    /// Starts to write to whichever of `members` answers, with the client certificate in `pki`.
     pub(crate) fn start(pki: &Path, members: impl Iterator<Item = String>) -> Self {
         let (urls, done) = (members.collect::<Vec<_>>(), Arc::new(AtomicBool::new(false)));
         let task = tokio::spawn(write(pki.to_owned(), urls, Arc::clone(&done)));
         Self { done, task }
     }
 
-    /// Ends, after a write that was acknowledged.
+    /// Stops after an acknowledged write.
     pub(crate) async fn stop(self) -> Record {
         self.done.store(true, Ordering::Relaxed);
         self.task.await.unwrap()
@@ -69,7 +69,7 @@ async fn write(pki: PathBuf, urls: Vec<String>, done: Arc<AtomicBool>) -> Record
         let (key, value) = (format!("{PREFIX}{number:08}"), format!("value of {number}"));
         let body = json!({ "key": STANDARD.encode(&key), "value": STANDARD.encode(&value) });
         loop {
-            // As they are now: whoever is refreshed beside it reads them anew. Between the reads of two files they may be swapped.
+            // The present files, because the node beside it may be refreshed. The files may be swapped between two reads.
             if let Ok(newer) = self::client(&pki) {
                 client = newer;
             }
@@ -100,7 +100,7 @@ impl Record {
         self.acknowledged.len()
     }
 
-    /// Which of the acknowledged writes `member` does not have.
+    /// The acknowledged writes that `member` does not have.
     pub(crate) async fn lost(&self, member: &Member) -> Vec<String> {
         let end = format!("{}0", PREFIX.trim_end_matches('/'));
         let body = json!({ "key": STANDARD.encode(PREFIX), "range_end": STANDARD.encode(end) });

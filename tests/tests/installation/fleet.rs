@@ -1,4 +1,4 @@
-//! Auto Scaling and Run Command of the embedded AWS, by the SDK, under the permissions that the template gives the rollout function.
+//! Auto Scaling and Run Command of the embedded AWS, through the SDK, with the permissions that the template gives the rollout function.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,7 +18,7 @@ use slipway_tests::world::Settings;
 use slipway_tests::{iam, tools};
 
 const QUIET: Duration = Duration::from_millis(400);
-/// What the rollout function answers to what concerns no rollout.
+/// The rollout function's answer to an event that concerns no rollout.
 const NOBODY: &str = "no rollout of ours waits for that";
 /// More machines than any group of the test may have.
 const TOO_LARGE: u32 = 1_000;
@@ -27,7 +27,7 @@ const TOO_LARGE: u32 = 1_000;
 const ROLLOUT: &str = "ASIASLIPWAYROLLOUT";
 const RENDER: &str = "ASIASLIPWAYRENDER";
 
-/// Looks until there is something to see.
+/// Polls until there is a result.
 async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
     let looks = async {
         loop {
@@ -42,7 +42,7 @@ async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_and_nobody_elses() {
-    // Machines boot in a tenth of a second.
+    // A machine boots in a tenth of a second.
     let slipway = Installation::start(&Settings { speed: 1_000.0, ..Settings::default() }).await.unwrap();
     let world = slipway.world();
     let mark = world.observer().mark();
@@ -66,11 +66,11 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     let (controller, worker) = (serving("minimal-control-plane", "").await, serving(pool, "").await);
     let seen = groups.group(pool).await.unwrap().unwrap();
     assert_eq!(seen.tags["slipway:cluster"], "minimal");
-    // It may size it; of so many machines Auto Scaling itself thinks otherwise.
+    // The function may set the size; Auto Scaling itself refuses this one.
     let too_large = groups.raise_desired(pool, TOO_LARGE).await.unwrap_err();
     assert_eq!(too_large.kind, ErrorKind::Invalid, "{too_large:?}");
 
-    // A verb runs, and is asked for once a token.
+    // A verb runs, and is sent once per token.
     let status = Command { token: "minimal/1/status".to_owned(), instance: controller, verb: Verb::Status };
     for _ in 0..2 {
         commands.send(&status).await.unwrap();
@@ -83,10 +83,10 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     let CommandView::Answered(Answer::Status(answer)) = answer else { panic!("{answer:?}") };
     assert_eq!(answer.role, "controller");
 
-    // A machine goes through its hook, and another comes in its place.
+    // A machine passes through its hook, and another replaces it.
     groups.terminate(pool, &worker, None).await.unwrap();
     let held = groups.group(pool).await.unwrap().unwrap();
-    // The function sees to its pods meanwhile, and may be the first to let it go.
+    // The function drains it meanwhile, and may be the first to complete the hook.
     let lifecycle = held.machines.get(&worker).map(|one| one.lifecycle);
     let leaves = matches!(lifecycle, None | Some(Lifecycle::TerminatingWait | Lifecycle::Terminating));
     assert!(leaves, "{lifecycle:?}");
@@ -99,7 +99,7 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
         (!seen.machines.contains_key(worker)).then_some(())
     })
     .await;
-    // What is not there any more is said by its service, in its own words.
+    // The service itself reports that a machine does not exist any more.
     groups.terminate(pool, worker, None).await.unwrap();
     groups.complete_termination(pool, worker).await.unwrap();
     let late = Command { token: "minimal/1/late".to_owned(), instance: worker.clone(), verb: Verb::Status };
@@ -107,7 +107,8 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     let refused: Vec<_> = world.observer().calls(mark).into_iter().filter_map(|call| call.refused).collect();
     assert_eq!(refused, Vec::<String>::new());
 
-    // What AWS told of all that reached the function: it saw to the worker that was to go, and left all else, of which no rollout waits.
+    // The events of AWS reached the function: it drained the worker that was being terminated, and ignored all events that no rollout waits
+    // for.
     for rule in ["MachineMoved", "CommandEnded"] {
         let brought = world.observer().wait(rolled, PATIENCE, |seen| match &seen.what {
             Observed::Routed { rule: which, .. } => which.contains(rule).then_some(()),
@@ -132,10 +133,10 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
             _ => {}
         }
     }
-    assert!(left >= 1 && stands >= 1, "{left} wakes were about nothing, {stands} about the worker");
+    assert!(left >= 1 && stands >= 1, "{left} wakes concerned nothing, {stands} the worker");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 
-    // Restoring etcd is a person's; another function does none of it; tags decide.
+    // Only a person may restore etcd; other functions may do none of this; the tags decide.
     let restore = json!({
         "DocumentName": "Slipway-EtcdRestore", "InstanceIds": [status.instance], "TimeoutSeconds": 60,
         "Parameters": {"Snapshot": ["20261121T204500Z"]},

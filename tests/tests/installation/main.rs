@@ -27,7 +27,7 @@ async fn the_template_deploys_resource_by_resource() {
         assert!(!world.reference(id).unwrap().is_empty(), "{id}");
     }
     assert_eq!(world.reference("Bus").unwrap(), "slipway");
-    // Every rule leads to a function that lets it in, and says where what it cannot deliver goes.
+    // Every rule has a function that permits it, and a queue for events that cannot be delivered.
     let deployed = world.deployed();
     assert!(deployed.routes.len() >= 3, "{:#?}", deployed.routes);
     for route in &deployed.routes {
@@ -40,8 +40,8 @@ async fn the_template_deploys_resource_by_resource() {
     }
 }
 
-/// The ports name the IAM action that each of their calls costs; the template must grant it to a function, and grant
-/// the functions nothing else of those services.
+/// The ports name the IAM action of each of their calls. The template must grant these actions to a function, and no other actions of those
+/// services.
 #[tokio::test]
 async fn the_roles_grant_what_the_ports_cost_and_no_more() {
     let ports = ["shared/flows/src/ports.rs", "shared/ports/src/lib.rs"];
@@ -72,15 +72,15 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
             }
         }
     }
-    // Removing what nobody refers to any more is asked for by a person (`slipway certs gc`), under that person's own rights.
+    // A person deletes unused objects (`slipway certs gc`) with their own permissions.
     let of_people = BTreeSet::from(["s3:DeleteObject".to_owned()]);
-    assert!(granted.is_disjoint(&of_people), "no function removes anything");
+    assert!(granted.is_disjoint(&of_people), "no function may delete objects");
     let missing: Vec<_> = costs.difference(&granted).filter(|action| !of_people.contains(*action)).collect();
     assert!(missing.is_empty(), "no function may {missing:?}");
-    // What is needed besides, and no port's method is named after.
+    // Actions that are needed in addition, and that no method of a port is named after.
     let besides =
         ["s3:ListBucket", "iam:PassRole", "cloudformation:TagResource", "cloudformation:UntagResource"];
     let more: Vec<_> =
         granted.difference(&costs).filter(|action| !besides.contains(&action.as_str())).collect();
-    assert!(more.is_empty(), "granted, and no port costs it: {more:?}");
+    assert!(more.is_empty(), "permitted, but no port needs it: {more:?}");
 }

@@ -1,4 +1,4 @@
-//! The table of flags, held to the programs themselves.
+//! Compares the table of flags with the programs themselves.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! How a node comes to be somebody, what it may do then, and what it may not.
+//! How a node gets its identity, what it may do with it, and what it may not.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const NODE: &str = "i-0a1b2c3d4e5f60718";
 
-/// A request that lies with the API server, and its key.
+/// A certificate request at the API server, and its key.
 struct Request<'c> {
     cluster: &'c Kubernetes,
     name: String,
@@ -26,7 +26,7 @@ struct Request<'c> {
 }
 
 impl<'c> Request<'c> {
-    /// As a kubelet asks.
+    /// Makes a request as a kubelet does.
     async fn by(
         caller: &Caller,
         cluster: &'c Kubernetes,
@@ -61,7 +61,7 @@ impl<'c> Request<'c> {
         assert_eq!(answer.status, 200, "{answer:?}");
     }
 
-    /// The certificate, once it is signed: where it lies below the root.
+    /// The path of the certificate below the root, once it is signed.
     async fn certificate(&self) -> String {
         self.cluster
             .until("kube-controller-manager", &format!("signs {}", self.name), async || {
@@ -79,7 +79,7 @@ impl<'c> Request<'c> {
     }
 }
 
-/// A key, and what is asked of the API server for it.
+/// A key, and the request object for it.
 fn asked(
     cluster: &Kubernetes,
     name: &str,
@@ -110,10 +110,10 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     let newcomer = cluster.bearer(Some(token));
     assert_eq!(who(&newcomer).await, "kubelet-bootstrap");
     for path in ["/api/v1/nodes", "/api/v1/namespaces/kube-system/secrets", "/api/v1/pods"] {
-        assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token opens nothing: {path}");
+        assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token gives no access: {path}");
     }
 
-    // False names first: when the true one is approved, they have been looked at.
+    // False names first: by the time the true one is approved, they have been processed.
     let mut false_ones = Vec::new();
     for (name, subject) in [
         ("an-administrator", "/O=system:masters/CN=kubernetes-admin"),
@@ -122,7 +122,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     ] {
         false_ones.push(Request::by(&newcomer, &cluster, name, CLIENT, (subject, None)).await);
     }
-    // Nor does Kubernetes approve a true one by itself: the node manager does, which knows the machine (tests/draining/manage.rs).
+    // Kubernetes does not approve a true name by itself either: the node manager does, which knows the machine (tests/draining/manage.rs).
     let anothers = subject("i-00000000000000000");
     let unapproved = Request::by(&newcomer, &cluster, "unapproved", CLIENT, (&anothers, None)).await;
     let request = Request::by(&newcomer, &cluster, "true", CLIENT, (&subject(NODE), None)).await;
@@ -153,7 +153,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
         assert!(one.status().await["certificate"].is_null(), "{}", one.name);
     }
 
-    // It is its node, and no other.
+    // It has the identity of its own node, and of no other.
     let node = cluster.caller((&certificate, &request.key()));
     assert_eq!(who(&node).await, format!("system:node:{NODE}"));
     let body = |name: &str| json!({ "metadata": { "name": name }, "spec": { "providerID": format!("aws:///eu-west-1a/{name}") } });
@@ -162,7 +162,7 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     assert_eq!(refused.status, 403, "{refused:?}");
     assert_eq!(node.get("/api/v1/namespaces/kube-system/secrets").await.unwrap().status, 403);
 
-    // The controller manager gives it a range of the pods' network.
+    // The controller manager assigns it a range of the pod network.
     let admin = cluster.admin();
     let path = format!("/api/v1/nodes/{NODE}");
     let range = async || admin.get(&path).await.unwrap().body["spec"]["podCIDR"].as_str().map(str::to_owned);
@@ -171,23 +171,23 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
         .await;
     assert!(range().await.unwrap().starts_with("10.2."), "{:?}", range().await);
 
-    // It renews its own certificate by itself, and another's not.
+    // It can renew its own certificate, but not another node's.
     let again = Request::by(&node, &cluster, "renewed", CLIENT, (&subject(NODE), None)).await;
     let (_, another) = asked(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
     assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
     again.certificate().await;
-    assert!(!unapproved.has("Approved").await, "the token alone makes nobody a node");
-    // What it serves with is approved by the node manager alone.
+    assert!(!unapproved.has("Approved").await, "the token alone makes no node");
+    // Only the node manager approves a serving certificate.
     let serving =
         Request::by(&node, &cluster, "serving", SERVING, (&subject(NODE), Some("IP:192.0.2.20"))).await;
-    // One more round, by which it has been looked at.
+    // One more round, so that the request has been processed.
     Request::by(&node, &cluster, "renewed-twice", CLIENT, (&subject(NODE), None)).await.certificate().await;
     assert!(!serving.has("Approved").await);
     serving.approve().await;
     let certificate = serving.certificate().await;
     assert!(openssl::verifies(&kubelet_ca, &cluster.path(&certificate), "sslserver"));
 
-    // Nobody else is signed by this cluster: its authority's key is on no node.
+    // This cluster signs nobody else: no node has the key of its authority.
     let kubelet_like = Request::by(
         &cluster.admin(),
         &cluster,
@@ -208,12 +208,13 @@ async fn a_real_kubelet_takes_its_configuration_and_becomes_its_node_by_the_boot
         slipway_tests::tools::not_tested("the kubelet, which runs as root alone");
         return;
     }
-    // In containerd's place somebody who takes calls and never answers: the kubelet waits for him, and asks for its certificate meanwhile.
+    // In place of containerd, a server that accepts calls and never answers: the kubelet waits for it, and requests its certificate
+    // meanwhile.
     let socket = cluster.path("run/containerd/containerd.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
     cluster.start_kubelet();
-    // As the node manager does.
+    // As the node manager does it.
     let admin = cluster.admin();
     let asked = async || {
         let found = admin.get(REQUESTS).await.unwrap().body;
@@ -230,7 +231,7 @@ async fn a_real_kubelet_takes_its_configuration_and_becomes_its_node_by_the_boot
         openssl::subject(&cluster.path(certificate)),
         format!("subject=CN=system:node:{NODE},O=system:nodes")
     );
-    // What it keeps for itself names files, and no token.
+    // Its own kubeconfig names files, and contains no token.
     let kubeconfig = std::fs::read_to_string(cluster.path(KUBELET_KUBECONFIG)).unwrap();
     assert!(
         kubeconfig.contains("kubelet-client-current.pem") && !kubeconfig.contains("token"),
@@ -251,18 +252,18 @@ async fn what_a_worker_has_opens_no_etcd() {
     for (path, text) in &worker {
         assert!(!text.contains("PRIVATE KEY"), "{path} holds a key");
     }
-    // The controller's own client is let in, so that a refusal says something.
+    // The controller's own client is accepted, so that a refusal proves something.
     let pki = |name: &str| format!("{KUBERNETES_DIR}/{name}.pem");
     let api_server = cluster.etcd_client(&pki("apiserver-etcd-client"), &pki("apiserver-etcd-client-key"));
     assert_eq!(api_server.get("/health").await.unwrap().status, 200);
 
-    // What a worker can get for its bundle: a kubelet's certificate.
+    // The certificate that a worker can get with its bundle: a kubelet's.
     let token = worker[&pki("bootstrap-token").trim_end_matches(".pem").to_owned()].trim();
     let newcomer = cluster.bearer(Some(token));
     let request = Request::by(&newcomer, &cluster, "worker", CLIENT, (&subject(NODE), None)).await;
     request.approve().await;
     let kubelet = cluster.etcd_client(&request.certificate().await, &request.key());
-    assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate opens etcd");
+    assert!(kubelet.get("/health").await.is_err(), "a kubelet's certificate gives access to etcd");
     let bare = cluster.etcd_stranger();
     assert!(bare.get("/health").await.is_err(), "etcd answers without a certificate");
     for name in ["apiserver-kubelet-client", "front-proxy-client", "node-manager", "scheduler"] {

@@ -1,6 +1,6 @@
-//! What a controller is given, in a real Kubernetes: who is let in and who is not, who signs what, and what is kept of it.
+//! A controller's files in a real Kubernetes: who has access and who has not, who signs what, and how secrets are stored.
 //!
-//! Needs `make kubernetes` once; without it each test says that it did not test.
+//! Needs `make kubernetes` once; without it each test reports that it tested nothing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod flags;
@@ -22,7 +22,7 @@ use slipway_ports::Crypto as _;
 use slipway_tests::kubernetes::{Caller, Kubernetes};
 use slipway_tests::workshop::example;
 
-/// What is stored in etcd under a key, by the API server's own certificate.
+/// The value of a key in etcd, read with the API server's own certificate.
 async fn stored(cluster: &Kubernetes, key: &str) -> Vec<u8> {
     let pki = |name: &str| format!("{KUBERNETES_DIR}/apiserver-etcd-client{name}.pem");
     let client = cluster.etcd_client(&pki(""), &pki("-key"));
@@ -39,7 +39,7 @@ fn secret(name: &str) -> Value {
     json!({ "metadata": { "name": name }, "stringData": { "word": "open sesame" } })
 }
 
-/// Somebody of the cluster's own authority whom nobody knows, with that name and group.
+/// A client with that name and group, with a certificate of the cluster's own authority, but without permissions.
 async fn somebody(cluster: &Kubernetes, name: &str, group: Option<&str>) -> Caller {
     let profile = CertificateProfile {
         common_name: name.to_owned(),
@@ -54,7 +54,7 @@ async fn somebody(cluster: &Kubernetes, name: &str, group: Option<&str>) -> Call
     cluster.caller((&certificate, &key))
 }
 
-/// A client's certificate as the cluster's policy has it.
+/// A client certificate according to the cluster's policy.
 fn client_profile(cluster: &Kubernetes) -> CertificateProfile {
     let spec = example("production");
     let lowered = slipway_spec::parse(spec.as_bytes(), None).unwrap().cluster;
@@ -87,19 +87,19 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
         assert_eq!(admin.get(path).await.unwrap().status, 200, "{path}");
     }
 
-    // Known by the same authority, and in no group that is bound.
+    // Accepted by the same authority, and in no group that has a binding.
     let nobody = somebody(&cluster, "nobody", None).await;
-    assert_eq!(who(&nobody).await, "nobody", "it is let in");
+    assert_eq!(who(&nobody).await, "nobody", "the request is authenticated");
     for path in ["/api/v1/namespaces", "/api/v1/namespaces/default/secrets/x", "/api/v1/nodes", "/metrics"] {
         assert_eq!(nobody.get(path).await.unwrap().status, 403, "{path}");
     }
     let refused = nobody.post("/api/v1/namespaces/default/secrets", &secret("theirs")).await.unwrap();
     assert_eq!(refused.status, 403);
-    // Who only calls himself so is not the administrator, whom the group makes one.
+    // The name alone does not make an administrator; the group does.
     let namesake = somebody(&cluster, "kubernetes-admin", None).await;
     assert_eq!(namesake.get("/api/v1/nodes").await.unwrap().status, 403);
 
-    // Without credentials: how it does, and nothing else. Not even what RBAC would allow.
+    // Without credentials: only the health endpoints, whatever RBAC allows.
     let anonymous = cluster.bearer(None);
     for (path, status) in [
         ("/readyz", 200),
@@ -113,14 +113,14 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
     }
     assert_eq!(cluster.bearer(Some("no token")).get("/readyz").await.unwrap().status, 401);
 
-    // Of etcd's authority: another purpose, nobody here.
+    // A certificate of etcd's authority, which is for another purpose, has no access here.
     let etcds = cluster.caller((
         "etc/kubernetes/pki/apiserver-etcd-client.pem",
         "etc/kubernetes/pki/apiserver-etcd-client-key.pem",
     ));
     assert_eq!(etcds.get("/version").await.unwrap().status, 401);
 
-    // The API server fetches kubelets' logs by a certificate of its own, and may do that alone.
+    // The API server gets kubelets' logs with a certificate of its own, which may do only that.
     let kubelet_client = cluster.caller((
         "etc/kubernetes/pki/apiserver-kubelet-client.pem",
         "etc/kubernetes/pki/apiserver-kubelet-client-key.pem",
@@ -132,7 +132,7 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
     assert_eq!(answer.body["status"]["allowed"], true, "{answer:?}");
     assert_eq!(kubelet_client.get("/api/v1/secrets").await.unwrap().status, 403);
 
-    // The audit log knows who asked for what, and not what was in it.
+    // The audit log records who requested what, without the content.
     admin.post("/api/v1/namespaces/default/secrets", &secret("audited")).await.unwrap();
     cluster
         .until("kube-apiserver", "writes the audit log", async || {
@@ -157,7 +157,7 @@ async fn every_probe_of_a_static_pod_is_answered() {
             let url = format!("{}://{host}:{port}{path}", scheme.to_lowercase());
             cluster
                 .until(program, &format!("answers its {probe}"), async || {
-                    // As a kubelet asks: without credentials, and without a look at the certificate.
+                    // As a kubelet does it: without credentials, and without checking the certificate.
                     let mut curl = tokio::process::Command::new("curl");
                     curl.args([
                         "--silent",
@@ -187,7 +187,7 @@ async fn with_encryption_at_rest_etcd_holds_no_secret_in_plain() {
     let read = admin.get(&format!("{secrets}/hidden")).await.unwrap();
     assert_eq!(read.body["data"]["word"], STANDARD.encode("open sesame"));
 
-    // What is no secret stays readable.
+    // Objects other than secrets stay readable.
     let map = json!({ "metadata": { "name": "plain" }, "data": { "word": "open sesame" } });
     assert_eq!(admin.post("/api/v1/namespaces/default/configmaps", &map).await.unwrap().status, 201);
     assert!(contains(&stored(&cluster, "/registry/configmaps/default/plain").await, "open sesame"));
@@ -204,7 +204,7 @@ async fn encryption_that_is_switched_on_is_taken_up_without_a_restart_and_what_w
     assert_eq!(admin.post(secrets, &secret("plain")).await.unwrap().status, 201);
     assert!(contains(&stored(&cluster, "/registry/secrets/default/plain").await, "open sesame"));
 
-    // Switched on, by what a refresh would put in place: the API server reads the file again by itself.
+    // Enabled by a file that a refresh would install: the API server reads it again by itself.
     let file = cluster.path(KUBERNETES_DIR).join("encryption-config.yaml");
     let off = std::fs::read_to_string(&file).unwrap();
     let (head, identity) = off.split_once("  - identity: {}\n").unwrap();

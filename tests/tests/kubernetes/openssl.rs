@@ -1,9 +1,9 @@
-//! Keys, requests and judgements by OpenSSL: not by us.
+//! Keys, requests and verification by OpenSSL instead of our own code.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A key of P-256 and a request for a certificate with that subject, such as `/O=system:nodes/CN=system:node:x`.
+/// A P-256 key and a certificate request with that subject, such as `/O=system:nodes/CN=system:node:x`.
 pub(crate) fn request(dir: &Path, name: &str, subject: &str, names: Option<&str>) -> (PathBuf, String) {
     std::fs::create_dir_all(dir).unwrap();
     let (key, request) = (dir.join(format!("{name}-key.pem")), dir.join(format!("{name}.csr")));
@@ -27,14 +27,14 @@ pub(crate) fn request(dir: &Path, name: &str, subject: &str, names: Option<&str>
     (key, std::fs::read_to_string(request).unwrap())
 }
 
-/// Whether a certificate is of that authority, for `sslclient` or `sslserver`.
+/// Whether that authority issued a certificate for the purpose `sslclient` or `sslserver`.
 pub(crate) fn verifies(authority: &Path, certificate: &Path, purpose: &str) -> bool {
     let mut command = Command::new("openssl");
     command.args(["verify", "-x509_strict", "-purpose", purpose, "-CAfile"]).arg(authority).arg(certificate);
     command.output().unwrap().status.success()
 }
 
-/// Its subject, as OpenSSL writes it.
+/// The subject, as OpenSSL writes it.
 pub(crate) fn subject(certificate: &Path) -> String {
     let mut command = Command::new("openssl");
     command.args(["x509", "-noout", "-subject", "-nameopt", "RFC2253", "-in"]).arg(certificate);

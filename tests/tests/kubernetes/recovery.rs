@@ -1,4 +1,5 @@
-//! Everything has expired: no member of etcd takes another, no API answers, the kubelet is locked out. It comes back by `refresh` alone.
+//! Everything has expired: no member of etcd accepts another, no API answers, and the kubelet is locked out. `refresh` alone recovers the
+//! cluster.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,17 +26,17 @@ use slipway_tests::workshop::example;
 use super::{client_profile, openssl, secret, who};
 
 const NODE: &str = "i-0a1b2c3d4e5f60718";
-/// Of a leaf.
+/// The validity of a leaf in days.
 const DAYS: i64 = 365;
 
-/// Puts files in place as bootstrap and refresh do, and waits for nobody.
+/// Installs files as bootstrap and refresh do, without waiting.
 fn lay(root: &Path, digest: &str, files: &BTreeMap<String, String>) {
     let plain = json!({ "format": 1, "files": files }).to_string();
     let bundle = Bundle::read(&Secret::new(plain.into_bytes())).unwrap();
     write(root, digest, &bundle).unwrap().settle().unwrap();
 }
 
-/// A kubelet's certificate, by the authority that signs kubelets, that is good for so long yet; it takes the place of its own.
+/// Replaces the kubelet's certificate by one of the kubelets' authority that is valid for only this long.
 async fn shorten(cluster: &Kubernetes, left: SignedDuration) {
     let profile = CertificateProfile {
         common_name: format!("system:node:{NODE}"),
@@ -67,7 +68,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     let programs = [0, 1, 2].map(Kubernetes::member_program);
     let controller = cluster.root().to_owned();
 
-    // As it was: everything runs, something was written, the kubelet is its node.
+    // Before: everything runs, data was written, and the kubelet has its node.
     let secrets = "/api/v1/namespaces/default/secrets";
     assert_eq!(cluster.admin().post(secrets, &secret("before")).await.unwrap().status, 201);
     let socket = cluster.path("run/containerd/containerd.sock");
@@ -82,7 +83,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
         .await;
     cluster.stop("kubelet").await;
 
-    // All have expired, and nobody lives on by a connection of before.
+    // All certificates have expired, and no connection from before remains.
     let past = Timestamp::now() - SignedDuration::from_hours(24 * DAYS * 2);
     for (role, root) in &members {
         lay(root, "e0", &cluster.workshop.certified(&spec, role, past).await);
@@ -94,7 +95,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     for program in &programs {
         cluster.respawn(program).await;
     }
-    // It lives to see its certificate expire: one that starts afterwards asks for another by itself.
+    // The kubelet is running when its certificate expires. A kubelet that starts afterwards requests another one by itself.
     shorten(&cluster, SignedDuration::from_secs(20)).await;
     cluster.respawn("kubelet").await;
     tokio::time::sleep(Duration::from_secs(21)).await;
@@ -106,7 +107,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     let processes = programs.each_ref().map(|program| cluster.process(program));
     assert!(processes.iter().all(Option::is_some), "etcd runs, and serves nobody");
 
-    // etcd, one member after the other: nothing of Kubernetes answers, and until the second none of etcd.
+    // etcd, one member after the other: nothing of Kubernetes answers, and before the second member nothing of etcd.
     let begun = Instant::now();
     for (index, (role, root)) in members.iter().enumerate() {
         let files = cluster.workshop.certified(&spec, role, Timestamp::now()).await;
@@ -133,8 +134,8 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     let etcd_back = begun.elapsed();
     assert_eq!(programs.each_ref().map(|program| cluster.process(program)), processes, "the same processes");
 
-    // The control plane's: what the API server serves and calls etcd with, the kubeconfigs of the others; and then the kubelet, whose
-    // certificate nobody but an API server gives.
+    // The control plane: the certificates that the API server serves and uses with etcd, and the kubeconfigs of the others. Then the
+    // kubelet, whose certificate only an API server can issue.
     let role = Role::Controller;
     let files = cluster.workshop.certified(&spec, &role, Timestamp::now()).await;
     let digest = cloud.publish(&role, &files).await;
@@ -153,8 +154,8 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
             None => {
                 cluster.play_kubelet().await;
                 cluster.admit_newcomers().await;
-                // Without containerd it ends after five seconds; its unit starts it again. Not before: it would see for itself then that
-                // its certificate has expired.
+                // Without containerd the kubelet exits after five seconds, and its unit restarts it. It must not be restarted earlier,
+                // because a new process would notice by itself that its certificate has expired.
                 if asked_for && !cluster.runs("kubelet") {
                     cluster.respawn("kubelet").await;
                 }
@@ -187,14 +188,14 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
         assert!(held.not_after > Timestamp::now(), "{held:?}");
     }
 
-    // And nothing is lost: the operator comes in by a new certificate, and finds what there was.
+    // Nothing is lost: the administrator has access with a new certificate, and finds the data.
     for (name, text) in cluster.workshop.certified(&spec, &Role::Admin, Timestamp::now()).await {
         cluster.put(&format!("operator/admin/{name}"), &text);
     }
     let admin = cluster.admin();
     assert_eq!(admin.get(&format!("{secrets}/before")).await.unwrap().status, 200);
     assert_eq!(admin.post(secrets, &secret("after")).await.unwrap().status, 201);
-    // Once more, and nothing moves.
+    // A repeated refresh changes nothing.
     let again = cloud.refresh(&controller, &order, async |asked| assert_eq!(asked, None)).await.unwrap();
     assert!(!again.changed && again.kubelet.is_none() && again.restarted.is_empty(), "{again:?}");
     println!(
@@ -207,7 +208,8 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     );
 }
 
-/// What the API server reads when it starts: another bootstrap token, by which a worker that is locked out asks anew.
+/// A file that the API server reads only at its start: another bootstrap token, with which a worker that is locked out requests a
+/// certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back_if_it_does_not_come() {
     let spec = example("production");
@@ -217,7 +219,7 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     cluster.configure_agent(&root, &role);
     let files = cluster.workshop.bundle(&role).await;
     lay(&root, "b0", &files);
-    // A kubelet whose certificate is good, beside whom nothing is to be done.
+    // A kubelet whose certificate is valid, so that nothing has to be done for it.
     std::fs::create_dir_all(cluster.path("var/lib/kubelet/pki/")).unwrap();
     std::fs::write(cluster.path(KUBELET_CLIENT), "").unwrap();
     shorten(&cluster, SignedDuration::from_hours(24)).await;
@@ -253,11 +255,11 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     println!("kube-apiserver restarted for another token, and well after {:.1?}", begun.elapsed());
     assert_eq!(done.restarted, ["kube-apiserver"]);
     assert_ne!(cluster.process("kube-apiserver"), was);
-    // Whether its process is another says nothing: while it starts it ends by itself where an API server that is up again refuses it at first.
+    // A new process proves nothing: a controller manager that is starting may exit by itself if the API server refuses it at first.
     assert_eq!(cluster.static_pod("kube-controller-manager").0, manager, "nobody else");
     assert_eq!(who(&cluster.bearer(Some("0a1b2c.0123456789abcdef"))).await, "kubelet-bootstrap");
 
-    // A file that it does not start with: it is restarted, does not come, and is put back.
+    // The API server cannot start with this file: it is restarted, does not become healthy, and the old file is restored.
     let mut broken = token("0a1b2c.fedcba9876543210");
     broken.insert(tokens.clone(), "no,token\n".to_owned());
     let broken = cloud.publish(&role, &broken).await;

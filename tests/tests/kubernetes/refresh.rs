@@ -1,4 +1,4 @@
-//! Credentials that are put in place while a real API server runs.
+//! Credentials that are installed while a real API server runs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,12 +31,12 @@ fn profile() -> CertificateProfile {
 async fn the_api_server_serves_what_a_refresh_puts_in_place_and_was_not_restarted() {
     let Some(cluster) = Kubernetes::start(&example("production")).await else { return };
     let mut files = cluster.workshop.bundle(&Role::Controller).await;
-    // The folder as bootstrap lays it: links, where plain files were.
+    // The folder as bootstrap makes it: links in place of plain files.
     put(&cluster, "a0", &files).settle().unwrap();
     let address: SocketAddr = cluster.server.trim_start_matches("https://").parse().unwrap();
     let admin = cluster.admin();
-    // More than once: a watch is on the file that the links led to when it began. Where it hears nothing (plain files stood there,
-    // or the next swap came before it looked again) the server looks by itself, once a minute.
+    // Several times: the API server watches the files that the links led to when the watch began. If it gets no event (because there were
+    // plain files, or the next swap came before it checked again), it checks the files itself once a minute.
     for digest in ["a1", "a2", "a3"] {
         let signer = cluster.workshop.authority(CA).await;
         let made = AwsLc.issue(&profile(), Some(&signer), jiff::Timestamp::now()).unwrap();

@@ -13,7 +13,7 @@ use slipway_tests::workshop::example;
 
 use super::who;
 
-/// A token for the account `default` of `default`.
+/// A token for the service account `default` in `default`.
 async fn token(cluster: &Kubernetes, audience: Option<&str>) -> String {
     let audiences: Vec<&str> = audience.into_iter().collect();
     let request = json!({
@@ -31,7 +31,7 @@ async fn token(cluster: &Kubernetes, audience: Option<&str>) -> String {
     answer.body["status"]["token"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
 }
 
-/// What joserfc says of it, by what is published alone: the claims, or why not.
+/// joserfc's result, given only the published documents: the claims, or the error.
 fn judge(cluster: &Kubernetes, issuer: &str, token: &str) -> Result<Value, String> {
     let published = |key: String| {
         let bytes = cluster.workshop.issuer.peek(&key).unwrap_or_else(|| panic!("{key} is not published"));
@@ -86,7 +86,7 @@ async fn service_accounts_tokens_verify_against_what_is_published_and_open_the_a
     let changed = format!("{signed}.{other}{}", &signature[1..]);
     assert_eq!(cluster.bearer(Some(&changed)).get("/api").await.unwrap().status, 401);
 
-    // The API server itself says the same of its keys as what is published.
+    // The API server itself serves the same keys that are published.
     let served = cluster.admin().get("/openid/v1/jwks").await.unwrap().body;
     let published = cluster.workshop.issuer.peek(&keys::jwks(&cluster.workshop.name)).unwrap();
     let published: Value = serde_json::from_slice(&published).unwrap();

@@ -1,4 +1,4 @@
-//! A worker whose kubelet nobody lets in any more. What the kubelet does is played here; a real one is in `recovery`.
+//! A worker whose kubelet is refused everywhere. The test simulates the kubelet; `recovery` has a real one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use slipway_ports::{Crypto as _, Signer};
 use slipway_tests::surroundings::Surroundings;
 use slipway_tests::workshop::{Workshop, example};
 
-/// A kubelet's certificate and key, as it keeps them; the serial number.
+/// A kubelet's certificate and key in its own file format, and the serial number.
 fn issued(signer: &Signer, at: Timestamp) -> (String, String) {
     let cluster = slipway_spec::parse(example("production").as_bytes(), None).unwrap().cluster;
     let admin = policy::assets(&cluster).into_iter().find(|asset| asset.name == "admin").unwrap();
@@ -63,7 +63,7 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
     let told = cloud.status(&role).await;
     assert_eq!(told.held.iter().map(|held| &held.serial).collect::<Vec<_>>(), [&serial], "{told:?}");
 
-    // Of a time that is over; of an authority that this node does not trust any more, as after a rotation.
+    // Expired; and issued by an authority that this node does not trust any more, as after a rotation.
     let mut elsewhere = Workshop::of(&spec);
     elsewhere.now = now;
     elsewhere.render(&spec).await;
@@ -87,7 +87,7 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
         assert_eq!(aside.unwrap(), bad.0);
     }
 
-    // No API server answers yet: what the bundle brings is in force, and whoever comes again goes on.
+    // No API server answers yet: the files of the bundle are installed, and a repeated refresh continues.
     put(root, &issued(&signer, past).0);
     let failure = cloud.refresh(root, &order, async |_| {}).await.unwrap_err();
     assert_eq!((failure.code, failure.passing), (FailureCode::RefreshKubelet, true), "{failure:?}");

@@ -1,4 +1,4 @@
-//! A cluster that is taken away: the real flows against the simulated world.
+//! Destroying a cluster: the real flows with the simulated world.
 
 use slipway_core::event::Event;
 use slipway_flows::rendering::Outcome;
@@ -10,14 +10,14 @@ use super::*;
 const GONE: &str = "DELETE_COMPLETE";
 
 impl Account {
-    /// Nothing is left of it in the world.
+    /// Nothing of the cluster exists in the world.
     fn is_gone(&self) {
         let stacks = self.stacks();
         assert!(stacks.values().all(|status| status == GONE), "{stacks:?}");
         let world = lock(&self.world);
         assert_eq!(world.machines(), []);
         assert_eq!(world.records(), [""; 0]);
-        assert!(world.schedules().is_empty(), "the tick goes with it");
+        assert!(world.schedules().is_empty(), "the tick is deleted, too");
     }
 
     fn records(&self) -> Vec<String> {
@@ -43,10 +43,10 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     let gone = account.rollout().unwrap().was_destroyed().cloned().unwrap();
     assert!(gone.snapshot.as_ref().unwrap().starts_with("clusters/production/etcd-snapshots/"));
     account.is_gone();
-    // Whoever died between the word and the note of it says it again.
+    // If the function died between publishing an event and recording that, it publishes the event again.
     assert!(account.destroyed() >= 1 && account.calls("DeleteStack") >= 6);
 
-    // What wakes it later finds nothing to do, nor does an event of the spec that was refused; and another upload makes it anew.
+    // Later wakes find nothing to do, and so does the event of a refused spec; another upload creates the cluster again.
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.is_gone();
     let refused = account.status().spec.unwrap().version;
@@ -58,7 +58,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
 }
 
-/// No member does what it is asked: all but the network goes, and a person reads which command helps.
+/// No member executes commands: everything except the network is deleted, and the status names the command that helps.
 #[tokio::test]
 async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction_which_says_what_to_do() {
     let account = Account::up(PRODUCTION).await;

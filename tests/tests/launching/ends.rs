@@ -1,4 +1,4 @@
-//! What ends before its time: the real flows against the simulated world.
+//! Rollouts that end early: the real flows with the simulated world.
 
 use jiff::SignedDuration;
 use slipway_core::role::Role;
@@ -14,7 +14,7 @@ impl Account {
     }
 }
 
-/// A roll of controllers that is ended by `order` at that moment: the one that was drained takes pods again, and stays.
+/// A roll of controllers is ended by `order` at that moment: the drained controller is uncordoned and stays.
 async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -> Order) {
     let account = Account::up(PRODUCTION).await;
     account.render(bigger_controllers()).await;
@@ -38,7 +38,7 @@ async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -
     assert!(!account.cordoned().contains(&drained), "it takes pods again");
     assert!(account.machines().contains_key(&drained), "and stays");
     account.live(SignedDuration::from_mins(15), &mut watch).await;
-    assert!(!account.cordoned().contains(&drained), "nobody went on draining it");
+    assert!(!account.cordoned().contains(&drained), "no drain continued");
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn p10_a_controller_that_is_to_be_left_while_it_is_drained_takes_pods_agai
     stopped_when(|step| step.place() == Place::Drain, |id| Order::Skip { instance: id.to_owned() }).await;
 }
 
-/// One worker that cannot be drained is as many failures as the budget allows: the others are replaced all the same.
+/// One worker that cannot be drained is within the failure budget: the others are replaced nevertheless.
 #[tokio::test]
 async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_replaced() {
     let pace = "  maxUnavailable: 1\n  failureBudget: 1\n";
@@ -65,12 +65,12 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
     account.render(spec(4, "m7i.2xlarge", pace)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let mut watch = Watch { serve: 3, ..Watch::default() };
-    // The first goes, and comes back; then no pod may go, until one was given up.
+    // The first worker is replaced; then no pod may be evicted, until one drain was given up.
     while watch.workers.is_empty() {
         account.live(SignedDuration::from_mins(1), &mut watch).await;
     }
     lock(&account.world).set_budgets(NAME, "pool-general-a", 0);
-    let failures = || account.rollout().unwrap().active().expect("it goes on").nodes.failures;
+    let failures = || account.rollout().unwrap().active().expect("the rollout continues").nodes.failures;
     for _ in 0..120 {
         account.live(SignedDuration::from_mins(30), &mut watch).await;
         if failures() > 0 {

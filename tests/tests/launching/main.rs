@@ -1,4 +1,4 @@
-//! From a plan to stacks, through the real flows, in a simulated CloudFormation on a virtual clock.
+//! From a plan to stacks, through the real flows, with a simulated CloudFormation on a virtual clock.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod destroying;
@@ -28,18 +28,18 @@ use slipway_tests::workshop::Workshop;
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
 
-/// What reaches the function of what the world sends.
+/// Which events of the world reach the function.
 #[derive(Clone, Copy, PartialEq)]
 enum Delivery {
     /// Everything, once.
     Everything,
     /// Everything, twice.
     Twice,
-    /// CloudFormation's events are lost: only the tick wakes it.
+    /// CloudFormation's events are lost: only the tick wakes the function.
     TicksOnly,
-    /// Everything; each invocation dies at some call or other, and is tried again as Lambda does.
+    /// Everything; each invocation dies at some call, and is retried as Lambda does it.
     Deadly {
-        /// From which the calls follow.
+        /// The seed of the calls.
         seed: u64,
     },
 }
@@ -48,7 +48,7 @@ fn approves(plan: String) -> Waker {
     Waker::Order { order: slipway_rollout::Order::Approve { plan }, at: None }
 }
 
-/// The cluster's account, and how often CloudFormation began to create or update each stack in it.
+/// The cluster's account, and how often CloudFormation began to create or update each stack.
 struct Account {
     workshop: Workshop,
     begun: Mutex<BTreeMap<String, u32>>,
@@ -72,7 +72,7 @@ impl Account {
         (*self.workshop).render(Some(&version), &Life::unending(), self.now()).await.unwrap()
     }
 
-    /// The rollout function is invoked: by a stack's event, or for the cluster.
+    /// Invokes the rollout function: with a stack's event, or for the cluster.
     async fn invoke(&self, stack: Option<&str>, by: Waker, life: &Life) -> FlowResult<Option<Report>> {
         let woken = match (stack, by) {
             (Some(stack), _) => Woken::Stack(stack.to_owned()),
@@ -82,7 +82,7 @@ impl Account {
         self.workshop.roll(&woken, life, self.now(), None).await
     }
 
-    /// Lets the world go on, waking the function as `delivery` says, until no rollout is open. How often it woke.
+    /// Advances the world and wakes the function as `delivery` says, until no rollout is open. Returns how often it was woken.
     async fn run(&self, delivery: Delivery) -> u32 {
         let mut wakes = 0;
         for _ in 0..20_000 {
@@ -91,7 +91,7 @@ impl Account {
             }
             let sent = {
                 let mut world = lock(&self.world);
-                let next = world.next_event_at().expect("a rollout is open, so at least its tick goes on");
+                let next = world.next_event_at().expect("a rollout is open, so there is at least its tick");
                 world.advance(next);
                 world.drain()
             };
@@ -137,12 +137,12 @@ impl Account {
         self.workshop.status().unwrap()
     }
 
-    /// What the node managers read first.
+    /// The pointer that node managers read first.
     fn told(&self) -> AddonsPointer {
         self.read(&keys::addons_pointer(NAME)).unwrap()
     }
 
-    /// What they read next; its digest is that of its bytes.
+    /// The add-ons that they read next; the digest is that of the bytes.
     fn add_ons(&self) -> Vec<u8> {
         let digest = self.told().digest;
         let bytes = self.assets.peek(&keys::addons(NAME, &digest)).unwrap();
@@ -202,7 +202,7 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
         assert_eq!(account.calls("CreateChangeSet"), 6, "no step is done twice");
         assert_eq!(account.calls("ExecuteChangeSet"), 6);
         account.assert_each_began_once();
-        assert!(lock(&account.world).schedules().is_empty(), "the tick goes with the rollout");
+        assert!(lock(&account.world).schedules().is_empty(), "the tick is deleted with the rollout");
     }
 }
 
@@ -228,7 +228,7 @@ async fn p2_a_pools_new_size_updates_its_stack_and_no_other() {
     assert!(account.rollout().unwrap().deployed.values().all(|release| release == &plan.to));
 }
 
-/// Another number of DNS replicas: objects inside the cluster change, and nothing else.
+/// Another number of DNS replicas: only objects in the cluster change.
 fn more_dns(text: &str) -> String {
     text.replacen("\naddons:\n", "\naddons:\n  coreDns: {replicas: 3}\n", 1)
 }
@@ -305,7 +305,7 @@ async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_v
     }
     assert_eq!(account.told().generation, 3);
 
-    // It believes that the first add-ons are applied, and asking for them again is not nothing to do.
+    // The state says that the first add-ons are applied, so a request for them again is not empty.
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&*early));
     let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
@@ -340,7 +340,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
 
 #[tokio::test]
 async fn p8_a_rollout_function_that_dies_at_any_call_is_finished_by_the_next_wake() {
-    // How many calls the busiest invocations make.
+    // The number of calls of the longest invocations.
     for last in (0..40).step_by(2) {
         let account = Account::new();
         account.render(PRODUCTION).await;
@@ -383,7 +383,7 @@ async fn p8_a_disarm_that_comes_late_leaves_the_next_rollout_its_tick() {
     account.render(bigger(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert!(account.rollout().unwrap().active().is_some());
-    // As if the last rollout's invocation had stood still before its last effect.
+    // As if the last rollout's invocation had stopped before its last effect.
     let mut late = Rollout::clone(&account.rollout().unwrap());
     late.outbox = vec![pending(slipway_rollout::Effect::DisarmTick)];
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&late));
@@ -432,7 +432,7 @@ async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps(
     let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
-    // The old rollout stops at a boundary; what woke it there starts the newer one.
+    // The old rollout stops at a boundary; the same wake starts the newer one.
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     if account.rollout().unwrap().active().is_some() {
         account.run(Delivery::Everything).await;

@@ -1,5 +1,5 @@
-//! Nodes that are refreshed and replaced: the real flows against the simulated world, which a check that knows nothing of `decide`
-//! looks at after every event.
+//! Refreshing and replacing nodes: the real flows with the simulated world. A check that does not know `decide` observes the world after
+//! every event.
 
 use std::collections::BTreeSet;
 
@@ -25,21 +25,21 @@ fn bigger_members() -> String {
     )
 }
 
-/// What must hold at every moment, read off the world alone.
+/// What must hold at every moment, judged only by the world.
 pub(super) struct Watch {
     /// How many API servers must serve.
     pub(super) serve: usize,
     pub(super) leaving: BTreeSet<String>,
     pub(super) known: BTreeMap<String, MachineFacts>,
-    /// Members whose machine was taken down, in order.
+    /// Members whose machine was terminated, in order.
     pub(super) taken: Vec<String>,
-    /// The pools of workers that went, in order.
+    /// The pools of the workers that were terminated, in order.
     pub(super) workers: Vec<String>,
-    /// The fewest workers of each pool that took pods at a time, and the most machines that it had, since it began.
+    /// For each pool, the smallest number of schedulable workers and the largest number of machines since the beginning.
     pub(super) served: BTreeMap<String, (usize, usize)>,
-    /// The most workers that nothing was scheduled to, at a time.
+    /// The largest number of cordoned workers at a time.
     pub(super) drained_at_once: usize,
-    /// Auto Scaling itself takes down workers: they are drained in their hooks, and not before.
+    /// Auto Scaling itself terminates workers: they are drained in their hooks, and not before.
     pub(super) told_by_others: bool,
 }
 
@@ -78,7 +78,7 @@ impl Watch {
             (*fewest, *most) = ((*fewest).min(takes), (*most).max(has));
         }
         for machine in world.machines() {
-            // One that never served takes nothing with it.
+            // A machine that never served does not count.
             let goes = machine.leaving && machine.ready && self.leaving.insert(machine.id.clone());
             if goes && machine.role.starts_with("etcd-") {
                 let fresh =
@@ -107,7 +107,7 @@ impl Watch {
 }
 
 impl Account {
-    /// A cluster whose machines are all up.
+    /// A cluster whose machines are all in service.
     pub(super) async fn up(text: &str) -> Self {
         Self::new().all_up(text).await
     }
@@ -126,7 +126,7 @@ impl Account {
         self
     }
 
-    /// Every certificate is issued anew, and what comes of it is planned.
+    /// Issues every certificate again and plans the result.
     async fn renewed(&self, text: &str) -> Plan {
         let asked = Asked { everything: true, at: Some(self.now()), ..Asked::default() };
         let scanned = self.scan(&asked, &Life::unending(), self.now()).await.unwrap();
@@ -136,7 +136,7 @@ impl Account {
         *plan
     }
 
-    /// As [`Account::run`], looking at everything after every event. The function is woken by its tick alone.
+    /// As [`Account::run`], with an observation after every event. Only the tick wakes the function.
     pub(super) async fn roll(&self, watch: &mut Watch, deadly: Option<u64>) -> Report {
         let mut wakes: u64 = 0;
         watch.look(&lock(&self.world));
@@ -144,7 +144,7 @@ impl Account {
         while self.rollout().unwrap().is_open() {
             let sent = {
                 let mut world = lock(&self.world);
-                let next = world.next_event_at().expect("at least the tick goes on");
+                let next = world.next_event_at().expect("there is at least the tick");
                 world.advance(next);
                 watch.look(&world);
                 world.drain()
@@ -179,12 +179,12 @@ impl Account {
     }
 }
 
-/// What is asked of each role.
+/// The action for each role.
 fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
     plan.nodes.iter().map(|node| (node.role.to_string(), node.action)).collect()
 }
 
-/// P2, P7: every machine of etcd and every controller ends with the new credentials; none is replaced, and no worker is asked anything.
+/// P2, P7: every machine of etcd and every controller has the new credentials at the end; none is replaced, and no worker gets a command.
 async fn refreshed(deadly: Option<u64>) {
     let account = Account::up(&refreshing()).await;
     let before = account.machines();
@@ -218,7 +218,7 @@ async fn p8_a_refresh_whose_every_invocation_dies_once_ends_the_same() {
     }
 }
 
-/// P2, P4: each member gets another machine, one at a time, and nobody else does.
+/// P2, P4: the machine of each member is replaced, one at a time, and no other.
 async fn replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
@@ -259,7 +259,7 @@ pub(super) fn bigger_controllers() -> String {
     )
 }
 
-/// P2, P5: each controller gets a successor before it goes, and nobody else does.
+/// P2, P5: each controller gets a successor before it is terminated, and no other machine is replaced.
 async fn controllers_replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
@@ -296,7 +296,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     account.render(bigger_controllers()).await;
     let mut late = None;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    // It dies when it has stored what it decided, time and again, until that is a size.
+    // The function dies after it has stored its decision, repeatedly, until the decision is a size.
     for _ in 0..200 {
         let _ = account.invoke(None, Waker::Tick, &Life::until_change(1)).await;
         let outbox = account.rollout().unwrap().outbox.clone();
@@ -313,7 +313,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);
 
-    // Whoever held it finds that it is done with.
+    // The retry finds that the effect was performed.
     let done = account.calls("SetDesiredCapacity");
     let stacks = SimulatedStacks::new(Arc::clone(&account.world), account.assets.clone());
     let groups = SimulatedGroups::new(Arc::clone(&account.world));
@@ -342,7 +342,7 @@ fn other_workers() -> String {
     text.replacen(&pool("b", "m7i.xlarge"), &pool("b", "m7i.2xlarge"), 1)
 }
 
-/// P2, P6: each worker of the two pools goes once its pods were evicted, one pool after the other.
+/// P2, P6: each worker of the two pools is terminated after its pods were evicted, one pool after the other.
 async fn workers_replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
@@ -385,7 +385,7 @@ async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollo
     let report = account.roll(&mut watch, None).await;
     assert_eq!(report.state, "failed", "{}", report.message);
     assert!(report.message.contains("could not be drained within 24 hours: "), "{}", report.message);
-    // One more of the new kind came first, and stays for the next rollout.
+    // One additional machine of the new release came first, and stays for the next rollout.
     let mut after = account.machines();
     after.retain(|id, _| !before.contains_key(id));
     assert_eq!(account.machines().len(), before.len() + 1, "nobody went");
@@ -393,11 +393,7 @@ async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollo
     let mut world = lock(&account.world);
     let later = world.now() + SignedDuration::from_mins(20);
     world.advance(later);
-    assert_eq!(
-        world.cluster_facts(NAME).unwrap().cordoned,
-        Vec::<String>::new(),
-        "pods may come to it again"
-    );
+    assert_eq!(world.cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new(), "the node is uncordoned");
 }
 
 #[tokio::test]
@@ -442,7 +438,7 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
     let behind: Vec<String> = account.rollout().unwrap().behind.keys().map(ToString::to_string).collect();
     assert_eq!(behind, ["etcd-0", "etcd-1", "etcd-2"], "the control plane's stack was not reached");
 
-    // Nothing was lost: the same spec is not taken for done.
+    // Nothing is forgotten: the same spec does not count as done.
     lock(&account.world).set_fleet_faults(FleetFaults::default());
     let Outcome::Planned(again) = account.render(refreshing()).await else { panic!("it was forgotten") };
     assert_eq!(again.to, plan.to);
@@ -474,7 +470,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
     let said = account.waits_said();
     let mut distinct = said.clone();
     distinct.dedup();
-    assert_eq!(said, distinct, "each reason is said once");
+    assert_eq!(said, distinct, "each reason is published once");
     assert!(said.len() < 20, "{said:?}");
 }
 

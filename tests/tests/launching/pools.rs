@@ -1,5 +1,4 @@
-//! Pools at the pace that their spec allows, and workers that Auto Scaling itself takes down: the real flows against the simulated
-//! world.
+//! Rolling pools at the pace of their spec, and workers that Auto Scaling itself terminates: the real flows with the simulated world.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_flows::ports::Groups as _;
@@ -11,7 +10,7 @@ use super::*;
 
 const POOL: &str = "production-pool-general-a";
 
-/// One pool of so many workers, at that pace.
+/// One pool with this number of workers and this pace.
 pub(super) fn spec(count: u32, kind: &str, rollout: &str) -> String {
     let (head, rest) = PRODUCTION.split_once("\nworker:\n").unwrap();
     let (_, rest) = rest.split_once("\nkubernetes:\n").unwrap();
@@ -25,7 +24,7 @@ pub(super) fn spec(count: u32, kind: &str, rollout: &str) -> String {
 }
 
 impl Account {
-    /// Lets the world go on for so long; the function is woken by its tick, and by what Auto Scaling tells.
+    /// Advances the world for this time. The tick and Auto Scaling's events wake the function.
     pub(super) async fn live(&self, long: SignedDuration, watch: &mut Watch) {
         let end = lock(&self.world).now() + long;
         loop {
@@ -53,7 +52,7 @@ impl Account {
         }
     }
 
-    /// As [`Account::live`], where a worker is told to go with its pods on it.
+    /// As [`Account::live`], for a worker that is terminated with pods on it.
     async fn live_without_watch(&self, long: SignedDuration) {
         self.live(long, &mut Watch { told_by_others: true, ..Watch::default() }).await;
     }
@@ -70,7 +69,7 @@ impl Account {
         machines.filter(|one| one.role == "pool-general-a" && !one.leaving).map(|one| one.id).collect()
     }
 
-    /// Auto Scaling takes down a worker, as it does with one that it finds ill or does not need any more.
+    /// Auto Scaling terminates a worker, as it does with an unhealthy or surplus one.
     async fn takes_down(&self, id: &str) {
         SimulatedGroups::new(Arc::clone(&self.world)).terminate(POOL, id, None).await.unwrap();
     }
@@ -134,7 +133,7 @@ async fn p6_a_worker_that_auto_scaling_takes_down_is_drained_first_and_then_let_
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert_eq!(account.workers().len(), 4);
     assert!(!account.rollout().unwrap().is_open());
-    assert!(lock(&account.world).schedules().is_empty(), "the tick goes with what it was for");
+    assert!(lock(&account.world).schedules().is_empty(), "the tick is deleted when nothing is open");
 }
 
 #[tokio::test]
@@ -144,7 +143,7 @@ async fn p6_a_hook_is_kept_alive_for_as_long_as_its_drain_goes_on_and_is_never_c
     lock(&account.world).set_fleet_faults(faults);
     let text = spec(4, "m7i.xlarge", "  maxUnavailable: 1\n  drain: {forceAfterMinutes: 300}\n");
     let account = account.all_up(&text).await;
-    // Force asks for pods that are three days old.
+    // Force requires pods that are three days old.
     account.later(SignedDuration::from_hours(80));
     let gone = account.workers()[0].clone();
     account.takes_down(&gone).await;
@@ -155,9 +154,9 @@ async fn p6_a_hook_is_kept_alive_for_as_long_as_its_drain_goes_on_and_is_never_c
         assert!(account.status().rollout.unwrap().message.contains(&format!("drains {gone}")));
     }
     let pods = |account: &Account| lock(&account.world).cluster_facts(NAME).unwrap().pods;
-    assert!(pods(&account).contains_key(&gone), "nobody may evict them");
+    assert!(pods(&account).contains_key(&gone), "no eviction is allowed");
     account.live_without_watch(SignedDuration::from_hours(6)).await;
-    assert!(!account.machines().contains_key(&gone), "force was allowed, and it went");
+    assert!(!account.machines().contains_key(&gone), "force was allowed, and the pod is gone");
     let facts = lock(&account.world).cluster_facts(NAME).unwrap();
     assert!(facts.losses.is_empty(), "P6: {:?}", facts.losses);
     assert!(facts.forced > 0);
@@ -173,7 +172,7 @@ async fn p10_a_paused_cluster_keeps_a_hook_alive_and_drains_after_the_resume() {
     account.live_without_watch(SignedDuration::from_hours(3)).await;
     let machine = account.machines().remove(&gone).expect("it waits");
     assert!(machine.leaving && machine.ready && !machine.retained, "{machine:?}");
-    assert_eq!(account.calls("SendCommand"), before, "nobody is asked anything");
+    assert_eq!(account.calls("SendCommand"), before, "no command is sent");
     account.order(Order::Resume).await;
     account.live_without_watch(SignedDuration::from_mins(25)).await;
     assert!(!account.machines().contains_key(&gone));
@@ -195,7 +194,7 @@ async fn p10_workers_that_are_being_drained_when_it_is_aborted_take_pods_again()
     assert_eq!(lock(&account.world).cluster_facts(NAME).unwrap().cordoned.len(), 1, "the first");
     account.order(Order::Abort { plan: None }).await;
     assert_eq!(account.status().rollout.unwrap().state, "aborted");
-    // Sooner than its drain would have ended by itself.
+    // Earlier than the drain would have ended by itself.
     account.live(SignedDuration::from_mins(3), &mut watch).await;
     assert!(account.calls("CancelCommand") > 0);
     assert_eq!(lock(&account.world).cluster_facts(NAME).unwrap().cordoned, Vec::<String>::new());

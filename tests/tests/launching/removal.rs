@@ -1,4 +1,4 @@
-//! Pools that leave the spec: the real flows against the simulated world, which a check that knows nothing of `decide` looks at after
+//! Removing pools from the spec: the real flows with the simulated world. A check that does not know `decide` observes the world after
 //! every event.
 
 use jiff::SignedDuration;
@@ -17,7 +17,7 @@ fn without_batch() -> String {
 }
 
 impl Account {
-    /// The production example, whose batch jobs somebody lets run in another pool too.
+    /// The production example, whose batch jobs may also run in another pool.
     async fn with_room() -> Self {
         let account = Self::up(PRODUCTION).await;
         lock(&account.world).let_pods_go_to(NAME, "pool-batch-c", "pool-general-a");
@@ -48,11 +48,15 @@ async fn removed(deadly: Option<u64>) {
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert!(report.message.contains("; removed: pool-batch-c"), "{}", report.message);
     assert!(plan.nodes.iter().all(|node| (node.stack == POOL) == (node.action == NodeAction::Remove)));
-    assert_eq!(watch.drained_at_once, batch.len(), "all are empty before the first goes");
+    assert_eq!(watch.drained_at_once, batch.len(), "all are empty before the first is terminated");
     let mut after = account.machines();
     assert!(batch.iter().all(|id| !after.contains_key(id)));
     after.extend(before.clone().into_iter().filter(|(id, _)| batch.contains(id)));
-    assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nobody else is touched");
+    assert_eq!(
+        after.keys().collect::<Vec<_>>(),
+        before.keys().collect::<Vec<_>>(),
+        "no other machine is changed"
+    );
     assert!(account.stacks().get(POOL).is_none_or(|status| status == "DELETE_COMPLETE"));
     let rollout = account.rollout().unwrap();
     assert!(!rollout.deployed.contains_key(POOL) && rollout.left.is_empty(), "{rollout:?}");
@@ -99,14 +103,14 @@ async fn p10_a_pool_whose_removal_is_aborted_before_its_stack_goes_takes_pods_ag
             break;
         }
     }
-    assert!(watch.drained_at_once >= 2, "the second is drained, and the first rests");
+    assert!(watch.drained_at_once >= 2, "the second is being drained, and the first is empty and stays");
     account.order(Order::Abort { plan: None }).await;
     assert_eq!(account.status().rollout.unwrap().state, "aborted");
     account.live(SignedDuration::from_mins(30), &mut watch).await;
     account.nothing_was_lost();
     assert_eq!(account.machines().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     assert_eq!(account.stacks()[POOL], "CREATE_COMPLETE");
-    // The same spec once more takes it away.
+    // The same spec again deletes it.
     account.render(without_batch()).await;
     let report = account.roll(&mut watch, None).await;
     assert_eq!(report.state, "succeeded", "{}", report.message);

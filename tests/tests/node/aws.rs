@@ -1,4 +1,4 @@
-//! The agent's calls of AWS: moto takes them, botocore signs them alike, and refusals are told apart.
+//! The agent's calls to AWS: moto accepts them, botocore signs them in the same way, and refusals are distinguished.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ use crate::scripted::Scripted;
 
 const REGION: &str = "eu-west-1";
 
-/// A client of whatever answers at `url`.
+/// A client of the endpoint `url`.
 async fn client_of(url: &str) -> (Aws, Imds) {
     let imds = Imds::start("i-0123456789abcdef0", "eu-west-1a", "10.0.0.5", "ASIANODE").await.unwrap();
     let variables = BTreeMap::from([
@@ -111,7 +111,7 @@ async fn a_member_finds_its_volume_by_all_three_tags_and_attaches_it() {
     assert_eq!(found[0].attachment, Some((instance.to_owned(), "attached".to_owned())));
     assert_eq!(aws.volumes(&tags("etcd-data-3")).await.unwrap(), []);
 
-    // EC2's word for it; moto attaches twice.
+    // EC2's error code; moto attaches the volume twice.
     let in_use = "<Response><Errors><Error><Code>VolumeInUse</Code><Message>vol-1 is already attached to an instance</Message></Error></Errors></Response>";
     let server = Scripted::start(&[(400, in_use)]).await;
     let (aws, _imds) = client_of(&server.url).await;
@@ -137,7 +137,7 @@ async fn a_member_sets_its_record_and_sets_it_again() {
         assert_eq!(of_name.len(), 1, "{records}");
         assert!(of_name[0].contains(&format!("<Value>{address}</Value>")), "{records}");
     }
-    // It finds what members may have set, and nothing else. (moto deletes also what is not there.)
+    // It finds only records that members may have written. (moto also deletes records that do not exist.)
     let find = || async { aws.records(zone).await.unwrap() };
     aws.set_address(zone, "etcd-1.etcd.a.internal", "10.0.0.6").await.unwrap();
     let found = find().await;
@@ -237,7 +237,7 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("f"), b"more bytes").unwrap();
     bucket.upload_new("snapshots/1.db", &folder.path().join("f")).await.unwrap();
-    // The answer holds no key: the request alone is looked at.
+    // The answer has no key, because the test checks only the request.
     aws.keys(None).unwrap(b"wrapped", &BTreeMap::new()).await.unwrap_err();
     aws.volumes(&BTreeMap::from([("a:b c".to_owned(), "d&e".to_owned())])).await.unwrap();
     aws.set_address("Z1", "a.b", "10.0.0.1").await.unwrap();
@@ -248,7 +248,7 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     signed_as_botocore_signs(&server);
 }
 
-/// Every request that `server` had is signed as botocore signs it, in the name of [`Imds`]' role.
+/// Every request to `server` is signed as botocore signs it, with the credentials of [`Imds`].
 pub(crate) fn signed_as_botocore_signs(server: &Scripted) {
     let asked: Vec<Value> = server
         .asked()

@@ -1,5 +1,5 @@
-//! `bootstrap` of an etcd member on a machine in a folder: moto is AWS, a recorder is systemd. It is killed at every program that it
-//! runs, before and after what that does, and run again.
+//! `bootstrap` of an etcd member on a machine in a folder: moto is AWS, and a recorder is systemd. The agent is killed at every program
+//! that it runs, before and after the program's effect, and started again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,7 +34,7 @@ const NO_LIFECYCLE_ACTION: (u16, &str) = (
      </Message></Error></ErrorResponse>",
 );
 
-/// An account, as far as one member needs it.
+/// The part of an account that one member needs.
 struct Account {
     moto: Moto,
     groups: Scripted,
@@ -99,7 +99,7 @@ impl Account {
         account
     }
 
-    /// The tags of the volume that the member looks for.
+    /// The tags by which the member finds its volume.
     fn volume_tags(&self) -> BTreeMap<String, String> {
         let config: Value = serde_json::from_str(&self.config).unwrap();
         serde_json::from_value(config["dataVolume"]["tags"].clone()).unwrap()
@@ -145,12 +145,12 @@ impl Account {
 
     async fn report(&self) -> BootstrapReport {
         let key = format!("clusters/{}/nodes/etcd-0/{}.json", self.node.cluster, self.instance);
-        let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node told nothing");
+        let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node wrote no report");
         serde_json::from_slice(&found).unwrap()
     }
 }
 
-/// A machine in a folder, with a systemd that does as it is told.
+/// A machine in a folder, with a simulated systemd.
 #[derive(Debug, Clone)]
 struct Machine {
     root: PathBuf,
@@ -164,7 +164,7 @@ struct Systemd {
     enabled: BTreeSet<String>,
     active: BTreeSet<String>,
     formats: usize,
-    /// So many programs are run yet; then whoever runs one is dead. `true`: after what it did.
+    /// The number of programs that may still run before the agent is killed; `true`: after the program's effect.
     life: Option<(usize, bool)>,
 }
 
@@ -210,7 +210,7 @@ impl Machine {
         Bootstrap::read(host, account.aws(), patience).await
     }
 
-    /// As far as it goes without a real etcd, which the machines of tests/machines have.
+    /// Runs the steps that need no real etcd; the machines of tests/machines have one.
     async fn go(&self, account: &Account, steps: &[Step]) -> Outcome<()> {
         let bootstrap = self.bootstrap(account).await?;
         for step in steps {
@@ -225,12 +225,12 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether it ran a program that it did not outlive.
+    /// Whether the agent was killed at a program.
     async fn dies(&self, account: &Account, steps: &[Step]) -> bool {
         tokio::select! { _ = self.go(account, steps) => false, () = self.death.notified() => true }
     }
 
-    /// Everything of the machine that somebody could see, but what is told of progress.
+    /// The visible state of the machine, without the progress report.
     fn state(&self) -> BTreeMap<String, String> {
         fn walk(folder: &Path, root: &Path, found: &mut BTreeMap<String, String>) {
             for entry in fs::read_dir(folder).unwrap() {
@@ -279,7 +279,7 @@ impl Machine {
                 bytes[1144..1144 + LABEL.len()].copy_from_slice(LABEL.as_bytes());
                 fs::OpenOptions::new().write(true).open(arguments[4]).unwrap().write_at(&bytes, 0).unwrap();
             }
-            // The image's etcd is asked for its release.
+            // The image's etcd is asked for its version.
             (program, "--version") if program.ends_with("/etcd") => {
                 stdout = "etcd Version: 3.5.16\n".to_owned()
             }
@@ -365,7 +365,7 @@ async fn p8_a_bootstrap_killed_anywhere_and_run_again_ends_the_same() {
         assert!(expected.contains_key(path), "{path} is not there: {expected:#?}");
     }
 
-    // Again, and nothing moves.
+    // A second run changes nothing.
     whole.systemd.lock().unwrap().log.clear();
     whole.go(&account, &WITHOUT_ETCD).await.unwrap();
     assert_eq!(whole.state(), expected);
@@ -409,8 +409,8 @@ async fn p9_no_secret_reaches_a_command_line_or_what_is_told() {
         assert!(!log.contains(line));
         checked += 1;
     }
-    assert!(checked > 3, "nothing was looked for");
-    // Where they are, they are for their owner alone.
+    assert!(checked > 3, "nothing was checked");
+    // Only the owner may read them in their place.
     let pki = machine.path("/etc/etcd/pki");
     assert_eq!(fs::metadata(&pki).unwrap().permissions().mode() & 0o777, 0o700);
     let above = fs::metadata(machine.path("/etc/etcd")).unwrap().permissions().mode();
@@ -449,7 +449,7 @@ async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end(
     let account = Account::new().await;
     let folder = tempfile::tempdir().unwrap();
     let machine = Machine::new(folder.path(), &account);
-    // Everything comes up but etcd itself.
+    // Everything starts except etcd itself.
     let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
     let asked = account.groups.asked();
@@ -469,7 +469,7 @@ async fn a_member_waits_while_two_volumes_of_one_name_are_told_apart() {
     assert!(failure.message.contains(&account.volume), "{failure:?}");
 }
 
-/// A machine that died while it formatted is replaced, and the next one has nothing but the volume to know that by.
+/// A machine that died while it formatted a volume is replaced, and the next machine can learn about that only from the volume.
 #[tokio::test]
 async fn a_volume_that_another_machine_began_to_format_is_formatted_and_a_whole_one_is_not() {
     let account = Account::new().await;
@@ -477,7 +477,7 @@ async fn a_volume_that_another_machine_began_to_format_is_formatted_and_a_whole_
     let first = Machine::new(&folder.path().join("first"), &account);
     let steps = [Step::Account, Step::Volume, Step::FileSystem];
     first.go(&account, &steps[..2]).await.unwrap();
-    // Right before mkfs, which then leaves half of something.
+    // Right before mkfs, which then leaves a partial file system.
     first.systemd.lock().unwrap().life = Some((1, false));
     assert!(first.dies(&account, &steps).await, "it lived");
     assert!(first.systemd.lock().unwrap().log.last().unwrap().starts_with("mkfs.ext4"));
@@ -512,7 +512,7 @@ async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_g
     let expected = machine.state();
     account.groups = Scripted::start(&[NO_LIFECYCLE_ACTION]).await;
 
-    // Something is lost, and etcd does not come up.
+    // A file is lost, and etcd does not start.
     fs::remove_file(machine.path("/etc/systemd/system/etcd.service")).unwrap();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
@@ -522,7 +522,7 @@ async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_g
     assert_eq!((report.state, report.step.as_deref()), (BootstrapState::Working, Some("healthy")));
     assert!(report.served);
 
-    // What lasts is told, and costs nobody the instance.
+    // A permanent failure is reported, and the instance is not given up.
     machine.file(&machine.device(&account), vec![7; 2 << 20]);
     machine.systemd.lock().unwrap().active.clear();
     let failure = machine.bootstrap(&account).await.unwrap().again().await.unwrap_err();
@@ -577,7 +577,7 @@ async fn what_does_not_belong_together_is_refused_before_anything_is_touched() {
     machine.file(&format!("{HOME}/config.json"), &account.config);
     assert_eq!(machine.state(), before);
 
-    // Another role's credentials stay closed: KMS knows them under another context.
+    // Another role's credentials stay closed: KMS has another context for them.
     let other = NodeFile { role: "etcd-1".to_owned(), ..account.node.clone() };
     machine.file(&format!("{HOME}/node.json"), serde_json::to_vec(&other).unwrap());
     let failure = machine.bootstrap(&account).await.unwrap_err();

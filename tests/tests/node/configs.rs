@@ -1,8 +1,8 @@
-//! What an agent's config says, as the tests of several verbs need it.
+//! Configurations of the agent for the tests of several verbs.
 
 use serde_json::{Value, json};
 
-/// Of the first member of etcd of `cluster`, which is called `dns_name`, and where nothing listens.
+/// The configuration of the first etcd member of `cluster` with the DNS name `dns_name`, at which nothing listens.
 pub(crate) fn member(cluster: &str, dns_name: &str) -> Value {
     json!({
         "format": 1, "cluster": cluster, "role": "etcd-0", "region": "eu-west-1", "sshAuthorizedKeys": [],

@@ -1,4 +1,5 @@
-//! A node whose group takes it away: only what is said twice, of this very instance, stops anything; then its own hook goes on.
+//! A node that its group terminates: only a state that is read twice for this very instance stops anything; then the node completes its own
+//! hook.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +21,7 @@ use crate::scripted::Scripted;
 const TARGET: &str = "autoscaling/target-lifecycle-state";
 const INSTANCE: &str = "i-0123456789abcdef0";
 
-/// A systemd that remembers what it was asked.
+/// A systemd that records its calls.
 #[derive(Debug, Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
@@ -76,7 +77,7 @@ impl Site {
         self.systemd.0.lock().unwrap().clone()
     }
 
-    /// The hooks that were settled.
+    /// The hooks that were completed.
     fn settled(&self) -> Vec<String> {
         let asked = self.groups.asked();
         asked.iter().map(|one| String::from_utf8(one.body.to_vec()).unwrap()).collect()
@@ -92,7 +93,7 @@ fn testdata(name: &str) -> Value {
 async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_hook_go_on() {
     let site = Site::of(&member("production", "127.0.0.1")).await;
     let leaving = site.leaving().unwrap();
-    // Nothing is said, or nothing that ends it.
+    // No state, or none that means termination.
     for state in [None, Some("InService"), Some("Standby"), Some("Detached"), Some("Warmed:Stopped")] {
         site.imds.tell(TARGET, state);
         assert_eq!(leaving.pass().await.unwrap(), None, "{state:?}");
@@ -148,7 +149,7 @@ async fn a_controller_ends_its_control_plane_by_its_kubelet_and_a_worker_is_left
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(left, ["users.yaml"], "the user's own pods are the user's");
+    assert_eq!(left, ["users.yaml"], "the user's own static pods stay");
     assert_eq!((site.ran().len(), site.settled().len()), (0, 1));
 
     let worker = Site::of(&testdata("worker.json")).await;

@@ -1,4 +1,4 @@
-//! The node agent against moto, and against a server that answers what a test wants.
+//! The node agent with moto, and with a server whose answers a test chooses.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod aws;

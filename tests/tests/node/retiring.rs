@@ -1,4 +1,5 @@
-//! `slipway-node etcd retire`, whole: the binary on a member whose cluster is taken away, against a hosted zone that answers as Route 53 does.
+//! `slipway-node etcd retire` as a whole: the binary on a member of a cluster that is being destroyed, with a hosted zone that answers like
+//! Route 53.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,7 +17,7 @@ use tokio::process::Command;
 
 use crate::configs::member;
 
-/// A page has no more, so that there are several.
+/// The page size, so that there are several pages.
 const PAGE: usize = 2;
 const SPACE: &str = "https://route53.amazonaws.com/doc/2013-04-01/";
 
@@ -27,9 +28,9 @@ type Set = (&'static str, &'static str, u32, &'static str);
 #[derive(Debug, Default)]
 struct Zone {
     sets: Vec<Set>,
-    /// Before each change, as long as there is one: what others make of the zone meanwhile.
+    /// What others do to the zone before each change, in order.
     meanwhile: Vec<Vec<Set>>,
-    /// The members refuse in the short form, whose code is the document's name; Route 53 knows both.
+    /// Members are refused in the short form, whose error code is the document's name; Route 53 uses both forms.
     short: bool,
     denied: bool,
     changes: usize,
@@ -56,7 +57,7 @@ impl Zone {
         )
     }
 
-    /// All of a batch or none of it: each record must be there as it is told, but for the dot at the end of its name.
+    /// A batch succeeds or fails as a whole: each record must exist exactly as given, except for the dot at the end of its name.
     fn change(&mut self, body: &str) -> (u16, String) {
         self.changes += 1;
         if !self.meanwhile.is_empty() {
@@ -115,7 +116,7 @@ async fn answer(State(zone): State<Shared>, request: Request) -> (StatusCode, St
     (StatusCode::from_u16(status).unwrap(), text)
 }
 
-/// What is not the members'.
+/// Records that do not belong to members.
 const OTHERS: [Set; 3] = [
     ("a.internal.", "NS", 172_800, "ns-1."),
     ("\\052.a.internal.", "A", 30, "192.0.2.1"),
@@ -131,7 +132,7 @@ fn with(members: &[Set]) -> Vec<Set> {
     OTHERS.iter().chain(members).copied().collect()
 }
 
-/// Runs the verb on a member of a cluster whose zone is `zone`: exit code, what it says, and the zone as it is then.
+/// Runs the verb on a member of a cluster with that zone. Returns the exit code, the output, and the zone afterwards.
 async fn retire(zone: Zone) -> (i32, Value, Zone) {
     let zone = Arc::new(Mutex::new(zone));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -165,16 +166,16 @@ async fn the_records_of_members_are_taken_back_all_at_once_and_nobody_elses() {
     let names = json!(["etcd-0.a.internal", "etcd-1.a.internal", "etcd-2.a.internal"]);
     assert_eq!((code, &said["zone"], &said["records"]), (0, &json!("Z1"), &names), "{said}");
     assert_eq!((zone.sets.as_slice(), zone.changes), (&OTHERS[..], 1));
-    // Once more, as Run Command may.
+    // A second time, as Run Command may do it.
     let (code, said, zone) = retire(zone).await;
     assert_eq!((code, &said["records"], zone.changes), (0, &json!([]), 1), "{said}");
 }
 
-/// The others are asked the same at the same time, and whoever comes second looks again.
+/// Other members get the same command at the same time, and the second one lists the records again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_finds_its_list_untrue_looks_again_and_gives_up_on_nothing_but_a_refusal() {
     for short in [false, true] {
-        // One was taken back by another member; then one boots and sets its new address; then it is as it was listed.
+        // One record was deleted by another member; then a member boots and writes its new address; then the zone is as listed.
         let fewer = with(&MEMBERS[..2]);
         let moved = with(&[MEMBERS[0], ("etcd-1.a.internal.", "A", 30, "10.0.0.9")]);
         let meanwhile = vec![fewer, moved];
@@ -187,13 +188,13 @@ async fn a_member_that_finds_its_list_untrue_looks_again_and_gives_up_on_nothing
         );
         assert_eq!((zone.sets.as_slice(), zone.changes), (&OTHERS[..], 3));
 
-        // All were.
+        // All records were deleted.
         let meanwhile = vec![OTHERS.to_vec()];
         let (code, said, zone) =
             retire(Zone { sets: with(&MEMBERS), meanwhile, short, ..Zone::default() }).await;
         assert_eq!((code, &said["records"], zone.changes), (0, &json!([]), 1), "{said}");
 
-        // Never twice the same: it says so after the fifth time, and takes nothing half.
+        // The zone differs every time: the verb gives up after the fifth time, and deletes nothing in part.
         let turns = [&MEMBERS[..1], &MEMBERS[..2], &MEMBERS[..1], &MEMBERS[..2], &MEMBERS[..1]];
         let meanwhile = turns.map(|members| with(&members[members.len() - 1..])).to_vec();
         let (code, said, zone) =

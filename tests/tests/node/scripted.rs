@@ -1,4 +1,4 @@
-//! A server that answers from a list, and remembers what it was asked.
+//! A server with a list of answers that records its requests.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use tokio::net::TcpListener;
 
-/// A request as it came.
+/// A request that was received.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
 
 type Answers = Arc<Mutex<(Vec<(u16, &'static str)>, Vec<Asked>)>>;
 
-/// Answers in turn, and the last one for ever.
+/// Gives the answers in order, and the last one forever.
 #[derive(Debug, Clone)]
 pub(crate) struct Scripted {
     pub(crate) url: String,

@@ -1,5 +1,5 @@
-//! A worker's disks. File systems are made and checked by the real programs: on files in a folder, with a recorder for systemd and
-//! `mdadm`, killed at every program and run again; and as root on loop devices, mounted as the units say.
+//! A worker's disks. The real programs make and check file systems: on files in a folder, with a recorder for systemd and `mdadm`, where
+//! the agent is killed at every program and started again; and as root on loop devices, mounted as the units say.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use crate::scripted::Scripted;
 
 const SIZE: u64 = 16 << 20;
 const UNITS: &str = "etc/systemd/system";
-/// As EC2 answers: three volumes of this instance, of which one is somebody else's too.
+/// EC2's answer: three volumes of this instance, one of which is also attached to another instance.
 const ATTACHED: &str = "<DescribeVolumesResponse><volumeSet>\
     <item><volumeId>vol-0f</volumeId><attachmentSet>\
       <item><volumeId>vol-0f</volumeId><instanceId>i-0other</instanceId><device>/dev/sdh</device></item>\
@@ -111,7 +111,7 @@ impl Worker {
         }
         worker.plug("nvme4n1", &own_disk("AWS1"));
         worker.plug("nvme5n1", &own_disk("AWS2"));
-        // As newer udevs link it too.
+        // Newer versions of udev add this link, too.
         symlink("../../nvme5n1", root.join("dev/disk/by-id").join(own_disk("AWS2_1"))).unwrap();
         worker
     }
@@ -136,13 +136,13 @@ impl Worker {
         Some(format!("/{}", target.strip_prefix(&self.root).unwrap().display()))
     }
 
-    /// How often programs ran whose lines begin so, since it was asked last.
+    /// How often programs with these command lines ran since the last call.
     fn ran(&self, wanted: &[&str]) -> Vec<usize> {
         let log = std::mem::take(&mut self.state.lock().unwrap().log);
         wanted.iter().map(|words| log.iter().filter(|line| line.starts_with(words)).count()).collect()
     }
 
-    /// What a reboot forgets.
+    /// Removes what a reboot removes.
     fn reboot(&self) {
         let _ = fs::remove_dir_all(self.root.join("run"));
         let _ = fs::remove_dir_all(self.root.join("sys/block"));
@@ -157,7 +157,7 @@ impl Worker {
         storage.mount().await
     }
 
-    /// `mdadm`, as far as files can be it: what it writes on its disks, and what the kernel then shows.
+    /// `mdadm` for files: what it writes to its disks, and what the kernel shows then.
     fn mdadm(&self, arguments: &[&str]) {
         let member = |path: &&&str| path.contains("/dev/disk/");
         let members: Vec<&str> = arguments.iter().filter(member).copied().collect();
@@ -172,7 +172,7 @@ impl Worker {
                     head[32..32 + set.len()].copy_from_slice(set.as_bytes());
                     File::options().write(true).open(path).unwrap().write_at(&head, 4096).unwrap();
                 }
-                // What was on an array of these disks is not found any more.
+                // Data of an earlier array of these disks is not found any more.
                 File::create(self.root.join(format!("dev/{name}"))).unwrap().set_len(2 * SIZE).unwrap();
                 self.run_array(&name, &members);
             }
@@ -186,7 +186,7 @@ impl Worker {
     }
 
     fn run_array(&self, name: &str, members: &[&str]) {
-        // Not by its own name, as udev does it for whom it does not know.
+        // Not under its own name, like udev for an array of another host.
         let array = if name.ends_with("temp") { "md127" } else { "md126" };
         let block = self.root.join("sys/block").join(array);
         fs::create_dir_all(block.join("slaves")).unwrap();
@@ -281,7 +281,8 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     assert_eq!(cloud.ec2.asked().len(), 1);
     assert!(worker.disk("nvme0n1").iter().all(|byte| *byte == 0), "the root's volume was touched");
 
-    // Again on the same machine, and after a reboot, when arrays do not run: all is found as it was, and EC2 is not asked.
+    // A second run on the same machine, and one after a reboot, when arrays are not running: everything is found unchanged, and EC2 is not
+    // called.
     let data = worker.disk("nvme1n1");
     worker.go(&cloud, &machine).await.unwrap();
     assert_eq!(worker.ran(&MAKING), [0, 0, 0]);
@@ -291,7 +292,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     assert_eq!(worker.leads_to("temp").unwrap(), "/dev/md127");
     assert_eq!(cloud.ec2.asked().len(), 1);
 
-    // Stopped and started: the machine's own disks are others, and empty.
+    // Stopped and started: the machine's own disks are new and empty.
     worker.reboot();
     for (name, serial) in [("nvme4n1", "AWS1"), ("nvme5n1", "AWS2"), ("nvme5n1", "AWS2_1")] {
         fs::remove_file(worker.root.join("dev/disk/by-id").join(own_disk(serial))).unwrap();
@@ -301,7 +302,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     worker.plug("nvme7n1", &own_disk("AWS9"));
     worker.go(&cloud, &machine).await.unwrap();
     assert_eq!(worker.ran(&MAKING), [1, 1, 1]);
-    // Of what is scratch, a half is nothing; of what is not, it is for a person.
+    // For scratch data, half an array is worthless and is made again; for other data, a person has to decide.
     worker.reboot();
     worker.plug("nvme7n1", &own_disk("AWS9"));
     worker.go(&cloud, &machine).await.unwrap();
@@ -312,7 +313,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     assert_eq!((failure.code, failure.passing), (FailureCode::VolumeArray, false));
     assert_eq!(worker.ran(&MAKING), [0, 0, 0]);
     assert!(worker.disk("nvme3n1").iter().all(|byte| *byte == 0));
-    // But for the time of its last check, nothing changed on the volume.
+    // Nothing changed on the volume except the time of its last check.
     assert!(worker.disk("nvme1n1")[4096..] == data[4096..], "a volume changed");
 }
 
@@ -343,7 +344,7 @@ async fn a_disk_with_anything_else_on_it_and_an_array_without_mdadm_are_refused_
     }
     worker.go(&cloud, &all_of_it()).await.unwrap();
 
-    // A volume that is not attached yet may come; so may disks of the machine's own.
+    // A volume that is not attached yet may still come, and so may the machine's own disks.
     let none = tempfile::tempdir().unwrap();
     let empty = Worker::new(none.path());
     for entry in fs::read_dir(none.path().join("dev/disk/by-id")).unwrap() {
@@ -380,7 +381,7 @@ async fn p8_disks_whose_preparation_is_killed_anywhere_end_the_same() {
             };
             assert!(death.await, "it outlived {line}");
             worker.state.lock().unwrap().life = None;
-            // Killed, or with the power.
+            // Killed, or after a power failure.
             worker.reboot();
             worker
                 .go(&cloud, &machine)
@@ -396,7 +397,7 @@ async fn p8_disks_whose_preparation_is_killed_anywhere_end_the_same() {
     }
 }
 
-/// Loop devices, mounted under a root as the units say; gone with this.
+/// Loop devices, mounted below a root as the units say; dropping this value removes them.
 #[derive(Debug, Clone)]
 struct Real {
     root: PathBuf,
@@ -423,7 +424,7 @@ impl Real {
         symlink(device, link).unwrap();
     }
 
-    /// Does what systemd does of a unit.
+    /// Starts a unit as systemd does.
     fn start(&self, name: &str) {
         if self.active.lock().unwrap().iter().any(|active| active == name) {
             return;

@@ -1,4 +1,4 @@
-//! The userdata's own calls, by the real curl: before there is an agent, it is on its own.
+//! The calls of the user data with the real curl, before there is an agent.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use tokio::process::Command;
 use crate::aws::signed_as_botocore_signs;
 use crate::scripted::Scripted;
 
-/// A controller's userdata, as it is rendered for production.
+/// A controller's user data, as rendered for production.
 async fn script() -> String {
     let text = example("production");
     let rendered = Workshop::of(&text).render(&text).await;
@@ -24,14 +24,14 @@ async fn script() -> String {
     data["UserData"]["Fn::Base64"].as_str().unwrap().to_owned()
 }
 
-/// `text` with the value of a variable of its changed.
+/// `text` with another value for a variable.
 fn with(text: &str, variable: &str, value: &str) -> String {
     let (before, rest) = text.split_once(&format!("{variable}='")).unwrap();
     let (_, after) = rest.split_once('\'').unwrap();
     format!("{before}{variable}='{value}'{after}")
 }
 
-/// Whether curl signs the headers that it is given, as it does since 7.87 (Ubuntu 22.04's does not).
+/// Whether curl signs given headers, as it does since 7.87 (Ubuntu 22.04's does not).
 async fn curl_is_new_enough() -> bool {
     let output = Command::new("curl").arg("--version").output().await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! From an upload to a plan, through the real flow and real cryptography, over buckets and keys in memory.
+//! From an upload to a plan, through the real flow and real cryptography, with buckets and keys in memory.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod patches;
@@ -17,7 +17,7 @@ use slipway_tests::workshop::Workshop;
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
 const NAME: &str = "production";
-/// Makes a spec of one: its issuer is in use.
+/// Makes a spec one with a public issuer.
 const WITH_ROLES: &str = "\niamRolesForServiceAccounts: {enabled: true}\n";
 
 fn bigger(text: &str) -> String {
@@ -47,7 +47,7 @@ async fn p3_a_first_upload_ends_with_a_plan_that_creates_every_stack() {
     assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
     assert_eq!(account.desired().unwrap().plan, plan.id);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
-    // Everything that the plan refers to lies there.
+    // All objects of the plan exist.
     for stack in &plan.stacks {
         let prefix = format!("clusters/production/templates/{}/", stack.name);
         assert_eq!(account.assets.keys().iter().filter(|key| key.starts_with(&prefix)).count(), 1);
@@ -133,7 +133,7 @@ async fn of_two_uploads_that_overtake_each_other_the_newest_is_rendered_once() {
 
 #[tokio::test]
 async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
-    // The older render dies after each of its calls in turn, as if it stood still there, and goes on after the newer.
+    // The older render stops after each of its calls in turn, as if it died there, and continues after the newer one.
     let calls = {
         let (account, life) = (Workshop::of(PRODUCTION), Life::unending());
         let upload = account.upload(PRODUCTION);
@@ -159,7 +159,7 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
     let upload = reference.upload(text.as_str());
     reference.rendered(Some(&upload), &life).await.unwrap();
     for last in 0..life.calls() {
-        // In turn before and after the call takes effect.
+        // Alternately before and after the call takes effect.
         let after = last % 2 == 0;
         let account = Workshop::of(PRODUCTION);
         let upload = account.upload(text.as_str());
@@ -172,7 +172,7 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
         assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
         assert_eq!(account.said().last().map(String::as_str), Some("Rollout Requested"));
         assert_eq!(account.issuer.keys(), reference.issuer.keys());
-        // One PKI: tried once more it changes nothing.
+        // There is one PKI: a second try changes nothing.
         account.deployed(&plan).await;
         assert_eq!(account.rendered(Some(&upload), &Life::unending()).await.unwrap(), Outcome::Unchanged);
     }
@@ -197,7 +197,7 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
     let events = account.bus.drain();
     let [Event::SpecRejected(rejected)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(rejected.total, findings.len());
-    // And the next good one makes it good, though it changes nothing.
+    // The next valid spec clears the error, even if it changes nothing.
     assert_eq!(account.outcome(PRODUCTION).await, Outcome::Unchanged);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
@@ -283,14 +283,14 @@ async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
     let account = Workshop::of(PRODUCTION);
     let elsewhere = PRODUCTION.replace("eu-west-1", "us-west-2");
     let Outcome::Rejected(findings) = account.outcome(elsewhere).await else {
-        panic!("a spec of another region was taken");
+        panic!("a spec of another region was accepted");
     };
     let found: Vec<(&str, &str)> =
         findings.iter().map(|found| (found.code.as_str(), found.path.as_str())).collect();
     assert_eq!(found, [("other-region", "region")]);
     assert!(findings[0].line > 0);
     assert_eq!(account.said(), ["Spec Rejected"]);
-    // Neither an image nor a credential: the status is all there is.
+    // No image was looked up and no credential was made: the status is the only object.
     assert_eq!(account.assets.keys(), [keys::status(NAME)]);
 }
 
@@ -304,7 +304,7 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
 
     let Outcome::Rejected(found) = account.outcome(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await else {
-        panic!("it was taken")
+        panic!("the spec was accepted")
     };
     let line = PRODUCTION.lines().position(|line| line.starts_with("kubernetesVersion")).unwrap() + 1;
     assert_eq!((found.len(), found[0].line as usize, found[0].column), (1, line, 20));
@@ -317,14 +317,14 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
         Some("upload 1.35 first, then 1.36, each when the one before has been rolled out")
     );
     assert_eq!(account.said(), ["Spec Rejected"]);
-    // status.json alone says so: no release was pinned, no credential made, no pointer moved.
+    // Only status.json says so: no release was pinned, no credential made, no pointer moved.
     assert_eq!(account.assets.writes(), writes + 1);
     assert_eq!(account.keys.journal().calls().len(), calls);
     let lock: Lock = serde_json::from_slice(&account.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
     assert_eq!(lock.kubernetes.keys().collect::<Vec<_>>(), ["1.34"]);
     assert_eq!(account.desired().unwrap().plan, plan.id);
 
-    // One minor on, with a pool that stays behind: its nodes are left alone.
+    // The next minor, with a pool that stays on the old one: its nodes are not changed.
     let next = PRODUCTION.replace("\"1.37\"", "\"1.35\"").replacen(
         "    - name: general-a\n",
         "    - name: general-a\n      kubernetesVersion: \"1.34\"\n",
@@ -368,13 +368,13 @@ async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
     assert_eq!(plan.membership.len(), 2);
     account.deployed(&plan).await;
     assert_eq!(account.outcome(five).await, Outcome::Unchanged);
-    // And back, to the bytes of before.
+    // Back to the earlier spec, with the same bytes as before.
     let back = account.render(PRODUCTION).await.plan;
     assert_eq!((back.to, back.membership.len()), (first.to, 2));
 }
 
-/// What is published of service accounts is there with the first plan, approved or not; it is written once, and again
-/// only where it is lost or another.
+/// The public keys of service accounts are published with the first plan, approved or not. They are written once, and again only if they
+/// are lost or have changed.
 #[tokio::test]
 async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_alone() {
     let account = Workshop::of(PRODUCTION);
@@ -399,7 +399,7 @@ async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_al
     assert_eq!((account.issuer.peek(&jwks).unwrap(), account.issuer.versions(&discovery)), (good, 1));
 }
 
-/// Who does not ask for roles has nothing published, and a spec that is refused publishes nothing.
+/// Without roles for service accounts, nothing is published, and a refused spec publishes nothing.
 #[tokio::test]
 async fn nothing_is_published_that_nobody_asked_for() {
     let account = Workshop::of(PRODUCTION);

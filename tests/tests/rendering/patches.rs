@@ -1,4 +1,4 @@
-//! Patches: they are part of what is rendered, each change of them is a plan of its own, and of two changes at a time the last
+//! Patches: they are part of the input of a render, each change of a patch makes a plan of its own, and of two concurrent changes the last
 //! one counts.
 
 use slipway_core::event::Event;
@@ -14,7 +14,7 @@ use super::{NAME, PRODUCTION, bigger};
 
 /// More pods on the workers of one pool.
 const PODS: &str = "target: { node: pool-general-a }\nmerge: { kubelet: { maxPods: 58 } }\n";
-/// The same, of another pool.
+/// The same for another pool.
 const MORE: &str = "target: { node: pool-batch-c }\nmerge: { kubelet: { maxPods: 110 } }\n";
 
 fn key(name: &str) -> String {
@@ -96,10 +96,10 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
         assert!(rejected.diagnostics[0].starts_with("patches/10-bad.yaml"), "{rejected:?}");
         let spec = account.status().unwrap().spec.unwrap();
         assert_eq!((spec.result, spec.diagnostics), (SpecResult::Rejected, found));
-        assert_eq!(account.keys.journal().calls().len(), calls, "credentials are not looked at");
+        assert_eq!(account.keys.journal().calls().len(), calls, "credentials are not read");
     }
     assert_eq!(account.desired(), before);
-    // And what is good again makes it good.
+    // Removing the bad patch makes the render succeed again.
     account.specs.purge(&key("10-bad.yaml"));
     assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::Unchanged);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
@@ -112,7 +112,7 @@ async fn findings_of_spec_and_patches_are_told_together() {
     let Outcome::Rejected(found) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
     else {
-        panic!("it was taken")
+        panic!("the patch was accepted")
     };
     let files: Vec<Option<&str>> = found.iter().map(|found| found.file.as_deref()).collect();
     assert!(files.contains(&None) && files.contains(&Some("patches/10-bad.yaml")), "{found:?}");
@@ -180,8 +180,8 @@ fn configs(account: &Workshop) -> Vec<String> {
     release.roles.values().map(|node| node.config.clone()).collect()
 }
 
-/// Another patch and another spec come between any two calls of a run: whichever run ends last, the wish is of what lies
-/// there at the end.
+/// Another patch and another spec are uploaded between any two calls of a run: whichever run ends last, `desired.json` is for the objects
+/// that exist at the end.
 #[tokio::test]
 async fn p8_a_patch_that_comes_between_any_two_calls_is_in_the_wish_at_the_end() {
     let calls = {
@@ -193,12 +193,12 @@ async fn p8_a_patch_that_comes_between_any_two_calls_is_in_the_wish_at_the_end()
     for last in 0..calls {
         let account = Workshop::launched(PRODUCTION).await;
         patch(&account, "10-pods.yaml", PODS);
-        // It stands still after this call for longer than the other run takes, and its function ends there.
+        // The run stops after this call until the other run has ended, and then dies.
         let death = account.rendered(None, &Life::until(last, true)).await;
         assert!(death.is_err(), "call {last} was never made");
         patch(&account, "20-more.yaml", MORE);
         account.rendered(None, &Life::unending()).await.unwrap();
-        // Its event is tried again.
+        // Its event is retried.
         account.rendered(None, &Life::unending()).await.unwrap();
         let configs = configs(&account);
         for pods in [r#""maxPods":58"#, r#""maxPods":110"#] {
@@ -207,14 +207,14 @@ async fn p8_a_patch_that_comes_between_any_two_calls_is_in_the_wish_at_the_end()
     }
 }
 
-/// The hole that a check before a write leaves: between the two another run may come, find that nothing is to be done, and
-/// go. What is written then is outdated, and nobody is left to say so but the writer.
+/// The gap between a check and a write: another run may come in between, find that nothing has to be done, and end. The write is then
+/// outdated, and only the writer can notice that.
 #[tokio::test]
 async fn p8_a_wish_that_is_outdated_when_it_is_written_does_not_stay() {
     let account = Workshop::launched(PRODUCTION).await;
     let there = account.desired().unwrap().target;
     patch(&account, "10-pods.yaml", PODS);
-    // While the wish is written the patch goes, and with it the reason for the wish.
+    // While `desired.json` is written, the patch is deleted, and with it the reason for the plan.
     let specs = account.specs.clone();
     account.assets.meanwhile("s3:PutObject", &keys::desired(NAME), move || specs.purge(&key("10-pods.yaml")));
     let outcome = account.rendered(None, &Life::unending()).await.unwrap();
@@ -230,7 +230,7 @@ async fn p8_a_run_that_dies_right_behind_an_outdated_wish_is_mended_when_it_is_t
         let upload = account.upload(bigger(PRODUCTION));
         let life = Life::unending();
         account.rendered(Some(&upload), &life).await.unwrap();
-        // The spec goes back to what runs, and the run for that finds the wish not yet written: as if it had never been.
+        // The spec goes back to the deployed one, and the run for that finds no `desired.json` yet, as if it never existed.
         let wish = account.assets.peek(&keys::desired(NAME)).unwrap();
         let back = account.upload(PRODUCTION);
         account.rendered(Some(&back), &Life::unending()).await.unwrap();
@@ -246,7 +246,7 @@ async fn p8_a_run_that_dies_right_behind_an_outdated_wish_is_mended_when_it_is_t
 async fn a_patch_that_changes_while_it_is_read_is_read_again() {
     let account = Workshop::launched(PRODUCTION).await;
     patch(&account, "10-pods.yaml", PODS);
-    // Between list and read another version comes.
+    // Another version is uploaded between the listing and the read.
     let specs = account.specs.clone();
     account.specs.meanwhile("s3:ListObjectsV2", "", move || drop(specs.upload(&key("10-pods.yaml"), MORE)));
     assert_eq!(replaced(&account).await, ["pool-batch-c"]);

@@ -1,4 +1,4 @@
-//! Programs that nodes install: their digests are asked for once, and a cluster without one is not rendered.
+//! Programs that nodes install: their digests are looked up once, and a cluster without a digest is not rendered.
 
 use slipway_core::cluster::Architecture;
 use slipway_core::keys;
@@ -30,7 +30,7 @@ async fn p1_publishers_are_asked_for_each_digest_once() {
     assert_eq!(names, published, "{:?}", lock.program_files);
     assert_eq!(asked(&account), names.len());
     account.render(bigger(PRODUCTION)).await;
-    assert_eq!(asked(&account), names.len(), "what is pinned is asked for again");
+    assert_eq!(asked(&account), names.len(), "a pinned digest is looked up again");
 }
 
 #[tokio::test]
@@ -65,13 +65,13 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
     assert_eq!(pinned(&account), []);
     publish(&"a".repeat(64));
     account.render(bigger(PRODUCTION)).await;
-    // No machine of it is a Graviton.
+    // No machine of the cluster is a Graviton.
     assert_eq!(pinned(&account), [(Architecture::X86_64, "a".repeat(64))]);
     publish(&"b".repeat(64));
     account.render(bigger(&bigger(PRODUCTION))).await;
     assert_eq!(
         pinned(&account),
         [(Architecture::X86_64, "a".repeat(64))],
-        "a newer agent moves nothing by itself"
+        "a newer agent changes nothing by itself"
     );
 }

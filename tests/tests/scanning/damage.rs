@@ -1,8 +1,8 @@
-//! What is damaged is found with its key and the next step, and the rest of the scan goes on.
+//! Damage is reported with its key and the next step, and the rest of the scan continues.
 
 use super::*;
 
-/// The object of a certificate.
+/// The key of a certificate's object.
 fn key_of(manifest: &Manifest, asset: &str) -> String {
     keys::public_half(NAME, asset, &manifest.assets[asset].fingerprint)
 }
@@ -48,7 +48,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
             .any(|call| call.subject == key("apiserver") && call.operation == "s3:GetObject"),
         "too large to be read"
     );
-    // What is damaged is known by the inventory, and renewed with the rest: that mends it.
+    // The inventory knows the damaged certificate, which is renewed with the others; that repairs the damage.
     assert_eq!(scanned.renewed.len(), 15);
     account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
     account.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
@@ -76,7 +76,7 @@ async fn an_inventory_that_lacks_what_the_spec_asks_for_is_a_finding() {
     assert_eq!(scanned.findings[0].key, keys::manifest(NAME));
     assert!(scanned.findings[0].message.contains("node-manager"));
 
-    // One that is no inventory: there is nothing to go by, and that is an error with the cure.
+    // Without a readable inventory nothing can be done, and the error names the solution.
     account.assets.upload(&keys::manifest(NAME), "{");
     let error = account.scan(&Asked::default(), &Life::unending(), launch()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.Corrupt");
@@ -85,14 +85,14 @@ async fn an_inventory_that_lacks_what_the_spec_asks_for_is_a_finding() {
     assert!(matches!(outcome, Outcome::Nothing(_)));
 }
 
-/// A spec that is refused, or gone, leaves the cluster's certificates looked after by the one before.
+/// If a spec is refused or deleted, the cluster's certificates are still renewed by the last accepted one.
 #[tokio::test]
 async fn the_newest_spec_that_was_accepted_counts() {
     let account = Workshop::launched(PRODUCTION).await;
     account.specs.upload(&keys::spec(NAME), PRODUCTION.replace("instanceType:", "instanceTyp:"));
     assert_eq!(scan(&account, launch() + days(359)).await.renewed.len(), 15);
 
-    // Switched off by a newer one, which changes no byte of what is rendered.
+    // A newer spec disables it, without changing any rendered byte.
     let account = Workshop::launched(PRODUCTION).await;
     let off = PRODUCTION.replace("    enabled: true\n    days: 30", "    enabled: false\n    days: 30");
     assert_ne!(off, PRODUCTION);
@@ -104,7 +104,7 @@ async fn the_newest_spec_that_was_accepted_counts() {
     assert_eq!(said(&account), BTreeMap::new(), "once a threshold");
 }
 
-/// Whoever has a node can have it tell what they like. That is said, and overrides nothing.
+/// Whoever controls a node can make it report anything. The report is shown, and overrides nothing.
 #[tokio::test]
 async fn p7_what_a_node_tells_makes_no_plan_urgent() {
     let account = Workshop::launched(&PRODUCTION.replace("approval: auto", "approval: manual")).await;
@@ -117,13 +117,13 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
     account.assets.set_clock(now);
     account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
     scan(&account, now).await;
-    assert!(scan_state(&account).urgent.is_some(), "it is said");
+    assert!(scan_state(&account).urgent.is_some(), "the report is shown");
     let plan = planned(&account, now).await.unwrap();
     assert!(plan.waits_for_approval(now) && !plan.urgency(now).overrides(), "{}", plan.summary());
     assert!(!said(&account).contains_key("Rollout Requested"));
 }
 
-/// What a node still serves counts, whatever is in the store.
+/// A certificate that a node still serves counts, whatever the store has.
 #[tokio::test]
 async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     let account = Workshop::launched(PRODUCTION).await;

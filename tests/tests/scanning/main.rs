@@ -1,5 +1,5 @@
-//! Scans through the real flow and real cryptography, over buckets and keys in memory: what they renew, what comes of it, and what
-//! they find.
+//! Scans through the real flow and real cryptography, with buckets and keys in memory: what they renew, what follows from it, and what they
+//! find.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod damage;
@@ -34,7 +34,7 @@ fn days(days: i64) -> SignedDuration {
     SignedDuration::from_hours(24 * days)
 }
 
-/// The scan function is invoked, about the cluster.
+/// Invokes the scan function for the cluster.
 async fn scan(account: &Workshop, now: Timestamp) -> Scanned {
     account.assets.set_clock(now);
     match account.scan(&Asked::default(), &Life::unending(), now).await.unwrap() {
@@ -43,7 +43,7 @@ async fn scan(account: &Workshop, now: Timestamp) -> Scanned {
     }
 }
 
-/// The plan that the render function makes when it hears of renewed certificates.
+/// The plan that the render function makes after the event about renewed certificates.
 async fn planned(account: &Workshop, now: Timestamp) -> Option<Plan> {
     match (**account).render(None, &Life::unending(), now).await.unwrap() {
         rendering::Outcome::Planned(plan) => Some(*plan),
@@ -56,7 +56,7 @@ fn scan_state(account: &Workshop) -> State {
     account.read(&keys::scan(NAME)).unwrap()
 }
 
-/// How many events of each type were published since the last call.
+/// The number of events of each type since the last call.
 fn said(account: &Workshop) -> BTreeMap<String, usize> {
     let mut said = BTreeMap::new();
     for kind in account.said() {
@@ -76,7 +76,7 @@ fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
     plan.nodes.iter().map(|node| (node.role.to_string(), node.action)).collect()
 }
 
-/// P2, P7: the issue's demonstration, without processes.
+/// P2, P7: the demonstration of the issue, without processes.
 #[tokio::test]
 async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_control_plane_alone() {
     let account = Workshop::launched(PRODUCTION).await;
@@ -93,7 +93,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     let now = launch() + days(359);
     let scanned = scan(&account, now).await;
     assert_eq!(scanned.renewed.len(), 15, "{:?}", scanned.renewed);
-    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "nothing is said to expire");
+    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "no expiry is announced");
     let (old, new) = (certificates(&before), certificates(&account.manifest()));
     for (name, (fingerprint, ends)) in &new {
         let renewed = scanned.renewed.contains(name);
@@ -107,7 +107,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         let wanted = if role.starts_with("pool-") { NodeAction::Untouched } else { NodeAction::Replace };
         assert_eq!(action, wanted, "{role}: {}", plan.to_text());
     }
-    assert!(!plan.urgency(now).overrides(), "six days are time enough");
+    assert!(!plan.urgency(now).overrides(), "six days are enough");
     let ends: Vec<_> = plan.renewal.deadline.ends.values().collect();
     assert_eq!(ends, [&(launch() + days(365)); 4], "of three members and the controllers: {plan:?}");
     assert!(plan.urgency(launch() + days(363)).overrides(), "the same plan is urgent when the clock says so");
@@ -118,7 +118,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     account.deployed(&plan).await;
     said(&account);
 
-    // Another scan finds nothing to do, and knows that the old ones are gone once the rollout has reached its goal.
+    // Another scan finds nothing to do, and the old certificates count as gone once the rollout has succeeded.
     let rollout = slipway_rollout::Rollout {
         last: Some(slipway_rollout::Ended {
             plan: plan.id.clone(),
@@ -137,7 +137,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     assert_eq!((said(&account), scan_state(&account).superseded), (BTreeMap::new(), BTreeMap::new()));
 }
 
-/// Seed 002: in place, where the spec says so; and controllers do not roll for etcd's.
+/// Seed 002: certificates are renewed in place if the spec says so, and controllers do not roll for etcd's.
 #[tokio::test]
 async fn p2_refresh_replaces_nobody() {
     let spec = PRODUCTION.replace("strategy: rollout", "strategy: refresh");
@@ -151,7 +151,7 @@ async fn p2_refresh_replaces_nobody() {
     }
 }
 
-/// P7: what expires within days, or has expired, waits for no approval; nothing else is let through with it.
+/// P7: a certificate that expires within days, or has expired, waits for no approval; nothing else is begun together with it.
 #[tokio::test]
 async fn p7_an_expired_certificate_waits_for_no_approval() {
     let spec = PRODUCTION.replace("approval: auto", "approval: manual");
@@ -175,11 +175,11 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
             "{}",
             plan.summary()
         );
-        // What has expired is brought in place: to replace a machine needs the others well.
+        // Expired certificates are refreshed in place, because replacing a machine requires the others to be healthy.
         let expected = if passed == 400 { NodeAction::Refresh } else { NodeAction::Replace };
         assert_eq!(actions(&plan)["etcd-0"], expected, "after {passed} days");
         if !urgent {
-            // It waits, and the scan asks for it on the day from which on it may not: nothing else wakes the rollout then.
+            // The rollout waits, and the scan requests it on the day on which it becomes urgent; nothing else wakes the rollout then.
             said(&account);
             for (passed, asked) in [(361, 0), (362, 1), (363, 1)] {
                 scan(&account, launch() + days(passed)).await;
@@ -190,7 +190,7 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
     }
 }
 
-/// P8: killed at any call, a scan is finished by the next; nothing is renewed twice, and what was renewed is said.
+/// P8: killed at any call, a scan is completed by the next one; nothing is renewed twice, and renewals are published.
 #[tokio::test]
 async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
     let now = launch() + days(359);
@@ -204,12 +204,12 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
     for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
         let (account, at) = (base.fork(), format!("at call {last}, after: {after}"));
         let died = account.scan(&Asked::default(), &Life::until(last, after), now).await;
-        // The last write is what it remembers: an answer that is lost then is the only one that nobody misses.
+        // The last write stores the scan's own memory: it is the only call whose lost answer nobody notices.
         assert!(died.is_err(), "{at}");
         scan(&account, now).await;
         let renewed = account.manifest();
         assert!(said(&account).get("Certificate Renewed").is_some_and(|said| *said >= 1), "{at}");
-        // All of it in one version of the inventory: that there are two says that nothing was renewed twice.
+        // All renewals are in one version of the inventory: two versions show that nothing was renewed twice.
         assert_eq!(account.assets.versions(&keys::manifest(NAME)), 2, "{at}");
         let third = scan(&account, now).await;
         assert!(third.renewed.is_empty() && account.manifest() == renewed, "{at}");
@@ -220,7 +220,7 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
     }
 }
 
-/// P8: two scans at once renew once.
+/// P8: of two concurrent scans, one renews.
 #[tokio::test]
 async fn p8_of_two_scans_one_renews() {
     let account = Workshop::launched(PRODUCTION).await;
@@ -262,7 +262,7 @@ async fn every_cluster_is_asked_for_once_and_ten_thousand_are_no_more_memory() {
     let asked: Vec<String> = bus.events().iter().map(|event| event.cluster().to_owned()).collect();
     assert_eq!(asked.iter().collect::<BTreeSet<_>>().len(), asked.len());
     assert_eq!(asked.len(), 2_345);
-    // A page at a time: three of clusters, and one that says that there are no more.
+    // Page by page: three pages of clusters, and one that ends the listing.
     assert_eq!(assets.journal().count("s3:ListObjectsV2"), 4);
     assert_eq!(bus.journal().count("events:PutEvents"), 3);
 }
@@ -281,7 +281,7 @@ async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
     assert!(scanned.renewed.contains(&"apiserver".to_owned()), "{:?}", scanned.renewed);
     let said = said(&account);
     assert_eq!((said["Renewal Failed"], said["Certificate Renewed"]), (1, 1));
-    // A refusal of KMS is an error of the function: nothing of it is the certificates' fault.
+    // A refusal of KMS is an error of the function, and not of the certificates.
     let account = Workshop::launched(PRODUCTION).await;
     account.keys.faults().plan("kms:Decrypt", "", Fault::Before(slipway_ports::ErrorKind::Transient), 1);
     let outcome = account.scan(&Asked::default(), &Life::unending(), now).await;

@@ -1,4 +1,4 @@
-//! What has expired is brought back by Run Command, machine by machine, with no API to ask.
+//! Recovering from expired certificates with Run Command, machine by machine, without an API.
 
 use slipway_credentials::renewal::recovery::{Progress, Recovery, Stage};
 use slipway_flows::recovery::{machines, turn};
@@ -7,7 +7,7 @@ use slipway_sim::world::{Config, FleetFaults, MachineFacts, World};
 
 use super::*;
 
-/// The machines of [`NAME`], as the newest plan launched them.
+/// The machines of [`NAME`], as launched by the newest plan.
 pub(super) async fn fleet(account: &Workshop, seed: u64) -> SharedWorld {
     let config = Config { region: account.region(), seed, ..Config::default() };
     let cloud = Arc::new(Mutex::new(World::new(config)));
@@ -25,7 +25,7 @@ pub(super) fn facts(cloud: &SharedWorld) -> Vec<MachineFacts> {
     lock(cloud).machines()
 }
 
-/// Turns until it is over; what was said, and for how long it went on.
+/// Repeats until it is over. Returns the messages and the duration.
 async fn recover(cloud: &SharedWorld, recovery: &mut Recovery) -> (Vec<String>, SignedDuration) {
     let commands = SimulatedCommands::new(Arc::clone(cloud));
     let begun = lock(cloud).now();
@@ -40,7 +40,7 @@ async fn recover(cloud: &SharedWorld, recovery: &mut Recovery) -> (Vec<String>, 
     (said, took)
 }
 
-/// A cluster whose certificates have all expired, with others in the store.
+/// A cluster whose certificates have all expired, with new ones in the store.
 async fn expired(account: &Workshop, seed: u64) -> (SharedWorld, Recovery) {
     let cloud = fleet(account, seed).await;
     lock(&cloud).expire(NAME);
@@ -55,7 +55,8 @@ async fn expired(account: &Workshop, seed: u64) -> (SharedWorld, Recovery) {
     (cloud, recovery)
 }
 
-/// P7: everything has expired and the API is down; whatever Run Command does to single commands, all come back, and in that order.
+/// P7: everything has expired and the API is down. Whatever Run Command does to single commands, all machines recover, and in the right
+/// order.
 #[tokio::test]
 async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_and_workers() {
     let account = Workshop::launched(PRODUCTION).await;
@@ -86,7 +87,7 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
         let back = lock(&cloud).cluster_facts(NAME).unwrap();
         assert!(back.leader.is_some() && back.api_servers.len() == 3, "{back:?}");
 
-        // Nobody is asked before whom it needs.
+        // No machine gets a command before the machines that it depends on.
         let at = |word: &str| said.iter().position(|said| said.contains(word)).unwrap();
         let last = |role: &str| said.iter().rposition(|said| said.contains(role) && said.contains("is back"));
         assert!(
@@ -95,17 +96,17 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
         );
         assert!(at("etcd serves again") < at("(controller)"), "{said:#?}");
         assert!(at("the API is back on 3 of 3") < at("(pool-"), "{said:#?}");
-        // A controller's kubelet has to wait for the API server beside it.
+        // A controller's kubelet waits for the API server beside it.
         assert!(
             said.iter().any(|said| said.contains("(controller)") && said.contains("asked again")),
             "{said:#?}"
         );
         let story: Vec<String> = lock(&cloud).story().into_iter().map(|(_, line)| line).collect();
         let starts = story.iter().filter(|line| line.contains(" starts on ")).count();
-        assert_eq!(starts, 3, "no member was started but by its fellows that took it: {story:#?}");
+        assert_eq!(starts, 3, "members were started in another order: {story:#?}");
         println!("seed {seed}: {} machines back in {took:#}", facts(&cloud).len());
 
-        // Once more: it changes nothing, and is quick.
+        // A second recovery changes nothing, and is fast.
         let machines =
             machines(&account.assets, &SimulatedGroups::new(Arc::clone(&cloud)), NAME).await.unwrap();
         let digests = manifest.bundles.iter().map(|(role, bundle)| (role.clone(), bundle.digest.clone()));
@@ -116,7 +117,7 @@ async fn p7_what_has_expired_comes_back_member_by_member_and_then_controllers_an
     }
 }
 
-/// P7: a machine that is lost holds up nobody, as long as a majority is there; without one nothing else is touched.
+/// P7: a lost machine blocks no other as long as there is a majority; without one, nothing else is changed.
 #[tokio::test]
 async fn p7_a_lost_member_is_named_and_holds_up_nobody_and_without_a_majority_nothing_else_is_asked() {
     let account = Workshop::launched(PRODUCTION).await;

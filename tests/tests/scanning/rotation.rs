@@ -1,4 +1,4 @@
-//! An authority is exchanged by the scan: a stage at a time, and none before every machine of every group has told that it has the last.
+//! The scan rotates an authority: stage by stage, and only after every machine of every group has reported the last stage.
 
 use serde_json::json;
 use slipway_credentials::rotation::Stage;
@@ -14,7 +14,7 @@ fn role(machine: &MachineFacts) -> Role {
     machine.role.parse().unwrap()
 }
 
-/// The machine tells that the credentials are in force which its role has now.
+/// The machine reports that it uses the present credentials of its role.
 fn tells(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: Timestamp) {
     let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role,
         "applied": {"asAsked": true, "credentials": manifest.bundles[&role(machine)].digest},
@@ -22,7 +22,7 @@ fn tells(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: Ti
     account.assets.upload(&keys::node_status(NAME, &machine.role, &machine.id), status.to_string());
 }
 
-/// Where the rotation of `ca` is; `None`: it is over.
+/// The stage of the rotation of `ca`; `None` if it is over.
 fn stage_of(account: &Workshop) -> Option<Stage> {
     account.manifest().rotations.get("ca").map(|rotation| rotation.stage)
 }
@@ -31,7 +31,7 @@ fn stage_of(account: &Workshop) -> Option<Stage> {
 async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has_told_of_the_last() {
     let mut account = Workshop::launched(PRODUCTION).await;
     account.world = fleet(&account, 1).await;
-    // One more than the spec asks for: only Auto Scaling knows of it.
+    // One machine more than the spec asks for: only Auto Scaling knows of it.
     let pool = facts(&account.world).into_iter().find(|one| one.role == "pool-general-a").unwrap();
     let groups = SimulatedGroups::new(Arc::clone(&account.world));
     groups.raise_desired(&pool.group, 3).await.unwrap();
@@ -41,7 +41,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     assert_eq!(machines.iter().filter(|one| one.group == pool.group).count(), 3, "{machines:?}");
 
     let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
-    // A machine that is gone told something else, and is waited for by nobody.
+    // A machine that is gone has reported other credentials, and is not waited for.
     let gone = MachineFacts { id: "i-gone".to_owned(), ..pool.clone() };
     tells(&account, &gone, &account.manifest(), now);
     let mut before = account.manifest();
@@ -55,33 +55,33 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
         now += days(1);
         assert_eq!(stage_of(&account), Some(stage));
         let manifest = account.manifest();
-        // What the launch templates carry is waited for too, whatever machines tell.
+        // Launch templates are waited for, too, whatever machines report.
         for machine in &machines {
             tells(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
-        assert_eq!(stage_of(&account), Some(stage), "templates have what was before");
+        assert_eq!(stage_of(&account), Some(stage), "the launch templates have the earlier credentials");
         let plan = planned(&account, now).await.unwrap();
         account.deployed(&plan).await;
 
-        // One machine of any role holds it up, the last that came included: never heard of, or with what was before.
+        // One machine of any role blocks the stage, including the newest: without a report, or with the earlier credentials.
         let last: BTreeMap<&str, &MachineFacts> =
             machines.iter().map(|machine| (machine.role.as_str(), machine)).collect();
         for machine in last.into_values() {
             let key = keys::node_status(NAME, &machine.role, &machine.id);
             account.assets.purge(&key);
             scan(&account, now).await;
-            assert_eq!(stage_of(&account), Some(stage), "{machine:?} was never heard of");
-            // The last stage is in force where its bundle is the same.
+            assert_eq!(stage_of(&account), Some(stage), "{machine:?} has not reported");
+            // A role whose bundle does not change has the last stage already.
             if before.bundles[&role(machine)].digest != manifest.bundles[&role(machine)].digest {
                 tells(&account, machine, &before, now);
                 scan(&account, now).await;
-                assert_eq!(stage_of(&account), Some(stage), "{machine:?} has what was before");
+                assert_eq!(stage_of(&account), Some(stage), "{machine:?} has the earlier credentials");
             }
             tells(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
-        assert_eq!(stage_of(&account), next, "every machine has told");
+        assert_eq!(stage_of(&account), next, "every machine has reported");
         before = manifest;
     }
     assert!(!account.manifest().assets.contains_key("ca-previous"));

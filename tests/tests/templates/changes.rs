@@ -1,4 +1,4 @@
-//! The plan against the change set that the simulated CloudFormation makes of the same change (P3).
+//! Compares the plan with the change set that the simulated CloudFormation makes of the same change (P3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use slipway_sim::ports::{SimulatedStacks, lock};
 use slipway_sim::world::Verdict;
 use slipway_tests::workshop::{Rendered, Workshop, example};
 
-/// A change: what it is, and which pieces of an example become what.
+/// A change: its name, and the texts of an example that it replaces.
 type Change = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// Changes of the production example.
@@ -63,10 +63,10 @@ const OF_PRODUCTION: &[Change] = &[
     ),
 ];
 
-/// What the spec refuses to take back: a volume does not shrink.
+/// Changes that the spec refuses to revert: a volume does not shrink.
 const ONE_WAY: &[&str] = &["etcd's volumes, larger"];
 
-/// Changes of the example whose VPC exists already.
+/// Changes of the example with an existing VPC.
 const OF_EXISTING_VPC: &[Change] = &[
     ("another VPC", &[("vpc-0123456789abcdef0", "vpc-0fedcba9876543210")]),
     ("another NAT gateway", &[("nat-0123456789abcdef0", "nat-0fedcba9876543210")]),
@@ -91,7 +91,7 @@ const OF_TWO_ENDPOINTS: &[Change] = &[
     ("an endpoint by another name", &[("people", "everybody")]),
 ];
 
-/// Changes of the example whose balancers exist already.
+/// Changes of the example with existing load balancers.
 const OF_EXISTING_BALANCER: &[Change] = &[
     (
         "another balancer",
@@ -119,7 +119,7 @@ const OF_EXISTING_BALANCER: &[Change] = &[
     ),
 ];
 
-/// Changes of the example whose ids other stacks export.
+/// Changes of the example whose ids are exported by other stacks.
 const OF_IMPORTED_IDS: &[Change] = &[
     (
         "an id instead of an export",
@@ -133,7 +133,7 @@ const OF_IMPORTED_IDS: &[Change] = &[
     ),
 ];
 
-/// What the landing zone of that example exports.
+/// The exports of that example's landing zone.
 const LANDING_ZONE: &[(&str, &str)] = &[
     ("Vpc", "vpc-0123456789abcdef0"),
     ("InternetGateway", "igw-0123456789abcdef0"),
@@ -145,7 +145,7 @@ const LANDING_ZONE: &[(&str, &str)] = &[
     ("HostedZone", "Z0123456789ABCDEFGHIJ"),
 ];
 
-/// Changes of pools that touch nothing but a group: none of them replaces a node, or anything else.
+/// Changes of pools that only change a group: none of them replaces a node or anything else.
 const AROUND_POOLS: &[(&str, &[Change])] = &[
     (
         "from-kube-aws-spot-fleet",
@@ -190,7 +190,7 @@ const AROUND_POOLS: &[(&str, &[Change])] = &[
     ),
 ];
 
-/// Changes of what a pool's machines are: the pool's nodes are replaced, and no others.
+/// Changes of a pool's machines: the pool's nodes are replaced, and no others.
 const OF_POOLS: &[(&str, &str, &[Change])] = &[
     (
         "extra-volumes",
@@ -244,7 +244,7 @@ const OF_POOLS: &[(&str, &str, &[Change])] = &[
     ),
 ];
 
-/// An account with an example in it whose stacks change at once.
+/// An account with an example whose stacks change at once.
 struct Account {
     stacks: SimulatedStacks,
     workshop: Workshop,
@@ -262,7 +262,7 @@ impl Account {
         account
     }
 
-    /// Does all that a plan says.
+    /// Executes a plan.
     async fn execute(&self, rendered: &Rendered) {
         for stack in &rendered.rendering.stacks {
             self.stacks.bring(stack).await;
@@ -277,7 +277,7 @@ impl Account {
     }
 }
 
-/// A stack of somebody else's, with exports for whoever imports them.
+/// A stack of another owner, with exports to import.
 fn landing_zone() -> Stack {
     let outputs: serde_json::Map<String, Value> = LANDING_ZONE
         .iter()
@@ -295,7 +295,7 @@ fn landing_zone() -> Stack {
     Stack { name, kind: StackKind::Network, sha256, body, tags: BTreeMap::new() }
 }
 
-/// What the plan says: of each resource, what is done to it, and whether the one that stands may go.
+/// The plan's changes: for each resource, the action, and whether the existing resource may be removed.
 fn ours(plan: &StackPlan) -> BTreeMap<String, (&'static str, bool)> {
     let may = plan.may_replace();
     let words = |change: &ResourceChange| match change.action {
@@ -307,12 +307,12 @@ fn ours(plan: &StackPlan) -> BTreeMap<String, (&'static str, bool)> {
     all.map(|change| (change.logical_id.clone(), (words(change), may.contains(&change.logical_id)))).collect()
 }
 
-/// What CloudFormation says, as far as the plan speaks of it.
+/// CloudFormation's changes, as far as the plan mentions them.
 ///
-/// Where only the id of a replaced resource changes, CloudFormation says `Conditional`, as it does not know the new id
-/// yet, and our view counts that as going.
+/// If only the id of a replaced resource changes, CloudFormation says `Conditional`, because it does not know the new id yet; our view
+/// counts that as a removal.
 fn theirs(verdicts: &[Verdict], view: &ChangeSetView) -> BTreeMap<String, (&'static str, bool)> {
-    // A new tag of the stack touches whatever can bear tags; the plan says so once, of the stack.
+    // A new tag of the stack changes every resource that can have tags; the plan mentions it only once, for the stack.
     let told = verdicts.iter().filter(|verdict| {
         verdict.action != "Modify" || !verdict.properties.is_empty() || !verdict.scope.contains("Tags")
     });
@@ -329,7 +329,7 @@ fn changed(text: &str, pieces: &[(&str, &str)]) -> String {
     })
 }
 
-/// Holds a plan against what CloudFormation would do; the logical ids of what goes.
+/// Compares a plan with CloudFormation's change sets. Returns the logical ids of the resources that are removed.
 async fn hold_against(account: &Account, what: &str, rendered: &Rendered) -> BTreeSet<String> {
     let mut replaced = BTreeSet::new();
     for stack in &rendered.rendering.stacks {
@@ -346,7 +346,7 @@ async fn hold_against(account: &Account, what: &str, rendered: &Rendered) -> BTr
         }
         assert_eq!(view.status, ChangeSetStatus::Ready, "{what}, {}: {:?}", stack.name, view.reason);
         assert_eq!(ours(of_stack), theirs(&verdicts, &view), "{what}, {}", stack.name);
-        // What surely goes, the plan must not call uncertain.
+        // The plan must not call a certain removal uncertain.
         for verdict in verdicts.iter().filter(|verdict| verdict.replacement == Some("True")) {
             let id = &verdict.logical_id;
             let change = of_stack.resources.iter().find(|change| change.logical_id == *id).unwrap();
@@ -357,7 +357,7 @@ async fn hold_against(account: &Account, what: &str, rendered: &Rendered) -> BTr
     replaced
 }
 
-/// Plans each change of an example in turn; the logical ids that any of them replaces or removes.
+/// Plans each change of an example. Returns the logical ids of all resources that a change replaces or removes.
 async fn compare(example_name: &str, changes: &[Change]) -> BTreeSet<String> {
     let before = example(example_name);
     let account = Account::launch(&before).await;
@@ -373,7 +373,7 @@ async fn compare(example_name: &str, changes: &[Change]) -> BTreeSet<String> {
 #[tokio::test]
 async fn p3_cloudformation_would_do_what_the_plan_says() {
     let replaced = compare("production", OF_PRODUCTION).await;
-    // The comparison has teeth only where something is replaced.
+    // The comparison proves something only if resources are replaced.
     for kind in ["Vpc", "Subnet", "Record"] {
         assert!(replaced.iter().any(|id| id.contains(kind)), "no change replaces a {kind}: {replaced:?}");
     }
@@ -408,7 +408,7 @@ async fn each_zone_has_its_gateway_and_nothing_is_open_to_the_world() {
     }
 }
 
-/// Makes each change, and takes it back.
+/// Makes each change and reverts it.
 async fn execute_all(example_name: &str, changes: &[Change]) {
     let before = example(example_name);
     let account = Account::launch(&before).await;
@@ -428,7 +428,7 @@ async fn p3_and_there_and_back_again_it_does() {
     let (mut done, mut refused) = (0, 0);
     for (what, pieces) in OF_PRODUCTION {
         let there = account.workshop.render(&changed(&before, pieces)).await;
-        // Others import what the network stack exports, and CloudFormation replaces nothing that is in use: the plan knows.
+        // Other stacks import exports of the network stack, and CloudFormation replaces no export that is in use; the plan knows that.
         if !there.plan.in_use.is_empty() {
             refused += 1;
             continue;
@@ -448,7 +448,7 @@ async fn p3_and_there_and_back_again_it_does() {
     assert_eq!(refused, 3, "another VPC, another range, another zone");
 }
 
-/// Seed 001 warns that another target capacity of a spot fleet means downtime. Here it is the group's size.
+/// Seed 001 warns that another target capacity of a Spot fleet means downtime. Here it is the group's size.
 #[tokio::test]
 async fn p2_what_stands_around_a_pool_replaces_nothing() {
     for (name, changes) in AROUND_POOLS {
@@ -490,7 +490,7 @@ async fn p2_what_a_pools_machines_are_replaces_its_nodes_alone() {
             assert_eq!(
                 replaced,
                 BTreeSet::new(),
-                "{what}: CloudFormation replaces nothing, Slipway the nodes"
+                "{what}: CloudFormation replaces nothing, and Slipway replaces the nodes"
             );
         }
     }

@@ -1,7 +1,7 @@
-//! The production example in moto: what EC2, IAM, Route 53 and Auto Scaling make of it.
+//! The production example in moto: the resources of EC2, IAM, Route 53 and Auto Scaling.
 //!
-//! `tests/scripts/launch_in_moto.py` says what moto cannot do. Whatever holds of the templates alone is tested in the core;
-//! here it is what only a second implementation can say: that what is created is what was meant.
+//! `tests/scripts/launch_in_moto.py` lists what moto cannot do. Properties of the templates alone are tested in the core; these tests need
+//! a second implementation, which shows that the created resources are the intended ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -50,7 +50,7 @@ fn physical<'a>(told: &'a Value, stack: &str, id: &str) -> &'a str {
     text(&told["ids"][format!("production-{stack}")][id])
 }
 
-/// Who may connect to a security group: port, and the id of the group or the range that it comes from.
+/// The permitted sources of a security group: port, and the id of the group or the range.
 fn ingress(told: &Value, group: &str) -> BTreeSet<(u64, String)> {
     let groups = list(&told["securityGroups"]);
     let found = groups.iter().find(|one| one["GroupId"] == group).unwrap();
@@ -79,7 +79,7 @@ async fn what_is_created_is_what_was_meant() {
     groups_stand_where_their_volumes_are(&told);
 }
 
-/// P9: a profile for each role of node, with one IAM role, whose policy IAM accepts and which names no other's bundles.
+/// P9: a profile for each role of nodes, with one IAM role, whose policy IAM accepts and which names no bundles of other roles.
 fn nodes_take_no_role_but_their_own(told: &Value) {
     let roles = told["roles"].as_object().unwrap();
     assert_eq!(roles.len(), 7, "three members, controllers, three pools");
@@ -90,7 +90,7 @@ fn nodes_take_no_role_but_their_own(told: &Value) {
         let own: Vec<&str> =
             policy.split("/bundles/").skip(1).map(|rest| rest.split('/').next().unwrap()).collect();
         assert_eq!(own.len(), 1, "{whose} reads {own:?}");
-        assert!(bundles.insert(own[0].to_owned()), "{whose} reads what another reads");
+        assert!(bundles.insert(own[0].to_owned()), "{whose} can read another role's bundles");
     }
     let profiles: BTreeMap<&str, &str> = list(&told["profiles"])
         .iter()
@@ -107,10 +107,10 @@ fn nodes_take_no_role_but_their_own(told: &Value) {
         .map(|data| profiles[text(&data["IamInstanceProfile"]["Arn"])])
         .collect();
     let named: BTreeSet<&str> = roles.values().map(|role| text(&role["name"])).collect();
-    assert_eq!(used, named, "every role is some node's, and no node's is another");
+    assert_eq!(used, named, "every role has nodes, and every node has one of the roles");
 }
 
-/// IMDSv2 alone, encrypted root volumes, the role's own security group, and userdata with everything filled in.
+/// Only IMDSv2, encrypted root volumes, the role's own security group, and user data with all values filled in.
 fn machines_are_locked_down_and_know_their_zone(told: &Value) {
     let zone = physical(told, "network", "EtcdHostedZone");
     for (whose, data) in told["launchTemplates"].as_object().unwrap() {
@@ -132,7 +132,7 @@ fn machines_are_locked_down_and_know_their_zone(told: &Value) {
     }
 }
 
-/// etcd is reached by controllers and members alone, and only the endpoint's balancer by the world.
+/// Only controllers and members reach etcd, and the world reaches only the load balancer of the endpoint.
 fn doors_are_open_to_whom_they_are_meant(told: &Value) {
     let of = |id| physical(told, "network", id);
     let (etcd, controller) = (of("EtcdSecurityGroup"), of("ControllerSecurityGroup"));
@@ -159,7 +159,7 @@ fn doors_are_open_to_whom_they_are_meant(told: &Value) {
     assert_eq!(world, [from(443, "0.0.0.0/0")]);
 }
 
-/// The endpoint's name is an alias of its balancer, and the members' zone exists.
+/// The endpoint's name is an alias of its load balancer, and the members' zone exists.
 fn names_lead_to_the_balancer(told: &Value) {
     let records = list(&told["records"]);
     let record = records.iter().find(|record| record["Name"] == "api.production.example.com.").unwrap();
@@ -170,7 +170,7 @@ fn names_lead_to_the_balancer(told: &Value) {
     assert!(records.iter().any(|record| record["zone"] == "production.etcd.internal."));
 }
 
-/// Each group has its least number of machines, and a member's stands in the zone of its volume.
+/// Each group has its minimum number of machines, and a member's machine is in the zone of its volume.
 fn groups_stand_where_their_volumes_are(told: &Value) {
     let groups: BTreeMap<&str, &Value> =
         list(&told["groups"]).iter().map(|group| (text(&group["AutoScalingGroupName"]), group)).collect();

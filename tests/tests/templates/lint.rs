@@ -8,15 +8,15 @@ use slipway_tests::tools;
 
 use slipway_tests::workshop::{Workshop, examples};
 
-/// What does not count, and why.
+/// Ignored rules, and the reasons.
 const LEFT_ASIDE: &[&str] = &[
-    // "Avoid hardcoding the availability zone": the spec names the zones, and P1 wants the same ones every time.
+    // "Avoid hardcoding the availability zone": the spec names the zones, and P1 requires the same ones every time.
     "W3010",
-    // "Hardcoded partition in ARN": a cluster lies in one region, so the partition is known, and is the right one.
+    // "Hardcoded partition in ARN": a cluster is in one region, so the partition is known and correct.
     "I3042",
 ];
 
-/// The package cannot be run with `-m`, and its script may lie anywhere.
+/// The package cannot be run with `-m`, and the location of its script is unknown.
 const CFN_LINT: &str = "import sys; sys.argv[0] = 'cfn-lint'; from cfnlint.runner import main; main()";
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
         let workshop = Workshop::of_example(&example);
         for stack in workshop.render(&example.text).await.rendering.stacks {
             let path = folder.path().join(format!("{}.{}.json", example.name, stack.name));
-            // Which instance types there are depends on the region, and only so can each template tell its own.
+            // The available instance types depend on the region, and a template can state its region only in this way.
             let mut template: Value = serde_json::from_str(&stack.body).unwrap();
             assert_eq!(template["Metadata"], Value::Null);
             template["Metadata"] = json!({"cfn-lint": {"config": {"regions": [workshop.region()]}}});
@@ -35,7 +35,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
             files.push(path);
         }
     }
-    // One process: reading the schemas is what takes its time. Informational findings count, as for our own template.
+    // One process, because reading the schemas takes most of the time. Informational findings count, as for our own template.
     let linted = Command::new(tools::python().unwrap())
         .args(["-c", CFN_LINT, "--non-zero-exit-code", "informational", "--include-checks", "I"])
         .arg("--ignore-checks")
@@ -47,7 +47,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
     let (said, errors) = (String::from_utf8_lossy(&linted.stdout), String::from_utf8_lossy(&linted.stderr));
     assert!(linted.status.success() && said.is_empty(), "{said}{errors}");
 
-    // And it does read them: a template with a property that does not exist is found out.
+    // The linter works: it reports a template with a property that does not exist.
     let broken = folder.path().join("broken.json");
     let text = fs::read_to_string(&files[0]).unwrap();
     fs::write(&broken, text.replacen("\"CidrBlock\"", "\"CidrBlok\"", 1)).unwrap();

@@ -1,4 +1,4 @@
-//! Every add-on's objects before Kubernetes' own schemas of each minor that a cluster may have, unknown fields refused.
+//! Every add-on's objects, checked against Kubernetes' own schemas of each supported minor, with unknown fields refused.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use slipway_core::versions::RELEASES;
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example, examples};
 
-/// Everything switched on, and what changes an object's shape: modes, budgets, resources, roles for service accounts.
+/// Every add-on, and every setting that changes the form of an object: modes, budgets, resources, roles for service accounts.
 const VARIANTS: &[&str] = &[
     "
 addons:
@@ -29,7 +29,7 @@ iamRolesForServiceAccounts: {enabled: true}
 ",
 ];
 
-/// The smallest example, of another minor, with `more`.
+/// The smallest example with another minor and `more`.
 fn variant(minor: u16, more: &str) -> String {
     let text = example("minimal");
     let (head, rest) = text.split_once("kubernetesVersion: ").unwrap();
@@ -37,7 +37,7 @@ fn variant(minor: u16, more: &str) -> String {
     format!("{head}kubernetesVersion: \"1.{minor}\"\n{tail}{more}")
 }
 
-/// Which objects a text turns into, each with the add-on that it belongs to.
+/// The objects that a text renders to, each with its add-on.
 async fn objects(text: &str) -> Vec<Value> {
     let rendered = Workshop::of(text).render(text).await;
     let addons = rendered.rendering.addons.addons.into_iter();
@@ -79,7 +79,7 @@ async fn kubernetes_itself_finds_nothing_in_any_object_of_any_add_on_of_any_mino
     let (fine, said) = held(&all);
     assert!(fine && said == format!("held {count}, found 0\n"), "{said}");
 
-    // And it does look: a field that does not exist is found out, however deep it lies, and so is a kind.
+    // The check works: it reports a field that does not exist, at any depth, and an unknown kind.
     let (minor, mut broken) = all.pop_last().unwrap();
     let pod =
         broken.iter_mut().find_map(|one| one[1].pointer_mut("/spec/template/spec/containers/0")).unwrap();

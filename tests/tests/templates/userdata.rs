@@ -1,4 +1,4 @@
-//! Userdata as a node gets it: its size, and what a shell and shellcheck say.
+//! User data as a node gets it: its size, and the results of a shell and shellcheck.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -10,10 +10,10 @@ use slipway_tests::tools;
 
 use slipway_tests::workshop::{Workshop, examples};
 
-/// A quarter of what EC2 takes (16 KiB): what is larger belongs into the bundles.
+/// A quarter of EC2's limit (16 KiB): larger content belongs in the bundles.
 const BYTES_AT_MOST: usize = 4096;
 
-/// What stands in for a value that CloudFormation fills in; as long as the longest of its kind, a hosted zone's id.
+/// Takes the place of a value that CloudFormation fills in; as long as the longest of its kind, a hosted zone's id.
 const FILLED_IN: &str = "Z0123456789ABCDEFGHIJKLMNOPQRSTU";
 
 /// The text of `Fn::Base64`, joined as CloudFormation does.
@@ -29,7 +29,7 @@ fn text(userdata: &Value) -> String {
     }
 }
 
-/// Every launch template's userdata of every example: where it is from, and its text.
+/// The user data of every launch template of every example: its origin and its text.
 async fn userdata() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for example in examples() {
@@ -44,7 +44,7 @@ async fn userdata() -> Vec<(String, String)> {
                 }
             }
         }
-        // Every role but the operator's own has nodes.
+        // Every role except the administrator has nodes.
         assert_eq!(found.len() - before, rendered.rendering.roles.len(), "{}", example.name);
     }
     found
@@ -59,12 +59,12 @@ fn with_input(command: &mut Command, input: &str) -> (bool, String) {
     (ended.status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// The text of userdata as EC2 has it.
+/// User data as EC2 gets it.
 pub(crate) fn decoded(base64: &str) -> String {
     String::from_utf8(STANDARD.decode(base64).unwrap()).unwrap()
 }
 
-/// `node.json` inside userdata.
+/// The `node.json` in user data.
 pub(crate) fn node_file(text: &str) -> Map<String, Value> {
     let file = text.split("<<'NODE'\n").nth(1).and_then(|rest| rest.split("\nNODE\n").next()).unwrap();
     serde_json::from_str(file).unwrap_or_else(|error| panic!("{error}: {file}"))
@@ -86,14 +86,14 @@ async fn shellcheck_finds_nothing_in_userdata() {
         let mut command = Command::new(&shellcheck);
         with_input(command.args(["--shell=sh", "--severity=style", "--format=gcc", "-"]), text)
     };
-    // The script is one, but for the values in it: those of an etcd member, a controller and a worker say it all.
+    // The script is the same except for its values, so those of an etcd member, a controller and a worker are enough.
     let all = userdata().await;
     for (whose, text) in all.iter().filter(|(whose, _)| whose.starts_with("production,")) {
         let (fine, said) = check(text);
         assert!(fine && said.is_empty(), "{whose}: {said}");
     }
     let (fine, said) = check("#!/bin/sh\nrm $1\n");
-    assert!(!fine && said.contains("SC2086"), "shellcheck sees nothing: {said}");
+    assert!(!fine && said.contains("SC2086"), "shellcheck reports nothing: {said}");
 }
 
 #[tokio::test]

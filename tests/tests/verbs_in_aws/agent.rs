@@ -1,11 +1,11 @@
-//! An agent is published, and the next upload of a spec pins it.
+//! Publishing an agent, which the next upload of a spec pins.
 
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 
 use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, run, spec};
 
-/// An ELF header of a 64-bit program for that machine, and something behind it.
+/// An ELF header of a 64-bit program for that machine type, followed by `inside`.
 pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
@@ -42,13 +42,13 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     let first = publish(&[(62, "one")]).await;
     assert_eq!(first["agents"][0]["architecture"], "x86_64");
     assert_eq!((&first["agents"][0]["new"], &first["agents"][0]["before"]), (&json!(true), &Value::Null));
-    // Another processor leaves that one alone, and what is there already is not written again.
+    // Publishing for another processor does not change the first, and an existing object is not written again.
     let both = publish(&[(183, "one"), (62, "one")]).await;
     let new: Vec<_> = both["agents"].as_array().unwrap().iter().map(|agent| &agent["new"]).collect();
     assert_eq!(new, [&json!(true), &json!(false)], "arm64 before x86_64: {both}");
     let before = slipway.assets().await.unwrap();
     publish(&[(62, "one"), (183, "one")]).await;
-    assert_eq!(slipway.assets().await.unwrap(), before, "the same again writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "publishing the same agent again writes nothing");
     let manifest: Value = serde_json::from_slice(&object("agent/manifest.json").await.unwrap()).unwrap();
     let ours = json!({ "arm64": digest(183, "one"), "x86_64": digest(62, "one") });
     assert_eq!(manifest, ours);
@@ -57,8 +57,8 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         assert_eq!(object(&key).await.unwrap(), program(machine, "one"));
     }
 
-    // The same spec again, up to its plan: every machine is to be replaced then, and the drain of the only worker waits for pods that
-    // have no other place to go to.
+    // The same spec again, up to its plan: every machine would be replaced then, and the drain of the only worker would wait for pods that
+    // have nowhere else to run.
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec()).await.unwrap();
     assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
@@ -74,7 +74,7 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         assert!(userdata.contains(&format!("agent='{}'", sha256.as_str().unwrap())), "{architecture}");
     }
     assert!(!userdata.contains("agent=''"), "every role has one");
-    // A newer one moves nothing by itself.
+    // A newer agent changes nothing by itself.
     let newer = publish(&[(62, "two"), (183, "two")]).await;
     assert_eq!(newer["agents"][0]["before"], ours["arm64"]);
     assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);

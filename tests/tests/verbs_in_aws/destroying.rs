@@ -1,4 +1,4 @@
-//! `slipway destroy`, the binary, and what the other verbs say of a cluster that goes or is gone.
+//! `slipway destroy`, the binary, and what other verbs say about a cluster that is being destroyed or is gone.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use slipway_sim::world::Phase;
 
 use super::*;
 
-/// Deletes nothing of its stack as long as somebody protects it.
+/// A resource whose deletion fails while it is protected.
 const PROTECTED: &str = "AWS::ElasticLoadBalancingV2::LoadBalancer";
 
 async fn run(slipway: &Installation, arguments: &str) -> Run {
     named(slipway, ADMINISTRATOR, &format!("{arguments} --cluster {CLUSTER}")).await
 }
 
-/// The installation's spec bucket has so many versions of the spec.
+/// The number of versions of the spec in the installation's spec bucket.
 async fn uploads(slipway: &Installation) -> usize {
     let bucket = slipway.world().reference("SpecBucket").unwrap();
     slipway.world().client().versions(bucket).await.unwrap().len()
@@ -27,7 +27,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     std::fs::write(&file, spec()).unwrap();
     let run = async |arguments: &str| run(&slipway, arguments).await;
 
-    // As one comes that somebody sends again from the dead letters.
+    // An order that somebody redrives from the dead-letter queue.
     let mark = slipway.world().observer().mark();
     let late = json!({
         "source": "slipway", "detail-type": "Destroy Requested", "detail": { "cluster": CLUSTER },
@@ -47,7 +47,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     let shown = run("status --exit-code").await;
     assert!(shown.code == 0 && shown.out.contains("note  the order of "), "{shown:?}");
 
-    // It stops half-way: meanwhile nothing is uploaded.
+    // The destruction stops half-way; nothing is uploaded meanwhile.
     slipway.world().cloud().with(|cloud| cloud.fail_during(Phase::Delete, PROTECTED, "it is protected", 1));
     let unsure = run("destroy --watch").await;
     assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
@@ -77,7 +77,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     }
     assert_eq!(uploads(&slipway).await, before);
 
-    // Called off: it is said for as long as something is missing.
+    // Aborted: the status says so as long as something is missing.
     let mark = slipway.world().observer().mark();
     assert_eq!(run("abort --yes").await.code, 0);
     assert!(slipway.event(mark, &["Rollout Aborted"], PATIENCE).await.is_some());
@@ -93,7 +93,7 @@ async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was
     let slipway = installation(0).await;
     let folder = tempfile::tempdir().unwrap();
     let run = async |arguments: &str| run(&slipway, arguments).await;
-    // The world stands still, so that what comes meanwhile comes meanwhile.
+    // The world's time is stopped, so that the order of events is certain.
     let still = slipway.world().cloud().hold();
     let mark = slipway.world().observer().mark();
     let ordered = run("destroy --yes --output json").await.json();

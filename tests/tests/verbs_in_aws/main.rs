@@ -1,5 +1,5 @@
-//! The verbs that speak to AWS: the binary that a person runs, against an installation in the
-//! embedded AWS and a cluster that its functions made, also with the permissions that docs/pki.md and docs/cli.md list and no others.
+//! The verbs that call AWS: the binary that a person runs, with an installation in the embedded AWS and a cluster that its functions made;
+//! also with exactly the permissions that docs/pki.md and docs/cli.md list.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
@@ -28,7 +28,7 @@ fn spec() -> String {
     std::fs::read_to_string(tools::root().join("examples/minimal.yaml")).unwrap()
 }
 
-/// An installation whose objects were all written so many hours ago, with a cluster that is rolled out.
+/// An installation whose objects were all written this many hours ago, with a deployed cluster.
 async fn installation(hours: u32) -> Installation {
     let settings = Settings { hours_ago: hours, ..Settings::default() };
     let slipway = Installation::start(&settings).await.unwrap();
@@ -36,14 +36,14 @@ async fn installation(hours: u32) -> Installation {
     slipway
 }
 
-/// Uploads a spec and waits until all has come of it that comes.
+/// Uploads a spec and waits until nothing happens any more.
 async fn upload(slipway: &Installation, spec: &str) {
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec).await.unwrap();
     slipway.rolled_out(mark).await.unwrap();
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug)]
 struct Run {
     code: i32,
@@ -57,12 +57,12 @@ impl Run {
     }
 }
 
-/// Runs `slipway certs …` as whoever has `key`, with the buckets named.
+/// Runs `slipway certs …` with the access key `key` and the names of the buckets.
 async fn certs(slipway: &Installation, key: &str, arguments: &str) -> Run {
     named(slipway, key, &format!("certs {arguments}")).await
 }
 
-/// Runs a verb as whoever has `key`, with the installation's buckets named.
+/// Runs a verb with the access key `key` and the names of the installation's buckets.
 async fn named(slipway: &Installation, key: &str, arguments: &str) -> Run {
     let world = slipway.world();
     let buckets = [
@@ -97,7 +97,7 @@ async fn run(slipway: &Installation, key: &str, arguments: &str, environment: &[
     }
 }
 
-/// Somebody who may do anything.
+/// A user who may do everything.
 const ADMINISTRATOR: &str = "AKIAADMINISTRATOR";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,7 +136,7 @@ async fn a_cluster_in_aws_is_shown_and_verified_as_a_directory_is() {
     let opened = certs(&slipway, ADMINISTRATOR, "verify --cluster minimal --open --output json").await.json();
     assert_eq!((&opened["ok"], &opened["sealedOpened"]), (&json!(true), &json!(true)), "{opened}");
     assert!(opened["keys"].as_u64().unwrap() >= certificates.len() as u64, "{}", opened["keys"]);
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +148,7 @@ async fn what_was_done_to_a_stored_object_is_found_in_aws() {
     let bucket = world.reference("AssetBucket").unwrap();
     let key =
         |asset: &str, ending: &str| format!("clusters/{CLUSTER}/pki/{asset}/{}.{ending}", fingerprint(asset));
-    // One sealed key in another's place, and a certificate of another asset.
+    // A sealed key in another one's place, and a certificate of another asset.
     let scheduler = world.client().object(bucket, &key("scheduler", "sealed")).await.unwrap().unwrap();
     world.upload("AssetBucket", &key("node-manager", "sealed"), scheduler).await.unwrap();
     let ca = world.client().object(bucket, &key("ca", "pem")).await.unwrap().unwrap();
@@ -169,7 +169,7 @@ async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
     let world = slipway.world();
     let nothing = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal").await;
     assert!(nothing.code == 0 && nothing.out.starts_with("nothing is unused"), "{nothing:?}");
-    // Another generation, rolled out; both releases are stored, so that both stay.
+    // Another generation is rolled out; both releases are stored, so both stay.
     let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
     upload(&slipway, &wide).await;
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
@@ -177,7 +177,7 @@ async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
     let nothing = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply").await;
     assert!(nothing.code == 0 && nothing.out.starts_with("nothing is unused"), "{nothing:?}");
 
-    // What a rendering left that died before the inventory named it.
+    // An object of a rendering that died before the inventory named it.
     let digest = "0".repeat(64);
     let orphans =
         [format!("pki/apiserver/{digest}.sealed"), format!("bundles/controller/credentials-{digest}")];
@@ -187,7 +187,7 @@ async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
     let before = slipway.assets().await.unwrap();
     let looked = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --output json").await.json();
     assert_eq!(looked["unused"], json!(orphans));
-    assert_eq!(slipway.assets().await.unwrap(), before, "a look takes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "listing deletes nothing");
     let taken = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
     assert_eq!(taken["unused"], json!(orphans));
     let bucket = world.reference("AssetBucket").unwrap();
@@ -203,11 +203,11 @@ async fn what_no_stored_release_refers_to_goes_and_nothing_else() {
 async fn a_refusal_says_what_is_wrong_and_what_to_do() {
     let slipway = installation(0).await;
     let gateway = slipway.world().gateway();
-    // What a rendering may be about to name.
+    // An object that a rendering may be about to name.
     let key = format!("clusters/{CLUSTER}/bundles/controller/credentials-{}", "0".repeat(64));
     slipway.world().upload("AssetBucket", &key, b"x".to_vec()).await.unwrap();
     let run = certs(&slipway, ADMINISTRATOR, "gc --cluster minimal --apply --output json").await.json();
-    assert_eq!(run["unused"], json!([]), "it is young");
+    assert_eq!(run["unused"], json!([]), "a new object is not deleted");
 
     let refused = async |key: &str, arguments: &str, code: i32, words: &[&str]| {
         let run = certs(&slipway, key, arguments).await;
@@ -229,14 +229,14 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
         let words = ["AccessDenied", "s3:ListBucket", "docs/pki.md"];
         refused("AKIANOBODY", &format!("{verb} --cluster minimal"), 3, &words).await;
     }
-    // Without names of buckets the installation's stack is asked, and here is none.
+    // Without the names of the buckets, the installation's stack is queried, which does not exist here.
     let region = slipway.world().region();
     let run = self::run(&slipway, ADMINISTRATOR, "certs show --cluster minimal", &[]).await;
     assert_eq!(run.code, 1, "{run:?}");
     assert!(run.told.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
 }
 
-/// P2: what a renewal foresees is what the rollout after it plans, and everything else keeps its bytes.
+/// P2: the rollout after a renewal plans exactly what the renewal predicted, and everything else keeps its bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_foreseen() {
     let slipway = installation(0).await;
@@ -248,7 +248,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
     let foreseen =
         certs(&slipway, ADMINISTRATOR, "renew apiserver --cluster minimal --output json").await.json();
     assert_eq!((&foreseen["applied"], &foreseen["roles"]), (&json!(false), &json!(["controller"])));
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     let mark = slipway.world().observer().mark();
     let run =
@@ -267,7 +267,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
     );
     assert_eq!(new["assets"]["apiserver"]["certificate"]["serial"], done["serial"]);
 
-    // The upload woke the function: what it planned is what was foreseen.
+    // The upload woke the function, whose plan is as predicted.
     slipway.rolled_out(mark).await.unwrap();
     let desired: Value = slipway.document(CLUSTER, "desired.json").await.unwrap().unwrap();
     let plan = format!("plans/{}.json", desired["plan"].as_str().unwrap());
@@ -280,7 +280,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
         moved(&plan["stacks"], "unchanged").iter().map(|one| one["name"].clone()).collect();
     assert_eq!(json!(stacks), foreseen["stacks"]);
 
-    // A spec that was refused stands in the way, and says so; nothing is written.
+    // A refused spec blocks the renewal, which says so; nothing is written.
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
     assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());

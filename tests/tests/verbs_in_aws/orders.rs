@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `skip` and `abort`: a person's word, by the binary, over the bus, to the rollout function and back.
+//! `pause`, `resume`, `skip` and `abort`: a person's orders, from the binary over the bus to the rollout function and back.
 
 use serde_json::{Value, json};
 use slipway_tests::installation::Installation;
@@ -8,7 +8,7 @@ use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, named, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
-    // So slow that the launch is under way for as long as this takes, on whatever machine: a tick comes in ten seconds, and it needs eight.
+    // So slow that the launch takes longer than this test on any machine: a tick comes every ten seconds, and the launch needs eight.
     let slipway = Installation::start(&Settings { speed: 6.0, ..Settings::default() }).await.unwrap();
     let run = async |arguments: &str| {
         named(&slipway, ADMINISTRATOR, &format!("{arguments} --cluster {CLUSTER}")).await
@@ -30,12 +30,12 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     assert!(slipway.event(mark, &["Rollout Started"], QUIET).await.is_none());
     let shown = run("status --exit-code").await;
-    assert_eq!(shown.code, 0, "to be paused is not wrong: {shown:?}");
+    assert_eq!(shown.code, 0, "a pause is not an error: {shown:?}");
     for words in ["paused", "slipway resume --cluster minimal"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
 
-    // Resumed: it goes on.
+    // Resumed: the rollout continues.
     let resumed = run("resume").await;
     assert!(resumed.code == 0 && resumed.out.contains("goes on"), "{resumed:?}");
     assert!(slipway.event(mark, &["Rollout Started"], PATIENCE).await.is_some());
@@ -50,7 +50,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(skipped.code == 0 && skipped.out.contains(&plan), "{skipped:?}");
     assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
 
-    // Aborted: what CloudFormation works at is seen to its end, and nothing else begins.
+    // Aborted: CloudFormation's operation is completed, and nothing else begins.
     let abort = format!("abort {plan}");
     let (watched, aborted) = tokio::join!(run("watch --every 1 --minutes 3"), run(&abort));
     assert!(aborted.code == 0 && aborted.out.contains("asked that the rollout"), "{aborted:?}");
@@ -60,7 +60,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     let rollout: Value = slipway.document(CLUSTER, "rollout.json").await.unwrap().unwrap();
     assert_eq!((&rollout["doing"], &rollout["last"]["result"]), (&json!("idle"), &json!("aborted")));
     let stack = |name: &str| slipway.world().cloud().with(|cloud| cloud.stack_status(name));
-    assert_eq!(stack("minimal-pool-general"), None, "it never got so far");
+    assert_eq!(stack("minimal-pool-general"), None, "the rollout never came to this stack");
     let shown = run("status").await.out;
     assert!(shown.contains("aborted") && shown.contains("slipway apply cluster.yaml"), "{shown}");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);

@@ -1,4 +1,5 @@
-//! The tables of permissions in docs/pki.md and docs/cli.md: with its rows the verbs work, and without any one of them they say which is missing.
+//! The tables of permissions in docs/pki.md and docs/cli.md: with all rows the verbs work, and without any one of them they say which
+//! permission is missing.
 
 use serde_json::json;
 use slipway_tests::client::ACCOUNT;
@@ -13,9 +14,9 @@ use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, r
 /// One action of a row.
 #[derive(Debug, Clone, PartialEq)]
 struct Grant {
-    /// The words that a command line must all have, of each verb; none: every one.
+    /// For each verb, the words that its command line must contain; empty: every verb.
     verbs: Vec<Vec<String>>,
-    /// What the row says besides: when it is needed.
+    /// When the row's permission is needed, if the row says so.
     only: String,
     action: String,
     on: String,
@@ -59,7 +60,7 @@ fn table(page: &str) -> Vec<Grant> {
     grants
 }
 
-/// What the third column means here.
+/// The resources that the third column means in this installation.
 fn resources(slipway: &Installation, on: &str) -> Vec<String> {
     let world = slipway.world();
     let bucket = |id: &str| format!("arn:aws:s3:::{}", world.reference(id).unwrap());
@@ -88,11 +89,11 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         "the bus" => vec![world.deployed().arns["Bus"].clone()],
         _ if on.ends_with("` of the asset bucket") => below("AssetBucket"),
         _ if on.ends_with("` of the spec bucket") => below("SpecBucket"),
-        _ => panic!("nobody knows what {on:?} is"),
+        _ => panic!("unknown resource {on:?}"),
     }
 }
 
-/// Runs a command as somebody who has these grants alone.
+/// Runs a command with only these permissions.
 async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, named: bool) -> Run {
     let statements: Vec<_> = grants
         .iter()
@@ -121,7 +122,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
     let agent = folder.path().join("slipway-node");
     let publish = format!("publish-agent {}", agent.display());
     let mut serial = 0;
-    // What each run needs to have something to do.
+    // Prepares what each run needs to have something to do.
     let mut prepare = async |arguments: &str| {
         serial += 1;
         std::fs::write(&agent, program(62, &serial.to_string())).unwrap();
@@ -146,12 +147,12 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         "certs renew apiserver --cluster minimal --apply --upload",
     ] {
         let mut grants: Vec<Grant> = table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect();
-        // Those without which it works come last: what is begun is not begun again.
+        // Permissions that are only sometimes needed come last, because a verb that has begun is not begun again.
         grants.sort_by_key(|grant| !grant.only.is_empty());
         for without in &grants {
             let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
             if arguments.ends_with("--upload") && !without.verbs.concat().contains(&"--upload".to_owned()) {
-                // The same as without it, above; and whatever is uploaded begins a rollout.
+                // The same as without the option, above; and an upload begins a rollout.
                 continue;
             }
             prepare(arguments).await;
@@ -168,7 +169,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         assert_eq!(run.code, 0, "{arguments}: {run:?}");
     }
 
-    // Rows that say when.
+    // Rows that say when the permission is needed.
     let mut when = async |only: &str, arguments: &str, named: bool, code: i32, words: &str| {
         let grants: Vec<Grant> = table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect();
         let without = grants.iter().find(|grant| grant.only.starts_with(only)).unwrap();
@@ -178,7 +179,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         assert!(run.code == code && (run.told + &run.out).contains(words), "{arguments}: {code} {words}");
         held.push(without.clone());
     };
-    // Here CloudFormation has no stack of that name: who may ask is told so.
+    // There is no CloudFormation stack with that name; a caller who may query it is told so.
     when("unless", "certs show --cluster minimal", false, 1, "there is no CloudFormation stack slipway")
         .await;
     let renew = "certs renew apiserver --cluster minimal";
@@ -225,16 +226,16 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     ] {
         let grants = grants(arguments);
         if arguments.starts_with("resume") {
-            // Events have whole seconds, and of a pause and a resume of one second the pause counts.
+            // Events have whole seconds, and of a pause and a resume in the same second the pause counts.
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
         if arguments.starts_with("approve") {
-            // The plan that waits, of what was applied above.
+            // The plan that waits for approval, of the spec that was applied above.
             assert!(slipway.world().settle(QUIET, PATIENCE).await);
         }
         for without in &grants {
             if arguments.contains("--prune") && !without.verbs.concat().contains(&"--prune".to_owned()) {
-                // The same as without it, above.
+                // The same as without the option, above.
                 continue;
             }
             if arguments.contains("--prune") {
@@ -254,7 +255,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         let run = as_one_with(&slipway, &grants, arguments, true).await;
         assert_eq!(run.code, 0, "{arguments}: {run:?}");
     }
-    // What was rolled out is brought back in the place of what was refused.
+    // The deployed spec replaces the refused one.
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let refused = slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
     let back = "rollback --cluster minimal --yes";
@@ -274,7 +275,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     let again = as_one_with(&slipway, &needed, back, true).await;
     assert!(again.code == 1 && again.told.contains("is what it was when generation "), "{again:?}");
 
-    // Rows that say when. Here CloudFormation has no stack of that name, and a spec was uploaded just now.
+    // Rows that say when. There is no CloudFormation stack with that name, and a spec has just been uploaded.
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     slipway.upload(CLUSTER, wide("b")).await.unwrap();
     for (only, arguments, named, code) in
@@ -292,7 +293,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
 
-    // With what the page grants the cluster is taken away, by the functions with what the template grants them.
+    // With the page's permissions a person destroys the cluster, and the functions use those of the template.
     let mark = slipway.world().observer().mark();
     let destroy = "destroy --cluster minimal --yes";
     let run = as_one_with(&slipway, &grants(destroy), destroy, true).await;
@@ -304,7 +305,8 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     assert_eq!(run.json()["rollout"]["state"], "destroyed", "{run:?}");
 }
 
-/// What `renew --recover` needs besides what `renew` does, which the test above holds, of a cluster in which nothing has expired.
+/// The permissions that `renew --recover` needs in addition to those of `renew`, which the test above checks, for a cluster in which
+/// nothing has expired.
 pub(crate) async fn a_recovery_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
     let renews = "renew --recover scheduler --cluster minimal";
     let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(renews));
@@ -313,7 +315,7 @@ pub(crate) async fn a_recovery_needs_what_the_page_says_and_nothing_more(slipway
     assert_eq!(recovery.len(), 8, "{recovery:?}");
     for without in &recovery {
         let rest = recovery.iter().filter(|grant| *grant != without).chain(&others).cloned();
-        // What cannot be issued is said, and machines are brought what there is. Nothing else is issued.
+        // The output names what cannot be issued, and machines get the stored credentials. Nothing else is issued.
         let issues = without.action.starts_with("kms:");
         let arguments = if issues { renews } else { "renew --recover --cluster minimal" };
         let run = as_one_with(slipway, &rest.collect::<Vec<_>>(), arguments, true).await;

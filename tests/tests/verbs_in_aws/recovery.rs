@@ -1,5 +1,5 @@
-//! Everything has expired: `renew --recover`, the binary, by the embedded AWS' Auto Scaling and Run Command. And an exchange by `rotate-ca`,
-//! which waits for each machine by name.
+//! `renew --recover` after everything has expired: the binary, with the embedded AWS' Auto Scaling and Run Command. And a rotation with
+//! `rotate-ca`, which waits for each machine and names it.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::role::Role;
@@ -17,7 +17,7 @@ async fn manifest(slipway: &Installation) -> Manifest {
     slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap()
 }
 
-/// Waits until every machine of the cluster serves.
+/// Waits until every machine of the cluster is in service.
 async fn all_up(slipway: &Installation) {
     for _ in 0..600 {
         if machines(slipway).iter().all(|one| one.ready) {
@@ -28,11 +28,12 @@ async fn all_up(slipway: &Installation) {
     panic!("{:?}", machines(slipway));
 }
 
-/// P7: the certificates in the store ended a month ago, no member of etcd takes another, no API answers; one command.
+/// P7: the stored certificates expired a month ago, no member of etcd accepts another, and no API answers; one command recovers the
+/// cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one_command() {
     let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
-    // Launched so long ago, as far as the functions know.
+    // For the functions, the launch was that long ago.
     slipway.set_clock_ahead(SignedDuration::from_hours(-24 * 395));
     upload(&slipway, &spec()).await;
     slipway.set_clock_ahead(SignedDuration::ZERO);
@@ -45,7 +46,7 @@ async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one
     let run = async |arguments: &str| named(&slipway, ADMINISTRATOR, arguments).await;
     let dry = run("renew --recover --cluster minimal --dry-run --output json").await.json();
     assert_eq!(dry["wouldRenew"].as_array().unwrap().len(), 11, "{dry}");
-    assert_eq!(manifest(&slipway).await, old, "who looks writes nothing");
+    assert_eq!(manifest(&slipway).await, old, "a verb that only reads writes nothing");
     let mark = slipway.world().observer().mark();
     let recovered = run("renew --recover --cluster minimal").await;
     assert_eq!(recovered.code, 0, "{recovered:?}");
@@ -73,21 +74,21 @@ async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one
     }
     assert!(stands().leader.is_some() && stands().api_servers.len() == 1, "{:?}", stands());
 
-    // It was said, so that launch templates get it too; and once more changes nothing.
+    // An event was published, so that launch templates get the new credentials, too; a second run changes nothing.
     assert!(slipway.event(mark, &["Certificate Renewed"], PATIENCE).await.is_some());
     slipway.rolled_out(mark).await.unwrap();
     let again = run("renew --recover --cluster minimal").await;
     assert!(again.code == 0 && again.out.contains("no certificate was renewed"), "{again:?}");
     assert_eq!(manifest(&slipway).await, new);
 
-    // In the same installation, which takes its time to start.
+    // In the same installation, because starting one takes time.
     a_recovery_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     a_rotation_waits_for_each_machine_by_name_and_goes_on_when_all_have_told(&slipway).await;
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 }
 
-/// A stage follows when every machine that Auto Scaling has told of it, and each that has not is named.
+/// The next stage begins when every machine that Auto Scaling knows has reported the last one, and each machine without a report is named.
 async fn a_rotation_waits_for_each_machine_by_name_and_goes_on_when_all_have_told(slipway: &Installation) {
     let run = async |arguments: &str| {
         named(slipway, ADMINISTRATOR, &format!("rotate-ca {arguments} --cluster minimal")).await

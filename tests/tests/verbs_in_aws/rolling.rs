@@ -1,4 +1,4 @@
-//! A cluster's way by the command line alone: `apply`, `status`, `approve`, `watch`, `kubeconfig`.
+//! A cluster's life with only the command line: `apply`, `status`, `approve`, `watch`, `kubeconfig`.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ async fn slipway_as_administrator(slipway: &Installation, arguments: &str) -> Ru
     named(slipway, ADMINISTRATOR, arguments).await
 }
 
-/// The smallest spec, whose plans wait for somebody.
+/// The smallest spec, with plans that wait for approval.
 fn waiting() -> String {
     format!("{}\nrollout:\n  approval: manual\n", spec())
 }
@@ -37,7 +37,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     let run = async |arguments: &str| slipway_as_administrator(&slipway, arguments).await;
     let cluster = format!("--cluster {CLUSTER}");
 
-    // Nothing of a refused spec is uploaded, nor of one for another cluster.
+    // A refused spec is not uploaded, nor is a spec of another cluster.
     let bad = write(folder.path(), "bad.yaml", &spec().replacen("1.37", "0.1", 1));
     for (file, cluster) in [(&bad, CLUSTER), (&file, "other")] {
         let refused = run(&format!("apply {file} --cluster {cluster}")).await;
@@ -57,15 +57,15 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let plan = planned.1["plan"].as_str().unwrap().to_owned();
 
-    // Nobody was told that it waits: it is seen.
+    // The status shows that the plan waits.
     let shown = run(&format!("status {cluster} --exit-code")).await;
-    assert_eq!(shown.code, 0, "to wait for somebody is not wrong: {shown:?}");
+    assert_eq!(shown.code, 0, "waiting for approval is not an error: {shown:?}");
     for words in ["waiting-for-approval", &plan, "slipway approve --cluster minimal"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let nobody = run(&format!("approve {cluster}")).await;
     assert!(nobody.code == 1 && nobody.told.contains("nobody can be asked here"), "{nobody:?}");
-    assert!(nobody.told.contains("+ minimal-network create"), "it is shown first: {}", nobody.told);
+    assert!(nobody.told.contains("+ minimal-network create"), "the plan is not shown first: {}", nobody.told);
     let other = run(&format!("approve {cluster} 00000000000000000000")).await;
     assert!(
         other.code == 1 && other.told.contains(&format!("is not the newest plan of minimal: that is {plan}"))
@@ -86,7 +86,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     let again = run(&format!("approve {cluster} {plan}")).await;
     assert!(again.code == 1 && again.told.contains("was rolled out already, and succeeded"), "{again:?}");
 
-    // By itself, and watched from the upload on.
+    // Without approval, and watched from the upload on.
     let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
     write(folder.path(), "cluster.yaml", &wide);
     let run = run(&format!("apply {file} {cluster} --watch --output json")).await;
@@ -157,11 +157,11 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     let key = data("client-key-data:");
     assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
     let said = format!("{}{}", written.out, written.told);
-    assert!(!said.contains("PRIVATE") && !said.contains(&STANDARD.encode(&key)), "nothing of it is printed");
+    assert!(!said.contains("PRIVATE") && !said.contains(&STANDARD.encode(&key)), "the key is not printed");
 
     let there = slipway_as_administrator(&slipway, &arguments).await;
     assert!(there.code == 1 && there.told.contains("is there already"), "{there:?}");
-    // An open file's permissions do not become the new one's.
+    // The new file does not get the permissions of the existing file.
     std::fs::set_permissions(&out, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(slipway_as_administrator(&slipway, &format!("{arguments} --force")).await.code, 0);
     assert_eq!(out.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -172,7 +172,8 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     assert!(other.code == 1 && other.told.contains("has no API endpoint inside"), "{other:?}");
 }
 
-/// What is asked for is issued by the scan function, planned by the render function and rolled out, and the command sees it through.
+/// A renewal is requested with a command: the scan function issues, the render function plans, the plan is rolled out, and the command
+/// follows it to the end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_is_asked_for_and_watched_to_its_end() {
     let slipway = crate::installation(0).await;
@@ -193,7 +194,7 @@ async fn a_renewal_is_asked_for_and_watched_to_its_end() {
     assert_eq!((looked.code, &looked.json()["wouldRenew"]), (0, &json!([])), "{looked:?}");
     let recover = run("renew --recover scheduler --cluster minimal --dry-run").await;
     assert!(recover.code == 0 && recover.out.contains("would be issued anew: scheduler"), "{recover:?}");
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
     let mark = slipway.world().observer().mark();
     let watched = run("renew apiserver --cluster minimal --watch").await;

@@ -1,4 +1,4 @@
-//! `slipway status`: what nodes, spec and rollout left in the bucket, judged.
+//! `slipway status`: the report about the state of nodes, spec and rollout in the bucket.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8
     slipway.world().upload("AssetBucket", &key, bytes.into()).await.unwrap();
 }
 
-/// A bootstrap report of a machine that came up with what is planned, or gave up.
+/// A bootstrap report of a machine that is healthy with the planned configuration, or gave up.
 async fn boot(
     slipway: &Installation,
     role: &str,
@@ -38,7 +38,7 @@ async fn boot(
     serde_json::to_vec(&report).unwrap()
 }
 
-/// What a member or controller tells hourly.
+/// The hourly status of a member or controller.
 fn serves(role: &str, certificate: &Value, days: i64, problem: Option<&str>) -> Vec<u8> {
     let end = Timestamp::now() + SignedDuration::from_hours(24 * days + 1);
     let report = json!({
@@ -66,15 +66,15 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in ["accepted", "succeeded", "none has reported", "364 d left", "nothing needs anybody"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert_eq!(slipway.assets().await.unwrap(), before, "who looks writes nothing");
+    assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
 
-    // Issue 5: an instance that cannot come up is reported unhealthy, with a reason that shows here.
+    // Issue 5: an instance that cannot boot is reported unhealthy, with the reason.
     let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
     node_object(&slipway, "etcd-0/i-0bad.json", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
     node_object(&slipway, "pool-general/i-0ok.json", boot(&slipway, "pool-general", "i-0ok", None).await)
         .await;
     node_object(&slipway, "controller/i-0c.json", boot(&slipway, "controller", "i-0c", None).await).await;
-    // It serves a certificate that the store has no longer, and a component is down.
+    // It serves a certificate that the store does not have any more, and a component is down.
     let late = serves("controller", &json!("0".repeat(64)), 3, Some("connection refused"));
     node_object(&slipway, "controller/i-0c/status.json", late).await;
     node_object(&slipway, "controller/i-0z/status.json", b"{".to_vec()).await;
@@ -93,7 +93,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert!(!shown.out.contains('\u{1b}'), "no terminal obeys a node: {}", shown.out);
+    assert!(!shown.out.contains('\u{1b}'), "control characters of a report are not printed: {}", shown.out);
     let machine = status(&slipway, "--output json").await.json();
     assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
     let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
@@ -102,7 +102,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         (&json!("givenUp"), &json!("attach the volume of etcd-0"))
     );
 
-    // What it serves is what the store has; and the member came up on another machine.
+    // It serves the stored certificate; and the member runs on another machine.
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
     let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
     node_object(&slipway, "controller/i-0c/status.json", current).await;
@@ -112,10 +112,10 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    assert!(!shown.out.contains("i-0bad"), "it is history: {}", shown.out);
+    assert!(!shown.out.contains("i-0bad"), "an old report is not shown: {}", shown.out);
     assert!(status(&slipway, "--all").await.out.contains("i-0bad"));
 
-    // A spec that was refused, and a document that nobody can read.
+    // A spec that was refused, and a document that cannot be read.
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
     assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());

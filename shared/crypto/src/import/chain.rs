@@ -1,8 +1,8 @@
-//! An authority's certificate and those above it: the issuing one first, then each one's issuer.
+//! The certificate of an authority and those above it: first the one that issues, then the issuer of each.
 //!
-//! Nodes trust the issuing certificate itself, which Go takes as an anchor though somebody else signed it: were they to
-//! trust the root, whoever else it stands for could sign in to the cluster. The rest is for those who know the root
-//! alone: servers present what leads there.
+//! Nodes trust the issuing certificate itself, which Go accepts as a trust anchor although another certificate signed it. If they trusted
+//! the root, everyone with a certificate under that root could sign in to the cluster. The other certificates are for clients that know
+//! only the root: servers present the chain to it.
 
 use jiff::Timestamp;
 use slipway_ports::{BroughtAuthority, Flaw, Secret};
@@ -11,11 +11,10 @@ use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate};
 use super::{certificates, common, flaw, spki};
 use crate::armor;
 
-/// More certificates than this lead from nowhere to nowhere.
+/// The maximum number of certificates in a chain.
 const MOST: usize = 8;
 
-/// Reads the certificates of an authority, and checks that it can sign leaves by which people and components are
-/// known from `now` on; `None`: dates do not count.
+/// Reads the certificates of an authority, and checks that it can sign leaves that are valid from `now` on; `None`: dates are not checked.
 pub(crate) fn authority(text: &Secret, now: Option<Timestamp>) -> Result<BroughtAuthority, Vec<Flaw>> {
     let ders = certificates(text.expose()).map_err(|found| vec![found])?;
     if ders.len() > MOST {
@@ -62,7 +61,7 @@ fn named(certificate: &X509Certificate<'_>) -> String {
     format!("`{}`", certificate.subject())
 }
 
-/// Flaws of the certificate whose key signs.
+/// Flaws of the certificate that issues leaves.
 fn issuing(certificate: &X509Certificate<'_>, now_s: Option<i64>, found: &mut Vec<Flaw>) {
     let whose = named(certificate);
     if !certificate.is_ca() {
@@ -97,7 +96,7 @@ fn issuing(certificate: &X509Certificate<'_>, now_s: Option<i64>, found: &mut Ve
     }
 }
 
-/// Flaws of what stands above it.
+/// Flaws of the certificates above it.
 fn above(chain: &[X509Certificate<'_>], now_s: Option<i64>, found: &mut Vec<Flaw>) {
     for (index, pair) in chain.windows(2).enumerate() {
         let [below, this] = pair else { continue };

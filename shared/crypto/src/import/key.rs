@@ -1,5 +1,5 @@
-//! A private key in PEM, perhaps under a passphrase: PKCS #8, SEC 1, PKCS #1, and OpenSSL's old encryption of the latter
-//! two (RFC 1421's headers, a key derived by MD5).
+//! Reads a private key in PEM, possibly encrypted with a passphrase: PKCS #8, SEC 1, PKCS #1, and OpenSSL's old encryption of the latter
+//! two (headers of RFC 1421, a key derived with MD5).
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
@@ -16,21 +16,21 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::flaw;
 use crate::armor::{self, Block};
 
-/// What encrypts a key so that we can open it, on any OpenSSL since 1.0.
+/// A command that encrypts a key in a form that we can read, with any OpenSSL since 1.0.
 const ENCRYPT: &str = "openssl pkcs8 -topk8 -v2 aes-256-cbc -in OLD -out NEW";
 
-/// So many rounds of PBKDF2 are worth a minute of a small Lambda function; OWASP asks for 600,000.
+/// This number of PBKDF2 rounds takes a minute in a small Lambda function; OWASP recommends 600,000.
 const MOST_ROUNDS: u32 = 10_000_000;
-/// Memory that scrypt may take, in bytes: OpenSSL's own takes 16 MiB.
+/// The maximum memory of scrypt in bytes; OpenSSL's default needs 16 MiB.
 const MOST_SCRYPT: u64 = 64 << 20;
 
-/// Whether the file's key is under a passphrase.
+/// Whether the file's key is encrypted.
 pub(crate) fn is_locked(text: &Secret) -> bool {
     let text = std::str::from_utf8(text.expose()).unwrap_or_default();
     text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || text.contains("Proc-Type: 4,ENCRYPTED")
 }
 
-/// Reads the one key of a file.
+/// Reads the only key of a file.
 pub(crate) fn key(text: &Secret, passphrase: Option<&Secret>) -> Result<BroughtKey, Flaw> {
     const HELP: &str = "write it with `openssl pkey -in FILE -aes256`: one key, in PEM";
     let text = std::str::from_utf8(text.expose()).map_err(|_| flaw("it is not PEM: it is no text", HELP))?;
@@ -64,7 +64,7 @@ fn body(block: &Block<'_>) -> Result<Zeroizing<Vec<u8>>, Flaw> {
     block.der().map_err(|problem| flaw(problem, "bring the file as it was written, not a part of it"))
 }
 
-/// A key as we keep keys: PKCS #8 with its public half checked against its private one.
+/// The key in our format: PKCS #8, with its public half checked against its private half.
 fn normal(der: &[u8], locked: bool) -> Result<BroughtKey, Flaw> {
     let ecdsa = [&ECDSA_P256_SHA256_ASN1_SIGNING, &ECDSA_P384_SHA384_ASN1_SIGNING]
         .into_iter()
@@ -79,7 +79,7 @@ fn normal(der: &[u8], locked: bool) -> Result<BroughtKey, Flaw> {
     };
     let read = bytes.and_then(|bytes| crate::keys::Key::from_der(&bytes));
     let Some(key) = read else {
-        // What a wrong passphrase leaves behind may by chance end as its padding should.
+        // A wrong passphrase may produce text with valid padding by chance.
         if locked && !der.starts_with(&[0x30]) {
             return Err(wrong_passphrase());
         }

@@ -1,4 +1,4 @@
-//! A leaf that somebody else issued, held against the profile that ours would have.
+//! Checks a provided leaf against the profile that Slipway would issue it with.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{certificates, common, flaw};
 use crate::armor;
 
-/// Reads a leaf; the certificate alone, in PEM. Whatever else its file holds must lead to `authority`'s root.
+/// Reads a leaf and returns its certificate in PEM. All other certificates in the file must form a chain to `authority`'s root.
 pub(crate) fn leaf(
     text: &Secret,
     profile: &CertificateProfile,
@@ -65,7 +65,7 @@ pub(crate) fn leaf(
     Ok(std::mem::take(&mut *armor::encode("CERTIFICATE", &ders[0])))
 }
 
-/// Who it is for: a client is known by its subject, a server by its alternative names.
+/// The identity of the leaf: the subject for a client, the alternative names for a server.
 fn identity(leaf: &X509Certificate<'_>, profile: &CertificateProfile, whose: &str, found: &mut Vec<Flaw>) {
     if profile.client && !profile.server {
         let texts = |names: &mut dyn Iterator<Item = &x509_parser::x509::AttributeTypeAndValue<'_>>| {
@@ -78,7 +78,7 @@ fn identity(leaf: &X509Certificate<'_>, profile: &CertificateProfile, whose: &st
                 format!("have it issued with the subject CN={}", profile.common_name),
             ));
         }
-        // Each organization is a group, to which the cluster gives rights.
+        // Each organization is a group, which has permissions in the cluster.
         let organizations = texts(&mut leaf.subject().iter_organization());
         let wanted: BTreeSet<String> = profile.organizations.iter().cloned().collect();
         if organizations != wanted {
@@ -108,7 +108,7 @@ fn identity(leaf: &X509Certificate<'_>, profile: &CertificateProfile, whose: &st
     }
 }
 
-/// An alternative name as a profile writes it.
+/// An alternative name in the form of a profile.
 fn shown(name: &GeneralName<'_>) -> Option<String> {
     if let GeneralName::DNSName(name) = name {
         return Some(name.to_ascii_lowercase());

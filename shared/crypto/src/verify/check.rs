@@ -1,4 +1,4 @@
-//! What can be said of a certificate by itself.
+//! The checks of a single certificate.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use super::facts::{Facts, KeyType, Signature};
 use super::files::Certificate;
 use super::layout::{Expected, Need};
 
-/// Everything that is wrong with one certificate, whose place says what it is for; with its dates, as of a moment and so many days ahead.
+/// All problems of one certificate. Its path says what it is for. Its dates are checked against a time and a number of days ahead.
 pub(super) fn one(
     certificate: &Certificate,
     expected: Option<&Expected>,
@@ -81,7 +81,7 @@ fn strength(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
     }
 }
 
-/// What RFC 5280 asks of any certificate.
+/// The rules of RFC 5280 for any certificate.
 fn shape(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
     if let Some(fault) = facts.serial_fault {
         let message = format!("its serial number {fault} (RFC 5280, 4.1.2.2)");
@@ -153,7 +153,7 @@ fn purpose(facts: &Facts, expected: &Expected, found: &mut Found<'_, impl Fn() -
                 let message = format!("it must {role}, and its extended key usage lacks {says}: {other}");
                 found.error("purpose", message, format!("issue it anew with {says}"));
             }
-            // Whoever says nothing may do anything: that is told once, below.
+            // A certificate without the extension may do anything; this is reported once, below.
             Need::Never if can && extended.is_some() => {
                 let message = format!("it could {role} ({says}), which its place has no use for");
                 found.warning("purpose", message, format!("issue it anew without {says}"));

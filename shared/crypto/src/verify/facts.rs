@@ -1,4 +1,4 @@
-//! What a certificate says, in words and values of its own: read once, compared often.
+//! The content of a certificate as plain values, so that it is parsed only once.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use x509_parser::oid_registry as oid;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::{AlgorithmIdentifier, SubjectPublicKeyInfo};
 
-/// A certificate taken apart.
+/// The content of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
     /// The whole subject, such as `O=system:masters, CN=kube-admin`.
     pub subject: String,
-    /// The whole name of who signed it.
+    /// The whole name of the issuer.
     pub issuer: String,
     /// The subject's CN.
     pub common_name: Option<String>,
     /// The subject's O, in the order of the certificate.
     pub organizations: Vec<String>,
-    /// Subject alternative names: DNS names in lower case, addresses, and whatever else with its kind before it.
+    /// Subject alternative names: DNS names in lower case, addresses, and all others with their kind before them.
     pub sans: Vec<String>,
-    /// In lower-case hex.
+    /// The serial number in lower-case hex.
     pub serial: String,
     /// Start of validity.
     pub not_before: Timestamp,
-    /// End of validity; what X.509 can say and a timestamp cannot is cut to the last timestamp.
+    /// End of validity. A time that a timestamp cannot express becomes the last timestamp.
     pub not_after: Timestamp,
     /// The public key.
     pub key: KeyType,
@@ -38,38 +38,38 @@ pub struct Facts {
     pub signature: Signature,
     /// SHA-256 of SubjectPublicKeyInfo.
     pub spki_sha256: String,
-    /// SHA-256 of the whole.
+    /// SHA-256 of the whole certificate.
     pub fingerprint: String,
-    /// Whether it may sign others.
+    /// Whether it may sign other certificates.
     pub authority: bool,
-    /// How many authorities may stand between it and a leaf.
+    /// The maximum number of authorities between it and a leaf.
     pub path_length: Option<u32>,
-    /// Key usage, if it is said.
+    /// Key usage, if the certificate has it.
     pub usage: Option<Usage>,
-    /// Extended key usage, if it is said; without it everything is allowed.
+    /// Extended key usage, if the certificate has it; without it everything is allowed.
     pub extended: Option<Extended>,
-    /// Critical extensions that nobody here understands: whoever meets one must refuse the certificate.
+    /// Unknown critical extensions: a program that does not know one must refuse the certificate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<String>,
-    /// Whether subject and issuer are one.
+    /// Whether subject and issuer are the same name.
     pub self_issued: bool,
     #[serde(skip)]
     pub(super) serial_fault: Option<&'static str>,
     #[serde(skip)]
     pub(super) der: Vec<u8>,
-    /// The names as they stand in DER, which is how chains are built.
+    /// The name in DER, which is compared to build chains.
     #[serde(skip)]
     pub(super) subject_raw: Vec<u8>,
     #[serde(skip)]
     pub(super) issuer_raw: Vec<u8>,
 }
 
-/// What a public key is.
+/// The type of a public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyType {
-    /// Of so many bits.
+    /// RSA with this number of bits.
     Rsa(usize),
-    /// On a curve of NIST's, of so many bits.
+    /// A curve of NIST with this number of bits.
     Ecdsa(u32),
     /// Ed25519.
     Ed25519,
@@ -78,7 +78,7 @@ pub enum KeyType {
 }
 
 impl KeyType {
-    /// Why nobody should rely on it.
+    /// Why nobody should rely on the key; `None` if it is strong.
     pub(super) fn weakness(&self) -> Option<String> {
         match self {
             Self::Rsa(bits) if *bits < 2048 => {
@@ -103,12 +103,12 @@ impl fmt::Display for KeyType {
     }
 }
 
-/// How a certificate was signed.
+/// The algorithm of a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signature {
-    /// By an algorithm without a known weakness.
+    /// An algorithm without a known weakness.
     Sound(String),
-    /// By one whose signatures can be forged: SHA-1, MD5.
+    /// An algorithm whose signatures can be forged: SHA-1, MD5.
     Broken(&'static str),
 }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Key usages that somebody here asks for.
+/// The key usages that are checked here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -133,7 +133,7 @@ pub struct Usage {
     pub cert_sign: bool,
 }
 
-/// Extended key usages that somebody here asks for.
+/// The extended key usages that are checked here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Extended {
@@ -158,7 +158,7 @@ impl Facts {
     /// Reads a certificate in DER.
     ///
     /// # Errors
-    /// In words for a person, without any of `der`.
+    /// The message is for people and contains nothing of `der`.
     pub fn read(der: &[u8]) -> Result<Self, String> {
         let (rest, certificate) =
             X509Certificate::from_der(der).map_err(|_| "it is no X.509 certificate".to_owned())?;
@@ -240,8 +240,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Whether `issuer`'s key made the signature of this; `None` if that cannot be checked: the algorithm is not known here, or it
-    /// and the key are so weak that AWS-LC refuses them.
+    /// Whether `issuer`'s key signed this certificate; `None` if that cannot be checked, because the algorithm is unknown, or AWS-LC
+    /// refuses it or the key as too weak.
     pub(super) fn signed_by(&self, issuer: &Self) -> Option<bool> {
         if matches!(self.signature, Signature::Broken(_)) || issuer.key.weakness().is_some() {
             return None;
@@ -255,7 +255,7 @@ impl Facts {
         }
     }
 
-    /// Whole days until it ends; negative once it has, 0 on its last day.
+    /// Whole days until the expiry; negative after it, 0 on the last day.
     #[must_use]
     pub fn days_left(&self, now: Timestamp) -> i64 {
         (self.not_after.as_second() - now.as_second()).div_euclid(86_400)
@@ -320,7 +320,7 @@ fn key_type(key: &SubjectPublicKeyInfo<'_>) -> KeyType {
     if *algorithm == oid::OID_SIG_ED25519 { KeyType::Ed25519 } else { other() }
 }
 
-/// `ecdsa-with-SHA1`, which the registry does not name: 1.2.840.10045.4.1.
+/// `ecdsa-with-SHA1`, which the registry does not know: 1.2.840.10045.4.1.
 const ECDSA_WITH_SHA1: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x01];
 
 fn signature(algorithm: &AlgorithmIdentifier<'_>) -> Signature {

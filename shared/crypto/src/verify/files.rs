@@ -1,4 +1,4 @@
-//! What lies in the files: certificates, keys, and what is neither, each under the name by which its fellows find it.
+//! Sorts the files into certificates, keys and others, each with the name that connects a certificate with its key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,44 +11,44 @@ use super::facts::Facts;
 use super::{Finding, Severity};
 use crate::{armor, keys};
 
-/// A file as whoever read it found it.
+/// A file, as the caller found it.
 #[derive(Debug)]
 pub struct File {
     /// Its path below the folder that was asked for, with `/`.
     pub path: String,
-    /// What it holds.
+    /// The content.
     pub found: Found,
     /// Its permissions, as `chmod` writes them.
     pub mode: u32,
-    /// Whether it is a link: what it leads to is no copy.
+    /// Whether it is a link. The file that it leads to is not a copy.
     pub link: bool,
 }
 
-/// What a [`File`] holds.
+/// The content of a [`File`].
 #[derive(Debug)]
 pub enum Found {
-    /// Its bytes: perhaps a private key.
+    /// The bytes, which may be a private key.
     Bytes(Secret),
-    /// They could not be had, and why.
+    /// The reason why the file could not be read.
     Not(String),
 }
 
-/// A certificate, and where it lies.
+/// A certificate and its file.
 #[derive(Debug, Clone)]
 pub struct Certificate {
     /// The file.
     pub file: String,
-    /// Which of the file's certificates it is, from 1; 0 where there is one alone.
+    /// The number of the certificate in its file, from 1; 0 if the file has only one.
     pub place: usize,
-    /// What the file is called without its ending: `etcd/server`. Its key has the same.
+    /// The path of the file without its ending: `etcd/server`. The key has the same name.
     pub name: String,
-    /// What it says.
+    /// The content.
     pub facts: Facts,
     pub(super) link: bool,
 }
 
 impl Certificate {
-    /// For messages: the file, and which one of it.
+    /// For messages: the file, and the number in it.
     #[must_use]
     pub fn at(&self) -> String {
         if self.place == 0 {
@@ -59,32 +59,32 @@ impl Certificate {
     }
 }
 
-/// A private or public key, and where it lies.
+/// A private or public key, and its file.
 #[derive(Debug, Clone)]
 pub struct KeyFile {
     /// The file.
     pub file: String,
     /// As [`Certificate::name`].
     pub name: String,
-    /// SHA-256 of its SubjectPublicKeyInfo; `None` under a passphrase.
+    /// SHA-256 of its SubjectPublicKeyInfo; `None` if the key is encrypted.
     pub spki_sha256: Option<String>,
     /// Whether it is the private half.
     pub private: bool,
     pub(super) link: bool,
 }
 
-/// A file without certificate or key.
+/// A file without a certificate or key.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Other {
     /// The file.
     pub file: String,
-    /// What it seems to be.
+    /// What the file seems to be.
     pub what: String,
-    /// Whether that is certain, so that nobody need look.
+    /// Whether that is certain, so that nobody has to look at the file.
     pub known: bool,
 }
 
-/// What was found in all files together.
+/// The content of all files together.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
     pub(super) certificates: Vec<Certificate>,
@@ -93,7 +93,7 @@ pub(super) struct Sorted {
     pub(super) findings: Vec<Finding>,
 }
 
-/// Endings of files that should hold certificates or keys.
+/// The endings of files that should contain certificates or keys.
 const ENDINGS: [&str; 6] = [".pem", ".crt", ".cer", ".key", ".pub", ".der"];
 
 /// The name that a certificate, its key and its public key share.
@@ -243,7 +243,7 @@ impl Sorted {
                     ),
                 }
             }
-            // `openssl ecparam -genkey` writes them before the key.
+            // `openssl ecparam -genkey` writes this block before the key.
             "EC PARAMETERS" => taken.anything = true,
             label => {
                 taken.anything = true;
@@ -263,7 +263,8 @@ impl Sorted {
         });
     }
 
-    /// What a kubeconfig carries in base64: the keys of a mapping, one a line, as every tool writes them.
+    /// The certificates and keys in base64 in a kubeconfig. They are read line by line, because every tool writes one key of the mapping
+    /// per line.
     fn kubeconfig(&mut self, file: &File, path: &str, text: &str, taken: &mut Taken) {
         for line in text.lines() {
             let Some((key, value)) = line.split_once(':') else { continue };
@@ -307,7 +308,7 @@ impl Sorted {
     }
 }
 
-/// What was found in one file.
+/// The content of one file.
 #[derive(Default)]
 struct Taken {
     anything: bool,
@@ -317,11 +318,11 @@ struct Taken {
 
 struct Block<'t> {
     label: &'t str,
-    /// From `-----BEGIN` to the end of its `-----END` line, or of the text.
+    /// From `-----BEGIN` to the end of the `-----END` line, or of the text.
     text: &'t str,
 }
 
-/// The PEM blocks of a text; what stands between them is for people.
+/// The PEM blocks of a text; text between them is ignored.
 fn blocks(text: &str) -> Vec<Block<'_>> {
     const BEGIN: &str = "-----BEGIN ";
     let mut found = Vec::new();
@@ -342,13 +343,13 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     found
 }
 
-/// Whether a file is named as we name what is sealed.
+/// Whether a file has the name of a sealed file of Slipway.
 pub(super) fn sealed(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.ends_with(".sealed") || name.starts_with("credentials-")
 }
 
-/// Files that lie beside certificates and hold none, by name.
+/// Known files without certificates that are often beside certificates, by name.
 fn known(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if sealed(path) {

@@ -1,4 +1,4 @@
-//! Which tool made a folder, and what each of its certificates is for.
+//! The tool that made a folder, and the purpose of each of its certificates.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use slipway_credentials::{CertificateProfile, Manifest, Origin, policy, rotation
 
 use super::files::Certificate;
 
-/// Who laid the files out.
+/// The tool that made the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
-    /// `slipway render`: an inventory, and a folder for each credential.
+    /// `slipway render`: an inventory, and a folder per credential.
     Slipway,
-    /// The folder of a node of ours, or of its bundle.
+    /// The folder of a node of Slipway, or of its bundle.
     SlipwayNode,
-    /// `/etc/kubernetes/pki`.
+    /// kubeadm: `/etc/kubernetes/pki`.
     Kubeadm,
-    /// `credentials/`.
+    /// kube-aws: `credentials/`.
     KubeAws,
-    /// Anything else: names say nothing there.
+    /// Anything else: names have no meaning.
     Unknown,
 }
 
 impl Layout {
-    /// For people.
+    /// The name for people.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -38,12 +38,13 @@ impl Layout {
         }
     }
 
-    /// By the names of what lies there; and the folder, with a `/` behind it, in which the names of the layout begin.
+    /// Recognizes the layout by the names of the files. Also returns the folder, with a `/` at its end, below which the names of the layout
+    /// begin.
     pub(super) fn of(names: &BTreeSet<&str>, inventory: bool) -> (Self, String) {
         if inventory {
             return (Self::Slipway, String::new());
         }
-        // The folder that fits is the shortest: kubeadm's etcd/ has a ca of its own.
+        // The shortest folder that fits is right: kubeadm's `etcd/` also has a `ca`.
         let mut roots: Vec<&str> = names
             .iter()
             .filter_map(|name| {
@@ -76,7 +77,7 @@ impl Layout {
     }
 }
 
-/// Whether a certificate must be good for something.
+/// Whether a certificate must be usable for a purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Must,
@@ -84,25 +85,25 @@ pub(super) enum Need {
     Never,
 }
 
-/// What a certificate is for, and what it should say therefore.
+/// What a certificate is for, and what it should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) authority: bool,
     pub(super) server: Need,
     pub(super) client: Need,
-    /// The name of the certificate that signs it; itself, if its own.
+    /// The name of its issuer; its own name if it is self-signed.
     pub(super) issuer: Option<String>,
     /// SANs that it must have.
     pub(super) names: BTreeSet<String>,
-    /// Whether it may have no others.
+    /// Whether other SANs are not allowed.
     pub(super) no_more: bool,
     /// Subject CN and O.
     pub(super) subject: Option<(String, Vec<String>)>,
-    /// Whether a private key must lie beside it.
+    /// Whether a private key must be beside it.
     pub(super) with_key: bool,
 }
 
-/// `(name, issuer, server, client)`; an issuer that is empty says: an authority.
+/// `(name, issuer, server, client)`; an empty issuer means an authority.
 type Row = (&'static str, &'static str, Need, Need);
 
 use Need::{May, Must, Never};
@@ -121,7 +122,7 @@ const KUBEADM: &[Row] = &[
     ("etcd/healthcheck-client", "etcd/ca", Never, Must),
 ];
 
-/// kube-aws' `credential/generator.go`: one authority, and whatever serves may be a client, too.
+/// kube-aws' `credential/generator.go`: one authority, and every server certificate may also be used by a client.
 const KUBE_AWS: &[Row] = &[
     ("ca", "", May, May),
     ("worker-ca", "", May, May),
@@ -139,8 +140,7 @@ const KUBE_AWS: &[Row] = &[
     ("etcd-client", "ca", Never, Must),
 ];
 
-/// Ours, where no spec is at hand: `policy::assets` without its names, and with the file names of a bundle. A test holds it to
-/// the policy.
+/// Slipway's, if there is no spec: `policy::assets` without names, and with the file names of a bundle. A test compares it with the policy.
 pub(super) const OURS: &[Row] = &[
     ("ca", "", Never, Never),
     ("kubelet-ca", "", Never, Never),
@@ -159,17 +159,17 @@ pub(super) const OURS: &[Row] = &[
     ("admin", "ca", Never, Must),
 ];
 
-/// Under these every API server is called, whatever the spec.
+/// The names that clients use for every API server, whatever the spec says.
 const API_NAMES: [&str; 3] = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
-/// What is expected where.
+/// What is expected of each certificate.
 #[derive(Debug)]
 pub(super) struct Expectations<'c> {
     pub(super) layout: Layout,
     root: String,
     cluster: Option<&'c Cluster>,
     profiles: Vec<(String, CertificateProfile)>,
-    /// Names of what somebody else issues, by their own rules.
+    /// The names of provided certificates, which follow the rules of their owner.
     provided: BTreeSet<String>,
 }
 
@@ -183,9 +183,9 @@ impl<'c> Expectations<'c> {
         Self { layout, root: root.to_owned(), cluster, profiles, provided }
     }
 
-    /// What `certificate` should be; `None` where nobody knows.
+    /// What `certificate` should contain; `None` if that is unknown.
     pub(super) fn of(&self, certificate: &Certificate) -> Option<Expected> {
-        // The authorities of a bundle with several, and a kubeconfig's.
+        // The authorities of a bundle with several, and those of a kubeconfig.
         if certificate.place > 0 && certificate.facts.authority {
             return None;
         }
@@ -220,7 +220,7 @@ impl<'c> Expectations<'c> {
         }
     }
 
-    /// By the profile of the spec, exactly.
+    /// Exactly the profile of the spec.
     fn of_spec(&self, asset: &str, with_key: bool) -> Option<Expected> {
         let (_, profile) = self.profiles.iter().find(|(name, _)| name == asset)?;
         let generated = !self.provided.contains(asset);
@@ -236,14 +236,14 @@ impl<'c> Expectations<'c> {
             issuer: Some(profile.issuer.clone().unwrap_or_else(|| asset.to_owned())),
             names: profile.sans.clone(),
             no_more: generated,
-            // An authority may be the user's own, of any name.
+            // An imported authority may have any name.
             subject: (!profile.authority)
                 .then(|| (profile.common_name.clone(), profile.organizations.clone())),
             with_key: with_key && !profile.authority,
         })
     }
 
-    /// By the tool's own table, and what the spec says of the API server's names.
+    /// According to the tool's own table, with the API server's names in the spec.
     fn foreign(&self, table: &[Row], name: &str) -> Option<Expected> {
         let mut expected = row(table, name, true)?;
         if name == "apiserver"
@@ -255,7 +255,7 @@ impl<'c> Expectations<'c> {
         Some(expected)
     }
 
-    /// The member of etcd whose name the certificate has.
+    /// The etcd member that the certificate belongs to.
     fn member_of(&self, certificate: &Certificate) -> Option<u32> {
         let members = &self.cluster?.etcd.members;
         let called = |name: &str| certificate.facts.sans.iter().any(|san| san == name);
@@ -265,7 +265,7 @@ impl<'c> Expectations<'c> {
             .map(|member| member.index)
     }
 
-    /// Names of certificates that the spec asks for, where the layout has them all.
+    /// The names of the certificates that the spec requires, if the layout has all of them.
     pub(super) fn demanded(&self) -> impl Iterator<Item = &str> {
         let whole = self.layout == Layout::Slipway;
         self.profiles.iter().filter(move |_| whole).map(|(name, _)| name.as_str())
@@ -292,7 +292,7 @@ impl Expected {
     }
 }
 
-/// `etcd-server-0` is one of `etcd-server`.
+/// `etcd-server-0` belongs to the family `etcd-server`.
 pub(super) fn family(asset: &str) -> &str {
     match asset.rsplit_once('-') {
         Some((family, index)) if !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -317,7 +317,7 @@ fn row(table: &[Row], name: &str, with_keys: bool) -> Option<Expected> {
     })
 }
 
-/// What the inventory says of a file `…/<asset>/<fingerprint>.pem`.
+/// The entry of the inventory for a file `…/<asset>/<fingerprint>.pem`.
 pub(super) fn entry<'m>(
     manifest: &'m Manifest,
     certificate: &Certificate,

@@ -1,4 +1,4 @@
-//! Whether everything that the inventory names lies in the folder, and is whole as far as that shows without a key.
+//! Whether the folder has all files that the inventory names, and whether they are whole, as far as that can be checked without a key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use super::files::{Certificate, File, Found, KeyFile, Other, sealed};
 use super::{Finding, layout};
 use crate::seal;
 
-/// What is known of the files of our own layout beyond certificates and keys.
+/// The files of Slipway's own layout other than certificates and keys.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    /// Every file, whatever was found in it.
+    /// Every file, whatever its content.
     paths: BTreeSet<String>,
-    /// Sealed files that cannot be taken apart, and why.
+    /// Sealed files that cannot be parsed, and why.
     broken: BTreeMap<String, String>,
     /// The digests of chains.
     chains: BTreeMap<String, String>,
@@ -40,12 +40,12 @@ impl Stored {
         stored
     }
 
-    /// Whether what lies in `folder` is named as we name it: `<asset>/<fingerprint>.sealed`.
+    /// Whether the files in `folder` are named like Slipway's: `<asset>/<fingerprint>.sealed`.
     pub(super) fn named_as_ours(&self, folder: &str) -> bool {
         self.paths.iter().filter_map(|path| path.strip_prefix(folder)).any(is_ours)
     }
 
-    /// Where the inventory of what lies there should be, if it is named as we name it.
+    /// The path of the missing inventory, if the files are named like Slipway's.
     pub(super) fn lacks_inventory(&self) -> Option<String> {
         let folder = |path: &String| {
             let (above, _) = path.match_indices("pki/").find(|(at, found)| {
@@ -56,7 +56,7 @@ impl Stored {
         self.paths.iter().find_map(folder)
     }
 
-    /// All that `manifest`, which lies at `at`, names and that is not here, or not whole.
+    /// All files that `manifest` at the path `at` names and that are missing or damaged.
     pub(super) fn check(&self, manifest: &Manifest, at: &str, keys: &[KeyFile], findings: &mut Vec<Finding>) {
         let pki = at.strip_suffix("manifest.json").unwrap_or_default();
         for (asset, entry) in &manifest.assets {
@@ -84,7 +84,7 @@ impl Stored {
                 None => {}
             }
         }
-        // Who names the folder of the inventory itself does not see the bundles.
+        // If the folder of the inventory itself was given, the bundles are outside of it.
         let base = pki.strip_suffix("pki/");
         for (role, bundle) in manifest.bundles.iter().filter(|_| base.is_some()) {
             let path = format!("{}bundles/{role}/credentials-{}", base.unwrap_or_default(), bundle.digest);
@@ -133,7 +133,7 @@ fn is_pair(entry: &slipway_credentials::Entry) -> bool {
     entry.names == manifest::names(&AssetKind::KeyPair(KeyAlgorithm::EcdsaP256))
 }
 
-/// Whether a path below `pki/` is one of ours.
+/// Whether a path below `pki/` has the form of Slipway's.
 fn is_ours(path: &str) -> bool {
     let Some((asset, name)) = path.split_once('/') else { return false };
     let named = name.strip_suffix(".sealed");
@@ -141,7 +141,7 @@ fn is_ours(path: &str) -> bool {
     !asset.is_empty() && named.is_some_and(hex)
 }
 
-/// Certificates of our own folder that are in use no more, or that the inventory does not know: they are listed, not checked.
+/// Certificates of Slipway's folder that are not in use any more, or that the inventory does not know. They are listed, but not checked.
 pub(super) fn beside(manifest: &Manifest, certificates: &[Certificate]) -> Vec<Other> {
     let mut found: Vec<Other> = Vec::new();
     for certificate in certificates {
@@ -149,7 +149,7 @@ pub(super) fn beside(manifest: &Manifest, certificates: &[Certificate]) -> Vec<O
             None => ("a certificate that the inventory does not know".to_owned(), false),
             Some((asset, entry)) => {
                 let named = certificate.name.rsplit('/').next().unwrap_or_default();
-                // What is not what its name says is a finding.
+                // A certificate that differs from its file name is a finding.
                 if certificate.name.ends_with(".chain")
                     || named != certificate.facts.fingerprint
                     || named == entry.fingerprint

@@ -1,4 +1,4 @@
-//! What shows only where several certificates and keys are held side by side: chains, keys, twins, serials, the inventory.
+//! The checks that need several certificates and keys: chains, keys, twins, serial numbers, the inventory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use super::files::{Certificate, KeyFile};
 use super::layout::{Expectations, Layout, entry};
 use super::{Finding, Survey, Twins};
 
-/// Who signed whom.
+/// Checks the issuer of every certificate.
 pub(super) fn chains(
     survey: &Survey,
     current: &[&Certificate],
@@ -18,12 +18,12 @@ pub(super) fn chains(
     for certificate in &survey.certificates {
         by_subject.entry(&certificate.facts.subject_raw).or_default().push(certificate);
     }
-    // One certificate in two files is one.
+    // Copies of a certificate in two files count once.
     for candidates in by_subject.values_mut() {
         let mut seen = BTreeSet::new();
         candidates.retain(|one| seen.insert(&one.facts.fingerprint));
     }
-    // The keys of a name: several, where an authority was renewed.
+    // The keys of each name: there are several if an authority was renewed with a new key.
     let mut by_name: BTreeMap<String, BTreeSet<&String>> = BTreeMap::new();
     for one in current.iter().filter(|one| one.facts.authority) {
         for name in [one.name.clone(), survey.name_of(one)] {
@@ -53,7 +53,7 @@ pub(super) fn chains(
         };
         let signer = match signers(certificate) {
             Ok(Some(signer)) => signer,
-            // Trust may begin at an authority that somebody above signed.
+            // An authority may be a trust anchor although another certificate signed it.
             Ok(None) if facts.authority => continue,
             Ok(None) => {
                 let message = format!("its issuer, {}, is not here", facts.issuer);
@@ -64,7 +64,7 @@ pub(super) fn chains(
                 );
                 continue;
             }
-            // That its signature says nothing is told elsewhere.
+            // A broken signature algorithm is reported elsewhere.
             Err(Unsigned::Unknown) if matches!(facts.signature, Signature::Broken(_)) => continue,
             Err(Unsigned::Unknown) if facts.self_issued && facts.key.weakness().is_some() => continue,
             Err(Unsigned::Unknown) => {
@@ -137,7 +137,7 @@ enum Unsigned {
     Unknown,
 }
 
-/// An authority above which another stands allows so many of its kind below it.
+/// Checks the path length that an authority allows for the authorities below it.
 fn path_length<'s>(
     certificate: &Certificate,
     signer: &'s Certificate,
@@ -213,7 +213,7 @@ pub(super) fn keys(
             keys.filter_map(|key| key.spki_sha256.as_ref()).collect()
         };
         let (private, public) = (halves(true), halves(false));
-        // While the key of service accounts is exchanged, two public keys lie in one file; one is of the key that signs.
+        // While the key of service accounts is rotated, a file has two public keys; one of them belongs to the key that signs.
         let pairs =
             private.len() <= 1 && (private.is_empty() || public.is_empty() || private.is_subset(&public));
         if !pairs && !current.iter().any(|one| one.name == name) {
@@ -224,7 +224,7 @@ pub(super) fn keys(
     }
 }
 
-/// No two certificates of an issuer have the same number.
+/// No two certificates of an issuer have the same serial number.
 pub(super) fn serials(current: &[&Certificate], findings: &mut Vec<Finding>) {
     let mut seen: BTreeMap<(&[u8], &str), &Certificate> = BTreeMap::new();
     for certificate in current {
@@ -247,18 +247,18 @@ pub(super) fn serials(current: &[&Certificate], findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether what lies there is what the inventory lists, and what the spec asks for.
+/// Compares the certificates with the inventory and with the spec.
 pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findings: &mut Vec<Finding>) {
     let Some(manifest) = survey.manifest.as_ref().filter(|_| survey.layout == Layout::Slipway) else {
         return;
     };
     let mut stored: BTreeSet<&str> = BTreeSet::new();
-    // What leads from an authority to its root is no credential of the cluster's.
+    // The chain of an authority to its root is not a credential of the cluster.
     for certificate in survey.certificates.iter().filter(|one| !one.name.ends_with(".chain")) {
         let Some((asset, listed)) = entry(manifest, certificate) else { continue };
         let facts = &certificate.facts;
         let named = certificate.name.rsplit('/').next().unwrap_or_default();
-        // What leads to the root of an authority that was brought begins with the authority itself.
+        // The chain of an imported authority begins with the authority itself.
         let named = named.strip_suffix(".chain").unwrap_or(named);
         if named != facts.fingerprint {
             let message = "it is not the certificate that its name says".to_owned();
@@ -302,7 +302,7 @@ pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findin
 /// See [`Survey::twins`].
 pub(super) fn twins(survey: &Survey) -> Vec<Twins> {
     let mut certificates: BTreeMap<&str, Vec<&Certificate>> = BTreeMap::new();
-    // A kubeconfig's copy of a certificate comes last: the file has the better name.
+    // The copy of a certificate in a kubeconfig comes last, because the file has the better name.
     let (files, embedded): (Vec<_>, Vec<_>) =
         survey.certificates.iter().filter(|one| !one.link).partition(|one| !one.name.contains('#'));
     for certificate in files.into_iter().chain(embedded) {
@@ -321,7 +321,7 @@ pub(super) fn twins(survey: &Survey) -> Vec<Twins> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let (mut prints, mut subjects) = (BTreeSet::new(), BTreeSet::new());
         for one in holders {
-            // Copies of one certificate are one name; so are those of an authority that was renewed and kept its key.
+            // Copies of one certificate count as one name, and so do those of an authority that was renewed with the same key.
             let renewed = one.facts.authority && subjects.contains(&one.facts.subject_raw);
             subjects.insert(&one.facts.subject_raw);
             if prints.insert(&one.facts.fingerprint) && !renewed {

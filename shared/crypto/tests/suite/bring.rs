@@ -1,4 +1,4 @@
-//! Brings authorities as a person does: uploads what lies in `import/`, renders, and takes the objections.
+//! Imports authorities as a person does: uploads `import/`, renders, and reads the objections.
 
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
@@ -15,7 +15,7 @@ use crate::world::World;
 pub(crate) const PASSPHRASE: &str = "correct horse";
 pub(crate) const PARAMETER: &str = "/slipway/prod/ca-passphrase";
 
-/// A spec bucket with what lies in a directory's `import/`, and a parameter with the passphrase.
+/// A spec bucket with the `import/` of a directory, and a parameter with the passphrase.
 pub(crate) fn uploaded(own: &Own) -> (MemoryBucket, MemoryParameters) {
     let specs = MemoryBucket::new("specs", "eu-west-1");
     for (name, bytes) in own.files() {
@@ -26,7 +26,7 @@ pub(crate) fn uploaded(own: &Own) -> (MemoryBucket, MemoryParameters) {
     (specs, parameters)
 }
 
-/// What a render makes of it: credentials, or each objection's code and message.
+/// The result of a render: credentials, or the code and message of each objection.
 pub(crate) async fn render(
     world: &World,
     (specs, parameters): &(MemoryBucket, MemoryParameters),
@@ -60,7 +60,7 @@ pub(crate) async fn accepted(
         .unwrap()
 }
 
-/// The one thing that is objected to, in a first run.
+/// The single objection of a first render.
 pub(crate) async fn objection(own: &Own, cluster: &Cluster) -> String {
     objection_at(own, cluster, Timestamp::now()).await
 }

@@ -43,10 +43,10 @@ pub(crate) fn signer(made: &Made) -> Signer {
     Signer { certificate: made.public.clone().unwrap(), key: made.private.clone() }
 }
 
-/// The profile of an asset, to be varied.
+/// The profile of an asset, for tests that vary it.
 pub(crate) fn profile(cluster: &Cluster, name: &str) -> slipway_credentials::CertificateProfile {
     let asset = policy::assets(cluster).into_iter().find(|asset| asset.name == name).unwrap();
-    let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is no certificate") };
+    let AssetKind::Certificate(profile) = asset.kind else { panic!("{name} is not a certificate") };
     profile
 }
 
@@ -58,7 +58,7 @@ pub(crate) const ALGORITHMS: [KeyAlgorithm; 5] = [
     KeyAlgorithm::Rsa4096,
 ];
 
-/// The cluster with so many members of etcd.
+/// The cluster with this number of etcd members.
 pub(crate) fn with_members(count: u32) -> Cluster {
     let mut cluster = cluster();
     let first = cluster.etcd.members[0].clone();
@@ -72,8 +72,8 @@ pub(crate) fn with_members(count: u32) -> Cluster {
     cluster
 }
 
-/// Every certificate of the cluster, for keys that are slow to make: one for its authorities and one for its leaves, which no
-/// cluster has.
+/// Every certificate of the cluster with key types that are slow to generate: one key for all authorities and one for all leaves, which no
+/// real cluster has.
 pub(crate) fn certify_all(cluster: &Cluster, at: Timestamp) -> BTreeMap<String, Made> {
     let authority = AwsLc.issue(&profile(cluster, "ca"), None, at).unwrap();
     let leaf = AwsLc.issue(&profile(cluster, "admin"), Some(&signer(&authority)), at).unwrap();

@@ -20,7 +20,7 @@ async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_open
     assert_eq!(made.made.len(), policy::assets(&cluster).len());
     assert_eq!(made.digests.keys().cloned().collect::<BTreeSet<_>>(), policy::roles(&cluster));
     assert_eq!(made.manifest, stored(&world));
-    // One data key for the vault, one a bundle, and nothing needs to be opened.
+    // One data key for the vault and one per bundle; nothing has to be opened.
     let (generated, decrypted, _) = calls(&world);
     assert_eq!((generated, decrypted), (1 + made.digests.len(), 0));
 
@@ -47,7 +47,7 @@ async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_open
     assert_eq!(
         made.manifest.assets["ca"].roles.len(),
         made.digests.len(),
-        "everybody receives the authority's certificate"
+        "every role receives the authority's certificate"
     );
     let ca = credentials::public_half(&world.bucket, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
     assert_eq!(ca, worker["/etc/kubernetes/pki/ca.pem"]);
@@ -101,15 +101,15 @@ async fn p2_a_new_san_makes_one_certificate_and_seals_one_bundle() {
     assert_eq!(second.made, ["apiserver"]);
     assert_eq!(second.sealed, [Role::Controller]);
     assert_eq!(changed(&first, &second), ["controller"]);
-    // One data key for the vault's new object and one for the bundle; every old key lies under one wrapped key. Two
-    // halves, the bundle, the manifest.
+    // One data key for the vault's new object and one for the bundle; all old keys are wrapped with one data key. Four writes: two halves
+    // of the key, the bundle, the inventory.
     assert_eq!(calls(&world), (2, 1, 4));
     let files = bundle(&world, &second, &Role::Controller).await;
     let before = bundle(&world, &first, &Role::Controller).await;
     let differ: Vec<_> =
         files.iter().filter(|(path, text)| before[*path] != **text).map(|(path, _)| path).collect();
     assert_eq!(differ, ["/etc/kubernetes/pki/apiserver-key.pem", "/etc/kubernetes/pki/apiserver.pem"]);
-    // Now there are two wrapped keys in the vault.
+    // Now the vault uses two wrapped keys.
     forget_calls(&world);
     let mut third = with_san(&cluster);
     third.kubernetes.extra_sans.push("more.example.com".to_owned());
@@ -139,7 +139,7 @@ async fn p2_a_new_member_and_a_new_pool_leave_the_others_alone() {
     assert_eq!(second.sealed, [Role::Etcd(3), Role::Etcd(4), Role::Pool("spot".to_owned())]);
     assert_eq!(changed(&first, &second), Vec::<String>::new());
 
-    // Back and forth again: what was made is found.
+    // After two changes back to the earlier specs, the earlier credentials are found.
     let back = ensure(&world, &cluster).await.unwrap();
     assert_eq!(back.digests, first.digests);
     forget_calls(&world);
@@ -180,7 +180,7 @@ async fn p8_two_specs_that_overtake_each_other_leave_one_pki_that_serves_the_las
         let (a, b) = tokio::join!(ensure(&one, &wide), ensure(&other, &more));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert_eq!(a.manifest.assets["ca"], b.manifest.assets["ca"]);
-        // Whoever came last wrote what it was asked for; the other may run again and is served.
+        // The last writer wrote what its spec asks for; the other one may run again and succeeds.
         for spec in [&wide, &more, &plain] {
             let end = ensure(&world, spec).await.unwrap();
             assert_eq!(end.manifest.assets["ca"], a.manifest.assets["ca"]);

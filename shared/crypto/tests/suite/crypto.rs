@@ -1,4 +1,4 @@
-//! What `AwsLc` promises of keys, refusals and sealing.
+//! The guarantees of `AwsLc` about keys, refusals and sealing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ fn p9_nothing_printed_shows_a_secret() {
     assert!(!format!("{made:?}").contains(&token));
     let authority = AwsLc.issue(&profile(&cluster(), "ca"), None, now()).unwrap();
     let key = String::from_utf8(authority.private.expose().to_vec()).unwrap();
-    // A key with one line missing is refused without being quoted.
+    // A key with a missing line is refused, and the message does not quote it.
     let line = key.lines().nth(1).unwrap().to_owned();
     let broken = Signer {
         certificate: authority.public.clone().unwrap(),
@@ -64,7 +64,7 @@ fn what_would_not_verify_is_not_issued() {
     let ca = signer(&all["ca"]);
     let admin = profile(&cluster, "admin");
 
-    // No leaf outlives its authority: it ends with it, and under one that is about to end none is issued.
+    // A leaf expires no later than its authority, and an authority that is about to expire issues none.
     let long = AwsLc.issue(&CertificateProfile { days: 3651, ..admin.clone() }, Some(&ca), now()).unwrap();
     let (end, (facts, _)) =
         (AwsLc.facts(&ca.certificate).unwrap().0.not_after, AwsLc.facts(&long.public.unwrap()).unwrap());
@@ -106,7 +106,7 @@ fn what_is_no_certificate_is_refused_in_words() {
     assert!(message(&cut).contains("not an X.509"));
     let two = format!("{pem}{pem}");
     assert!(message(&two).contains("more than one"));
-    // Spaces around and Windows' line ends are nobody's fault.
+    // Surrounding spaces and Windows line ends are accepted.
     assert_eq!(
         AwsLc.facts(&format!("\n {}", pem.replace('\n', "\r\n"))).unwrap(),
         AwsLc.facts(&pem).unwrap()
@@ -138,7 +138,7 @@ proptest! {
             prop_assert_eq!(fingerprint, sha256_hex(&der));
             prop_assert_eq!(facts.spki_sha256.len(), 64);
         }
-        // The same bytes as an authority: issued under, or refused.
+        // The same bytes as an authority: it either issues or is refused.
         let authority = Signer { certificate: pem, key: Secret::new(b"no key".to_vec()) };
         prop_assert!(AwsLc.issue(&profile(&cluster(), "admin"), Some(&authority), now()).is_err());
     }

@@ -1,5 +1,5 @@
-//! The credentials flow over what is lost, damaged or refused: told, healed where that changes no digest, else named with
-//! its help, and nothing made in its place.
+//! The credentials flow with lost, damaged or refused objects: damage is reported, and healed if that changes no digest. Otherwise the flow
+//! names it with a help, and issues nothing in its place.
 
 use std::collections::BTreeSet;
 
@@ -26,22 +26,22 @@ fn corrupt(result: FlowResult<Credentials>) -> (String, String, String) {
     }
 }
 
-/// What may be wrong with an object.
+/// The damage of an object.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Damage {
     Lost,
     Empty,
     Truncated,
     Foreign,
-    /// A bit of its last byte.
+    /// One bit of the last byte is flipped.
     Flipped,
-    /// A bit of the data key that it carries, wrapped.
+    /// One bit of the wrapped data key is flipped.
     WrappedFlipped,
-    /// Another's of the same cluster is in its place.
+    /// Another object of the same cluster is in its place.
     Swapped,
-    /// The same one's of another cluster.
+    /// The same object of another cluster is in its place.
     OfAnotherCluster,
-    /// What it was before its content changed.
+    /// An earlier version of the object is in its place.
     Older,
 }
 
@@ -51,7 +51,7 @@ const SEALED: [Damage; 8] =
     [Lost, Empty, Truncated, Foreign, Flipped, WrappedFlipped, Swapped, OfAnotherCluster];
 const OPEN: [Damage; 6] = [Lost, Empty, Truncated, Foreign, Swapped, OfAnotherCluster];
 
-/// What is to be said of it.
+/// The words that the message must contain.
 fn words(damage: Damage, is_sealed: bool) -> &'static [&'static str] {
     match damage {
         Lost => &["is lost"],
@@ -60,7 +60,7 @@ fn words(damage: Damage, is_sealed: bool) -> &'static [&'static str] {
         Empty | Truncated | Foreign => &["cannot be read", "not a public key"],
         Flipped => &["cannot be opened: tampered with"],
         WrappedFlipped => &["carries a data key that cannot be unwrapped"],
-        // Of a bundle KMS itself refuses the other's context.
+        // KMS itself refuses the encryption context of another bundle.
         Swapped | OfAnotherCluster if is_sealed => {
             &["cannot be opened: tampered with, or sealed under another", "cannot be unwrapped"]
         }
@@ -69,7 +69,7 @@ fn words(damage: Damage, is_sealed: bool) -> &'static [&'static str] {
     }
 }
 
-/// A world with two clusters, and where the objects of one asset or role of the first lie.
+/// A world with two clusters, and the keys of the objects of one asset or role of the first.
 struct Scene {
     world: World,
     first: Credentials,
@@ -96,7 +96,7 @@ impl Scene {
         self.world.bucket.peek(key).unwrap()
     }
 
-    /// Does `damage` to `key`, whose like are `other` and `theirs`; what it was.
+    /// Damages `key`, with `other` and `theirs` as the objects that may take its place. Returns the original.
     fn damage(&self, key: &str, damage: Damage, other: &str, theirs: &str) -> Vec<u8> {
         let good = self.good(key);
         let flipped = |index: usize| {
@@ -123,7 +123,7 @@ impl Scene {
     }
 }
 
-/// A change for which every authority's key and everything of the controllers is needed.
+/// A change that needs the key of every authority and everything of the controllers.
 fn wide() -> Cluster {
     let mut wide = with_san(&cluster());
     let first = wide.etcd.members[0].clone();
@@ -162,7 +162,7 @@ async fn p1_every_damage_to_a_bundle_is_told_and_healed_under_the_same_digest() 
             assert_eq!(world.bucket.writes(), writes, "once");
         }
     }
-    // An earlier bundle of the same role: sealed by us, for it, and not what its name says.
+    // An earlier bundle of the same role: sealed by us and for the role, but with another digest than its name says.
     let older = scene.good(&keys::credentials("prod", "controller", &first.digests[&Role::Controller]));
     let newer = ensure(world, &with_san(&cluster())).await.unwrap();
     let key = keys::credentials("prod", "controller", &newer.digests[&Role::Controller]);
@@ -192,7 +192,7 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
             let scene = Scene::new().await;
             let (world, key) = (&scene.world, scene.half(asset, half));
             let good = scene.damage(&key, damage, &scene.half(other, half), &scene.their_half(asset, half));
-            // While nobody needs it, nobody minds.
+            // The damage does not matter while nobody needs the object.
             assert_eq!(ensure(world, &cluster()).await.unwrap().manifest, scene.first.manifest);
             let healed = ensure(world, &wide()).await.unwrap();
             let told = healed.healed.iter().find(|told| told.key == key);
@@ -204,7 +204,11 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
                 says(&told.problem, damage, half == "sealed")
             };
             assert!(word, "{asset}.{half} {damage:?}: {told:?}");
-            assert_eq!(healed.made, ["apiserver", "etcd-server-3", "etcd-peer-3"], "nothing in its place");
+            assert_eq!(
+                healed.made,
+                ["apiserver", "etcd-server-3", "etcd-peer-3"],
+                "nothing is issued in its place"
+            );
             assert_eq!(
                 healed.manifest.assets[asset].fingerprint,
                 scene.first.manifest.assets[asset].fingerprint
@@ -238,12 +242,12 @@ async fn what_no_bundle_holds_is_named_with_its_cure_and_nothing_is_made_in_its_
             assert!(says(&problem, damage, true), "{asset} {damage:?}: {problem}");
             assert!(help.contains(whom) && help.contains(MANIFEST), "{help}");
             assert_eq!(world.bucket.writes(), writes, "{problem}");
-            // While nobody needs it, nobody minds.
+            // The damage does not matter while nobody needs the object.
             assert_eq!(ensure(world, &cluster()).await.unwrap().manifest, scene.first.manifest);
             world.bucket.upload(&key, good);
         }
     }
-    // The help works: taken out of the inventory, it is made anew, and only what it reaches changes.
+    // The help works: an asset that is removed from the inventory is issued again, and only its recipients change.
     let mut manifest = stored(world);
     manifest.assets.remove("front-proxy-ca");
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
@@ -264,7 +268,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     let run = async |known: &Known| {
         credentials::ensure_for(&world.bucket, &world.kms, &AwsLc, &with_san(&cluster), known, now()).await
     };
-    // What ran before, what runs, and both while it changes: all known.
+    // The earlier, the present, and both during a change: all digests are known.
     for known in [known(&first), known(&second)] {
         assert_eq!(run(&known).await.unwrap().manifest, second.manifest);
     }
@@ -275,7 +279,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     assert_eq!(key, MANIFEST);
     assert!(problem.contains("controller runs: it is older"), "{problem}");
     assert_eq!(world.bucket.writes(), writes);
-    // The help by hand says what is meant.
+    // The manual help works as it says.
     let mut manifest: Manifest = serde_json::from_slice(&old).unwrap();
     let digest = second.digests[&Role::Controller].clone();
     assert!(help.contains(&format!("\"{digest}\": [] under \"retired\", \"controller\"")), "{help}");
@@ -283,7 +287,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     world.bucket.upload(MANIFEST, serde_json::to_vec(&manifest).unwrap());
     assert_eq!(run(&known(&second)).await.unwrap().made, ["apiserver"]);
 
-    // Another cluster's, and none.
+    // An inventory of another cluster, and none.
     let theirs = ensure(&world, &Cluster { name: "theirs".to_owned(), ..cluster.clone() }).await.unwrap();
     world.bucket.upload(MANIFEST, serde_json::to_vec(&theirs.manifest).unwrap());
     assert!(corrupt(run(&known(&second)).await).1.contains("or of another cluster"));
@@ -292,7 +296,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     let (key, problem, help) = corrupt(run(&known(&second)).await);
     assert_eq!((key.as_str(), problem.as_str()), (MANIFEST, "is lost, and what stands was made with it"));
     assert!(help.contains("bring back its last version"), "{help}");
-    // A plan alone, which nobody began, says as much.
+    // A plan that was never begun is enough.
     world.bucket.upload(&keys::desired("prod"), "{}");
     assert_eq!(corrupt(run(&Known::new()).await).0, MANIFEST);
     assert_eq!(world.bucket.writes(), writes + 1);
@@ -397,7 +401,7 @@ async fn what_the_ports_refuse_keeps_its_kind() {
     world.kms.faults().plan("kms:Decrypt", "role=vault", Fault::Before(ErrorKind::Denied), 1);
     assert_eq!(refused(ensure(&world, &with_san(&cluster)).await), "Slipway.kms.Denied");
 
-    // A rival that always wins: given up after some tries, to be tried later.
+    // If a rival always wins, the flow gives up after some tries and can be retried later.
     let manifest = stored(&world);
     for round in 0..10u32 {
         let mut rival = manifest.clone();

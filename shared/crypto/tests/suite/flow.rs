@@ -1,4 +1,4 @@
-//! The credentials flow over a world in memory, and what a test asks of it.
+//! Runs the credentials flow in a world in memory, and the queries of its tests.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) async fn ensure(world: &World, cluster: &Cluster) -> FlowResult<Crede
     credentials::ensure(&world.bucket, &world.kms, &AwsLc, cluster, now()).await
 }
 
-/// What a node of `role` finds in its bundle, opened as a node opens it.
+/// The files in the bundle of `role`, opened as a node opens it.
 pub(crate) async fn bundle(
     world: &World,
     credentials: &Credentials,
@@ -54,7 +54,7 @@ pub(crate) fn with_san(cluster: &Cluster) -> Cluster {
     cluster
 }
 
-/// The digests of `a` that differ in `b`.
+/// The roles whose digest differs between `a` and `b`.
 pub(crate) fn changed(a: &Credentials, b: &Credentials) -> Vec<String> {
     a.digests
         .iter()

@@ -1,4 +1,4 @@
-//! Random histories of a cluster: its spec changes, runs die, objects get lost, and what must stay stays.
+//! Random histories of a cluster: its spec changes, runs die, and objects get lost; stable credentials must not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use crate::common::cluster;
 use crate::flow::{bundle, ensure};
 use crate::world::World;
 
-/// One upload, and what goes wrong while it is rendered.
+/// One upload, and the fault while it is rendered.
 #[derive(Debug, Clone)]
 struct Step {
     members: u32,
     pools: BTreeSet<String>,
     sans: BTreeSet<String>,
     encrypted: bool,
-    /// The run dies at this call, before or after it takes effect.
+    /// The run dies at this call, before or after the call takes effect.
     dies: Option<(u64, bool)>,
-    /// Somebody deletes a sealed bundle first.
+    /// Somebody deletes a sealed bundle before.
     loses: Option<prop::sample::Index>,
 }
 
@@ -62,7 +62,7 @@ fn spec(step: &Step) -> Cluster {
     spec
 }
 
-/// Opens the bundle of `role` as a node does and holds it against the inventory, key against certificate.
+/// Opens the bundle of `role` as a node does, and checks it against the inventory, and each key against its certificate.
 async fn inspect(world: &World, spec: &Cluster, end: &Credentials, role: &Role) {
     let files = bundle(world, end, role).await;
     let expected = &manifest::bundle_files(spec, &end.manifest).unwrap()[role];
@@ -87,7 +87,7 @@ async fn inspect(world: &World, spec: &Cluster, end: &Credentials, role: &Role) 
 
 async fn live(steps: Vec<Step>) {
     let world = World::new();
-    // What must never change again once it was there: the authorities, and the bundles of workers and members.
+    // Must never change once they exist: the authorities, and the bundles of workers and members.
     let mut fixed: BTreeMap<String, String> = BTreeMap::new();
     for step in steps {
         let spec = spec(&step);
@@ -99,7 +99,7 @@ async fn live(steps: Vec<Step>) {
             }
         }
         if let Some((last, after)) = step.dies {
-            // It may end before that call comes.
+            // The run may end before that call.
             let _ = ensure(&world.mortal(last, after), &spec).await;
         }
         let end = ensure(&world, &spec).await.unwrap();

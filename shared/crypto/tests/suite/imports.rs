@@ -1,4 +1,4 @@
-//! Authorities, leaves and keys that `openssl` made, brought as a person brings them.
+//! Authorities, leaves and keys that `openssl` made, imported as a person imports them.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ async fn an_imported_authority_signs_the_cluster_and_its_key_is_sealed_like_ours
         assert_eq!(entry.origin == Origin::Imported, name == "ca", "{name}");
     }
 
-    // No object shows its key, in the form that was brought or in ours.
+    // No object contains the plain key, in the imported form or in ours.
     let key =
         AwsLc.brought_key(&own.secret("ca-key.pem"), Some(&Secret::new(PASSPHRASE.into()))).unwrap().pem;
     let body = std::str::from_utf8(key.expose()).unwrap().lines().nth(1).unwrap().to_owned();
@@ -53,7 +53,7 @@ async fn an_imported_authority_signs_the_cluster_and_its_key_is_sealed_like_ours
     }
     assert!(!format!("{made:?}").contains(&body));
 
-    // It signs again, from the vault: the file may be gone.
+    // The authority signs again from the vault, so the file may be deleted.
     let mut wider = cluster.clone();
     wider.kubernetes.extra_sans.push("more.example.com".to_owned());
     let empty = (MemoryBucket::new("specs", "eu-west-1"), MemoryParameters::default());
@@ -83,7 +83,7 @@ async fn p1_the_same_authority_again_or_its_files_gone_changes_nothing_and_reads
         assert_eq!(calls(&world), (0, 0, 0));
         assert_eq!(again.1.journal().count("ssm:GetParameter"), 0, "the passphrase was asked for");
     }
-    // Ten years on, when it has expired, an unchanged spec is still unchanged.
+    // After it has expired, ten years later, an unchanged spec is still unchanged.
     let late = Timestamp::now() + SignedDuration::from_hours(24 * 3000);
     let late = render(&world, &uploads, &cluster, late).await.unwrap().unwrap();
     assert_eq!(late.digests, first.digests);
@@ -95,14 +95,14 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     own.root("ca", "/CN=Example CA");
     own.lock("ca", PASSPHRASE);
     let imported = brought(&plain, "ca");
-    // Ours stands, and one is imported.
+    // Slipway has made the authority, and then the spec imports one.
     let world = World::new();
     let uploads = uploaded(&own);
     let first = accepted(&world, &uploads, &plain).await;
     let found = render(&world, &uploads, &imported, Timestamp::now()).await.unwrap_err();
     assert_eq!(found, ["import-rotation: the cluster has the authority ca already, and it is generated"]);
     assert_eq!(stored(&world), first.manifest);
-    // The same, if somebody made ours between the look and the making.
+    // The same, if Slipway makes it between the check and the import.
     let (read, _) = imports::read(
         &imports::BucketImports { cluster: "prod", specs: &uploads.0, parameters: &uploads.1 },
         &world.bucket,
@@ -126,7 +126,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     .unwrap_err();
     assert!(raced.to_string().contains("not exchanged for one of another kind"), "{raced}");
 
-    // One is imported, and another takes its place in the folder, or the spec no longer says that it is.
+    // An authority is imported, and then replaced in the folder, or the spec no longer imports it.
     let world = World::new();
     let first = accepted(&world, &uploads, &imported).await;
     let found = render(&world, &uploads, &plain, Timestamp::now()).await.unwrap_err();
@@ -178,16 +178,17 @@ async fn an_intermediate_is_what_nodes_trust_and_servers_present_the_way_to_its_
     let controller = bundle(&world, &made, &Role::Controller).await;
     let file = |name: &str| &controller[&format!("/etc/kubernetes/pki/{name}")];
 
-    // Whoever the root stands for besides is nobody's client here.
+    // Another certificate under the root is not accepted from a client.
     assert_eq!(file("ca.pem"), &issuing);
     assert!(!file("client-ca.pem").contains(own.read("root.pem").lines().nth(1).unwrap()));
     assert_eq!(file("client-ca.pem").matches("BEGIN").count(), 2);
     let member = bundle(&world, &made, &Role::Etcd(0)).await;
     assert_eq!(member["/etc/etcd/pki/etcd-ca.pem"], own.first("etcd-ca.pem"));
-    // For pods, whose libraries may want the root.
+    // For pods, whose libraries may need the root.
     assert_eq!(file("root-ca.pem"), &own.read("ca.pem"));
 
-    // Who knows the root alone follows what the server presents; who knows the intermediate alone needs no more.
+    // A client that knows only the root uses the chain that the server presents; a client that knows only the intermediate needs nothing
+    // else.
     for (served, name) in [(file("apiserver.pem"), "api"), (&member["/etc/etcd/pki/server.pem"], "etcd")] {
         assert_eq!(served.matches("BEGIN").count(), 3, "{name}: leaf, issuing, middle");
         own.write("served.pem", served);
@@ -198,10 +199,10 @@ async fn an_intermediate_is_what_nodes_trust_and_servers_present_the_way_to_its_
     own.write("served.pem", file("apiserver.pem"));
     own.verify("issuing.pem", "served.pem", &["-purpose", "sslserver", "-partial_chain"]).unwrap();
     own.verify("ca.pem", "served.pem", &["-purpose", "sslserver"]).unwrap();
-    // A client's certificate needs no chain: what checks it knows the issuing one.
+    // A client's certificate needs no chain: servers know the issuing certificate.
     assert_eq!(file("scheduler.pem").matches("BEGIN").count(), 1);
 
-    // The chain is as much of the import as the certificate: another one is noticed, also in our own bucket.
+    // The chain is part of the import: a changed chain is noticed, also in our own bucket.
     let whole = own.read("ca.pem");
     own.write("ca.pem", &issuing);
     let found = render(&world, &uploaded(&own), &cluster, Timestamp::now()).await.unwrap_err();
@@ -233,7 +234,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     let own = fresh("/CN=CA");
     let now = Timestamp::now();
     let later = now + SignedDuration::from_hours(24 * 4001);
-    // Dates are said alone, where leaves would outlive it as well.
+    // Only the dates are reported, although leaves would also outlive the authority.
     let found = {
         let world = World::new();
         render(&world, &uploaded(&own), &cluster, later).await.unwrap_err()
@@ -292,7 +293,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         assert!(told.contains(words), "{told}");
     }
 
-    // A name that cannot be written again as it is: found before anything is made.
+    // A name that cannot be encoded again in the same way is found before anything is issued.
     let own = fresh("/O=Example/OU=one/OU=two/CN=CA");
     let told = objection(&own, &cluster).await;
     assert!(
@@ -300,7 +301,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         "{told}"
     );
 
-    // A path that is too short, an order that is wrong, a stranger in the chain.
+    // A path length that is too short, a wrong order, and an unrelated certificate in the chain.
     let own = Own::new();
     own.root_with(
         "root",
@@ -319,7 +320,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     own.write("ca.pem", &issuing);
     accepted(&World::new(), &uploaded(&own), &cluster).await;
 
-    // Not what they are called.
+    // Files whose content does not match their names.
     let own = fresh("/CN=CA");
     for (text, words) in [
         ("hello", "it is not PEM"),
@@ -346,7 +347,7 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
     own.root("ca", "/CN=CA");
     own.lock("ca", PASSPHRASE);
     let (plain, locked) = (own.read("ca-plain-key.pem"), own.read("ca-key.pem"));
-    // P9: that bucket is not for secrets.
+    // P9: secrets must not be in that bucket.
     own.write("ca-key.pem", &plain);
     let told = objection(&own, &cluster).await;
     assert!(
@@ -379,7 +380,7 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
         "import-missing: import/ca-key.pem: the private key is not there"
     );
 
-    // Passphrases: another, none named, none there, one that anybody may read.
+    // Passphrases: a wrong one, none in the spec, a missing parameter, and a parameter that is not encrypted.
     own.write("ca-key.pem", &locked);
     let uploads = uploaded(&own);
     uploads.1.set_secret(PARAMETER, "wrong");
@@ -404,12 +405,12 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
     assert!(told[0].contains("no passphraseParameter is named"), "{told:?}");
     assert!(world.bucket.keys().is_empty());
 
-    // All at once: two authorities, each with something amiss.
+    // All at once: two authorities with a flaw each.
     let both = brought(&cluster, "etcd-ca");
     own.remove("ca-key.pem");
     let found = render(&world, &uploaded(&own), &both, now).await.unwrap_err();
     assert_eq!(found.len(), 2, "{found:?}");
-    // One key for two authorities: the controllers would hold the cluster's own.
+    // One key for two authorities: the controllers would have the key of the cluster's authority.
     own.write("ca-key.pem", &locked);
     own.write("etcd-ca.pem", &own.read("ca.pem"));
     own.write("etcd-ca-key.pem", &locked);
@@ -445,7 +446,7 @@ fn a_key_is_read_in_every_form_that_openssl_writes_and_opened_by_its_own_passphr
             true,
         ));
         if key == "p256" {
-            // As it comes, with 2048 rounds.
+            // The default of OpenSSL, with 2048 rounds.
             commands.push((format!("pkey -aes256 -in {key}.pem -out out.pem -passout file:pass"), true));
         }
         for cipher in ["aes128", "aes192", "aes256", "des3"] {
@@ -475,7 +476,7 @@ fn a_key_is_read_in_every_form_that_openssl_writes_and_opened_by_its_own_passphr
         assert_eq!(plain.spki_sha256, spki, "{key}");
     }
     assert_eq!(forms, 55);
-    // Ways that are not opened say what to do; a count that would take minutes is one of them.
+    // Unsupported encryptions name the solution, and so does a round count that would take minutes.
     for command in ["pkcs8 -topk8 -v1 PBE-SHA1-3DES", "pkcs8 -topk8 -v2 aes-256-cbc -iter 100000000"] {
         if own.try_run(&format!("{command} -in rsa.pem -out out.pem -passout file:pass")) {
             let flaw = AwsLc.brought_key(&own.secret("out.pem"), Some(&pass)).unwrap_err();
@@ -493,7 +494,7 @@ async fn everything_brought_is_checked_against_the_table_and_distributed_as_it_i
     for authority in ["ca", "etcd-ca", "front-proxy-ca"] {
         own.root(authority, &format!("/CN=Example {authority}"));
     }
-    // The names of everything that is missing, at once.
+    // The names of all missing files at once.
     let missing = render(&World::new(), &uploaded(&own), &cluster, Timestamp::now()).await.unwrap_err();
     let leaves: Vec<_> = policy::assets(&cluster)
         .into_iter()
@@ -523,7 +524,7 @@ async fn everything_brought_is_checked_against_the_table_and_distributed_as_it_i
     assert_eq!(keys.len(), 19);
     assert_eq!(made.manifest.assets["kubelet-ca"].origin, Origin::Generated);
 
-    // P1, and P2: one follows another, and only who holds it changes; all but the new one may be gone.
+    // P1 and P2: one import follows another, and only its recipients change. All earlier files may be deleted.
     forget_calls(&world);
     let again = accepted(&world, &uploaded(&own), &cluster).await;
     assert_eq!((again.digests.clone(), calls(&world)), (made.digests.clone(), (0, 0, 0)));
@@ -535,7 +536,7 @@ async fn everything_brought_is_checked_against_the_table_and_distributed_as_it_i
     assert_eq!(second.made, ["scheduler"]);
     assert_eq!(crate::flow::changed(&made, &second), ["controller"]);
 
-    // What the table asks for and a certificate does not say.
+    // A name that the table requires and the certificate lacks.
     cluster.kubernetes.extra_sans.push("new.example.com".to_owned());
     let found = render(&world, &uploaded(&own), &cluster, Timestamp::now()).await.unwrap_err();
     assert_eq!(found.len(), 1, "{found:?}");

@@ -1,5 +1,5 @@
-//! Renders that make the first credentials of a cluster at the same time, in every order of what they do to the same
-//! objects: however it comes, and whoever dies on the way, there is one PKI.
+//! Renders that issue the first credentials of a cluster concurrently, in every order of their calls on shared objects. In every order, and
+//! if any of them die, there is one PKI in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::world::World;
 
 const AUTHORITIES: [&str; 4] = ["ca", "kubelet-ca", "etcd-ca", "front-proxy-ca"];
 
-/// Runs a render of each spec at once, in the order that `choices` says.
+/// Runs a render of each spec concurrently, in the order of `choices`.
 fn run(
     world: &World,
     specs: &[Cluster],
@@ -32,7 +32,7 @@ fn run(
             let ports = crate::schedule::Gated { world, gate };
             let end = credentials::ensure(&ports, &ports, &AwsLc, &spec, now()).await;
             if end.is_ok() {
-                // What comes of it: the plan that should be executed.
+                // The result: the plan that should be executed.
                 ports.put(&keys::desired("prod"), b"{}".to_vec(), Condition::Absent).await?;
             }
             end
@@ -40,7 +40,7 @@ fn run(
     })
 }
 
-/// What a manifest and its bundles refer to.
+/// The objects that a manifest and its bundles refer to.
 fn referred(manifest: &Manifest) -> BTreeSet<String> {
     let halves = manifest.assets.iter().flat_map(|(name, entry)| {
         ["pem", "sealed"].map(|half| format!("clusters/prod/pki/{name}/{}.{half}", entry.fingerprint))
@@ -52,7 +52,7 @@ fn referred(manifest: &Manifest) -> BTreeSet<String> {
     halves.chain(bundles).chain([MANIFEST.to_owned(), keys::desired("prod")]).collect()
 }
 
-/// What must hold once everybody has ended or died.
+/// What must hold once all renders have ended or died.
 fn check(
     world: &World,
     specs: &[Cluster],
@@ -61,8 +61,8 @@ fn check(
     order: &str,
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    // Each object that two of them touched, inventory and wish apart, was written by one alone, and seen by the other only after
-    // that one had written the inventory which names it: so no other order of these calls is possible.
+    // Each object that two of them touched, except for the inventory and `desired.json`, was written by only one, and read by the other
+    // only after the first had written the inventory that names it. So no other order of these calls is possible.
     let mut writers: BTreeMap<&str, usize> = BTreeMap::new();
     let mut inventories = BTreeSet::new();
     for step in steps.iter().filter(|step| step.is_object()) {
@@ -72,10 +72,10 @@ fn check(
             }
             continue;
         }
-        // The wish is looked for where there is no inventory, and written by whoever comes first once there is one: that
-        // order is tried where each single call is.
+        // `desired.json` is read if there is no inventory, and written by the first render once there is one. The test with every single
+        // call tries that order.
         if step.key == keys::desired("prod") {
-            assert!(!step.wrote || !inventories.is_empty(), "{order}: a wish without an inventory");
+            assert!(!step.wrote || !inventories.is_empty(), "{order}: desired.json without an inventory");
             continue;
         }
         if step.wrote {
@@ -83,7 +83,11 @@ fn check(
             assert_eq!(writer, step.process, "{order}: two wrote {}", step.key);
         } else if let Some(writer) = writers.get(step.key.as_str()).filter(|writer| **writer != step.process)
         {
-            assert!(inventories.contains(writer), "{order}: {} was seen before it was named", step.key);
+            assert!(
+                inventories.contains(writer),
+                "{order}: {} was read before the inventory named it",
+                step.key
+            );
         }
     }
     let written = stored_if_any(world);
@@ -104,14 +108,14 @@ fn check(
             }
         }
     } else {
-        assert!(survivors.is_empty(), "{order}: who ended has written the inventory");
+        assert!(survivors.is_empty(), "{order}: a render that ended has written the inventory");
     }
     if specs.iter().all(|spec| *spec == specs[0]) && written.is_some() {
         assert_eq!(world.bucket.versions(MANIFEST), 1, "{order}: one inventory, written once");
         let made = survivors.iter().filter(|end| !end.made.is_empty()).count();
         assert!(made <= 1 && survivors.iter().all(|end| Some(&end.manifest) == written.as_ref()), "{order}");
     }
-    // Only who lost, or died, leaves litter: whoever wrote an inventory wrote nothing beside what it names.
+    // Only a render that lost or died leaves unused objects: a render that wrote an inventory wrote only objects that the inventory names.
     if let Some(manifest) = &written {
         let named = referred(manifest);
         let winners: BTreeSet<usize> = inventories.clone();
@@ -123,12 +127,15 @@ fn check(
         for key in world.bucket.keys().into_iter().filter(|key| !named.contains(key)) {
             let writer = writers[key.as_str()];
             let died = matches!(ends[writer], End::Died);
-            // A winner's controller bundle and API server certificate may have been replaced by the next winner's.
+            // The next winner may have replaced the controllers' bundle and the API server's certificate of this one.
             let replaced = specs.iter().any(|spec| *spec != specs[0]) && winners.contains(&writer);
-            assert!(lost.contains(&writer) || died || replaced, "{order}: {key} of {writer} is nobody's");
+            assert!(
+                lost.contains(&writer) || died || replaced,
+                "{order}: nothing refers to {key} of {writer}"
+            );
         }
     }
-    // And then somebody comes alone: everything is there, or is made, and opens.
+    // Finally one render runs alone: everything exists or is issued, and can be opened.
     runtime.block_on(async {
         let end = ensure(world, &specs[0]).await.unwrap();
         if let Some(before) = &written {
@@ -147,7 +154,7 @@ fn stored_if_any(world: &World) -> Option<Manifest> {
     world.bucket.peek(MANIFEST).map(|_| stored(world))
 }
 
-/// Every order; how many there were.
+/// Runs every order, and returns their number.
 fn explore(specs: &[Cluster], granularity: Granularity, deaths: usize) -> usize {
     let mut choices = Choices::default();
     let mut orders = 0;
@@ -187,7 +194,7 @@ fn p8_three_first_renders_in_every_order_end_with_one_pki() {
     assert!(orders >= 90, "{orders}");
 }
 
-/// The same without relying on which objects are shared: one is stopped at each of its calls, the other runs to its end.
+/// The same without assuming which objects are shared: one is stopped at each of its calls, and the other runs to its end.
 #[test]
 fn p8_stopped_at_every_single_call_while_another_render_runs_both_end_with_one_pki() {
     let orders = explore(&[cluster(), cluster()], Granularity::OneSwitch, 0);

@@ -1,5 +1,5 @@
-//! Every certificate of every layout, for every kind of key and of every example, before two judges that share no code:
-//! `openssl verify -x509_strict` and GnuTLS' `certtool`, each asked by purpose.
+//! Two independent judges check every certificate of every layout, key type and example: `openssl verify -x509_strict` and GnuTLS'
+//! `certtool`, each for the purpose of the certificate.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use slipway_ports::Made;
 
 use crate::common::{ALGORITHMS, certify_all, cluster, issue_all_at, with_members};
 
-/// A cluster and its certificates, each in a file of its name.
+/// A cluster and its certificates, each in a file with its name.
 struct Layout {
     name: String,
     cluster: Cluster,
@@ -35,7 +35,7 @@ impl Layout {
         Self::new(name.to_owned(), cluster, made)
     }
 
-    /// The leaves by authority and by purpose (`true`: as a server).
+    /// The leaves by authority and purpose (`true`: server).
     fn leaves(&self) -> BTreeMap<(String, bool), Vec<String>> {
         let mut leaves: BTreeMap<(String, bool), Vec<String>> = BTreeMap::new();
         for asset in policy::assets(&self.cluster) {
@@ -52,7 +52,7 @@ impl Layout {
     }
 }
 
-/// One, three and five members of etcd; then every kind of key.
+/// One, three and five members of etcd, and then every key type.
 fn layouts() -> Vec<Layout> {
     let mut layouts: Vec<Layout> = [1, 3, 5]
         .map(|members| Layout::issued(&format!("{members} members of etcd"), with_members(members)))
@@ -72,7 +72,7 @@ fn examples() -> Vec<Layout> {
     let specs = files.map(|path| if path.is_dir() { path.join("cluster.yaml") } else { path });
     let layouts = specs.map(|path| {
         let mut cluster = slipway_spec::parse(&std::fs::read(&path).unwrap(), None).unwrap().cluster;
-        // What differs between examples are names and members; kinds of keys are looked at elsewhere.
+        // The examples differ in names and members; key types are tested elsewhere.
         cluster.certificates.key_algorithm = slipway_core::cluster::KeyAlgorithm::EcdsaP256;
         Layout::issued(&path.display().to_string(), cluster)
     });
@@ -81,7 +81,7 @@ fn examples() -> Vec<Layout> {
     layouts
 }
 
-/// Whether every one of `leaves` verifies; what is said.
+/// Whether all `leaves` verify, and the output.
 fn openssl(layout: &Layout, authority: &str, server: bool, leaves: &[String]) -> (bool, String) {
     let purpose = if server { "sslserver" } else { "sslclient" };
     let mut command = Command::new("openssl");
@@ -117,7 +117,7 @@ fn openssl_verifies_every_certificate_of_every_layout_and_example_strictly_by_it
     }
 }
 
-/// GnuTLS' tool, fetched without root if need be. `None` where it cannot be had, which is said loudly.
+/// GnuTLS' tool, downloaded without root if necessary. `None` if it is not available; the test then says so loudly.
 fn certtool() -> Option<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts/debian_tool.sh");
     let output =

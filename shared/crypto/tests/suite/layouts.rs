@@ -1,4 +1,4 @@
-//! The whole table of credentials, for each kind of key and for each layout of a cluster.
+//! The whole table of credentials, for each key type and each layout of a cluster.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use x509_parser::public_key::PublicKey;
 
 use crate::common::{cluster, issue_all, now, profile, signer};
 
-/// The certificate in `pem`, held against what its profile asks for.
+/// Compares the certificate in `pem` with its profile.
 fn holds(name: &str, profile: &CertificateProfile, made: &Made, issuer: Option<&Made>) {
     let der = |made: &Made| {
         let body: String =
@@ -66,7 +66,7 @@ fn holds(name: &str, profile: &CertificateProfile, made: &Made, issuer: Option<&
     assert_eq!(
         purposes,
         (!authority).then_some((profile.server, profile.client, false, false)),
-        "{name}: what it is for"
+        "{name}: the purpose"
     );
     assert!(
         certificate.iter_extensions().any(|found| found.oid.to_id_string() == "2.5.29.14"),
@@ -104,7 +104,7 @@ fn rsa_2048_issues_the_whole_table() {
     the_whole_table(KeyAlgorithm::Rsa2048);
 }
 
-/// Keys of 3072 and 4096 bits take seconds: two are made and certified for every name, which no cluster does.
+/// Keys of 3072 and 4096 bits take seconds, so two of them are used for all names, unlike in a real cluster.
 fn the_whole_table_by_two_keys(algorithm: KeyAlgorithm) {
     let mut cluster = cluster();
     cluster.certificates.key_algorithm = algorithm;
@@ -135,7 +135,7 @@ fn rsa_4096_issues_the_whole_table() {
 
 #[test]
 fn what_a_key_is_for_follows_the_key_that_there_is() {
-    // A cluster of RSA keys that was told to make ECDSA keys from now on: what keeps its key may still encipher.
+    // A cluster with RSA keys that makes ECDSA keys from now on: an asset that keeps its key may still encipher.
     let mut cluster = cluster();
     let authority = signer(&AwsLc.issue(&profile(&cluster, "ca"), None, now()).unwrap());
     cluster.certificates.key_algorithm = KeyAlgorithm::Rsa2048;
@@ -150,7 +150,7 @@ fn what_a_key_is_for_follows_the_key_that_there_is() {
     assert!(AwsLc.certify(&asked, &broken, Some(&authority), now()).is_err());
 }
 
-/// Every public key of a cluster's credentials, with the name it belongs to.
+/// Every public key of a cluster's credentials, with the names it belongs to.
 fn keys_of(cluster: &Cluster) -> BTreeMap<String, BTreeSet<String>> {
     let mut keys: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, made) in issue_all(cluster) {
@@ -197,7 +197,7 @@ fn p9_no_two_names_share_a_key_whatever_the_layout() {
                 &path.display().to_string(),
                 &Cluster {
                     certificates: slipway_core::cluster::Certificates {
-                        // The kind of key does not decide whose it is, and these are quick.
+                        // The key type does not matter here, and this one is fast.
                         key_algorithm: KeyAlgorithm::EcdsaP256,
                         ..cluster.certificates.clone()
                     },

@@ -1,4 +1,4 @@
-//! Every certificate of a cluster, linted by RFC 5280 with pkilint.
+//! pkilint checks every certificate of a cluster against RFC 5280.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use slipway_ports::Made;
 
-/// Runs the linter over `files`: whether they are clean, and what it says.
+/// Runs the linter on `files`. Returns whether they are clean, and the output.
 fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let made = Command::new(root.join("tests/scripts/lint-venv.sh")).status().unwrap();
@@ -18,7 +18,7 @@ fn lint(files: &[impl AsRef<std::ffi::OsStr>]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Every kind of key, and every number of etcd's members.
+/// Every key type, and every number of etcd members.
 #[test]
 fn every_certificate_of_every_layout_is_lint_clean_and_the_linter_sees_a_bad_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ fn every_certificate_of_every_layout_is_lint_clean_and_the_linter_sees_a_bad_one
     let (clean, text) = lint(&files);
     assert!(clean, "{text}");
 
-    // An ECDSA key that says it enciphers, and a serial number of 0.
+    // An ECDSA key with the usage to encipher, and a serial number of 0.
     let bad = dir.path().join("bad.pem");
     let made = Command::new("openssl")
         .args([

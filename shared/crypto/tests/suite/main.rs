@@ -1,4 +1,4 @@
-//! Everything about keys, certificates and what is kept of them, with real cryptography: one program, so that it is linked once.
+//! All tests of keys, certificates and their storage with real cryptography, in one program, so that it is linked once.
 #![allow(clippy::unwrap_used)]
 
 mod bring;

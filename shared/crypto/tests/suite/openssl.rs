@@ -1,4 +1,4 @@
-//! What we issue, read and verified by the real `openssl`.
+//! The real `openssl` reads and verifies our certificates.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn a_client_finds_the_name_that_it_called_and_no_other() {
     for address in ["10.3.0.1", "127.0.0.1", "203.0.113.7", "2001:db8::7"] {
         assert!(called("apiserver", "ca", "-verify_ip", address), "{address}");
     }
-    assert!(!called("apiserver", "ca", "-verify_hostname", "kube-apiserver"), "the CN is no name to call");
+    assert!(!called("apiserver", "ca", "-verify_hostname", "kube-apiserver"), "the CN is not a server name");
     assert!(!called("apiserver", "ca", "-verify_hostname", "example.com"));
     assert!(!called("apiserver", "ca", "-verify_ip", "10.3.0.2"));
     for leaf in ["etcd-server-1", "etcd-peer-1"] {
@@ -210,7 +210,7 @@ fn every_key_algorithm_signs_and_is_signed() {
 
 #[test]
 fn an_authority_made_by_openssl_signs_for_us() {
-    // Imported authorities have other identifiers, serials and key encodings than ours.
+    // Imported authorities have other identifiers, serial numbers and key encodings than ours.
     let dir = tempfile::tempdir().unwrap();
     for (name, key) in [
         ("sec1", vec!["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "sec1-key.pem"]),
@@ -243,7 +243,7 @@ fn an_authority_made_by_openssl_signs_for_us() {
         };
         let (facts, fingerprint) = AwsLc.facts(&authority.certificate).unwrap();
         assert_eq!(facts.issuer_fingerprint, fingerprint);
-        // openssl dates it today.
+        // openssl uses the present date.
         let today = facts.not_before;
         let leaf = AwsLc.issue(&profile(&cluster(), "apiserver"), Some(&authority), today).unwrap();
         write(dir.path(), "leaf", &leaf);

@@ -1,4 +1,4 @@
-//! One certificate issued anew by itself.
+//! Renewing a single certificate.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ async fn p2_a_renewed_certificate_reaches_who_holds_it_and_nobody_else() {
                 new.serial != old.serial
                     && new.not_after == old.not_after + SignedDuration::from_hours(24 * 300)
             );
-            // What was stored is as it was, but for the inventory; and every node opens its own.
+            // Stored objects are unchanged except for the inventory, and every node can open its bundle.
             for (key, bytes) in kept {
                 assert!(world.bucket.peek(&key) == bytes || key.ends_with("manifest.json"), "{key}");
             }

@@ -1,5 +1,5 @@
-//! Rolling the KMS key: everything is sealed once more, no digest changes, and whoever may use either key opens its bundle
-//! at every moment of it.
+//! Changing the KMS key: everything is sealed once more and no digest changes. Whoever may use either key can open its bundle at every
+//! moment.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn under(key: &str) -> Cluster {
     Cluster { kms_key_arn: Some(key.to_owned()), ..cluster() }
 }
 
-/// A node whose role may use one KMS key alone, as its stack says.
+/// A node whose IAM role may use only one KMS key.
 struct Node<'w> {
     world: &'w World,
     may: &'w str,
@@ -36,7 +36,7 @@ impl Keys for Node<'_> {
     }
 
     async fn generate(&self, _: Option<&str>, _: &Context) -> PortResult<DataKey> {
-        panic!("a node makes no data key")
+        panic!("a node may not make a data key")
     }
 
     async fn unwrap(&self, wrapped: &[u8], context: &Context) -> PortResult<Secret> {
@@ -53,7 +53,7 @@ impl Keys for Node<'_> {
     }
 }
 
-/// How many calls of KMS a node of `role` that may use `key` needs for its bundle; `None` if it cannot open it.
+/// How many calls to KMS a node of `role` that may use `key` needs for its bundle; `None` if it cannot open the bundle.
 async fn boot(world: &World, end: &Credentials, role: &Role, key: &str) -> Option<usize> {
     let sealed =
         world.bucket.peek(&keys::credentials("prod", &role.to_string(), &end.digests[role])).unwrap();
@@ -62,7 +62,7 @@ async fn boot(world: &World, end: &Credentials, role: &Role, key: &str) -> Optio
     opened.is_ok().then(|| node.asked.into_inner())
 }
 
-/// Which keys each object under `clusters/prod` is sealed under.
+/// The KMS keys that each object under `clusters/prod` is sealed under.
 fn sealed_under(world: &World) -> BTreeMap<String, Vec<String>> {
     let keys = world.bucket.keys().into_iter();
     let sealed = keys.filter(|key| key.ends_with(".sealed") || key.contains("/bundles/"));
@@ -75,7 +75,7 @@ fn sealed_under(world: &World) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The inventory without what says how it is sealed.
+/// The inventory without the information about sealing.
 fn content(manifest: &Manifest) -> Manifest {
     let mut manifest = manifest.clone();
     manifest.sealed_under.clear();
@@ -95,17 +95,21 @@ async fn p1_p2_another_kms_key_seals_everything_once_more_and_changes_no_digest(
     assert_eq!(second.made, Vec::<String>::new());
     assert_eq!(second.digests, first.digests);
     assert_eq!(content(&second.manifest), content(&first.manifest));
-    // A data key for the vault and one a bundle; what was there is opened once: the vault's one data key, and each bundle.
+    // One data key for the vault and one per bundle; existing objects are opened once: the vault's one data key, and each bundle.
     let (generated, decrypted, _) = calls(&world);
     assert_eq!((generated, decrypted), (1 + first.digests.len(), 1 + first.digests.len()));
     assert!(sealed_under(&world).values().all(|keys| keys == &[OWN_KEY, MINE]));
     for role in policy::roles(&cluster) {
         assert_eq!(bundle(&world, &first, &role).await, bundle(&world, &second, &role).await);
-        assert_eq!(boot(&world, &second, &role, MINE).await, Some(1), "{role}: one call of KMS a bundle");
-        assert_eq!(boot(&world, &second, &role, OWN_KEY).await, Some(2), "{role}: its stack is of before");
+        assert_eq!(boot(&world, &second, &role, MINE).await, Some(1), "{role}: one call to KMS per bundle");
+        assert_eq!(
+            boot(&world, &second, &role, OWN_KEY).await,
+            Some(2),
+            "{role}: its stack is the earlier one"
+        );
         assert_eq!(boot(&world, &second, &role, OTHER).await, None);
     }
-    // P1: the same again, and back again, where nothing needs to be sealed.
+    // P1: the same key again, and the earlier key again, where nothing has to be sealed.
     forget_calls(&world);
     assert_eq!(ensure(&world, &under(MINE)).await.unwrap().manifest, second.manifest);
     assert_eq!(calls(&world), (0, 0, 0));
@@ -125,12 +129,12 @@ async fn once_rolled_the_old_key_may_go_and_everything_still_works() {
     let second = ensure(&world, &wide).await.unwrap();
     assert_eq!(second.made, ["apiserver"]);
     assert_eq!(boot(&world, &second, &Role::Controller, MINE).await, Some(1));
-    // A bundle whose old sealing nobody can open any more is taken by the new one.
+    // A bundle with an old sealing that nobody can open any more gets only the new sealing.
     let mut manifest = stored(&world);
     manifest.bundles.remove(&Role::Admin);
     world.bucket.upload(crate::flow::MANIFEST, serde_json::to_vec(&manifest).unwrap());
     assert_eq!(ensure(&world, &wide).await.unwrap().digests[&Role::Admin], first.digests[&Role::Admin]);
-    // And on to a third one.
+    // The change to a third key.
     let third = Cluster { kms_key_arn: Some(OTHER.to_owned()), ..wide };
     let end = ensure(&world, &third).await.unwrap();
     assert_eq!(end.digests, second.digests);
@@ -139,7 +143,8 @@ async fn once_rolled_the_old_key_may_go_and_everything_still_works() {
     }
 }
 
-/// A stack's permissions change a moment before its launch template: who boots then has the earlier bundle and the other key.
+/// A stack's permissions change shortly before its launch template, so a machine that boots in between has the earlier bundle and the other
+/// key.
 #[tokio::test]
 async fn p8_an_earlier_bundle_that_still_runs_is_sealed_under_the_other_key_as_well() {
     let (world, cluster) = (World::new(), cluster());
@@ -201,7 +206,7 @@ async fn p8_killed_at_any_call_of_a_roll_every_node_boots_and_a_second_run_ends_
         second.calls()
     };
     assert!(total > 80, "{total}");
-    // To die after a call is to die before the next one: the world is the same.
+    // Dying after a call equals dying before the next one: the world is the same.
     for last in 0..total {
         let world = World::new();
         let first = ensure(&world, &cluster).await.unwrap();

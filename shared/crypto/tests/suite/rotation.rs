@@ -1,5 +1,5 @@
-//! Rotations with real keys: every pair of bundles of two stages that meet is verified by `openssl`, and a process that dies at any call
-//! leaves a stage that was begun or was not.
+//! Rotations with real keys: `openssl` verifies every pair of bundles of two stages that may meet. A process that dies at any call leaves a
+//! stage either begun or not begun.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::common::{cluster, now, signer};
 use crate::flow::{MANIFEST, bundle, changed, ensure, forget_calls, stored};
 use crate::world::World;
 
-/// A person's word that every node has what lies there.
+/// A person confirms that every node has the stored credentials.
 fn vouched() -> Seen {
     Seen { vouched: true, ..Seen::default() }
 }
@@ -43,10 +43,10 @@ async fn abort(world: &World, cluster: &Cluster, name: &str) -> FlowResult<Rotat
     rotation::change(&world.bucket, &world.kms, &AwsLc, cluster, name, now(), Request::Abort).await
 }
 
-/// What each role finds in its bundle.
+/// The files in the bundle of each role.
 type Bundles = BTreeMap<Role, BTreeMap<String, String>>;
 
-/// What nodes get from a rendering now, which neither makes nor seals anything by itself.
+/// The bundles that nodes get from a rendering now, which issues and seals nothing itself.
 async fn rendered(world: &World, cluster: &Cluster) -> (Credentials, Bundles) {
     forget_calls(world);
     let credentials = ensure(world, cluster).await.unwrap();
@@ -62,7 +62,7 @@ fn file<'b>(bundles: &'b Bundles, role: &Role, name: &str) -> Option<&'b String>
     bundles[role].iter().find(|(path, _)| path.rsplit('/').next() == Some(name)).map(|(_, text)| text)
 }
 
-/// `openssl verify` of `leaves` under what a node trusts: one process for all of them.
+/// `openssl verify` of `leaves` with what a node trusts: one process for all of them.
 fn verify(dir: &Path, trusted: &str, purpose: &str, leaves: &BTreeSet<&String>) {
     std::fs::write(dir.join("trusted.pem"), trusted).unwrap();
     let names: Vec<String> = (0..leaves.len()).map(|index| format!("leaf-{index}.pem")).collect();
@@ -83,10 +83,14 @@ fn verify(dir: &Path, trusted: &str, purpose: &str, leaves: &BTreeSet<&String>) 
     assert_eq!(told.matches(": OK").count(), leaves.len(), "{told}");
 }
 
-/// What a controller with these files signs for a kubelet.
+/// The certificate that a controller with these files signs for a kubelet.
 fn kubelets(bundles: &Bundles) -> String {
     let authority = file(bundles, &Role::Controller, "kubelet-ca.pem").unwrap();
-    assert_eq!(authority.matches("BEGIN CERTIFICATE").count(), 1, "kube-controller-manager takes one");
+    assert_eq!(
+        authority.matches("BEGIN CERTIFICATE").count(),
+        1,
+        "kube-controller-manager accepts one certificate"
+    );
     let key = file(bundles, &Role::Controller, "kubelet-ca-key.pem").unwrap();
     let authority = Made { public: Some(authority.clone()), private: Secret::new(key.clone().into_bytes()) };
     let profile = CertificateProfile {
@@ -103,7 +107,7 @@ fn kubelets(bundles: &Bundles) -> String {
     AwsLc.issue(&profile, Some(&signer(&authority)), now()).unwrap().public.unwrap()
 }
 
-/// Whoever has `one` and speaks to whoever has `other` takes what that presents.
+/// A node with `one` accepts what a node with `other` presents.
 fn meet(one: &Bundles, other: &Bundles) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let mut judged: BTreeMap<(&String, &str), BTreeSet<&String>> = BTreeMap::new();
@@ -137,7 +141,7 @@ fn meet(one: &Bundles, other: &Bundles) -> usize {
     for ((trusted, purpose), leaves) in &judged {
         verify(dir.path(), trusted, purpose, leaves);
     }
-    // Tokens: the public half of what signs is among what is taken.
+    // Tokens: the public half of the signing key is among the accepted keys.
     std::fs::write(dir.path().join("key.pem"), file(other, controller, "service-account-key.pem").unwrap())
         .unwrap();
     let public = Command::new("openssl")
@@ -171,7 +175,7 @@ async fn whoever_meets_in_two_stages_that_meet_is_taken_by_openssl() {
             }
             let mut went = go_on(&world, &cluster, name, now()).await.unwrap();
             if went.did == Did::Noted {
-                // What nodes signed by themselves is outlived.
+                // Certificates that nodes signed have expired by then.
                 let later = now() + SignedDuration::from_hours(24 * 400);
                 assert_eq!(go_on(&world, &cluster, name, now()).await.unwrap().did, Did::Waits);
                 went = go_on(&world, &cluster, name, later).await.unwrap();
@@ -179,7 +183,7 @@ async fn whoever_meets_in_two_stages_that_meet_is_taken_by_openssl() {
             assert!(matches!(went.did, Did::Issues | Did::Dropped), "{went:?}");
         }
         assert_eq!(stages, 3, "{name}");
-        // Neither would have done without the stages.
+        // Without the stages, neither side would accept the other.
         if name != SERVICE_ACCOUNT {
             assert!(std::panic::catch_unwind(|| meet(&oldest, &before)).is_err(), "{name}");
         }
@@ -207,13 +211,17 @@ async fn gone_back_from_in_any_stage_whoever_meets_is_taken_and_the_old_one_is_l
             let went = abort(&world, &cluster, name).await.unwrap();
             assert_eq!(went.did, Did::WentBack);
             let (_, back) = rendered(&world, &cluster).await;
-            // Nodes that are two stages apart: one of them did not get the last one.
+            // Nodes that are two stages apart: one of them did not get the last stage.
             for (one, other) in [(&forward, &back), (&back, &before)] {
                 meet(one, other);
                 meet(other, one);
             }
             let again = abort(&world, &cluster, name).await.unwrap();
-            assert_eq!((again.did, again.manifest), (Did::Waits, stored(&world)), "twice is once");
+            assert_eq!(
+                (again.did, again.manifest),
+                (Did::Waits, stored(&world)),
+                "a repetition changes nothing"
+            );
             let mut at = now();
             while !stored(&world).rotations.is_empty() {
                 go_on(&world, &cluster, name, at).await.unwrap();
@@ -228,7 +236,7 @@ async fn gone_back_from_in_any_stage_whoever_meets_is_taken_and_the_old_one_is_l
     }
 }
 
-/// Begins a stage with all that a process may die at, and what it leaves.
+/// Begins a stage with a process that dies at each of its calls, and checks the result.
 async fn dies_anywhere<F: Future<Output = FlowResult<Rotated>>>(
     prepared: impl AsyncFn() -> World,
     step: impl Fn(World) -> F,
@@ -248,7 +256,7 @@ async fn dies_anywhere<F: Future<Output = FlowResult<Rotated>>>(
         assert_eq!(ensure(&world, &cluster()).await.unwrap().manifest == before, !done);
         assert_eq!(crate::flow::calls(&world), (0, 0, 0), "a rendering has nothing to do");
         if !done {
-            // Whoever comes next begins it, once.
+            // The next process begins the stage, once.
             step(world.interrupted(0)).await.unwrap();
         }
         let twins: Vec<_> =
@@ -310,7 +318,7 @@ async fn p8_two_who_begin_at_once_begin_one() {
         let begun: Vec<_> = [one, other].into_iter().filter_map(Result::ok).collect();
         assert_eq!(begun.len(), 1, "{seed}");
         assert_eq!(stored(&world), begun[0].manifest);
-        // A rendering and a stage at once.
+        // A rendering and a stage run concurrently.
         let (one, other) = (world.interrupted(seed), world.interrupted(seed + 1000));
         let wider = crate::flow::with_san(&cluster);
         let (went, made) = tokio::join!(go_on(&one, &cluster, ETCD_CA, now()), ensure(&other, &wider));
@@ -340,7 +348,7 @@ async fn advancing_begins_what_the_spec_says_and_takes_each_further() {
     let what: Vec<_> = begun.iter().map(|one| (one.name.as_str(), one.did, one.changes_nodes())).collect();
     let all = [CA, KUBELET_CA, ETCD_CA, FRONT_PROXY_CA];
     assert_eq!(what, all.map(|name| (name, Did::Begun, true)));
-    // Nobody has said anything: nothing moves, and it is said who is waited for.
+    // No node has reported: nothing advances, and the result names the nodes that are waited for.
     let waits = advance(&cluster, &Seen::default(), soon).await;
     assert!(waits.iter().all(|one| one.did == Did::Waits && !one.waits.is_empty()), "{waits:#?}");
     assert_eq!(stored(&world), waits[3].manifest);
@@ -386,7 +394,7 @@ async fn what_is_stored_of_either_stays_is_opened_and_is_brought_back() {
         .map(|(name, entry)| (name, &entry.fingerprint))
         .collect();
     assert_eq!(both.len(), 5);
-    // Both lie in one folder: nothing moved when one took the other's place.
+    // Both are in one folder: no object moved when one replaced the other.
     let folders: BTreeSet<String> = world
         .bucket
         .keys()
@@ -399,7 +407,7 @@ async fn what_is_stored_of_either_stays_is_opened_and_is_brought_back() {
         folders.iter().all(|folder| !folder.ends_with("-next") && !folder.ends_with("-previous")),
         "{folders:?}"
     );
-    // Whoever tidies up takes neither.
+    // Garbage collection deletes neither.
     let objects: Vec<Stored> = world
         .bucket
         .keys()
@@ -423,7 +431,7 @@ async fn what_is_stored_of_either_stays_is_opened_and_is_brought_back() {
     let done = ensure(&world, &moved).await.unwrap();
     assert_eq!(done.made, Vec::<String>::new());
     assert_eq!(done.manifest.sealed_under, world.kms.name(moved.kms_key_arn.as_deref()));
-    // A public half that is lost is brought back from a bundle, whichever place it has there, when another bundle has to be sealed.
+    // A lost public half is restored from a bundle, at any position there, when another bundle has to be sealed.
     let shared = both
         .iter()
         .filter(|(name, _)| ["ca-previous", "kubelet-ca-next", "etcd-ca-previous"].contains(&name.as_str()));
@@ -468,7 +476,7 @@ async fn a_folder_in_the_middle_of_a_rotation_is_in_order() {
             };
             let beside = beside.filter(|_| name != SERVICE_ACCOUNT);
             assert!(beside.is_none_or(|beside| shown.contains(&beside)), "{shown:?}");
-            // And so is what a node has of it.
+            // So is the part that a node has of it.
             for (role, files) in rendered(&world, &cluster).await.1 {
                 let files = files.into_iter().map(|(path, text)| File {
                     mode: 0o600,
@@ -516,7 +524,7 @@ async fn the_published_keys_are_both_as_long_as_tokens_of_either_live() {
     start(&world, &cluster, SERVICE_ACCOUNT).await.unwrap();
     let new = id("service-account-next").await;
     let both = BTreeSet::from([old.clone(), new.clone()]);
-    assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both, "before anybody signs with it");
+    assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both, "before the key signs anything");
     go_on(&world, &cluster, SERVICE_ACCOUNT, now()).await.unwrap();
     assert_eq!(id(SERVICE_ACCOUNT).await, new);
     assert_eq!(published().await.into_iter().collect::<BTreeSet<_>>(), both);

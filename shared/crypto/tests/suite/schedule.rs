@@ -1,5 +1,4 @@
-//! Processes that are stopped at every call of a port, and let go one by one in an order that is chosen: all orders, one
-//! after the other.
+//! Stops processes at every call of a port and lets them continue one by one in a chosen order; all orders are run one after the other.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -10,12 +9,12 @@ use slipway_ports::{Condition, Context, DataKey, Head, Keys, Object, Objects, Po
 
 use crate::world::World;
 
-/// Which calls are waited for in every order.
+/// The calls whose order is varied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Granularity {
-    /// Those on the inventory; what a process does to its own objects, nobody else can see.
+    /// Calls on the inventory; other processes cannot see what a process does to its own objects.
     Shared,
-    /// Any call, once: the first process is stopped there, the others run to their end, and it goes on.
+    /// Any call, once: the first process is stopped there, the others run to their end, and the first one continues.
     OneSwitch,
 }
 
@@ -43,7 +42,7 @@ pub(crate) enum End<T> {
     Died,
 }
 
-/// The decisions of one run, of how many each, so that the next run is another: a depth-first search.
+/// The decisions of one run and their numbers of options, so that the next run differs: a depth-first search.
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     taken: Vec<(usize, usize)>,
@@ -61,7 +60,7 @@ impl Choices {
         chosen
     }
 
-    /// Goes on to the next run; `false` if that was the last.
+    /// Advances to the next run; `false` if that was the last.
     pub(crate) fn next(&mut self) -> bool {
         self.at = 0;
         while let Some((chosen, of)) = self.taken.pop() {
@@ -84,12 +83,12 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct State {
     calls: usize,
-    /// Calls that wait to be let go; `true` once they are, and whom to wake then.
+    /// Calls that wait to continue; `true` once they may, and the waker to call then.
     waiting: BTreeMap<usize, (Waiting, bool, Option<Waker>)>,
     steps: Vec<Step>,
 }
 
-/// Where the calls of one process wait.
+/// The place where the calls of one process wait.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     process: usize,
@@ -176,7 +175,7 @@ impl Keys for Gated {
     }
 }
 
-/// Runs `count` processes at once; up to `deaths` of them die while they wait for the inventory.
+/// Runs `count` processes concurrently. Up to `deaths` of them die while they wait for the inventory.
 pub(crate) fn run<T, F: Future<Output = T>>(
     count: usize,
     choices: &mut Choices,
@@ -190,7 +189,7 @@ pub(crate) fn run<T, F: Future<Output = T>>(
         (0..count).map(|process| Some(Box::pin(start(process, gate(process))))).collect();
     let mut ends: Vec<Option<End<T>>> = (0..count).map(|_| None).collect();
     let mut left = deaths;
-    // With one switch: where the first process is, and whether it is stopped.
+    // For [`Granularity::OneSwitch`]: the position of the first process, and whether it is stopped.
     let mut stopped = None;
     let mut task = TaskContext::from_waker(Waker::noop());
     while ends.iter().any(Option::is_none) {
@@ -244,7 +243,7 @@ pub(crate) fn run<T, F: Future<Output = T>>(
                         free(waiting.call);
                     }
                 } else if let Some(waiting) = mine.first() {
-                    // Stop here, or go on and be asked at the next call.
+                    // Stop here, or continue and decide again at the next call.
                     if stopped.is_none() && choices.choose(2) == 0 {
                         stopped = Some(true);
                     } else {

@@ -1,4 +1,4 @@
-//! Tokens that kube-apiserver would sign with our keys, judged by joserfc with the published documents alone.
+//! joserfc judges tokens that kube-apiserver would sign with our keys, given only the published documents.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::common::ALGORITHMS;
 
 const ISSUER: &str = "https://issuer.s3.eu-west-1.amazonaws.com/clusters/production";
 
-/// A key of service accounts, as Slipway makes it.
+/// A service account key, as Slipway makes it.
 struct Key {
     algorithm: KeyAlgorithm,
     made: Made,
@@ -74,7 +74,7 @@ impl Key {
     }
 }
 
-/// What joserfc says of `token`, given the documents of `published`: the claims, or why not.
+/// joserfc's result for `token`, given the documents of `published`: the claims, or the error.
 fn judge(published: &[&Key], token: &str) -> Result<Value, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let python = Command::new(root.join("tests/scripts/tools.sh")).output().unwrap();
@@ -128,7 +128,7 @@ fn while_keys_are_exchanged_tokens_of_both_are_valid_and_no_others() {
     assert!(why.contains("InvalidKeyIdError") || why.contains("key"), "{why}");
     judge(&[&old, &new], &foreign.token(oidc::AUDIENCE)).unwrap_err();
 
-    // One that claims the id of a key that did not sign it, one that was changed, and one for somebody else.
+    // A token with the id of a key that did not sign it, a changed token, and a token for another audience.
     let token = new.token(oidc::AUDIENCE);
     let forged =
         format!("{}.{}", token.rsplit_once('.').unwrap().0, URL_SAFE_NO_PAD.encode(foreign.sign(b"x")));

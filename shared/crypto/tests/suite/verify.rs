@@ -1,4 +1,4 @@
-//! What `verify` finds: each thing that can be wrong, made wrong alone. Nothing in a file makes it fail.
+//! The findings of `verify`: each test breaks one thing. No content of a file makes it fail.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn wrong(files: &Files) -> Vec<String> {
     found(files, Some(&cluster()), now())
 }
 
-/// The API server's certificate in the controller's folder, issued otherwise.
+/// A controller's folder with a different certificate of the API server.
 fn apiserver(vary: impl Fn(&mut CertificateProfile)) -> Files {
     let mut profile = profile(&cluster(), "apiserver");
     vary(&mut profile);
@@ -85,7 +85,7 @@ fn nothing_is_wrong_with_what_each_role_receives() {
     for role in policy::roles(&cluster) {
         let files = node(&cluster, &role);
         if role == Role::Admin || matches!(role, Role::Pool(_)) {
-            // Too few files to tell whose they are.
+            // Too few files to recognize the layout.
             assert_eq!(found(&files, Some(&cluster), now()), Vec::<String>::new(), "{role}");
             continue;
         }
@@ -120,10 +120,10 @@ fn each_wrong_name_is_told() {
     ] {
         assert_eq!(wrong(&apiserver(vary)), ["name apiserver.pem"]);
     }
-    // A member's certificate in another's place has names of its own, which the spec gives to a member.
+    // A member's certificate in another member's place has names that the spec gives to a member.
     let mut files = node(&cluster(), &Role::Etcd(0));
     put(&mut files, "server", &ALL["etcd-server-1"]);
-    assert_eq!(wrong(&files), Vec::<String>::new(), "whose folder it is, nobody says");
+    assert_eq!(wrong(&files), Vec::<String>::new(), "the owner of the folder is unknown");
 }
 
 #[test]
@@ -132,7 +132,11 @@ fn each_wrong_purpose_is_told() {
     assert_eq!(wrong(&as_client), ["purpose apiserver.pem", "purpose apiserver.pem"]);
     assert_eq!(wrong(&apiserver(|profile| profile.client = true)), ["purpose apiserver.pem"]);
     let any = apiserver(|profile| profile.server = false);
-    assert_eq!(wrong(&any), ["purpose apiserver.pem"], "without any extended usage it is good for anything");
+    assert_eq!(
+        wrong(&any),
+        ["purpose apiserver.pem"],
+        "without an extended usage it may be used for anything"
+    );
     let mut files = controller();
     files.insert("apiserver.pem".to_owned(), files["ca.pem"].clone());
     assert!(wrong(&files).contains(&"purpose apiserver.pem".to_owned()), "an authority in a leaf's place");
@@ -149,7 +153,7 @@ fn each_wrong_chain_is_told() {
     let mut files = controller();
     put(&mut files, "apiserver", &issue("etcd-ca"));
     assert_eq!(wrong(&files), ["chain apiserver.pem"], "another authority's purpose");
-    // An authority of the same name and another key: another generation.
+    // An authority with the same name and another key: another generation.
     let other = crate::common::issue_all(&cluster());
     let mut files = controller();
     put(&mut files, "apiserver", &other["apiserver"]);
@@ -177,7 +181,7 @@ fn each_wrong_key_is_told() {
     let mut files = controller();
     files.remove("apiserver-key.pem");
     assert_eq!(wrong(&files), ["key-missing apiserver.pem"]);
-    // Two names with a key each has: kube-aws made such.
+    // Two names with the same key, as kube-aws made them.
     let mut files = controller();
     let twin = AwsLc.certify(
         &profile(&cluster(), "scheduler"),
@@ -189,14 +193,14 @@ fn each_wrong_key_is_told() {
     assert_eq!(wrong(&files), ["twin apiserver.pem"]);
     let twins = look(&files).twins();
     assert_eq!((twins.len(), &twins[0].names), (1, &vec!["apiserver".to_owned(), "scheduler".to_owned()]));
-    // The halves of the pair that signs tokens.
+    // The two halves of the pair that signs tokens.
     let mut files = controller();
     let other = AwsLc.make(&slipway_credentials::AssetKind::KeyPair(KeyAlgorithm::EcdsaP256)).unwrap();
     files.insert("service-account.pub.pem".to_owned(), other.public.unwrap().into_bytes());
     assert_eq!(wrong(&files), ["key-mismatch service-account-key.pem"]);
 }
 
-/// Certificates that only openssl makes: what we would refuse to issue.
+/// Certificates that only openssl makes, because we would refuse to issue them.
 #[test]
 fn what_we_would_never_issue_is_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -297,7 +301,7 @@ fn what_we_would_never_issue_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Cut, doubled, with bytes changed: something is told, nothing panics, and no key is in what is told.
+    /// Truncated, duplicated and changed bytes: something is reported, nothing panics, and no report contains a key.
     #[test]
     fn whatever_becomes_of_the_files_it_is_told_in_peace(
         which in any::<prop::sample::Index>(),

@@ -1,9 +1,9 @@
-//! A bucket and a key service as one process sees them.
+//! A bucket and a key service, as one process uses them.
 
 use slipway_sim::memory::{MemoryBucket, MemoryKeys};
 use slipway_sim::mortal::{Life, Mortal};
 
-/// The two ports of the flow, seen by one process.
+/// The two ports of the flow, as one process uses them.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) bucket: Mortal<MemoryBucket>,
@@ -20,22 +20,22 @@ impl World {
         Self { bucket: life.of(bucket), kms: life.of(kms), life }
     }
 
-    /// Another process on the same bucket and keys.
+    /// Another process with the same bucket and keys.
     pub(crate) fn process(&self, life: Life) -> Self {
         Self::seen_by(life, &self.bucket, &self.kms)
     }
 
-    /// Another process, which dies at its `last` call (counted from 0), before or after it took effect.
+    /// Another process, which dies at its call number `last` (counted from 0), before or after the call takes effect.
     pub(crate) fn mortal(&self, last: u64, after: bool) -> Self {
         self.process(Life::until(last, after))
     }
 
-    /// Another process, which is interrupted as `seed` says.
+    /// Another process, which yields to others as `seed` says.
     pub(crate) fn interrupted(&self, seed: u64) -> Self {
         self.process(Life::yielding(seed))
     }
 
-    /// How many calls this process made.
+    /// The number of calls of this process.
     pub(crate) fn calls(&self) -> u64 {
         self.life.calls()
     }

@@ -1,4 +1,4 @@
-//! One machine on its way out.
+//! The departure of one machine.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -14,23 +14,23 @@ use crate::states::{Wakes, Way, leads};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::{Effect, Observed};
 
-/// How long pods may hold up a worker that a rollout replaces: they may be jobs that end by themselves overnight.
+/// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
 const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
 
-/// How often a hook is prolonged. It waits for half an hour, so that two heartbeats may be lost.
+/// The interval of heartbeats. The hook's timeout is half an hour, so that two heartbeats may be lost.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
 
-/// After so many tries a machine that stays is told so less often, and holds up nobody any more: the API may be down for hours.
+/// After this number of tries, a machine that stays is uncordoned less often, and blocks nobody any more: the API may be down for hours.
 const UNCORDONS: u32 = 10 * TRIES;
 
-/// How often it is told so then.
+/// The interval of tries after that.
 const SELDOM: SignedDuration = SignedDuration::from_mins(10);
 
-/// What a look says of a departure: there is still something to do, or nothing is left of it.
+/// The result of a look at a departure: it continues, or it is over.
 const STAYS: bool = true;
 const GONE: bool = false;
 
-/// A machine on its way out.
+/// A machine that is being removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Departure {
@@ -38,89 +38,89 @@ pub struct Departure {
     pub role: Role,
     /// Its Auto Scaling group.
     pub group: String,
-    /// Who wants it to go.
+    /// Why it is removed.
     pub cause: Cause,
-    /// How far it is.
+    /// The state of the departure.
     pub state: DepartureState,
-    /// When it came there.
+    /// When the departure entered that state.
     pub since: Timestamp,
-    /// Seconds after which its drain may be forced by all the other rules; `None`: never.
+    /// Seconds after which its drain may use force, if all other rules for that hold; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// How often something was asked.
+    /// How many requests were sent for it.
     #[serde(default)]
     pub rounds: u32,
-    /// Why it does not go after all.
+    /// Why it stays after all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Who wants a machine to go.
+/// Who removes the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// A rollout, and what comes after its drain.
+    /// A rollout, and what comes after the drain.
     Rollout(Ending),
-    /// Auto Scaling itself: another takes its place, or none, as its group wants.
+    /// Auto Scaling itself: its group decides whether another machine replaces it.
     AutoScaling,
 }
 
-/// What comes after the drain of a machine that a rollout wants to go.
+/// What a rollout does with a machine after its drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Ending {
-    /// It goes, and another takes its place.
+    /// It is terminated, and another machine replaces it.
     Replaced,
-    /// It goes as one too many, and none comes for it.
+    /// It is terminated as surplus, and no machine replaces it.
     Surplus {
         /// The least that its group may want before it goes, unless somebody else lowers that: the desired capacity when it was chosen, less
         /// the other surplus machines on their way out.
         of: u32,
     },
-    /// It stays where it is until its stack is deleted.
+    /// It stays, empty, until its stack is deleted.
     Rests,
 }
 
-/// How far a [`Departure`] is.
+/// The state of a [`Departure`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum DepartureState {
     /// Its pods are evicted.
     Drain {
-        /// How far that is.
+        /// The state of the drain.
         drain: Drain,
-        /// When its terminate hook was prolonged last.
+        /// When its terminate hook was last extended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         prolonged: Option<Timestamp>,
     },
-    /// It is drained, and goes.
+    /// It is drained, and is being terminated.
     Leave {
-        /// When Auto Scaling was told so last.
+        /// When Auto Scaling was last told so.
         told: Timestamp,
     },
-    /// It is drained, and stays until its stack goes.
+    /// It is drained, and stays until its stack is deleted.
     Rest,
-    /// It does not go after all: its drain comes to its end.
+    /// It stays after all: its drain is being cancelled.
     Withdraw {
         /// The drain that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Asked>,
-        /// When it was taken back last.
+        /// When the drain was last cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<Timestamp>,
     },
-    /// It is told to take pods again.
+    /// It is being uncordoned.
     Uncordon {
-        /// The controller that was asked for that last.
+        /// The last uncordon command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<Asked>,
-        /// How often that failed.
+        /// How often uncordoning failed.
         #[serde(default)]
         tries: u32,
     },
 }
 
-/// The states of a departure. From each it is over when the machine is gone.
+/// The states of a departure. In each of them the departure ends when the machine is gone.
 pub(crate) const WAYS: &[Way] = &[
     Way::new(
         "drain",
@@ -177,20 +177,20 @@ impl DepartureState {
     }
 }
 
-/// How its group holds a machine.
+/// Whether and how its group holds a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
-    /// It serves.
+    /// It is in service.
     Free,
     /// It waits in its terminate hook.
     Hook,
-    /// Its terminate hook ran out before it was drained: it runs on until somebody terminates it once more
+    /// Its terminate hook timed out before it was drained: it keeps running until somebody terminates it once more
     /// (docs.aws.amazon.com/autoscaling/ec2/userguide, "Manage retained instances").
     Kept,
 }
 
 impl Hold {
-    /// Whether Auto Scaling does not count on it any more.
+    /// Whether Auto Scaling does not count it any more.
     const fn must_go(self) -> bool {
         match self {
             Self::Free => false,
@@ -200,7 +200,7 @@ impl Hold {
 }
 
 impl Departure {
-    /// One that Auto Scaling wants to go.
+    /// The departure of a machine that Auto Scaling terminates.
     pub(super) fn by_auto_scaling(
         role: Role,
         group: &str,
@@ -219,14 +219,14 @@ impl Departure {
         }
     }
 
-    /// One that was cordoned and does not go after all; `asked`: the drain that may still run.
+    /// The departure of a cordoned machine that stays after all; `asked`: the drain that may still run.
     pub(crate) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
         let (cause, state) =
             (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { asked, told: None });
         Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
     }
 
-    /// One that a rollout begins.
+    /// The departure of a machine that a rollout removes.
     pub(crate) fn by_rollout(
         role: &Role,
         group: &GroupView,
@@ -238,7 +238,7 @@ impl Departure {
         Self { cause: Cause::Rollout(ends), ..one }
     }
 
-    /// Whether a rollout wants it to go.
+    /// Whether a rollout removes it.
     pub(crate) const fn is_of_a_rollout(&self) -> bool {
         match self.cause {
             Cause::Rollout(_) => true,
@@ -246,25 +246,25 @@ impl Departure {
         }
     }
 
-    /// Whether none comes for it.
+    /// Whether no machine replaces it.
     pub(crate) const fn is_surplus(&self) -> bool {
         matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))
     }
 
-    /// One more surplus machine of its group is on its way out, and may go before it.
+    /// One more surplus machine of its group is being removed, and may be terminated first.
     pub(crate) const fn another_surplus_goes(&mut self) {
         if let Cause::Rollout(Ending::Surplus { of }) = &mut self.cause {
             *of = of.saturating_sub(1);
         }
     }
 
-    /// What a controller was asked for it last.
+    /// The last command for it.
     #[must_use]
     pub fn asked(&self) -> Option<&Asked> {
         self.state.asked()
     }
 
-    /// What a controller is asked for so that it takes pods again.
+    /// The command that uncordons it.
     pub(super) fn uncordon_asked(&self) -> Option<&Asked> {
         match &self.state {
             DepartureState::Uncordon { asked, .. } => asked.as_ref(),
@@ -275,12 +275,12 @@ impl Departure {
         }
     }
 
-    /// Whether it stays, and could not be told to take pods again for long: that goes on, and a rollout may take it meanwhile.
+    /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
     pub(crate) const fn only_stays_cordoned(&self) -> bool {
         matches!(self.state, DepartureState::Uncordon { tries, .. } if tries >= UNCORDONS)
     }
 
-    /// The drain that a controller is asked for.
+    /// The drain command for it.
     pub(super) fn drain_asked(&self) -> Option<&Asked> {
         match &self.state {
             DepartureState::Drain { drain, .. } => drain.asked.as_ref(),
@@ -291,14 +291,14 @@ impl Departure {
         }
     }
 
-    /// Run Command would not take the command of that token.
+    /// Run Command refused the command with that token.
     pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
         if let Some(Some(asked)) = self.state.asked_mut() {
             asked.was_refused(token, reason);
         }
     }
 
-    /// The command of that token was never sent.
+    /// The command with that token was never sent.
     pub(crate) fn not_sent(&mut self, token: &str) {
         if let Some(asked) = self.state.asked_mut()
             && asked.as_ref().is_some_and(|one| one.command.token == token)
@@ -307,7 +307,7 @@ impl Departure {
         }
     }
 
-    /// How far it is, for a person.
+    /// Its state, for a person.
     pub(crate) fn departs(&self, id: &str) -> Departs {
         let how = match &self.state {
             DepartureState::Drain { drain, .. } => HowFar::Drains(drain.held.clone()),
@@ -325,7 +325,7 @@ impl Departure {
     fn enter(&mut self, state: DepartureState, now: Timestamp) -> bool {
         debug_assert!(
             leads(WAYS, self.state.name(), state.name()),
-            "no table leads from {} to {}",
+            "the table has no move from {} to {}",
             self.state.name(),
             state.name()
         );
@@ -334,12 +334,12 @@ impl Departure {
         STAYS
     }
 
-    /// It goes: Auto Scaling is told so now.
+    /// It leaves: Auto Scaling is told so now.
     pub(super) fn leaves(&mut self, now: Timestamp) {
         self.enter(DepartureState::Leave { told: now }, now);
     }
 
-    /// It does not go after all: what was asked for it is taken back, and pods may come again once that has ended.
+    /// It stays after all: its command is cancelled, and it is uncordoned once that has ended.
     pub(crate) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
         self.problem = why.or_else(|| self.problem.take());
         let asked = self.state.asked().cloned();
@@ -356,14 +356,14 @@ impl Departure {
     ) -> bool {
         let hold = match machine.map(|machine| machine.lifecycle) {
             None => return GONE,
-            // On its way out without a hook that would wait for anybody.
+            // It is being terminated without a hook that would wait.
             Some(Lifecycle::Terminating) if scene.now.duration_since(self.since) > PATIENCE => return GONE,
             Some(Lifecycle::Terminating) => return STAYS,
             Some(Lifecycle::TerminatingWait) => Hold::Hook,
             Some(Lifecycle::Retained) => Hold::Kept,
             Some(Lifecycle::Pending | Lifecycle::InService | Lifecycle::Elsewhere) => Hold::Free,
         };
-        // A controller that its group takes down leaves by itself.
+        // A controller that its group terminates leaves by itself.
         if hold.must_go() && self.role == Role::Controller {
             return GONE;
         }
@@ -376,7 +376,7 @@ impl Departure {
             DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. }
                 if hold.must_go() =>
             {
-                // Auto Scaling wants it now.
+                // Auto Scaling terminates it now.
                 self.cause = Cause::AutoScaling;
                 self.problem = None;
                 self.enter(DepartureState::drains(), scene.now)
@@ -403,7 +403,8 @@ impl Departure {
             effects.push(Effect::ProlongTermination { group: self.group.clone(), instance: id.to_owned() });
         }
         if !hold.must_go() && self.cause == Cause::AutoScaling {
-            // An answer may be of before it was in its hook (docs/aws.md). After a while it is not: somebody took it out of the group's hands.
+            // A late answer may be older than its hook (docs/aws.md). After a while this is impossible: then somebody removed it from its
+            // group.
             return if now.duration_since(self.since) < CONSISTENT { STAYS } else { GONE };
         }
         if !hold.must_go() && !scene.rollout_continues {
@@ -431,9 +432,9 @@ impl Departure {
         STAYS
     }
 
-    /// Asks the controller that has least to do; `None`: none serves.
+    /// Sends a command to the controller with the fewest drains; `None` if no controller is in service.
     fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> Option<Asked> {
-        // Of several each time another, and not the same for all.
+        // Among equal controllers, another one each time, and not the same one for all machines.
         let at = id.bytes().fold(self.rounds as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let (later, first) = scene.controllers.split_at(at % scene.controllers.len().max(1));
         let mut busy = scene.busy.borrow_mut();
@@ -448,7 +449,7 @@ impl Departure {
         Some(Asked { role: Role::Controller, command, at: scene.now, refused: None })
     }
 
-    /// Its drain is taken back, again and again until it has ended: Run Command may not list it yet, and promises nothing.
+    /// Cancels its drain repeatedly until it has ended: Run Command may not list the command yet, and does not guarantee the cancellation.
     fn take_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
         let now = scene.now;
         let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
@@ -462,29 +463,30 @@ impl Departure {
         STAYS
     }
 
-    /// Its pods are gone: it goes, too.
+    /// It has no pods any more, so it is terminated.
     fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
         if self.cause == Cause::Rollout(Ending::Rests) && !hold.must_go() {
             self.enter(DepartureState::Rest, scene.now);
             return;
         }
         if hold.must_go() && self.is_of_a_rollout() {
-            // Auto Scaling took it down meanwhile, and launches another for it: if there is one too many, there still is.
+            // Auto Scaling has terminated it meanwhile, and launches another one for it: a surplus machine is then still there.
             self.cause = Cause::Rollout(Ending::Replaced);
         }
         let (group, instance) = (self.group.clone(), id.to_owned());
         effects.push(match hold {
             Hold::Hook => Effect::CompleteTermination { group, instance },
-            // What its group keeps is none of those that the group wants.
+            // A retained machine is not part of the desired capacity.
             Hold::Kept => Effect::Terminate { group, instance, then_desired: None },
             Hold::Free => Effect::Terminate { group, instance, then_desired: self.then_desired(scene) },
         });
         self.leaves(scene.now);
     }
 
-    /// The least that its group is to want once it and all other surplus machines on their way out are gone: the same for each of them, so that
-    /// it does not matter which of them goes first, or whose call is throttled. Where the group wants no more than that, since somebody else,
-    /// such as a cluster autoscaler, has made it smaller or it is as small as it may be, it is one too many no longer: another takes its place.
+    /// The desired capacity of its group once it and all other surplus machines are gone. It is the same for each of them, so that it does
+    /// not matter which of them is terminated first, or whose call is throttled. If the group already wants no more than that, because
+    /// somebody else, such as a cluster autoscaler, has made it smaller, or because it is at its minimum, the machine is not surplus any
+    /// more, and another one replaces it.
     fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
         let Cause::Rollout(Ending::Surplus { of }) = self.cause else { return None };
         let group = scene.observed.groups.get(&self.group)?.as_ref()?;
@@ -492,8 +494,8 @@ impl Departure {
         (group.desired > least).then_some(least)
     }
 
-    /// Auto Scaling would not terminate it. As one too many it might not go since its group is as small as it may be: it goes as one
-    /// that is replaced. Else it stays, and takes pods again.
+    /// Auto Scaling refused to terminate it. As a surplus machine it may have been refused because its group is at its minimum: then it is
+    /// terminated as a replaced machine. Otherwise it stays and is uncordoned.
     pub(crate) fn not_terminated(&mut self, reason: &str) {
         let DepartureState::Leave { told } = self.state else { return };
         if self.is_surplus() {
@@ -518,11 +520,11 @@ impl Departure {
             effects.push(if hold == Hold::Hook {
                 Effect::CompleteTermination { group, instance }
             } else {
-                // Its hook ran out before anybody could complete it. To terminate it once more begins its hook anew.
+                // Its hook timed out before it could be completed. Terminating it once more starts the hook again.
                 Effect::Terminate { group, instance, then_desired: None }
             });
         }
-        // It was to be terminated and is not: what that was decided on became too old. Nothing is left on it to be evicted.
+        // Its termination was decided and did not happen, because the evidence became too old. No pod is left to be evicted.
         if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
             return self.enter(DepartureState::drains(), scene.now);
         }
@@ -551,7 +553,7 @@ impl Departure {
                 Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
                 Some(Err(why)) => {
                     let pause = if *tries < UNCORDONS { PAUSE } else { SELDOM };
-                    // A try that failed counts once, when another is made.
+                    // A failed try counts when the next one is made.
                     if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
                         return STAYS;
                     }
@@ -560,7 +562,7 @@ impl Departure {
                 }
             }
         }
-        // A whole pool may come back at once.
+        // A whole pool may have to be uncordoned at once.
         let tries = *tries;
         if slots.uncordons > 0
             && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
@@ -572,7 +574,7 @@ impl Departure {
     }
 }
 
-/// Whether a drain that was taken back may still run.
+/// Whether a cancelled drain may still run.
 fn still_runs(asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
     let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
     asked.outcome(observed, now).is_none() && !is_late

@@ -1,4 +1,4 @@
-//! Which workers Auto Scaling wants to go, and whether they ever served.
+//! Which workers Auto Scaling terminates, and whether they ever served.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,12 @@ use crate::fleet::{GroupView, Lifecycle};
 use crate::stack_step::OWNER_TAG;
 use crate::{Effect, Observed, Rollout};
 
-/// Machines that Auto Scaling wants to go and that were not taken note of yet, whose reports are read in one look: an invocation stays
-/// bounded.
+/// The number of such machines without a departure whose reports are read in one look, so that an invocation stays bounded.
 const MOST_UNNOTICED: usize = 20;
 
 impl Rollout {
-    /// The machines of pools that Auto Scaling wants to go and that nobody has taken note of: whether they ever served is told by
-    /// what they said of their bootstrap.
+    /// The machines of pools that Auto Scaling terminates and that have no departure yet. Their bootstrap reports say whether they ever
+    /// served.
     pub fn unnoticed(
         &self,
         groups: &BTreeMap<String, Option<GroupView>>,
@@ -31,7 +30,7 @@ impl Rollout {
     }
 }
 
-/// Takes note of workers that Auto Scaling takes down by itself.
+/// Begins departures for workers that Auto Scaling terminates by itself.
 pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Effect> {
     let (mut found, mut effects) = (BTreeMap::new(), Vec::new());
     for (name, group) in &observed.groups {
@@ -66,14 +65,14 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
     effects
 }
 
-/// Whether a machine that waits in its terminate hook never served, so that there is nothing to be drained: its launch was abandoned. Auto
-/// Scaling runs the terminate hook after that, too (observed in AWS in September 2026 by others, radkawar/stackd,
-/// `lifecycle_native.json`; its user guide does not say), and would keep the machine if nobody ended the hook.
+/// Whether a machine in its terminate hook never served, because its launch was abandoned, so that nothing has to be drained. Auto Scaling
+/// runs the terminate hook after that, too (others observed this in AWS in September 2026, radkawar/stackd, `lifecycle_native.json`; the
+/// user guide does not mention it), and would retain the machine if nobody completed the hook.
 fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>) -> bool {
     match report.map(|report| (report.state, report.served)) {
         Some((BootstrapState::Healthy, _) | (_, true)) => false,
         Some((BootstrapState::Working | BootstrapState::GivenUp, false)) => true,
-        // One that never ran the agent told nothing. Of a stack that stands it may be a report that was lost.
+        // A machine that never ran the agent has no report. In a stack that exists, the report may have been lost.
         None => rollout.makes(group),
     }
 }
@@ -103,7 +102,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-    /// A cluster in which pools `a` and `b` stand.
+    /// A cluster with the pools `a` and `b`.
     fn stands() -> Rollout {
         let deployed = ["c-pool-a", "c-pool-b"].map(|stack| (stack.to_owned(), "t".to_owned())).into();
         Rollout { deployed, ..Rollout::new("c") }

@@ -1,4 +1,4 @@
-//! How a destruction is told, and its end.
+//! The report and the end of a destruction.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use slipway_core::status::Report;
 use slipway_core::words::moment;
 
 impl Rollout {
-    /// That it is being taken away and since when, or has stopped half-way; `None`: it is not.
+    /// That it is being destroyed and since when, or that the destruction has stopped half-way; `None` if it is not being destroyed.
     #[must_use]
     pub fn going_in_words(&self) -> Option<String> {
         let (open, cluster) = (self.destroy()?, &self.cluster);
@@ -24,7 +24,7 @@ impl Rollout {
         })
     }
 
-    /// That it was taken away and when, and nothing was made since.
+    /// That it was destroyed and when, and that nothing was created since.
     #[must_use]
     pub fn gone_in_words(&self) -> Option<String> {
         self.was_destroyed().map(|gone| format!("{} was destroyed at {}", self.cluster, moment(gone.at)))
@@ -55,8 +55,8 @@ pub(super) fn destroyed(
     };
     effects.push(Effect::Publish(Event::ClusterDestroyed(event)));
     effects.push(Effect::DisarmTick);
-    // What was known of it is of no use to one that is made anew; the generation and the count of effects go on, since tokens, add-ons and
-    // events are named by them.
+    // The known state is useless for a cluster that is created again. The generation and the number of effects continue, because tokens,
+    // add-ons and events are named by them.
     let empty = Rollout::new(&next.cluster);
     *next = Rollout {
         generation: next.generation,
@@ -82,8 +82,8 @@ pub(super) fn destroyed(
     }
 }
 
-/// Where the last snapshot of etcd lies, in words, if etcd is gone, wholly or half: kept for whoever takes away what is left of the cluster
-/// later, too.
+/// The place of the last snapshot of etcd, in words, if etcd is gone, wholly or half. It is also kept for a later destruction of the rest
+/// of the cluster.
 pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String> {
     if next.has_etcd() {
         return None;
@@ -96,7 +96,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
     next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
 }
 
-/// Each stack in words that stands, stood, or may: what nobody knows of is no part of it until CloudFormation has it.
+/// The states of all stacks that exist, existed or may exist. A stack that nobody knows of is included once CloudFormation has it.
 pub(super) fn listed(open: &Destroy, waits: &BTreeMap<String, GoingWaits>) -> BTreeMap<String, String> {
     let of = |going: &Going| {
         let fallback = match &going.state {

@@ -1,4 +1,4 @@
-//! The machines of a group whose stack goes: CloudFormation waits until the last is gone.
+//! The machines of a group whose stack is deleted: CloudFormation waits until the last one is gone.
 
 use jiff::Timestamp;
 
@@ -8,11 +8,11 @@ use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout, StackStatus};
 use super::{Destroy, GoingState};
 
-/// Machines that are let go in one look: an invocation stays bounded.
+/// The number of machines that are released in one look, so that an invocation stays bounded.
 const MOST_AT_ONCE: usize = 100;
 
-/// Ends the terminate hooks of workers whose stack goes: without that they would be kept. Those that were kept before, since nobody drained
-/// them, are terminated: they cost money, and a group that holds any cannot go.
+/// Completes the terminate hooks of workers whose stack is deleted; otherwise the workers would be retained. Retained workers are
+/// terminated: they cost money, and a group with machines cannot be deleted.
 pub(super) fn let_go(
     state: &Rollout,
     open: &mut Destroy,
@@ -50,8 +50,8 @@ pub(super) fn let_go(
     ends
 }
 
-/// Whether CloudFormation has begun to delete that stack. That it was told to, in this very decision perhaps, does not say that it does: the call
-/// may fail, and the order be taken back.
+/// Whether CloudFormation has begun to delete that stack. That a deletion was requested, perhaps in this very decision, is not enough: the
+/// call may fail, and the order may be aborted.
 pub(super) fn is_seen_to_go(observed: &Observed, stack: &str) -> bool {
     let stack = observed.stacks.get(stack).and_then(Option::as_ref);
     stack.is_some_and(|stack| {

@@ -1,10 +1,11 @@
-//! The records that members of etcd set themselves in their hosted zone: a member takes them back, before etcd goes.
+//! The DNS records that members of etcd wrote to their hosted zone: a member deletes them before etcd is deleted.
 //!
-//! No stack knows of them, and Route 53 deletes no zone that is not empty. Members are asked all at once, and one that does it is enough: it takes
-//! back what it finds of its fellows, too, of those that are dead or left long ago. The stack is told to go by the same look that hears of it,
-//! so that hardly any machine boots in between. A member's machine sets its record while it boots, so nobody is asked, and no answer counts,
-//! while one of them boots; that is waited for as long as a boot may take. Where nobody can, etcd goes all the same, since its machines cost
-//! money; if the zone is ours it then stays, and a person is told what to do. A machine that is launched in that moment has the same end.
+//! No stack knows of these records, and Route 53 deletes no zone that is not empty. All members get the command at the same time, and one
+//! success is enough: a member deletes the records of all members, including dead ones. The look that reads the success also requests the
+//! deletion of the stack, so that hardly any machine boots in between. A booting member writes its record. Therefore no command is sent,
+//! and no answer counts, while a member's machine boots; the destruction waits for that as long as a boot may take. If no member can delete
+//! the records, etcd is deleted nevertheless, because its machines cost money. If the zone is ours, it then remains, and a person is told
+//! what to do. A machine that is launched at the wrong moment has the same result.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,23 +22,23 @@ use super::super::{Observed, ResourceFailure, Rollout, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
 use super::{Destroy, GoingWaits};
 
-/// How far the records of the members of etcd are.
+/// The state of the records of etcd's members.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Records {
-    /// They may stand.
+    /// They may exist.
     #[default]
     Stand,
-    /// Members are asked to take them back.
+    /// Members have the command to delete them.
     Asked(Inquiry),
-    /// A member took them back.
+    /// A member has deleted them.
     TakenBack,
-    /// Nobody could, and why.
+    /// No member could delete them; the reason.
     Left(String),
 }
 
 impl Records {
-    /// Whether something is still to be done about them.
+    /// Whether they still have to be deleted.
     pub(super) const fn are_open(&self) -> bool {
         matches!(self, Self::Stand | Self::Asked(_))
     }
@@ -56,7 +57,7 @@ impl Records {
         }
     }
 
-    /// What of them may be left at the end.
+    /// Which records may remain at the end.
     pub(super) fn left(&self) -> String {
         match self {
             Self::Left(why) => format!(
@@ -67,7 +68,7 @@ impl Records {
     }
 }
 
-/// Has members take their records back before `stack`, etcd's own, goes; `None`: it may be told to.
+/// Lets members delete their records before `stack`, etcd's own, is deleted; `None` if the stack may be deleted.
 pub(super) fn retire(
     state: &Rollout,
     open: &mut Destroy,
@@ -78,7 +79,7 @@ pub(super) fn retire(
     effects: &mut Effects,
 ) -> Option<GoingWaits> {
     if held || matches!(phase(stack.status), Phase::Busy) {
-        // Machines may boot meanwhile, and set theirs again.
+        // Machines may boot meanwhile and write their records again.
         open.records = Records::Stand;
         return None;
     }
@@ -92,7 +93,7 @@ pub(super) fn retire(
     waits
 }
 
-/// What becomes of the records, and what is waited for.
+/// Deletes the records, or says what it waits for.
 fn take_back(
     state: &Rollout,
     open: &mut Destroy,
@@ -119,7 +120,7 @@ fn take_back(
     let said: Vec<_> =
         inquiry.round.iter().map(|asked| asked.answer::<RecordsRetired>(observed, now)).collect();
     if said.iter().flatten().any(Result::is_ok) {
-        // It was launched after they were asked, and may have set its record after the answer.
+        // It was launched after the command was sent, and may have written its record after the answer.
         return match boots(state, &inquiry, observed, now) {
             Some(waits) => (Records::Asked(Inquiry { round: Round::default(), ..inquiry }), Some(waits)),
             None => (Records::TakenBack, None),
@@ -132,8 +133,8 @@ fn take_back(
     left(inquiry, observed, &why, now)
 }
 
-/// Why the records are not taken back yet: a member's machine boots, and would set its own again. `None`: none boots, or it has been
-/// waited for as long as a boot may take.
+/// Why the records are not deleted yet: a member's machine boots, and would write its own again. `None` if none boots, or the longest boot
+/// time is over.
 fn boots(state: &Rollout, inquiry: &Inquiry, observed: &Observed, now: Timestamp) -> Option<GoingWaits> {
     if now.duration_since(inquiry.since) > PATIENCE {
         return None;
@@ -148,7 +149,7 @@ fn boots(state: &Rollout, inquiry: &Inquiry, observed: &Observed, now: Timestamp
     })
 }
 
-/// Nobody could: tried again, and not for ever, nor where there is no machine that could.
+/// No member could delete them: tried again, but not forever, and not if there is no machine that could.
 fn left(
     mut inquiry: Inquiry,
     observed: &Observed,
@@ -162,7 +163,7 @@ fn left(
     (Records::Asked(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
 }
 
-/// What a person does about a zone of ours that still holds records: the exact command.
+/// What a person does about a zone of ours that still has records: the exact command.
 pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records) -> String {
     if !failures.iter().any(|failure| failure.logical_id == ETCD_HOSTED_ZONE) {
         return String::new();
@@ -179,7 +180,7 @@ pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records)
     )
 }
 
-/// The same, where nobody knows any more how it was with the records.
+/// The same, if the state of the records is not known any more.
 pub(crate) fn zone_cure(stack: &str, failures: &[ResourceFailure]) -> String {
     cure(stack, failures, &Records::Stand)
 }

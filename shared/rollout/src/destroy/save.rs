@@ -1,4 +1,4 @@
-//! The last snapshot of etcd, on the member that leads: what was acknowledged is in it.
+//! The last snapshot of etcd, taken on the leader, so that it has every acknowledged write.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,27 +18,27 @@ use super::{Destroy, GoingState, GoingWaits};
 /// More members than any etcd has.
 const MOST_MEMBERS: u32 = 9;
 
-/// What becomes of the last snapshot of etcd.
+/// The state of the last snapshot of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LastSnapshot {
-    /// It is to be taken before anything goes.
+    /// It has to be taken before anything is deleted.
     Wanted {
-        /// How far that is.
+        /// The progress.
         save: Save,
-        /// Where the one lies that was the last before another order, or before it went on.
+        /// The key of an earlier snapshot, which was the last one before another order or a resume.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         earlier: Option<String>,
     },
-    /// It is taken, verified, and lies there.
+    /// It is taken and verified, and has this key.
     Taken(String),
-    /// A person does without.
+    /// A person ordered to go without it.
     Declined,
-    /// No etcd ever stood.
+    /// There never was an etcd.
     Needless,
 }
 
-/// How far a last snapshot of etcd is that is to be taken.
+/// The progress of a last snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Save {
@@ -46,12 +46,12 @@ pub enum Save {
     Leader(Inquiry),
     /// It is being taken.
     Taking(Inquiry),
-    /// It cannot be taken, and why: another order is waited for.
+    /// It cannot be taken, for this reason; another order is needed.
     Failed(String),
 }
 
 impl LastSnapshot {
-    /// One that is to be taken.
+    /// A snapshot that has to be taken.
     pub(super) fn wanted(earlier: Option<String>, now: Timestamp) -> Self {
         Self::Wanted { save: Save::Leader(Inquiry::new(now)), earlier }
     }
@@ -86,33 +86,33 @@ impl LastSnapshot {
     }
 }
 
-/// Something that members are asked until one has done it, and not for ever.
+/// A command that members get until one has done it, but not forever.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Inquiry {
     /// When it began.
     pub since: Timestamp,
-    /// How often it came to nothing.
+    /// How often it failed.
     #[serde(default)]
     pub tries: u32,
-    /// What they were asked last.
+    /// The last round of commands.
     #[serde(default, skip_serializing_if = "Round::is_empty")]
     pub round: Round,
 }
 
 impl Inquiry {
-    /// One that begins.
+    /// A new inquiry.
     #[must_use]
     pub fn new(since: Timestamp) -> Self {
         Self { since, tries: 0, round: Round::default() }
     }
 
-    /// What was asked came to nothing: it is asked again after a while (nobody counts as asked then), and not for ever.
+    /// The round failed: it is repeated after a while (until then no command is open), but not forever. Returns whether to give up.
     pub(super) fn gives_up(&mut self, now: Timestamp) -> bool {
         if self.round.at().is_some_and(|at| now.duration_since(at) < PAUSE) {
             return false;
         }
-        // Machines may be on their way up; those that answer nonsense are given as many tries as anything else.
+        // Machines may be booting; machines with unusable answers get as many tries as any other work.
         let given_up = match self.round.is_empty() {
             true => now.duration_since(self.since) > PATIENCE,
             false => self.tries + 1 >= TRIES,
@@ -124,8 +124,8 @@ impl Inquiry {
 }
 
 impl Destroy {
-    /// It goes on after it has stood still: what was written since is in no snapshot, nor for certain in one that was being taken, so that
-    /// another is the last, unless etcd goes already.
+    /// The destruction continues after it has stopped: writes since then are in no snapshot, and not certainly in one that was being taken.
+    /// So another one is taken, unless etcd is being deleted already.
     pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
         match &self.snapshot {
             LastSnapshot::Taken(_) | LastSnapshot::Wanted { save: Save::Leader(_) | Save::Taking(_), .. } => {
@@ -137,7 +137,7 @@ impl Destroy {
         }
     }
 
-    /// The newest order asks for a last snapshot, whatever an earlier one said: whether there is an etcd is looked at.
+    /// The newest order asks for a last snapshot, whatever an earlier one said. Whether there is an etcd is observed.
     pub(super) fn saves_anew(&mut self, now: Timestamp) {
         let stands =
             |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
@@ -152,21 +152,21 @@ impl Destroy {
         self.snapshot = LastSnapshot::wanted(earlier, now);
     }
 
-    /// A person does without another.
+    /// A person orders to go without another snapshot.
     pub(super) fn does_without(&mut self) {
         if let LastSnapshot::Wanted { earlier, .. } = &mut self.snapshot {
             self.snapshot = earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
         }
     }
 
-    /// The last snapshot, which is wanted, is as far as that.
+    /// Sets the progress of the last snapshot, which has to be taken.
     fn saves_by(&mut self, next: Save) {
         if let LastSnapshot::Wanted { save, .. } = &mut self.snapshot {
             *save = next;
         }
     }
 
-    /// Asks members something.
+    /// Sends members a command.
     pub(super) fn ask(
         &mut self,
         state: &Rollout,
@@ -189,7 +189,7 @@ pub(super) fn member_groups(cluster: &str) -> impl Iterator<Item = (Role, String
     (0..MOST_MEMBERS).map(move |index| (Role::Etcd(index), format!("{stack}-{index}")))
 }
 
-/// The members that serve, and their machines.
+/// The members in service, and their machines.
 pub(super) fn members(state: &Rollout, observed: &Observed) -> Vec<(Role, String)> {
     let found = member_groups(&state.cluster).filter_map(|(role, group)| {
         let group = observed.groups.get(&group)?.as_ref()?;
@@ -199,7 +199,7 @@ pub(super) fn members(state: &Rollout, observed: &Observed) -> Vec<(Role, String
     found.collect()
 }
 
-/// Whether any group of members stands that is ours; `None`: not all were looked at.
+/// Whether any group of members exists that is ours; `None` if not all were observed.
 fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
     let is_ours = |group: &GroupView| group.tags.get(OWNER_TAG) == Some(&state.cluster);
     let found = member_groups(&state.cluster)
@@ -208,14 +208,14 @@ fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
     found.map(|found| found.contains(&true))
 }
 
-/// What members said that could not do what they were asked.
+/// The messages of members that could not execute the command.
 pub(super) fn why_not<T>(round: &Round, said: &[Result<T, String>]) -> String {
     let why = round.iter().zip(said);
     let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
 }
 
-/// The last snapshot, on the member that leads.
+/// Takes the last snapshot on the leader.
 pub(super) fn save(
     state: &Rollout,
     open: &mut Destroy,
@@ -243,7 +243,7 @@ pub(super) fn save(
     }
 }
 
-/// Finds the member that leads, and has it take the last snapshot.
+/// Finds the leader, and lets it take the last snapshot.
 fn finds_leader(
     state: &Rollout,
     open: &mut Destroy,
@@ -289,7 +289,7 @@ fn finds_leader(
     GoingWaits::Snapshot
 }
 
-/// Tried again in a minute, and not for ever; `as_before`: it waits until then where it is.
+/// Tried again in a minute, but not forever; `as_before`: the state does not change until then.
 fn come_to_nothing(
     open: &mut Destroy,
     mut inquiry: Inquiry,

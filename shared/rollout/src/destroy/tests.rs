@@ -1,4 +1,4 @@
-//! A destruction look by look: what another order changes, who is asked, and what each state of a stack leads to.
+//! A destruction, look by look: the effect of another order, which members get commands, and the moves from each state of a stack.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn open(stacks: &[(&str, GoingState)]) -> Destroy {
     Destroy { stacks, ..begin(&Rollout::new("c"), NOW, true, NOW) }
 }
 
-/// The state of a cluster in which those stacks stand.
+/// The state of a cluster with these stacks.
 fn cluster(stacks: &[&str]) -> Rollout {
     let deployed = stacks.iter().map(|stack| ((*stack).to_owned(), "t".to_owned())).collect();
     Rollout { generation: 4, deployed, ..Rollout::new("c") }
@@ -50,7 +50,7 @@ fn looked(state: Rollout, open: Destroy, observed: &Observed, now: Timestamp) ->
     decide(state, open, observed, now, Effects::new(now))
 }
 
-/// What is said of it on the bus.
+/// The events of a decision.
 fn events(decision: &Decision) -> Vec<String> {
     let mut said = Vec::new();
     for effect in &decision.effects {
@@ -86,13 +86,13 @@ fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what
     let before = Destroy { aborted: Some(at(5)), records: Records::TakenBack, ..open(&stacks) };
     let after = before.again(at(9), true, at(9));
     assert_eq!((after.asked_at, after.attempt, after.aborted), (at(9), 2, None));
-    // Machines may have set theirs again meanwhile.
+    // Machines may have written their records again meanwhile.
     assert_eq!(after.records, Records::Stand);
     let states: Vec<GoingState> = after.stacks.into_iter().map(|going| going.state).collect();
     assert_eq!(states, [GoingState::Stands, GoingState::Stands, deleting(), GoingState::Gone]);
 }
 
-/// An order may be heard up to an hour after it was given.
+/// An order may be received up to an hour after it was given.
 #[test]
 fn another_order_that_is_heard_late_is_as_patient_as_one_that_was_heard_at_once() {
     let open = open(&[("c-etcd", GoingState::Stands)]).again(at(9), false, at(3_000));
@@ -219,7 +219,7 @@ fn p10_a_stack_is_told_to_go_once_and_not_while_cloudformation_is_at_work_on_it(
     };
     for (status, state, tells) in [
         (StackStatus::UpdateComplete, GoingState::Deleting(at(60)), 1),
-        // Somebody else did.
+        // Somebody else requested the deletion.
         (StackStatus::DeleteInProgress, GoingState::Deleting(at(60)), 0),
         (StackStatus::UpdateInProgress, GoingState::Stands, 0),
     ] {
@@ -258,7 +258,7 @@ fn p8_the_tick_is_disarmed_where_a_destruction_has_stopped_or_is_over_and_not_be
         (GoingState::Stands, Some(at(1)), true),
     ] {
         let open = Destroy { aborted, ..open(&[("c-pool-a", state.clone())]) };
-        // One that is called off is not told to go.
+        // After an abort its deletion is not requested.
         let observed = if state == GoingState::Stands { Observed::default() } else { observed.clone() };
         let decision = looked(cluster(&["c-pool-a"]), open, &observed, at(60));
         assert_eq!(disarms(&decision), expected, "{state:?} {aborted:?}: {}", decision.report.message);
@@ -276,7 +276,7 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
     }
 }
 
-/// All groups that members may have; those of `machines` are there, and each has one.
+/// All groups that members may have; those of `machines` exist, with one machine each.
 fn members_seen(machines: &[(u32, &str, Lifecycle)]) -> BTreeMap<String, Option<GroupView>> {
     let mut seen: BTreeMap<_, _> = member_groups("c").map(|(_, group)| (group, None)).collect();
     for (index, cluster, lifecycle) in machines {
@@ -302,7 +302,7 @@ fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_
         (next.generation, next.addons.clone(), next.switch.clone()),
         (4, before.addons, before.switch)
     );
-    // The end is said, and the tick disarmed.
+    // The end is published, and the tick is deleted.
     assert_eq!(next.effects_decided, 11);
     assert_eq!(next.gone_in_words().as_deref(), Some("c was destroyed at 1970-01-01T00:01:00Z"));
 }
@@ -328,7 +328,7 @@ fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other(
         assert_eq!(effects, if goes { &lets_go[..] } else { &[] }, "{second}");
         assert_eq!(open.told, Some(at(told)), "{second}");
     }
-    // Where nobody was let go nobody has to be waited for.
+    // If no machine was released, none has to be waited for.
     open.told = None;
     assert_eq!((let_go(&state, &mut open, &Observed::default(), at(60)), open.told), (Vec::new(), None));
 }
@@ -375,7 +375,7 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
         "{told}"
     );
     assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
-    // Where nobody knows any more how it was with them.
+    // If the state of the records is not known any more.
     assert_eq!(zone_cure("c-etcd", &zone), cure(&zone, Records::TakenBack));
     assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (nobody took them back: lost)", ""));
 }
@@ -388,9 +388,9 @@ fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_ti
     {
         let mut inquiry = Inquiry { tries, ..asked(&["1"]) };
         assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, then), "{tries} {second}");
-        assert_eq!(inquiry.round.is_empty(), second >= pause, "nobody counts as asked after that");
+        assert_eq!(inquiry.round.is_empty(), second >= pause, "no command is open after that");
     }
-    // Where there is nobody who could be asked: machines may be on their way up.
+    // If there is no member that could get the command: machines may be booting.
     for (second, gives_up) in [(0, false), (patience, false), (patience + 1, true)] {
         let mut inquiry = Inquiry::new(NOW);
         assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, 0), "{second}");

@@ -9,46 +9,46 @@ use slipway_core::role::Role;
 use crate::observed::StackStatus;
 use crate::waits::Detail;
 
-/// What a stack waits for that goes.
+/// What a stack waits for during a destruction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum GoingWaits {
-    /// For nothing: it stands, and is not to go now.
+    /// For nothing: it exists, and is not to be deleted now.
     Stands,
-    /// For nothing: it failed, and why.
+    /// For nothing: it failed, for this reason.
     Failed(Detail<String>),
     /// For nothing: it is gone.
     Gone,
-    /// For nothing: it is somebody else's.
+    /// For nothing: it belongs to somebody else.
     NotOurs,
-    /// For CloudFormation, which was only just told to delete it.
+    /// For CloudFormation, which has just been told to delete it.
     Told,
     /// For CloudFormation, which deletes it.
     Deletes,
-    /// For CloudFormation, which is at work on it for another reason.
+    /// For CloudFormation, which is changing it for another reason.
     AtWork(StackStatus),
-    /// For a look at the groups of etcd.
+    /// For an observation of etcd's groups.
     LooksForMembers,
-    /// For nothing: there is no etcd that a snapshot could be taken of.
+    /// For nothing: there is no etcd to take a snapshot of.
     NoEtcd,
-    /// For members that are asked which of them leads.
+    /// For the answer which member leads.
     Leader,
     /// For the last snapshot.
     Snapshot,
-    /// For nothing: the last snapshot lies at that key.
+    /// For nothing: the last snapshot has this key.
     SnapshotTaken(String),
-    /// Until this is over, which is in the way of the last snapshot.
+    /// Until this no longer prevents the last snapshot.
     SnapshotHeld(Detail<String>),
-    /// For a member that takes back the records of all.
+    /// For a member that deletes the records of all members.
     Records,
-    /// For a machine that boots and sets its record meanwhile.
+    /// For a booting machine, which writes its record.
     RecordsBoot {
         /// `i-…`.
         machine: String,
         /// Its role.
         role: Role,
     },
-    /// Until this is over, which is in the way of taking the records back.
+    /// Until this no longer prevents the deletion of the records.
     RecordsHeld(Detail<String>),
 }
 
@@ -79,27 +79,27 @@ impl Display for GoingWaits {
     }
 }
 
-/// How far a destruction is, as far as it is worth saying.
+/// The progress of a destruction, as far as it is published.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// What it does.
+    /// Its state.
     pub how: Pace,
     /// How many stacks are gone, of how many.
     pub gone: (usize, usize),
 }
 
-/// What a destruction does.
+/// The state of a destruction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Pace {
-    /// It was called off.
+    /// It was aborted.
     CalledOff,
-    /// It stopped, and why.
+    /// It stopped, for this reason.
     Stopped(Detail<String>),
-    /// It goes on, to its end or until what CloudFormation works at has ended.
+    /// It continues, to its end or until CloudFormation's operations have ended.
     Open {
-        /// Whether it was called off, or nothing new may start.
+        /// Whether it was aborted or paused.
         held: Option<Held>,
         /// What its stacks wait for.
         waits: BTreeMap<String, GoingWaits>,
@@ -110,7 +110,7 @@ pub enum Pace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Held {
-    /// It was called off.
+    /// It was aborted.
     CalledOff,
     /// It is paused.
     Paused,

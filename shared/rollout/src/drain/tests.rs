@@ -1,4 +1,4 @@
-//! How long pods may hold up a drain, and when the next round begins.
+//! How long pods may block a drain, and when the next round begins.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn after(seconds: i64) -> Timestamp {
     NOW + SignedDuration::from_secs(seconds)
 }
 
-/// One that a controller is asked for.
+/// A drain with a running round.
 fn running() -> Drain {
     let verb = Drain::verb("i-1", None);
     let command = Command { token: "1".to_owned(), instance: "i-cp".to_owned(), verb };
@@ -51,11 +51,11 @@ fn p6_a_drain_is_given_up_after_its_patience_and_not_at_the_last_moment_of_it() 
     let most = MOST.as_secs();
     for (second, is_left) in [(most, "idle"), (most + 1, "given up")] {
         let look = Drain::default().progress("i-1", &Observed::default(), after(second), Some(PATIENCE));
-        assert_eq!(name(&look), is_left, "nobody is asked");
+        assert_eq!(name(&look), is_left, "no command is sent");
         let look = running().progress("i-1", &answered(false), after(second), Some(PATIENCE));
-        assert_eq!(name(&look), is_left, "pods hold it up");
+        assert_eq!(name(&look), is_left, "pods block it");
     }
-    // A node that has to go is drained for as long as it takes.
+    // A node that has to leave is drained for as long as it takes.
     let look = Drain::default().progress("i-1", &Observed::default(), after(most + 1), None);
     assert_eq!(name(&look), "idle");
 }

@@ -1,4 +1,4 @@
-//! What machines were asked: when it is asked again, when it is given up, and what is taken back.
+//! Commands to machines: when they are repeated, given up, and cancelled.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,14 @@
-//! Controllers that are replaced, that take new credentials in place, or of which there is one too many.
+//! Replacing or refreshing controllers, and removing a surplus one.
 //!
-//! One at a time, and only while every other API server is well (P5); who is replaced goes only once there is one more than there need be.
+//! One controller at a time, and only while every other API server is healthy (P5). Before a controller is replaced, an additional one is
+//! in service.
 //!
-//! A controller is well when its API server says so and when every load balancer that it is a target of sends requests to it: clients come
-//! by these, and a target takes several health checks until it counts. So its successor serves them before an only controller goes.
+//! A controller is healthy when its API server says so and every load balancer that it is a target of sends requests to it: clients come
+//! through these, and a target counts only after several health checks. So the successor of a single controller receives requests before
+//! that controller is terminated.
 //!
-//! Between two minors (kubernetes.io/releases/version-skew-policy) the step ends only when no API server of the older one is left, since what
-//! comes after it, workers and add-ons, may be newer than none of them.
+//! During a minor upgrade (kubernetes.io/releases/version-skew-policy) the step ends only when no API server of the older minor is left,
+//! because workers and add-ons, which come next, may not be newer than any API server.
 
 mod state;
 
@@ -33,7 +35,7 @@ use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, s
 
 pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
 
-/// How long pods may hold up a controller: they are few, and their budgets are the cluster's own.
+/// How long pods may block the drain of a controller: they are few, and their budgets belong to the cluster itself.
 const DRAIN_PATIENCE: SignedDuration = slipway_core::deadline::CONTROLLER_DRAIN;
 
 type To = Move<ControllersState>;
@@ -77,7 +79,7 @@ impl Machine for Controllers {
 }
 
 impl Controllers {
-    /// Whether machines of before are gone, or have changed, when it is done.
+    /// Whether the old machines are gone, or have changed, when the work is done.
     const fn renews(&self) -> bool {
         match self.work {
             ControllersWork::Refresh { .. } | ControllersWork::Replace => true,
@@ -85,7 +87,7 @@ impl Controllers {
         }
     }
 
-    /// Certificates that have expired are why the others do not answer (P7): only a refresh can do without them.
+    /// Whether expired certificates are the reason why the others do not answer (P7): only a refresh can continue without them.
     pub(super) const fn has_expired(&self, urgency: Urgency) -> bool {
         match self.work {
             ControllersWork::Refresh { .. } => urgency.has_expired(),
@@ -93,30 +95,30 @@ impl Controllers {
         }
     }
 
-    /// Those that serve and still have to change.
+    /// Controllers in service that still have to change.
     fn outdated<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Vec<&'g String> {
         if self.renews() { outdated(&self.done, turn, group) } else { Vec::new() }
     }
 
-    /// Whether there are more controllers than there are to be: a rollout that ended early may have left one, and the next takes it away,
-    /// whatever else it does to them. Where nothing may hold it up, that waits. One that the group does not want is Auto Scaling's own: it
-    /// launches first and terminates then where it balances the zones, and takes it away by itself.
+    /// Whether there are more controllers than the spec asks for. A rollout that ended early may have left a surplus one, and the next
+    /// rollout removes it, whatever else it does. A refresh of expired certificates comes first. A machine above the desired capacity is Auto Scaling's
+    /// own: when it balances zones, it launches first and terminates afterwards.
     fn too_many(&self, turn: &Turn<'_>, group: &GroupView) -> bool {
         !self.has_expired(turn.urgency) && self.has_spare(group)
     }
 
-    /// Whether one more than there are to be was asked for, and is there.
+    /// Whether an additional controller was requested and exists.
     fn has_spare(&self, group: &GroupView) -> bool {
         group.desired > self.size && counting(group).count() > self.size as usize
     }
 
-    /// Whether one more serves than there are to be.
+    /// Whether an additional controller is in service.
     fn can_spare(&self, group: &GroupView) -> bool {
         self.has_spare(group) && serving(group).count() > self.size as usize
     }
 
-    /// A controller too many that its group wants and has not launched yet, since one died meanwhile: it goes when it has come. To want one
-    /// less at once would have Auto Scaling choose who goes.
+    /// A surplus controller that its group wants and has not launched yet, because one died meanwhile: it is removed after its launch. If
+    /// the desired capacity were lowered at once, Auto Scaling would choose the machine.
     fn still_to_come(&self, turn: &Turn<'_>, group: &GroupView) -> Option<Danger> {
         (!self.has_expired(turn.urgency) && group.desired > self.size).then(|| Danger::StillToCome {
             group: turn.group.to_owned(),
@@ -125,12 +127,12 @@ impl Controllers {
         })
     }
 
-    /// Windows bound the start: one that is cordoned has begun, and would stay so until the next window.
+    /// Windows limit the beginning: work on a cordoned controller has begun, and the controller would stay cordoned until the next window.
     fn may_go_on(&self, id: &String, turn: &Turn<'_>) -> bool {
         self.cordon.as_ref().is_some_and(|cordon| cordon.machine == *id) || turn.may_start()
     }
 
-    /// The drain that a controller is asked for, if one is.
+    /// The running drain of a controller, if there is one.
     pub(super) fn drain_asked(&self) -> Option<Asked> {
         match self.phase.state()? {
             ControllersState::Drain { drain, .. } => drain.asked.clone(),
@@ -144,7 +146,7 @@ impl Controllers {
         }
     }
 
-    /// A controller that was cordoned does not go now: pods may come to it again ([`Departure`]). `asked`: the drain that may still run.
+    /// A cordoned controller is not terminated now: it is uncordoned ([`Departure`]). `asked`: the drain that may still run.
     pub(super) fn call_off(
         &mut self,
         asked: Option<Asked>,
@@ -166,23 +168,24 @@ impl Controllers {
     ) -> To {
         since.get_or_insert(turn.now);
         let mut outdated = self.outdated(turn, group);
-        // One more than there are to be, left by whoever died between two calls: the last of them goes as the others did.
+        // A surplus controller that a dead function left: as the last one, it is removed like the others.
         if outdated.is_empty() && self.too_many(turn, group) {
             outdated.extend(serving(group).map(|(id, _)| id).filter(|id| !turn.skipped.contains(*id)).last());
         }
-        // One whose pods have left already goes first; else the choice is made anew each time, since it depends on who is there.
+        // A controller that is already empty comes first; otherwise the choice is made again each time, because it depends on the present
+        // controllers.
         let cordoned = self.cordon.as_ref().map(|cordon| &cordon.machine);
         let kept = cordoned.filter(|id| outdated.contains(id)).cloned();
         let first = kept.or_else(|| first_to_go(&outdated, group).cloned());
         if cordoned != first.as_ref() {
             self.call_off(None, turn.role, turn.group, turn.departures, turn.now);
         }
-        // What was called off takes pods again before anything else is done to it.
+        // A controller that is to be uncordoned is uncordoned before anything else is done to it.
         if let Some(id) = outdated.iter().find(|id| turn.departs(id)) {
             return Move::Stay(ControllersState::start(), Waits::Uncordon((*id).clone()));
         }
         let Some(first) = first else { return self.none_to_go(idle_since, *since, turn, group) };
-        // Nobody of before is waited for yet.
+        // No old machine is waited for yet.
         *since = None;
         if !self.may_go_on(&first, turn) {
             return Move::Stay(ControllersState::start(), turn.window());
@@ -198,7 +201,7 @@ impl Controllers {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        // One of before that is still coming up has to come up first.
+        // An old machine that is still booting has to be in service first.
         let comes = self.renews() && earlier_boot(&self.done, turn, group);
         if comes && waited(since, turn.now) <= PATIENCE {
             let boots = Boot::of(group, &turn.observed.booting);
@@ -215,7 +218,7 @@ impl Controllers {
         Move::To(ControllersState::Verify(Round::default()))
     }
 
-    /// What keeps a controller from being taken down, `goes` if it is known which; `None`: it is not known yet.
+    /// Why a controller may not be taken down, for `goes` if the machine is known; `None` if that is not known yet.
     fn dangers(
         &self,
         round: &Round,
@@ -226,7 +229,7 @@ impl Controllers {
         let answers = round.answers::<NodeStatus>(turn.observed, turn.now)?.into_iter();
         let statuses = answers.map(|(asked, status)| (asked.command.instance.clone(), status)).collect();
         let mut dangers = danger::of_controller(&statuses);
-        // Where certificates have expired nobody asked.
+        // With expired certificates, nobody was asked.
         if !self.has_expired(turn.urgency) {
             dangers.extend(danger::of_targets(serving(group).filter(|(id, _)| Some(*id) != goes)));
         }
@@ -256,7 +259,7 @@ impl Controllers {
         }
         let check = |round| ControllersState::Check { machine: id.clone(), round };
         let asks = |round| Move::Stay(check(round), Waits::Answers(Asks::OtherControllers));
-        // Where nobody else serves, the one that is to go says how it is: another joins it first.
+        // If no other controller is in service, the one to be replaced is asked itself: an additional one joins first.
         let except = (!alone).then_some(&id);
         let round = if round.is_empty() {
             let round = ask_the_others(turn, group, except);
@@ -281,7 +284,7 @@ impl Controllers {
         self.act(id, &round, since, alone, turn, group)
     }
 
-    /// Takes `id` down, or has it take its credentials; `round`: what the others said.
+    /// Takes `id` down, or refreshes it; `round`: the answers of the others.
     fn act(
         &mut self,
         id: String,
@@ -294,10 +297,10 @@ impl Controllers {
         let is_outdated = self.outdated(turn, group).contains(&&id);
         match &self.work {
             ControllersWork::Refresh { credentials } if is_outdated => {
-                // A single API server is never stopped: what it reads at its start alone needs another machine first (P5).
+                // A single API server is never stopped: a file that is read only at the start needs another machine first (P5).
                 let restart = !alone || self.has_expired(turn.urgency);
                 let verb = Verb::Refresh { credentials: credentials.clone(), restart };
-                // Where nothing may hold it up, it is not decided on what the others said.
+                // With expired certificates, the decision is not based on the answers of the others.
                 let (seen, at) = match round.at() {
                     Some(at) if !self.has_expired(turn.urgency) => (Seen::Controllers, at),
                     Some(_) | None => (Seen::World, turn.now),
@@ -306,7 +309,7 @@ impl Controllers {
                 let asked = turn.ask_one_on(seen, at, turn.role, id, verb);
                 Move::Enter(ControllersState::Refresh(asked), waits)
             }
-            // What it was chosen for may be over: another went meanwhile.
+            // The reason for the choice may be gone: another machine was terminated meanwhile.
             ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace
                 if !is_outdated && !self.too_many(turn, group) =>
             {
@@ -318,7 +321,7 @@ impl Controllers {
         }
     }
 
-    /// There is one more than there are to be: this one goes. Or else one more comes.
+    /// If there is an additional controller, this one is terminated. Otherwise an additional one is requested.
     fn replace(
         &mut self,
         id: String,
@@ -327,7 +330,7 @@ impl Controllers {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        // Once an API server of another minor writes to etcd, what it wrote may be for that minor alone: the way back is a snapshot.
+        // Once an API server of another minor writes to etcd, the data may be readable only by that minor: the way back is a snapshot.
         let first = turn.minor.is_some() && !counting(group).any(|(_, machine)| is_current(group, machine));
         if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
             return match take_snapshot(turn) {
@@ -360,7 +363,7 @@ impl Controllers {
         Move::Enter(ControllersState::OneMore, Waits::OneMoreController)
     }
 
-    /// Its pods are evicted, by another controller; then it is looked at once more.
+    /// Another controller evicts its pods; then its state is checked once more.
     fn drain(
         &mut self,
         id: String,
@@ -369,8 +372,7 @@ impl Controllers {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To {
-        // If it does not serve, it is gone, or the answer is late: then what was asked for would cordon it after it has been told to take pods
-        // again.
+        // If it is not in service, it is gone, or the answer is late: then the drain command would cordon it after it was uncordoned.
         if !serves(group, &id) || turn.skipped.contains(&id) {
             self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
             return Move::To(ControllersState::start());
@@ -384,7 +386,7 @@ impl Controllers {
             }
             DrainProgress::GivenUp(why) => return Move::Fail(why),
             DrainProgress::Idle => {
-                // Another one each time: one may be out of reach.
+                // Another controller each time, because one may be unreachable.
                 let others: Vec<&String> =
                     serving(group).map(|(one, _)| one).filter(|one| **one != id).collect();
                 let turns = *turn.rounds as usize % others.len().max(1);
@@ -397,7 +399,7 @@ impl Controllers {
                 };
                 let verb = Drain::verb(&id, self.force_after_s);
                 drain.asked = Some(turn.ask_one(turn.role, other.clone(), verb));
-                // It need not take pods again any more.
+                // It does not have to be uncordoned any more.
                 turn.departures.remove(&id);
                 self.cordon = Some(Cordon { machine: id.clone(), drained: false });
             }
@@ -407,11 +409,11 @@ impl Controllers {
     }
 
     fn one_more(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
-        // Who goes depends on the zone in which it came.
+        // The zone of the additional controller decides which one is terminated.
         if self.can_spare(group) {
             return Move::To(ControllersState::start());
         }
-        // It was decided and never done.
+        // The effect was decided and never performed.
         if waited(since, turn.now) > RECONSIDERED && group.desired <= self.size {
             return Move::To(ControllersState::start());
         }
@@ -433,7 +435,7 @@ impl Controllers {
             self.cordon = None;
             return Move::To(ControllersState::Verify(Round::default()));
         }
-        // It was decided and never done.
+        // The effect was decided and never performed.
         if waited(since, turn.now) > RECONSIDERED && serves(group, &id) {
             return Move::To(ControllersState::start());
         }
@@ -493,21 +495,21 @@ impl Controllers {
     }
 }
 
-/// The others are to be asked whether they can do without `machine`.
+/// Asks the others whether they can do without `machine`.
 fn checks(machine: String) -> ControllersState {
     ControllersState::Check { machine, round: Round::default() }
 }
 
-/// Of machines that are to go the first of the zone that has most: where the zones are balanced without it, Auto Scaling has no reason to
-/// balance them (docs.aws.amazon.com/autoscaling/ec2/userguide/auto-scaling-benefits.html, "Rebalancing activities").
+/// Among these machines, the first in the zone with the most: if the zones are balanced without it, Auto Scaling has no reason to rebalance
+/// (docs.aws.amazon.com/autoscaling/ec2/userguide/auto-scaling-benefits.html, "Rebalancing activities").
 fn first_to_go<'g>(outdated: &[&'g String], group: &GroupView) -> Option<&'g String> {
     let in_zone = |zone: &str| counting(group).filter(|(_, machine)| machine.zone == zone).count();
     let most = |id: &&&String| group.machines.get(**id).map(|machine| in_zone(&machine.zone));
-    // Of several that are equal, the last wins: so the first of all is looked at last.
+    // The last of several equal elements wins, so the first machine is compared last.
     outdated.iter().rev().max_by_key(most).copied()
 }
 
-/// A controller of an older minor that a person said to leave: nothing may be newer than its API server.
+/// A skipped controller of an older minor: nothing may be newer than its API server.
 fn holds_back(turn: &Turn<'_>, group: &GroupView) -> Option<String> {
     let minor = turn.minor?;
     let (left, _) = serving(group).find(|(id, one)| turn.skipped.contains(*id) && !is_current(group, one))?;
@@ -517,14 +519,14 @@ fn holds_back(turn: &Turn<'_>, group: &GroupView) -> Option<String> {
     ))
 }
 
-/// API servers of an older minor that answer as long as their machine is there, on its way out or not.
+/// API servers of an older minor, which may answer as long as their machine exists, even while it is being terminated.
 fn linger(turn: &Turn<'_>, group: &GroupView) -> Vec<Danger> {
     let of_before =
         group.machines.iter().filter(|(_, machine)| turn.minor.is_some() && !is_current(group, machine));
     of_before.map(|(id, _)| Danger::Lingers(id.clone())).collect()
 }
 
-/// Asks all controllers but `except` how they are.
+/// Asks all controllers except `except` about their health.
 fn ask_the_others(turn: &mut Turn<'_>, group: &GroupView, except: Option<&String>) -> Round {
     let others = serving(group).filter(|(id, _)| Some(*id) != except);
     let whom = others.map(|(id, _)| (turn.role.clone(), id.clone(), Verb::Status)).collect();

@@ -1,5 +1,5 @@
-//! Workers that take new credentials in place: first one, then as many as the pool allows. They are not drained: their pods go on while
-//! their kubelets start anew.
+//! Refreshing workers in place: first one, then as many as the pool allows. They are not drained: their pods keep running while the
+//! kubelets restart.
 
 use std::collections::BTreeSet;
 
@@ -18,35 +18,35 @@ use super::{AT_A_TIME, PATIENCE, Phase, Turn, counting, is_current, serving};
 use slipway_core::cluster::Pace;
 use slipway_core::node::Verb;
 
-/// Workers that take new credentials in place.
+/// The refresh of a pool's workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PoolRefresh {
-    /// Digest of the credentials that they take.
+    /// Digest of the new credentials.
     pub credentials: String,
-    /// How many may take them at once.
+    /// How many workers may be refreshed at a time.
     pub pace: Pace,
-    /// How one failed.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
-    /// Machines that took them.
+    /// Workers that have their new credentials.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<PoolRefreshState>,
 }
 
-/// How far a [`PoolRefresh`] is.
+/// The states of a [`PoolRefresh`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum PoolRefreshState {
-    /// Looks for what is to be done.
+    /// Looks for the next work.
     Look {
-        /// Since when nothing seems to be.
+        /// Since when there seems to be none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_since: Option<Timestamp>,
     },
-    /// Machines take their credentials.
+    /// Machines install their credentials.
     Refresh(Round),
 }
 
@@ -96,7 +96,7 @@ impl State for PoolRefreshState {
     }
 }
 
-/// The machines that still have to change, and serve: not `done`, and not left as a person said.
+/// The machines in service that still have to change: not `done`, and not skipped.
 pub(super) fn outdated<'g>(
     done: &BTreeSet<String>,
     turn: &Turn<'_>,
@@ -108,13 +108,13 @@ pub(super) fn outdated<'g>(
     found.map(|(id, _)| id).collect()
 }
 
-/// Whether machines that still have to change boot.
+/// Whether machines that still have to change are booting.
 pub(super) fn earlier_boot(done: &BTreeSet<String>, turn: &Turn<'_>, group: &GroupView) -> bool {
     counting(group)
         .any(|(id, machine)| !is_current(group, machine) && !done.contains(id) && !turn.skipped.contains(id))
 }
 
-/// Who takes new credentials in that round.
+/// The machines that are refreshed in that round.
 fn takers(round: &Round) -> Waits {
     Waits::Credentials(round.iter().map(|asked| asked.command.instance.clone()).collect())
 }
@@ -160,7 +160,7 @@ impl PoolRefresh {
         let outdated = outdated(&self.done, turn, group);
         let Some(first) = outdated.first() else {
             since.get_or_insert(turn.now);
-            // One of before that is still coming up has to come up first.
+            // An old machine that is still booting has to be in service first.
             if earlier_boot(&self.done, turn, group) && waited(*since, turn.now) <= PATIENCE {
                 let boots = Boot::of(group, &turn.observed.booting);
                 return Move::Stay(PoolRefreshState::start(), Waits::Boot(Comes::Earlier, boots));
@@ -177,7 +177,7 @@ impl PoolRefresh {
             return Move::Stay(PoolRefreshState::start(), turn.window());
         }
         self.tries.choose(first);
-        // Before the first has taken them, nobody else does.
+        // Before the first worker is refreshed, no other is.
         let of = u32::try_from(counting(group).count()).unwrap_or(u32::MAX);
         let width = if self.done.is_empty() { 1 } else { self.pace.may_miss(of).clamp(1, AT_A_TIME) };
         let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
@@ -194,7 +194,7 @@ impl PoolRefresh {
             let waits = takers(&round);
             return Move::Stay(PoolRefreshState::Refresh(round), waits);
         };
-        // Of several the first, which is the first whose turn it is again.
+        // Of several failures the first counts: its machine is the first one to be tried again.
         let mut failed = None;
         for (instance, has) in took {
             match has {

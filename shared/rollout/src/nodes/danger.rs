@@ -1,6 +1,6 @@
-//! Which member or controller is unsafe to take down, and why (P4, P5). Whoever takes one down asks here first.
+//! Which member or controller is unsafe to take down, and why (P4, P5). Everything that takes a machine down asks this module first.
 //!
-//! Everything is judged by what machines said moments before, each of itself and of its fellows. What did not answer is not well.
+//! Decisions are based on recent answers of machines about themselves and each other. A machine that did not answer is not healthy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use slipway_core::role::Role;
 use super::super::fleet::{MachineView, TargetHealth};
 use super::super::waits::{Danger, Detail};
 
-/// Entries that a voter may lack of what its leader had a moment before. One that keeps up lacks none or a few: with more missing, it
-/// would have to catch up before it could stand in for the one that goes.
+/// The number of entries that a voter may lack compared with its leader. A voter that keeps up lacks none or a few. With more, it would
+/// have to catch up before it could replace the member that is taken down.
 pub(super) const LAG: u64 = 10;
 
-/// How old the newest snapshot may be when a member goes (P4).
+/// The maximum age of the newest snapshot when a member is taken down (P4).
 pub(super) const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_mins(15);
 
-/// What each member said, or why it said nothing.
+/// Each member's answer, or why there is none.
 pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, String>>;
 
-/// Why `target` may not be taken down now; empty: it may. `None`: why the members are not all well.
+/// Why `target` may not be taken down now; empty if it may. With `None`: why the members are not all healthy.
 pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger> {
     let mut dangers = BTreeSet::new();
     let mut clusters = BTreeSet::new();
@@ -38,8 +38,8 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
             }
         }
     }
-    // The one that is to go may see more than its fellows: it may have answered last. What it says counts as long as it serves itself; one
-    // that is cut off reaches nobody, and is replaced for that.
+    // The member to be taken down may see more than the others, because it may have answered last. Its answer counts as long as it serves.
+    // A member that is cut off reaches nobody, and is replaced for that reason.
     if let Some((role, Ok(own))) =
         target.and_then(|target| answers.get_key_value(target)).filter(|_| answers.len() > 1)
         && own.serving
@@ -47,10 +47,10 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
         let others = own.members.iter().filter(|member| member.name != role.to_string());
         dangers.extend(others.filter_map(|member| unreachable(role, member)));
     }
-    // An alarm is the whole cluster's, whoever tells of it; where there is a single member, nobody else does.
+    // An alarm concerns the whole cluster, whichever member reports it; a single member reports it itself.
     let alarms = answers.values().flatten().flat_map(|health| &health.alarms);
     dangers.extend(alarms.map(|alarm| Danger::Alarm(alarm.kind.to_string())));
-    // Of a single member nobody else tells, either: one that says nothing once may have an alarm raised, or be about to answer.
+    // No other member reports on a single member either: if it does not answer, it may have an alarm, or its answer may only be late.
     if answers.len() == 1
         && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
     {
@@ -59,7 +59,7 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     if clusters.len() > 1 {
         dangers.insert(Danger::TwoClusters);
     }
-    // A single member takes the whole of etcd with it, whoever else is well: it comes back with its data, and is worth a snapshot.
+    // Taking down a single member takes down the whole of etcd: it comes back with its data, and a snapshot is enough.
     let (voters, others) = (answers.len(), answers.len().saturating_sub(1));
     if target.is_some() && voters > 1 && others < voters / 2 + 1 {
         dangers.insert(Danger::NoneToSpare { voters });
@@ -67,7 +67,7 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     dangers.into_iter().collect()
 }
 
-/// What a member says of itself that is not well.
+/// What is not healthy in a member's answer about itself.
 fn of_itself(role: &Role, health: &EtcdHealth) -> Vec<Danger> {
     let mut dangers = Vec::new();
     if health.learner {
@@ -86,7 +86,7 @@ fn of_itself(role: &Role, health: &EtcdHealth) -> Vec<Danger> {
     dangers
 }
 
-/// What a member says of the others that is not well, where there are to be so many members; `target` is the one that is to go.
+/// What is not healthy in a member's answer about the others, with `expected` members in all; `target` is the member to be taken down.
 fn of_its_fellows(role: &Role, health: &EtcdHealth, target: Option<&Role>, expected: usize) -> Vec<Danger> {
     let mut dangers = Vec::new();
     if health.members.len() != expected {
@@ -109,12 +109,12 @@ fn unreachable(role: &Role, member: &EtcdMemberHealth) -> Option<Danger> {
     Some(Danger::Unreachable { role: role.clone(), member, problem })
 }
 
-/// Whether a snapshot that was taken at `at` still counts.
+/// Whether a snapshot of the time `at` still counts.
 pub(super) fn is_fresh_snapshot(at: Option<Timestamp>, now: Timestamp) -> bool {
     at.is_some_and(|at| now.duration_since(at) <= SNAPSHOT_AGE)
 }
 
-/// Why no controller may be taken down now: `others` are all that stay, by their machine. Empty: one may.
+/// Why no controller may be taken down now: `others` are all that stay, by machine. Empty if one may.
 pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>>) -> Vec<Danger> {
     let mut dangers = Vec::new();
     for (machine, answer) in others {
@@ -140,8 +140,8 @@ pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>
     dangers
 }
 
-/// Why no controller may be taken down now, by what load balancers say of `others`, all that serve and stay: one to which nobody is sent yet
-/// stands in for none (P5).
+/// Why no controller may be taken down now, according to the load balancers' view of `others`, all that serve and stay: a controller that
+/// receives no requests yet replaces none (P5).
 pub(super) fn of_targets<'a>(
     others: impl Iterator<Item = (&'a String, &'a MachineView)>,
 ) -> impl Iterator<Item = Danger> {
@@ -222,7 +222,7 @@ mod tests {
         let mut answers = all(3);
         answers.insert(Role::Etcd(2), Err("it is gone".to_owned()));
         assert_eq!(said(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
-        // Another member than those of the release, a learner among them.
+        // A member that is not in the release, for example a learner.
         let mut answers = all(3);
         for index in 0..3 {
             change(&mut answers, index, |one| {
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// The cluster is to have no other: whom it names besides stands in for nobody.
+    /// A single member is the whole cluster: other members in its list do not count.
     #[test]
     fn p4_a_single_member_goes_although_it_cannot_reach_somebody_whom_the_cluster_does_not_have() {
         let mut answers = all(1);
@@ -300,7 +300,7 @@ mod tests {
         assert!(!is_fresh_snapshot(None, now));
     }
 
-    /// A controller whose components are so.
+    /// A controller with these components.
     fn status(components: &[(&str, bool)]) -> NodeStatus {
         let component = |(name, healthy): &(&str, bool)| json!({"name": name, "healthy": healthy});
         let components: Vec<_> = components.iter().map(component).collect();
@@ -322,7 +322,7 @@ mod tests {
             ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"];
         let all = [api, manager, scheduler, kubelet];
         assert_eq!(said(Ok(status(&all.map(|name| (name, true))))), [""; 0]);
-        // Also one that has no name here yet.
+        // Including a component that this code does not know.
         for ill in [api, manager, scheduler, kubelet, "kube-vip"] {
             let mut components: Vec<(&str, bool)> = all.iter().map(|name| (*name, *name != ill)).collect();
             if !all.contains(&ill) {

@@ -1,7 +1,8 @@
-//! A member of etcd that is taken out of the membership, before the stack of etcd is updated, which takes its group away (P4).
+//! Removing a member from etcd, before the update of etcd's stack deletes its group (P4).
 //!
-//! One at a time: a snapshot, every voter well, leadership elsewhere; then a member that stays is told to remove it, and all that are left
-//! are asked whether they are well and of one mind about who is a member. Only then the next begins. Its machine stands until the stack is updated.
+//! One member at a time: a snapshot, every voter healthy, leadership moved to another member. Then a member that stays removes it, and all
+//! remaining members are asked whether they are healthy and agree on the membership. Only then the next removal begins. The machine exists
+//! until the stack is updated.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,29 +21,29 @@ use super::members::{
 use super::{PATIENCE, Phase, Turn};
 use crate::states::{Wakes, Way};
 
-/// A member of etcd that leaves the membership.
+/// The removal of a member from etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Leaver {
-    /// How its work failed.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<LeaverState>,
 }
 
-/// How far a [`Leaver`] is.
+/// The states of a [`Leaver`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LeaverState {
-    /// Looks for what is to be done.
+    /// Looks for the next work.
     Look,
     /// A snapshot is being taken.
     Snapshot {
         /// Its machine, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
-        /// Who takes it.
+        /// The command.
         asked: Asked,
     },
     /// All members are asked whether they can do without it.
@@ -50,20 +51,20 @@ pub enum LeaverState {
         /// Its machine, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
-        /// Who is asked.
+        /// The queries.
         round: Round,
     },
     /// It moves leadership to another member.
     MoveLeader(Asked),
-    /// A member that stays takes it out of the membership.
+    /// A member that stays removes it.
     Remove {
         /// Its machine, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
-        /// Who does.
+        /// The command.
         asked: Asked,
     },
-    /// The members that are left are asked whether they are well.
+    /// The remaining members are asked whether they are healthy.
     Verify(Round),
 }
 
@@ -201,7 +202,7 @@ impl Machine for Leaver {
     }
 }
 
-/// What its machine is called where it failed.
+/// The name of its machine in a failure.
 fn called(machine: &Option<String>) -> &str {
     machine.as_deref().unwrap_or("its machine")
 }
@@ -215,7 +216,8 @@ fn verifies(turn: &mut Turn<'_>) -> To {
     Move::Enter(LeaverState::Verify(ask_everyone(turn)), Waits::Answers(Asks::MembersLeft))
 }
 
-/// Whether all of the others that know of members know of that one no longer, and one of them serves. Who was taken out itself knows of none.
+/// Whether none of the others that know the membership lists the member any more, and one of them serves. A removed member itself knows no
+/// membership.
 fn is_out(role: &Role, answers: &Answers) -> bool {
     let name = role.to_string();
     let others =
@@ -226,14 +228,14 @@ fn is_out(role: &Role, answers: &Answers) -> bool {
     serves && others.peek().is_some() && others.all(|other| lacks(&other.members))
 }
 
-/// Of those that leave, who is out already says nothing of those that are left: an earlier rollout that ended too early took it out.
+/// The answers without those of members that are already removed, because an earlier rollout that ended early removed them.
 fn without_those_out(turn: &Turn<'_>, answers: Answers) -> Answers {
     let out = |role: &Role| !turn.staying.contains_key(role) && is_out(role, &answers);
     let out: Vec<Role> = answers.keys().filter(|role| out(role)).cloned().collect();
     answers.into_iter().filter(|(role, _)| !out.contains(role)).collect()
 }
 
-/// All but itself are well, and know of no other members.
+/// All others must be healthy, and must know of no other members.
 fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
     let round = if round.is_empty() { ask_everyone(turn) } else { round };
     let Some(answers) = answers(&round, turn) else {
@@ -287,7 +289,7 @@ impl Leaver {
         }
         match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
             None => Move::Stay(LeaverState::MoveLeader(asked), Waits::Leader),
-            // All are asked once more: time went by, and somebody else leads.
+            // All are asked again: time has passed, and another member leads.
             Some(Ok(_)) => checks(Some(id), turn),
             Some(Err(why)) => self.tries.again("moving leadership from", &id, &why, turn.now),
         }
@@ -298,17 +300,17 @@ fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut
     let Some(answers) = answers(&round, turn) else {
         return Move::Stay(LeaverState::Check { machine: own, round }, Waits::Answers(Asks::Members));
     };
-    // The word of an earlier command that was lost, or of an earlier rollout that ended too early.
+    // A removal by a lost earlier command, or by an earlier rollout that ended early.
     if is_out(turn.role, &answers) {
         return verifies(turn);
     }
     let answers = without_those_out(turn, answers);
-    // A person said to leave it while the others were asked.
+    // A person skipped it while the others were asked.
     if own.as_ref().is_some_and(|id| turn.skipped.contains(id)) {
         return Move::To(LeaverState::Look);
     }
     let checks = |round| LeaverState::Check { machine: own.clone(), round };
-    // One that is ill itself may go, if the others can do without it.
+    // An unhealthy member may be removed, if the others can do without it.
     let dangers = danger::of_member(None, &answers);
     if !dangers.is_empty() && !danger::of_member(Some(turn.role), &answers).is_empty() {
         return waits_for_members(dangers, round, since, turn, "may not be taken out", checks);
@@ -317,7 +319,7 @@ fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut
         return first;
     }
     if leads(turn.role, &answers) {
-        // Its machine may not be the one any more that was looked at.
+        // Its machine may be another one by now.
         let view = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
         let Some(id) = own.filter(|id| view.and_then(machine).as_ref() == Some(id)) else {
             return Move::To(LeaverState::Look);

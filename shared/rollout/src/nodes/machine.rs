@@ -1,4 +1,4 @@
-//! What all state machines of nodes have in common: how one moves on, and what becomes of the commands that it sent.
+//! The common part of all state machines of nodes: how one moves, and what happens to its commands.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -9,34 +9,34 @@ use super::super::states::{Way, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
 use super::{PATIENCE, Turn};
 
-/// How far a state machine is.
+/// The progress of a state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Phase<S> {
-    /// It is not over.
+    /// It is not complete.
     Open {
         /// Its state.
         state: S,
-        /// When it came there; `None`: its turn has not come.
+        /// When it entered the state; `None` if its turn has not come.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
     /// Nothing is left to do.
     Done {
-        /// Whether a machine was left as it is, as a person said or since it could not be replaced.
+        /// Whether a machine was skipped, or could not be replaced.
         left: bool,
     },
-    /// It failed, and why.
+    /// It failed, for this reason.
     Failed(String),
 }
 
 impl<S> Phase<S> {
-    /// One whose turn has not come.
+    /// A state machine whose turn has not come.
     pub(super) const fn new(state: S) -> Self {
         Self::Open { state, since: None }
     }
 
-    /// The state that it is in; `None`: it is over.
+    /// Its state; `None` if it is complete or has failed.
     pub const fn state(&self) -> Option<&S> {
         match self {
             Self::Open { state, .. } => Some(state),
@@ -44,7 +44,7 @@ impl<S> Phase<S> {
         }
     }
 
-    /// The same, to be changed.
+    /// Its state, to be changed.
     pub const fn state_mut(&mut self) -> Option<&mut S> {
         match self {
             Self::Open { state, .. } => Some(state),
@@ -53,10 +53,10 @@ impl<S> Phase<S> {
     }
 }
 
-/// Where a state machine is, by name. Each kind of work knows some of them.
+/// The names of all states. Each kind of work has some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// It looks for what is to be done next.
+    /// It looks for the next work.
     Look,
     /// A snapshot of etcd is being taken.
     Snapshot,
@@ -64,25 +64,25 @@ pub enum Place {
     Check,
     /// Leadership of etcd is moved to another member.
     MoveLeader,
-    /// Machines take new credentials.
+    /// Machines install new credentials.
     Refresh,
-    /// The machine was terminated, and its successor comes.
+    /// The machine was terminated, and its successor is expected.
     Successor,
-    /// One more controller comes before one goes.
+    /// An additional controller is launched before one is terminated.
     OneMore,
     /// Pods are evicted.
     Drain,
-    /// The controller was terminated, and none comes for it.
+    /// The controller was terminated, and no machine replaces it.
     Leave,
-    /// The member is being taken out of the membership.
+    /// The member is being removed from etcd.
     Remove,
     /// Workers are replaced.
     Roll,
-    /// All machines of a pool are emptied.
+    /// All machines of a pool are drained.
     Empty,
     /// CloudFormation deletes the pool's stack.
     Delete,
-    /// All are asked whether they are well.
+    /// All are asked whether they are healthy.
     Verify,
     /// Nothing is left to do.
     Done,
@@ -92,20 +92,20 @@ pub enum Place {
 
 /// The states of a kind of work.
 pub(super) trait State: Sized {
-    /// All of them, and where each leads.
+    /// All states, and the moves from each.
     const WAYS: &'static [Way];
 
-    /// The state in which it begins, and in which everything is decided anew.
+    /// The state in which it begins, and in which everything is decided again.
     fn start() -> Self;
 
     fn place(&self) -> Place;
 
-    /// The machine that is worked on in it, where it is one.
+    /// The machine that the state works on, if it is a single one.
     fn machine(&self) -> Option<&String> {
         None
     }
 
-    /// What machines are asked in it.
+    /// The commands of the state.
     fn asked(&self) -> &[Asked] {
         &[]
     }
@@ -114,17 +114,17 @@ pub(super) trait State: Sized {
         &mut []
     }
 
-    /// Whether what was begun in it had better be ended before anything else begins.
+    /// Whether work has begun in the state that should be completed before anything else begins.
     fn is_busy(&self) -> bool;
 
-    /// The state that it goes on in once it is known that what is asked in it was never sent.
+    /// The state to continue in if the command of this state was never sent.
     fn not_sent(&self) -> Self {
         Self::start()
     }
 }
 
 impl Place {
-    /// Its name, as the tables have it.
+    /// Its name in the tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,7 +147,7 @@ impl Place {
         }
     }
 
-    /// Whether what was seen in it is of no use after a pause.
+    /// Whether the observations of the state are useless after a pause.
     const fn only_prepares(self) -> bool {
         matches!(self, Self::Snapshot | Self::Check | Self::MoveLeader)
     }
@@ -163,9 +163,9 @@ pub(super) trait Open {
     fn failure(&self) -> Option<&str>;
     fn fail(&mut self, why: &str);
     fn is_busy(&self) -> bool;
-    /// Time that went by before `at` does not count.
+    /// The time before `at` does not count.
     fn resumed(&mut self, at: Timestamp);
-    /// The command of that token was never sent.
+    /// The command with that token was never sent.
     fn not_sent(&mut self, token: &str);
 }
 
@@ -228,9 +228,9 @@ impl<S: State> Open for Phase<S> {
     }
 }
 
-/// What a state machine does next.
+/// The next move of a state machine.
 pub(super) enum Move<S> {
-    /// It enters another state, and that state moves on at once.
+    /// It enters another state, which moves on at once.
     To(S),
     /// It enters another state, and waits there.
     Enter(S, Waits),
@@ -238,10 +238,10 @@ pub(super) enum Move<S> {
     Stay(S, Waits),
     /// Nothing is left to do.
     Done {
-        /// Whether a machine was left as it is.
+        /// Whether a machine was skipped.
         left: bool,
     },
-    /// It fails, and why.
+    /// It fails, for this reason.
     Fail(String),
 }
 
@@ -251,12 +251,12 @@ pub(super) trait Machine {
 
     fn phase_mut(&mut self) -> &mut Phase<Self::State>;
 
-    /// How its work failed, where it is tried again.
+    /// The failed tries, if the work is tried again.
     fn tries(&self) -> Option<&Tries> {
         None
     }
 
-    /// What it does next in `state`, by what was observed. `since`: when it entered that state.
+    /// The next move in `state` for this observation. `since`: when it entered that state.
     fn next_move(
         &mut self,
         state: Self::State,
@@ -301,7 +301,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
 fn check_way<M: Machine>(from: Place, to: Place) {
     debug_assert!(
         leads(M::State::WAYS, from.name(), to.name()),
-        "no table leads from {} to {}",
+        "the table has no move from {} to {}",
         from.name(),
         to.name()
     );
@@ -312,22 +312,22 @@ pub(super) fn waited(since: Option<Timestamp>, now: Timestamp) -> SignedDuration
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since))
 }
 
-/// How the work on a machine failed, if the last try did.
+/// Failed tries of the work on a machine; empty if the last try did not fail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tries(Option<Failures>);
 
-/// Tries that failed, one after the other.
+/// Consecutive failed tries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Failures {
-    /// Of which machine: `i-…`.
+    /// The machine: `i-…`.
     pub machine: String,
-    /// How many.
+    /// The number of tries.
     pub tries: u32,
-    /// When the last one did.
+    /// When the last one failed.
     pub at: Timestamp,
-    /// Why the last one did.
+    /// Why the last one failed.
     pub why: String,
 }
 
@@ -338,7 +338,7 @@ impl Tries {
         self.0.is_none()
     }
 
-    /// That machine is worked on from now on: how another failed does not count.
+    /// That machine is worked on from now on: failures of another one do not count.
     pub(super) fn choose(&mut self, machine: &str) {
         self.0 = self.0.take().filter(|failures| failures.machine == machine);
     }
@@ -348,14 +348,14 @@ impl Tries {
         self.0 = None;
     }
 
-    /// What it waits for where its last try failed only just now.
+    /// What it waits for if its last try has only just failed.
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
         let failures = self.0.as_ref()?;
         let pause = BETWEEN_TRIES.get(failures.tries as usize - 1)?;
         (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
     }
 
-    /// The work on `machine` failed: it is begun anew after a while, or given up.
+    /// The work on `machine` failed: it begins again after a while, or is given up.
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
@@ -373,7 +373,7 @@ impl Tries {
     }
 }
 
-/// Waits until `dangers` are over, and asks once more when it is time; not for ever. `what` is said where it is given up.
+/// Waits until `dangers` are over, and asks again when it is time; after a while it gives up with the message `what`.
 pub(super) fn waits_for<S>(
     dangers: Vec<Danger>,
     round: Round,
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "no table leads from done to snapshot")]
+    #[should_panic(expected = "the table has no move from done to snapshot")]
     fn a_move_that_no_table_has_is_refused() {
         check_way::<Saver>(Place::Done, Place::Snapshot);
     }

@@ -1,6 +1,7 @@
-//! One member of etcd: a snapshot, a look at all the others, then its credentials or its successor, and a look at all of them (P4).
+//! The work on one member of etcd: a snapshot, a check of all other members, then a refresh or a replacement, and a check of all members
+//! (P4).
 //!
-//! Nothing is taken on trust from an earlier state: what counts is what each member said moments before.
+//! No earlier state is trusted: only the members' recent answers count.
 
 mod refresh;
 mod replace;
@@ -24,26 +25,26 @@ use crate::states::{Wakes, Way};
 pub(crate) use refresh::{RefreshMember, Refreshing};
 pub(crate) use replace::{ReplaceMember, Replacing};
 
-/// A member of etcd that is replaced, or takes new credentials: `W` says which, and `A` are the states of that alone.
+/// The replacement or the refresh of a member: `W` says which, and `A` are the states of that work alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member<W, A> {
-    /// Which of the two.
+    /// The kind of work.
     pub work: W,
-    /// How that failed.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<MemberState<A>>,
 }
 
-/// How far a [`Member`] is.
+/// The states of a [`Member`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum MemberState<A> {
-    /// Looks for what is to be done.
+    /// Looks for the next work.
     Look {
-        /// Since when nothing seems to be.
+        /// Since when there seems to be none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_since: Option<Timestamp>,
     },
@@ -51,32 +52,33 @@ pub enum MemberState<A> {
     Snapshot {
         /// Its machine.
         machine: String,
-        /// Who takes it.
+        /// The command.
         asked: Asked,
     },
     /// All members are asked whether they can do without it.
     Check {
         /// Its machine.
         machine: String,
-        /// Who is asked.
+        /// The queries.
         round: Round,
     },
-    /// The others can do without it: it is replaced, or takes its credentials.
+    /// The others can do without it: it is replaced or refreshed.
     Act(A),
-    /// All members are asked whether they are well.
+    /// All members are asked whether they are healthy.
     Verify(Round),
 }
 
 /// What is done to a member.
 pub(super) trait MemberWork<A> {
-    /// Certificates that have expired are why the others do not answer: waiting for them to be well would be for ever (P7). What is about
-    /// to expire has not: then quorum and the API are kept as ever. Only a refresh can do without the others.
+    /// Whether certificates have expired, which is why the others do not answer: waiting for their health would never end (P7).
+    /// Certificates that only expire soon do not count: then quorum and the API are kept as always. Only a refresh can continue without the
+    /// others.
     fn has_expired(&self, urgency: Urgency) -> bool;
 
-    /// The machine to which it was done, if its group does not show that.
+    /// The machine on which the work is done, if its group does not show that.
     fn done(&self) -> Option<&String>;
 
-    /// Does it to `machine`, which the others can do without, as they said in `round`.
+    /// Begins the work on `machine`, which the others can do without, according to `round`.
     fn begin(
         &self,
         machine: String,
@@ -85,7 +87,7 @@ pub(super) trait MemberWork<A> {
         turn: &mut Turn<'_>,
     ) -> Move<MemberState<A>>;
 
-    /// What a look at a state of its own leads to.
+    /// The next move from one of the work's own states.
     fn go_on(
         &mut self,
         act: A,
@@ -111,9 +113,9 @@ const SNAPSHOT: Way = Way::new(
 const VERIFY: Way =
     Way::new("verify", "all members are asked whether they are well", &[Wakes::Command], &["done", "failed"]);
 
-/// The states of one kind of work on a member.
+/// The own states of one kind of work on a member.
 pub(super) trait Act {
-    /// All states of that work, and where each leads.
+    /// All states, and the moves from each.
     const WAYS: &'static [Way];
 
     fn place(&self) -> Place;
@@ -121,7 +123,7 @@ pub(super) trait Act {
     fn asked(&self) -> &[Asked];
     fn asked_mut(&mut self) -> &mut [Asked];
 
-    /// Whether it had better be ended before anything else begins.
+    /// Whether the work should be completed before anything else begins.
     fn is_busy(&self) -> bool;
 }
 
@@ -183,10 +185,10 @@ impl<A: Act> State for MemberState<A> {
 
 type To<A> = Move<MemberState<A>>;
 
-/// Grace period after a refresh of what has expired: others may not have expired, and quorum and the API are theirs meanwhile.
+/// Grace period after a refresh of expired certificates: those of others may not have expired, and they keep quorum and the API meanwhile.
 const COMES_BACK: SignedDuration = SignedDuration::from_mins(3);
 
-/// Whether it goes on although another machine is not well: certificates have expired, and the grace period is over.
+/// Whether it continues although another machine is unhealthy: certificates have expired, and the grace period is over.
 pub(super) fn grace_is_over(has_expired: bool, since: Option<Timestamp>, now: Timestamp) -> bool {
     has_expired && waited(since, now) >= COMES_BACK
 }
@@ -219,7 +221,7 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
                 Some(Ok(())) => checks(machine, turn),
                 Some(Err(why)) => self.tries.again("a snapshot before", &machine, &why, turn.now),
             },
-            // The machine may have gone since, or a person said to leave it while the others were asked.
+            // The machine may be gone by now, or a person skipped it while the others were asked.
             MemberState::Check { machine: id, .. }
                 if !still_serves(&id, group) || turn.skipped.contains(&id) =>
             {
@@ -232,12 +234,12 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
     }
 }
 
-/// Whether `id` is still the machine of the member that serves.
+/// Whether `id` is still the member's machine and in service.
 fn still_serves(id: &String, group: &GroupView) -> bool {
     machine(group).as_ref() == Some(id)
 }
 
-/// All members are asked whether they can do without `machine`.
+/// Asks all members whether they can do without `machine`.
 fn checks<A>(machine: String, turn: &mut Turn<'_>) -> To<A> {
     let round = ask_everyone(turn);
     Move::Enter(MemberState::Check { machine, round }, Waits::Answers(Asks::Members))
@@ -268,7 +270,7 @@ fn choose<W: MemberWork<A>, A: Act>(
         return Move::Stay(MemberState::start(), Waits::Boot(Comes::Own, boots));
     };
     let work = &member.work;
-    // What is asked for is so already.
+    // The work is done already.
     if serving(group).any(|(id, machine)| is_current(group, machine) || work.done() == Some(id)) {
         *since = None;
         let idle_since = idle_since.unwrap_or(turn.now);
@@ -286,7 +288,7 @@ fn choose<W: MemberWork<A>, A: Act>(
         return Move::Stay(MemberState::start(), turn.window());
     }
     member.tries.choose(&id);
-    // Where nothing may hold it up there may be no majority to take a snapshot of; a refresh loses nothing.
+    // With expired certificates there may be no majority to take a snapshot of; a refresh loses no data.
     if work.has_expired(turn.urgency) || danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
         return checks(id, turn);
     }
@@ -334,7 +336,7 @@ fn verify<A: Act>(
         return Move::Stay(MemberState::Verify(round), Waits::Answers(Asks::Members));
     };
     let dangers = danger::of_member(None, &answers);
-    // The others' certificates may still be those that have expired: theirs is the next turn.
+    // The others may still have the expired certificates; they are refreshed next.
     let is_last = turn.members.keys().next_back() == Some(turn.role);
     let may_wait_no_longer = grace_is_over(work.has_expired(turn.urgency), since, turn.now) && !is_last;
     if dangers.is_empty() || may_wait_no_longer {

@@ -1,4 +1,4 @@
-//! What is asked of the members of etcd, whatever is done to one of them.
+//! Commands to the members of etcd, for any work on one of them.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,16 @@ use super::danger::{self, Answers};
 use super::machine::{Move, State, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
 
-/// After so long the member that is to go counts as silent. Healthy ones answer within seconds, and what they say counts for three minutes.
+/// After this time the member to be taken down counts as silent. Healthy members answer within seconds, and their answers count for three
+/// minutes.
 const SILENCE: SignedDuration = SignedDuration::from_secs(100);
 
-/// The machine of the group that serves.
+/// The machine of the group in service.
 pub(super) fn machine(group: &GroupView) -> Option<String> {
     serving(group).map(|(id, _)| id.clone()).next()
 }
 
-/// The machine of each member that serves.
+/// The machine of each member in service.
 pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
     let found = turn.members.iter().filter_map(|(role, group)| {
         let group = turn.observed.groups.get(group)?.as_ref()?;
@@ -31,8 +32,8 @@ pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
     found.collect()
 }
 
-/// Has a snapshot taken: on another member than the one that goes, which is left alone, or on that one where there is no other. `None`: no
-/// member serves.
+/// Takes a snapshot: on another member than the one to be taken down, or on that one if there is no other. `None` if no member is in
+/// service.
 pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<Asked> {
     let found = everyone(turn);
     let other =
@@ -41,29 +42,29 @@ pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<Asked> {
     Some(turn.ask_one(&role, id, Verb::EtcdSnapshot))
 }
 
-/// Why there is no snapshot, where nobody has been there to take one for too long.
+/// Why there is no snapshot, if no member could take one for too long.
 pub(super) fn no_snapshot() -> String {
     format!("no member of etcd has served for {} minutes that could take a snapshot", PATIENCE.as_mins())
 }
 
-/// What became of a snapshot; `None`: it is being taken.
+/// The result of a snapshot; `None` if it is being taken.
 pub(super) fn snapshot(asked: &Asked, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
     let taken = asked.answer::<SnapshotTaken>(turn.observed, turn.now)?;
     let taken = taken.map_err(|why| format!("{why} (on {})", asked.command.instance));
     Some(taken.map(|_| {
-        // As old as its beginning: what was written since is not in it.
+        // A snapshot is as old as its beginning: later writes are not in it.
         *turn.snapshot_at = Some(asked.at);
     }))
 }
 
-/// Asks all members how they are.
+/// Asks all members about their health.
 pub(super) fn ask_everyone(turn: &mut Turn<'_>) -> Round {
     let whom = everyone(turn).into_iter().map(|(role, id)| (role.clone(), id, Verb::EtcdHealth)).collect();
     turn.ask(whom)
 }
 
-/// What each member says, once all have answered. What its group shows now is newer than any answer: a member whose machine no longer
-/// serves says nothing.
+/// Each member's answer, once all have answered. The present state of its group is newer than any answer: a member whose machine is not in
+/// service any more has no answer.
 pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     let serve = everyone(turn);
     let mut said: Answers = turn
@@ -74,7 +75,7 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     for asked in round.iter() {
         let health = match asked.answer(turn.observed, turn.now) {
             Some(health) => health,
-            // One that hangs is replaced for that: its own word is not waited for until those of the others are old.
+            // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
             None if asked.role == *turn.role && turn.now.duration_since(asked.at) > SILENCE => {
                 Err(format!("it has said nothing for {} seconds", SILENCE.as_secs()))
             }
@@ -92,12 +93,12 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     Some(said)
 }
 
-/// Whether a member leads, as it says itself.
+/// Whether a member leads, by its own answer.
 pub(super) fn leads(role: &Role, answers: &Answers) -> bool {
     answers.get(role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads)
 }
 
-/// Whether a machine has the credentials that it was asked to take; `None`: it is at it.
+/// Whether a machine has installed its credentials; `None` if it is still doing so.
 pub(super) fn refreshed(asked: &Asked, turn: &Turn<'_>) -> Option<Result<(), String>> {
     let answer = asked.answer::<Refreshed>(turn.observed, turn.now)?;
     Some(answer.and_then(|answer| match &asked.command.verb {
@@ -114,7 +115,7 @@ pub(super) fn refreshed(asked: &Asked, turn: &Turn<'_>) -> Option<Result<(), Str
     }))
 }
 
-/// Waits until `dangers` are over, and asks all members once more when it is time.
+/// Waits until `dangers` are over, and asks all members again when it is time.
 pub(super) fn waits_for_members<S>(
     dangers: Vec<Danger>,
     round: Round,
@@ -126,8 +127,8 @@ pub(super) fn waits_for_members<S>(
     waits_for(dangers, round, since, turn, what, ask_everyone, state)
 }
 
-/// What comes first where what is known is too old to take a member down on it: all are asked again, or the snapshot that has grown old and
-/// the window that has closed are seen to from the beginning. `None`: it is fresh.
+/// The state to go back to if the evidence is too old for taking a member down: all are asked again, or the work starts from its beginning
+/// if the snapshot is too old or the window has closed. `None` if the evidence is fresh.
 pub(super) fn is_old<S: State>(
     round: &Round,
     since: Option<Timestamp>,

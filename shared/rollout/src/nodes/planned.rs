@@ -1,4 +1,4 @@
-//! From a plan to the steps of its nodes, in their order.
+//! Makes the node steps of a plan, in their order.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::{
     ReplaceMember, Saver, SaverState, Task, Tries, Work, Workers, WorkersState,
 };
 
-/// What `plan` has this version do to the nodes of a role by itself.
+/// What this version does to the nodes of a role by itself, according to `plan`.
 fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
     match (node.action, &node.role) {
         (NodeAction::Untouched, Role::Controller) if node.fewer => Some(Work::Fewer),
@@ -29,7 +29,7 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
     }
 }
 
-/// How many nodes `plan` says to replace or refresh that a person has to see to.
+/// The number of nodes that `plan` replaces or refreshes but a person has to handle.
 pub(in super::super) fn left_to_a_person(wanted: &Wanted) -> u32 {
     let plan = &wanted.plan;
     let concerned = |node: &&NodePlan| {
@@ -39,12 +39,12 @@ pub(in super::super) fn left_to_a_person(wanted: &Wanted) -> u32 {
     plan.nodes.iter().filter(concerned).map(|node| node.nodes.min.max(1)).sum()
 }
 
-/// Each step after those of the pools that it comes after; otherwise in the order that they have.
+/// Puts each step after those of the pools that it comes after; otherwise the order stays.
 fn in_turn(mut steps: Vec<NodeStep>) -> Vec<NodeStep> {
     let mut ordered: Vec<NodeStep> = Vec::new();
     while !steps.is_empty() {
         let free = |step: &NodeStep| !steps.iter().any(|other| step.after.contains(&other.role));
-        // Pools never wait for each other in a circle; if they did, the first would go first.
+        // Pools never wait for each other in a circle; if they did, the first would be chosen.
         let at = steps.iter().position(free).unwrap_or_default();
         ordered.push(steps.remove(at));
     }
@@ -62,14 +62,14 @@ fn after(plan: &Plan, role: &Role) -> Vec<Role> {
     own.map(|name| Role::Pool(name.clone())).collect()
 }
 
-/// A member that leaves etcd. What its group is called is known from its stack, since the release has it no longer.
+/// The removal of a member. The name of its group follows from its stack, because the release does not have the member any more.
 fn leaves(planned: &NodePlan) -> Option<NodeStep> {
     let index = planned.role.member().filter(|_| planned.action == NodeAction::Remove)?;
     let task = Leaver { tries: Tries::default(), phase: Phase::new(LeaverState::Look) };
     Some(step(planned, format!("{}-{index}", planned.stack), Task::Leaver(task)))
 }
 
-/// A snapshot before members join one that stands: named after the first that stands.
+/// A snapshot before members join an existing etcd. The step has the name of the first existing member.
 fn saves(plan: &Plan, release: &Rendering) -> Option<NodeStep> {
     let is_etcd = |planned: &&NodePlan| planned.role.member().is_some();
     let joins = |planned: &&NodePlan| planned.action == NodeAction::Create;
@@ -83,7 +83,7 @@ fn saves(plan: &Plan, release: &Rendering) -> Option<NodeStep> {
     })
 }
 
-/// A pool that goes with its stack, whose name its group has.
+/// The removal of a pool with its stack, which has the same name as its group.
 fn goes(plan: &Plan, planned: &NodePlan) -> Option<NodeStep> {
     let Role::Pool(name) = &planned.role else { return None };
     let task = Removal {
@@ -109,7 +109,7 @@ fn step(planned: &NodePlan, group: String, task: Task) -> NodeStep {
     }
 }
 
-/// What is done to the machines of a role that stays.
+/// The task for a role that stays.
 fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<Task> {
     let credentials = || node.credentials_digest.clone();
     Some(match (&planned.role, work) {
@@ -171,7 +171,7 @@ fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
     }
 }
 
-/// The name of the group of `role`, which its agent was told too.
+/// The name of the group of `role`, as its agent knows it.
 fn group_of(role: &Role, node: &NodeRole) -> String {
     NodeConfig::auto_scaling_group(&node.config).unwrap_or_else(|| match role {
         Role::Etcd(index) => format!("{}-{index}", node.stack),
@@ -180,7 +180,7 @@ fn group_of(role: &Role, node: &NodeRole) -> String {
 }
 
 impl Nodes {
-    /// The steps that `wanted` asks for.
+    /// The steps of `wanted`.
     pub(in super::super) fn of(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
         let stays = |planned: &NodePlan, node: &NodeRole, task: Task| NodeStep {
@@ -201,7 +201,7 @@ impl Nodes {
                 continue;
             };
             if planned.fewer {
-                // What an earlier rollout left too many would be more than the group may have when its stack is updated.
+                // Surplus controllers of an earlier rollout could exceed the maximum of the group when its stack is updated.
                 let work = ControllersWork::Fewer { before_stack: true };
                 let first = controllers(plan, work, node.nodes.max + 1);
                 steps.push(NodeStep { minor: None, ..stays(planned, node, Task::Controllers(first)) });
@@ -210,14 +210,14 @@ impl Nodes {
                 executes(plan, planned, node.weighted).and_then(|work| task(plan, planned, node, work));
             steps.extend(task.map(|task| stays(planned, node, task)));
         }
-        // What goes, goes last: pods may need the room.
+        // Removals come last, because pods may need the room until then.
         let pools =
             steps.iter().filter(|step| matches!(step.role, Role::Pool(_)) && step.work() != Work::Remove);
         let stay: Vec<Role> = pools.map(|step| step.role.clone()).collect();
         for step in steps.iter_mut().filter(|step| step.work() == Work::Remove) {
             step.after.clone_from(&stay);
         }
-        // Of members that leave, the newest first: the founders are those that controllers and people know.
+        // Of members to be removed, the newest comes first: controllers and people know the founders.
         let newest = |step: &NodeStep| step.role.member().filter(|_| step.work() == Work::Leave).map(Reverse);
         steps.sort_by(|a, b| (a.wave(), newest(a), &a.role).cmp(&(b.wave(), newest(b), &b.role)));
         if steps.is_empty() {

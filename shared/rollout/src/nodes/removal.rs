@@ -1,9 +1,9 @@
-//! A pool that the spec has no longer: its machines are emptied, all of them, and then its stack is deleted (P6).
+//! Removing a pool that the spec no longer has: all its machines are drained, and then its stack is deleted (P6).
 //!
-//! They are drained where they are, as many at a time as may be missing, and stay, empty, until the last of them is. Up to that moment
-//! nothing was taken away: an abort, a failure or a newer spec has them take pods again, and the pool is as it was. Then CloudFormation is
-//! told to delete the stack, and takes the machines down through their terminate hooks, which are completed when a drain finds nothing left
-//! ([`Departure`]): whatever came to a machine meanwhile is evicted under its budgets, too. Once begun, a deletion is seen to its end.
+//! Machines are drained in place, as many at a time as may be missing, and stay, empty, until the last one is drained. Until then nothing
+//! is lost: after an abort, a failure or a newer spec the machines are uncordoned, and the pool is as before. Then the deletion of the
+//! stack is requested. CloudFormation terminates the machines through their terminate hooks, which are completed when a drain finds no pod
+//! ([`Departure`]): pods that came to a machine meanwhile are evicted under their budgets, too. A deletion that has begun is completed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,30 +21,30 @@ use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serving};
 use crate::states::{Wakes, Way};
 
-/// A pool that goes with its stack.
+/// The removal of a pool with its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Removal {
-    /// How many are emptied at once.
+    /// How many machines are drained at a time.
     pub pace: Pace,
-    /// Seconds after which a drain may be forced by all the other rules; `None`: never.
+    /// Seconds after which a drain may use force, if all other rules for that hold; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// Machines that are being emptied.
+    /// Machines that are being drained.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub begun: BTreeSet<String>,
     /// Machines that are empty.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub empty: BTreeSet<String>,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<RemovalState>,
 }
 
-/// How far a [`Removal`] is.
+/// The states of a [`Removal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RemovalState {
-    /// Its machines are emptied.
+    /// Its machines are drained.
     Empty,
     /// CloudFormation deletes its stack.
     Delete,
@@ -77,7 +77,7 @@ impl State for RemovalState {
     fn is_busy(&self) -> bool {
         match self {
             Self::Delete => true,
-            // Nothing has gone before its stack is deleted.
+            // Nothing is lost before its stack is deleted.
             Self::Empty => false,
         }
     }
@@ -101,7 +101,7 @@ impl Machine for Removal {
 }
 
 impl Removal {
-    /// Its machines stay, and take pods again.
+    /// Its machines stay, and are uncordoned.
     pub(super) fn let_all_stay(
         &mut self,
         role: &Role,
@@ -128,30 +128,30 @@ impl Removal {
             return Move::Stay(RemovalState::Empty, Waits::Look(Looked::MachinesAndStack));
         };
         let Some(stack) = stack.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
-            // Somebody was quicker.
+            // Somebody else has deleted the stack.
             return Move::Done { left: false };
         };
         if let Some(moves) = self.empty(turn, group.as_ref()) {
             return moves;
         }
-        // Before anything is taken away: a deletion once begun would wait for it, and could not be called off.
+        // Before anything is deleted: a deletion in progress would wait for the machine, and could not be aborted.
         if let Some(kept) = group.as_ref().and_then(kept) {
             return Move::Stay(RemovalState::Empty, Waits::Kept(kept));
         }
         delete(turn, stack)
     }
 
-    /// Has its machines emptied; `None`: all are, and what is disruptive may start.
+    /// Drains its machines; `None` if all are empty and disruptive work may begin.
     fn empty(&mut self, turn: &mut Turn<'_>, group: Option<&GroupView>) -> Option<To> {
         let machines: Vec<&String> = group.into_iter().flat_map(serving).map(|(id, _)| id).collect();
         if machines.iter().any(|id| turn.skipped.contains(*id)) {
-            // With one that is to be left, its stack is, too.
+            // If a machine is skipped, its stack stays, too.
             self.let_all_stay(turn.role, turn.group, turn.departures, turn.now);
             return Some(Move::Done { left: true });
         }
         self.empty.retain(|id| machines.contains(&id));
         for id in std::mem::take(&mut self.begun) {
-            // One that is not there any more has gone by itself.
+            // A machine that is not there any more left by itself.
             let Some(one) = turn.departures.get(&id) else { continue };
             if let Some(why) = one.problem.clone() {
                 return Some(Move::Fail(why));
@@ -192,15 +192,15 @@ impl Removal {
     }
 }
 
-/// A machine that its group has retained: its terminate hook ran out before anybody had drained it, so pods may run on it, and CloudFormation
-/// deletes no group that has machines. It is drained and terminated like every worker that Auto Scaling takes down ([`Departure`]).
+/// A machine that its group has retained: its terminate hook timed out before it was drained, so it may have pods, and CloudFormation
+/// deletes no group with machines. It is drained and terminated like every worker that Auto Scaling terminates ([`Departure`]).
 fn kept(group: &GroupView) -> Option<Kept> {
     let kept = |machine: &MachineView| machine.lifecycle == Lifecycle::Retained;
     let (id, _) = group.machines.iter().find(|(_, machine)| kept(machine))?;
     Some(Kept { group: group.name.clone(), machine: id.clone() })
 }
 
-/// Nothing is left on its machines: its stack goes, and they with it.
+/// All machines are empty: the stack is deleted together with them.
 fn delete(turn: &mut Turn<'_>, stack: &StackView) -> To {
     if stack.tags.get(OWNER_TAG).map(String::as_str) != Some(turn.cluster) {
         return Move::Fail(format!("{} exists and is not Slipway's", turn.stack));
@@ -220,7 +220,7 @@ fn delete(turn: &mut Turn<'_>, stack: &StackView) -> To {
     Move::Enter(RemovalState::Delete, Waits::DeletionBegins { emptied: true })
 }
 
-/// What became of the deletion.
+/// The result of the deletion.
 fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
     let Some(found) = turn.observed.stacks.get(turn.stack) else {
         return Move::Stay(RemovalState::Delete, Waits::DeletionBegins { emptied: false });
@@ -232,7 +232,7 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         let failures = turn.observed.failures.get(turn.stack).map(Vec::as_slice).unwrap_or_default();
         return Move::Fail(because(format!("{} could not be deleted", turn.stack), failures));
     }
-    // It is called off where somebody else uses what the stack exports; the stack then stays as it was.
+    // CloudFormation cancels a deletion if another stack uses an export of the stack, which then stays as it was.
     if stack.status != StackStatus::DeleteInProgress && waited(since, turn.now) > PATIENCE {
         let minutes = PATIENCE.as_mins();
         let why = stack.reason.as_deref().unwrap_or("CloudFormation does not say why");

@@ -1,5 +1,5 @@
-//! A snapshot of etcd before members join (P4): what joins is a change of the membership, and the way back from one that goes wrong is a
-//! snapshot from before it.
+//! A snapshot of etcd before members join (P4): joining changes the membership, and the way back from a failed change is a snapshot from
+//! before it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,20 +16,20 @@ use super::{PATIENCE, Phase, Turn, danger};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Saver {
-    /// How often it failed.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<SaverState>,
 }
 
-/// How far a [`Saver`] is.
+/// The states of a [`Saver`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SaverState {
-    /// Looks whether there is a snapshot that is new enough.
+    /// Checks whether there is a recent snapshot.
     Look,
-    /// One is being taken.
+    /// A snapshot is being taken.
     Snapshot(Asked),
 }
 
@@ -82,7 +82,7 @@ impl State for SaverState {
 }
 
 impl Saver {
-    /// Members have not joined yet. Takes another snapshot if the one of `snapshot_at` has grown too old meanwhile.
+    /// Members have not joined yet. Takes another snapshot if the one of `snapshot_at` is too old by now.
     pub(super) fn members_still_to_join(&mut self, snapshot_at: Option<Timestamp>, now: Timestamp) {
         if matches!(self.phase, Phase::Done { .. }) && !danger::is_fresh_snapshot(snapshot_at, now) {
             self.phase = Phase::new(SaverState::Look);

@@ -1,4 +1,4 @@
-//! The step of one role, whatever is done to its machines.
+//! The step of one role, for any kind of work.
 
 use std::collections::BTreeMap;
 
@@ -19,70 +19,70 @@ use super::{
     RefreshMember, Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
 };
 
-/// What is to be done to the machines of a role.
+/// The work on the machines of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeStep {
     /// The role.
     pub role: Role,
-    /// The stack that its group is in.
+    /// The stack of its group.
     pub stack: String,
     /// Its Auto Scaling group.
     pub group: String,
-    /// Pools that come first.
+    /// Pools whose steps come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Role>,
-    /// `Kubernetes 1.36 → 1.37`, where its machines go to another minor release.
+    /// `Kubernetes 1.36 → 1.37`, if its machines get another minor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minor: Option<String>,
-    /// How often machines were asked something.
+    /// The number of command rounds.
     #[serde(default)]
     pub rounds: u32,
-    /// What is done, and how far it is.
+    /// The work and its state.
     pub task: Task,
 }
 
-/// What is done to the machines of a role, and how far it is.
+/// The kinds of work on a role, with their states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Task {
     /// A member of etcd is replaced.
     MemberReplace(Member<ReplaceMember, Replacing>),
-    /// A member of etcd takes new credentials.
+    /// A member of etcd is refreshed.
     MemberRefresh(Member<RefreshMember, Refreshing>),
     /// A snapshot of etcd is taken, before members join.
     Saver(Saver),
-    /// A member of etcd leaves the membership, before its group goes.
+    /// A member is removed from etcd, before its group is deleted.
     Leaver(Leaver),
-    /// Controllers are replaced, take new credentials, or are one too many.
+    /// Controllers are replaced or refreshed, or a surplus one is removed.
     Controllers(Controllers),
-    /// Workers take new credentials.
+    /// Workers are refreshed.
     PoolRefresh(PoolRefresh),
     /// Workers are replaced.
     Workers(Workers),
-    /// A pool goes, and its stack with it.
+    /// A pool is removed with its stack.
     Removal(Removal),
 }
 
-/// What is done to a machine.
+/// What is done to machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// It takes new credentials in place.
+    /// They are refreshed in place.
     Refresh,
-    /// Another takes its place.
+    /// They are replaced.
     Replace,
-    /// Nothing: a snapshot is taken on it, or on another, before members join.
+    /// A snapshot is taken before members join.
     Save,
-    /// There is one too many, and it goes; the others stay as they are.
+    /// A surplus machine is removed; the others do not change.
     Fewer,
-    /// A member of etcd leaves the membership, before its group goes.
+    /// A member is removed from etcd, before its group is deleted.
     Leave,
-    /// It goes, and its stack with it.
+    /// The machines are removed together with their stack.
     Remove,
 }
 
 impl Work {
-    /// Whether machines of before are gone, or have changed, when it is done.
+    /// Whether the old machines are gone, or have changed, when the work is done.
     pub(crate) const fn renews(self) -> bool {
         match self {
             Self::Refresh | Self::Replace => true,
@@ -118,7 +118,7 @@ impl Task {
         }
     }
 
-    /// Takes it as far as what was observed allows: what it waits for in the end, if it does.
+    /// Advances the step as far as the observation allows. Returns what it waits for in the end.
     pub(super) fn advance(&mut self, turn: &mut Turn<'_>) -> Option<Waits> {
         match self {
             Self::MemberReplace(task) => run(task, turn),
@@ -147,7 +147,7 @@ impl Task {
         }
     }
 
-    /// How many machines more its group wants than there are to be; `None`: it is not rolled.
+    /// By how many machines its group's desired capacity exceeds the pool's size; `None` if the pool is not being rolled.
     pub(super) const fn left_over(&self) -> Option<LeftOver> {
         match self {
             Self::Workers(workers) => Some(workers.extra.left_over()),
@@ -161,7 +161,7 @@ impl Task {
         }
     }
 
-    /// How many are done, and how many have begun.
+    /// How many machines are done, and how many have begun.
     fn counts(&self) -> (usize, usize) {
         match self {
             Self::MemberRefresh(task) => (usize::from(task.work.renewed.is_some()), 0),
@@ -174,7 +174,7 @@ impl Task {
     }
 }
 
-/// After the stacks of which wave the machines of `role` are worked on.
+/// The wave of stacks after which the machines of `role` are worked on.
 const fn wave(role: &Role) -> u8 {
     match role {
         Role::Etcd(_) => StackKind::Etcd.wave(),
@@ -184,19 +184,19 @@ const fn wave(role: &Role) -> u8 {
 }
 
 impl NodeStep {
-    /// What is done to its machines.
+    /// The kind of work.
     #[must_use]
     pub const fn work(&self) -> Work {
         self.task.work()
     }
 
-    /// Where it is.
+    /// The name of its state.
     #[must_use]
     pub fn place(&self) -> Place {
         self.task.open().place()
     }
 
-    /// What changes when it goes on.
+    /// The parts of its state that change when it makes progress.
     pub(crate) fn progress(&self) -> impl PartialEq + use<> {
         (self.place(), self.task.open().machine().cloned(), self.task.counts())
     }
@@ -207,7 +207,7 @@ impl NodeStep {
         self.place() == Place::Done
     }
 
-    /// Whether it is done, and a machine was left as it is.
+    /// Whether it is done, and a machine was skipped.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.task.open().is_left()
@@ -219,13 +219,13 @@ impl NodeStep {
         self.task.open().failure()
     }
 
-    /// What its machines were asked last.
+    /// The last commands to its machines.
     #[must_use]
     pub fn asked(&self) -> &[Asked] {
         self.task.open().asked()
     }
 
-    /// After the stacks of which wave it is done.
+    /// The wave of stacks after which it is done.
     pub(super) fn wave(&self) -> u8 {
         let own = wave(&self.role);
         let is_before = match &self.task {
@@ -240,7 +240,7 @@ impl NodeStep {
         if is_before { own.saturating_sub(1) } else { own }
     }
 
-    /// Whether something was begun that had better be ended before anything else begins.
+    /// Whether work has begun that should be completed before anything else begins.
     pub(super) fn is_busy(&self) -> bool {
         let is_emptied = match &self.task {
             Task::Controllers(task) => task.cordon.is_some() && self.place() == Place::Check,
@@ -255,7 +255,7 @@ impl NodeStep {
         is_emptied || self.task.open().is_busy()
     }
 
-    /// Whether load balancers are asked about its machines: they are controllers, and their certificates have not expired.
+    /// Whether the target health of its machines is needed: they are controllers, and their certificates have not expired.
     pub(super) const fn asks_balancers(&self, urgency: Urgency) -> bool {
         match &self.task {
             Task::Controllers(task) => !task.has_expired(urgency),
@@ -269,12 +269,12 @@ impl NodeStep {
         }
     }
 
-    /// Whether CloudFormation was told to delete the stack of its pool, and has not said that it is gone.
+    /// Whether the deletion of its pool's stack was requested and has not ended.
     pub(super) fn is_deleting(&self) -> bool {
         self.place() == Place::Delete
     }
 
-    /// Whether its member may be out of etcd's membership.
+    /// Whether its member may have been removed from etcd.
     pub(super) fn may_be_out(&self) -> bool {
         match &self.task {
             Task::Leaver(_) => matches!(self.place(), Place::Remove | Place::Verify | Place::Done),
@@ -288,7 +288,7 @@ impl NodeStep {
         }
     }
 
-    /// The commands whose outcome is to be looked at.
+    /// The commands whose results are needed.
     pub(super) fn commands(&self) -> impl Iterator<Item = Command> {
         self.asked().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone())
     }
@@ -305,7 +305,7 @@ impl NodeStep {
         self.task.open_mut().not_sent(token);
     }
 
-    /// The machine that the command of that token would have refreshed is left as it is: the others that were asked with it answer still.
+    /// The machine of the command with that token is skipped: the other machines of the round still answer.
     pub(super) fn not_refreshed(&mut self, token: &str) {
         let is_alone = self.asked().len() == 1;
         match &mut self.task {
@@ -328,14 +328,14 @@ impl NodeStep {
         }
     }
 
-    /// Run Command would not take the command of that token.
+    /// Run Command refused the command with that token.
     pub(super) fn refused(&mut self, token: &str, reason: &str) {
         for asked in self.task.open_mut().asked_mut() {
             asked.was_refused(token, reason);
         }
     }
 
-    /// Its rollout ends: what was asked for and still runs is taken back, and machines that were cordoned stay.
+    /// Its rollout ends: running commands are cancelled, and cordoned machines stay.
     pub(super) fn called_off(
         &mut self,
         departures: &mut BTreeMap<String, Departure>,
@@ -345,7 +345,8 @@ impl NodeStep {
         let is_snapshot = place == Place::Snapshot;
         let effects = self.asked().iter().filter(|_| is_snapshot).filter_map(Asked::take_back).collect();
         match &mut self.task {
-            // Also one that was told to go, since that may not have been performed; one that goes has no need of it.
+            // This includes a machine whose termination was decided, because it may not have been performed; a machine that is really
+            // terminated does not need it.
             Task::Controllers(task) => {
                 let asked = task.drain_asked();
                 task.call_off(asked, &self.role, &self.group, departures, now);

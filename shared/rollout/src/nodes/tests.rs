@@ -1,4 +1,4 @@
-//! What holds for all steps of nodes: whose turn it is, what is looked at, and what is taken back where nothing was done.
+//! Rules for all node steps: whose turn it is, what is observed, and what is reverted if nothing was done.
 
 mod controllers;
 mod dock;
@@ -41,7 +41,7 @@ fn looks() -> Value {
     open(json!({"look": {}}))
 }
 
-/// The step of a role, in a group that bears its name.
+/// The step of a role; the group has the role's name.
 fn step(role: &str, task: Value) -> NodeStep {
     let step = json!({
         "role": role, "stack": format!("c-{role}"), "group": format!("c-{role}"), "rounds": 0, "task": task,
@@ -59,7 +59,7 @@ fn asked(token: &str) -> Value {
     })
 }
 
-/// A pool whose stack CloudFormation was told to delete.
+/// A pool whose stack is being deleted.
 fn deleting(role: &str) -> NodeStep {
     step(role, removal(open(json!("delete"))))
 }
@@ -97,7 +97,7 @@ fn a_pool_has_its_turn_once_all_that_come_before_it_are_done_and_whether_or_not_
         pool("f", looks(), &[]),
     ]);
     assert_eq!(nodes.turns(), [0, 2, 5]);
-    // Whoever is no pool is worked on alone.
+    // Steps other than pools are worked on alone.
     let controllers = json!({"controllers": {"work": "replace", "size": 1, "phase": looks()}});
     let alone = of(vec![step("controller", controllers), pool("a", looks(), &[])]);
     assert_eq!(alone.turns(), [0]);
@@ -173,7 +173,7 @@ fn p10_of_workers_that_take_credentials_together_the_one_that_was_not_told_is_le
     );
     nodes.not_refreshed("9");
     assert_eq!(tokens(&nodes), ["1", "3"], "that is none of them");
-    // Where nobody else was asked, nobody would answer.
+    // If no other machine was asked, none would answer.
     let mut nodes = refreshing(json!([asked("1")]));
     nodes.not_refreshed("9");
     assert_eq!(nodes.steps[0].place(), Place::Refresh);
@@ -191,7 +191,7 @@ fn p4_members_are_looked_at_where_one_is_worked_on_or_a_snapshot_is_to_be_taken_
         (step("controller", controllers.clone()), &["c-controller"][..]),
         (to_another_minor(step("controller", controllers)), &["c-controller", "c-etcd-0"]),
         (to_another_minor(step("pool-a", workers(looks()))), &["c-control-plane", "c-pool-a"]),
-        // Controllers drain workers: nobody else asks them for something.
+        // Controllers drain workers; other steps send them nothing.
         (step("pool-a", workers(looks())), &["c-control-plane", "c-pool-a"]),
         (step("pool-a", removal(open(json!("empty")))), &["c-control-plane", "c-pool-a"]),
         (step("pool-a", pool_refresh(looks())), &["c-pool-a"]),

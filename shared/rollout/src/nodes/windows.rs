@@ -1,4 +1,4 @@
-//! Maintenance windows: when something disruptive may start.
+//! Maintenance windows: when disruptive work may begin.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ pub(crate) fn window_is_open(windows: &[MaintenanceWindow], now: Timestamp) -> b
     windows.is_empty() || since_windows_open(windows, now).is_some()
 }
 
-/// For how long the window that is open has been; `None`: none is.
+/// How long the open window has been open; `None` if none is open.
 #[must_use]
 pub(crate) fn since_windows_open(windows: &[MaintenanceWindow], now: Timestamp) -> Option<SignedDuration> {
     // A window may have opened the day before, and be longer than a day.

@@ -1,8 +1,9 @@
-//! Workers that are replaced: each is drained by a controller under the budgets of its pods, then terminated by its id (P6, [`Departure`]).
+//! Replacing workers: a controller drains each one under the budgets of its pods, and then it is terminated by its id (P6, [`Departure`]).
 //!
-//! The first worker of a pool is its canary: the others follow only when the pool is whole again. Then as many go at once as may be missing
-//! (`maxUnavailable`). With a `surge`, that many machines are launched first, so that a pool can be rolled that may miss none or has only one.
-//! The next worker to go is of the zone with the most machines, because Auto Scaling launches its successor in the zone with the fewest.
+//! The first worker of a pool is its canary: the others follow only when the pool is whole again. Then as many are replaced at a time as
+//! may be missing (`maxUnavailable`). With a `surge`, that many machines are launched first, so that a pool can be rolled in which no
+//! machine may be missing, or which has only one. The next worker to be replaced is in the zone with the most machines, because Auto
+//! Scaling launches its successor in the zone with the fewest.
 
 mod extra;
 
@@ -25,7 +26,7 @@ pub(crate) use extra::Extra;
 pub use extra::LeftOver;
 use slipway_core::cluster::Pace;
 
-/// The workers of a pool, which are replaced.
+/// The replacement of a pool's workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Workers {
@@ -53,35 +54,35 @@ pub struct Workers {
     /// Whether the first worker was replaced and the pool was whole after that.
     #[serde(default)]
     pub proved: bool,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<WorkersState>,
 }
 
-/// How far [`Workers`] are.
+/// The states of [`Workers`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum WorkersState {
-    /// No worker is on its way out, and no machine of the surge is expected.
+    /// No worker is being replaced, and no surge machine is expected.
     Look {
         /// Since when there seems to be nothing to do, although nothing was done.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_since: Option<Timestamp>,
     },
-    /// Workers are on their way out, or the machines of the surge are launched.
+    /// Workers are being replaced, or surge machines are launched.
     Roll {
-        /// Workers on their way out.
+        /// Workers that are being replaced.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         begun: BTreeMap<String, Exit>,
     },
 }
 
-/// What happens to the size of the group when a worker goes.
+/// What happens to the size of the group when a worker is terminated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Exit {
     /// Nothing yet.
     Goes,
-    /// The group was told to want one machine less.
+    /// The group was told to lower its desired capacity by one.
     Shrinks,
 }
 
@@ -123,7 +124,7 @@ impl State for WorkersState {
 }
 
 impl WorkersState {
-    /// How many workers are on their way out.
+    /// The number of workers that are being replaced.
     pub(super) fn begun(&self) -> usize {
         match self {
             Self::Look { .. } => 0,
@@ -132,21 +133,21 @@ impl WorkersState {
     }
 }
 
-/// A pool, as it was observed.
+/// The observed state of a pool.
 struct Pool<'g> {
-    /// Outdated machines that serve and are not on their way out.
+    /// Outdated machines in service without a departure.
     outdated: Vec<&'g String>,
-    /// How many machines serve and are not on their way out.
+    /// The number of machines in service without a departure.
     available: u32,
-    /// How many machines boot, or are unhealthy.
+    /// The number of machines that boot or are unhealthy.
     comes: u32,
-    /// How many machines there are to be, without the surge.
+    /// The number of machines that the pool should have, without the surge.
     wanted: u32,
 }
 
 type To = Move<WorkersState>;
 
-/// Workers on their way out.
+/// Workers that are being replaced.
 type Begun = BTreeMap<String, Exit>;
 
 impl Machine for Workers {
@@ -177,7 +178,7 @@ impl Machine for Workers {
         let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
         self.extra.follow(group.desired, still_to_go, turn.now);
-        // No worker may go in place of a machine that was not launched.
+        // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
         }
@@ -202,8 +203,9 @@ impl Machine for Workers {
             return Move::Done { left };
         }
         let waits = self.begin(&mut begun, turn, group, &pool);
-        // No worker is on its way out, and Auto Scaling launches none: a newer spec need not wait any longer. The surge is left over then, as
-        // after a failure. The desired capacity is not lowered: the group would choose which machine goes, and may have launched one just now.
+        // No worker is being replaced, and Auto Scaling launches none, so a newer spec does not have to wait any longer. The surge is then
+        // left over, as after a failure. The desired capacity is not lowered: the group would choose the machine to terminate, and may have
+        // launched one just now.
         if begun.is_empty() && turn.newer && pool.comes == 0 && waited(*since, turn.now) > RECONSIDERED {
             return Move::Stay(WorkersState::start(), waits);
         }
@@ -212,19 +214,19 @@ impl Machine for Workers {
 }
 
 impl Workers {
-    /// The surge was refused, or its group was never told of it. It is never launched, so no later rollout may take it away.
+    /// The surge was refused, or its group was never asked for it. It will not be launched, so no later rollout may remove it.
     pub(super) fn not_raised(&mut self) {
         self.extra = self.extra.not_raised();
     }
 
-    /// It waits, with these workers on their way out.
+    /// It waits while these workers are being replaced.
     fn stays(&self, begun: Begun, waits: Waits) -> To {
         let rolls = !begun.is_empty() || self.extra.machines() > 0;
         let state = if rolls { WorkersState::Roll { begun } } else { WorkersState::start() };
         Move::Stay(state, waits)
     }
 
-    /// How many machines of a surge are left in the group by a rollout that ended early: as many as that rollout had added, or as many as the
+    /// How many surge machines of a rollout that ended early are left in the group: as many as that rollout had added, or as many as the
     /// group has above the spec's maximum.
     fn left_over(&self, left: LeftOver, group: &GroupView) -> u32 {
         if self.weighted {
@@ -234,10 +236,10 @@ impl Workers {
         too_many.max(left.still_there(group.desired).min(group.desired.saturating_sub(self.size)))
     }
 
-    /// Takes note of what became of the workers on their way out. Returns why the pool fails, if it does.
+    /// Reads the results of the workers that are being replaced. Returns why the pool fails, if it does.
     fn settle(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
         for (id, mut told) in std::mem::take(begun) {
-            // A person said to skip it while it was drained: it takes pods again.
+            // A person skipped it while it was drained: it is uncordoned.
             let left = turn.departures.get_mut(&id).filter(|one| {
                 turn.skipped.contains(&id)
                     && matches!(one.state, DepartureState::Drain { .. })
@@ -264,7 +266,7 @@ impl Workers {
             };
             turn.budget.failures += 1;
             self.given_up.insert(id, why.clone());
-            // What stops the first worker of a pool would stop the others.
+            // A failure of the canary would also happen to the others.
             if !self.proved || turn.budget.failures > turn.budget.allowed {
                 return Some(why);
             }
@@ -272,8 +274,8 @@ impl Workers {
         None
     }
 
-    /// Why the pool fails, if it does: for too long it has had fewer machines than it should, with no worker on its way out. Successors, or the
-    /// machines of the surge, are late.
+    /// Why the pool fails, if it does: for too long it has had fewer machines than it should, while no worker is being replaced. Successors
+    /// or surge machines are late.
     fn shortage(
         &self,
         begun: &Begun,
@@ -296,12 +298,12 @@ impl Workers {
             let boots = Boot::of(group, &turn.observed.booting);
             return Some(format!("it is not whole after {} minutes: {}", PATIENCE.as_mins(), Boots(&boots)));
         }
-        // Auto Scaling goes on trying, and gets as much time again.
+        // Auto Scaling keeps trying, and gets the same time again.
         *since = Some(turn.now);
         None
     }
 
-    /// Whether it has fewer machines than it should, the surge included.
+    /// Whether it has fewer machines than it should, including the surge.
     fn lacks_first(&self, pool: &Pool<'_>) -> bool {
         pool.available < pool.wanted.saturating_add(self.extra.machines())
     }
@@ -317,8 +319,8 @@ impl Workers {
         let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
         let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
         outdated.retain(|id| !goes(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy);
-        // A group that counts units of capacity does not say how many machines it wants. That follows from those that it has and from the
-        // units that it lacks.
+        // A group that counts capacity units does not say how many machines it should have. That follows from its present machines and the
+        // missing units.
         let wanted = if self.weighted {
             available + comes + going + lacking(group)
         } else {
@@ -327,7 +329,7 @@ impl Workers {
         Pool { outdated, available, comes, wanted }
     }
 
-    /// Begins to replace as many workers as may be missing, or has the surge launched. Returns what it waits for.
+    /// Begins to replace as many workers as may be missing, or requests the surge. Returns what it waits for.
     fn begin(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Waits {
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
@@ -347,17 +349,19 @@ impl Workers {
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
         let mut free = (pool.available + self.pace.may_miss(pool.wanted)).saturating_sub(pool.wanted);
         if !self.proved {
-            // The first worker of a pool goes alone until its successor serves, also while Auto Scaling has not launched that, or cannot.
+            // The canary is replaced alone until its successor is in service, also while Auto Scaling has not launched the successor, or
+            // cannot.
             free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
         let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
         free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));
         let held = !may_start || turn.newer;
-        // A current machine goes only where more serve than there are to be: the surplus one that is missing may be it.
+        // A machine with the new release is terminated only if more serve than the pool should have: the surplus machine may be the one
+        // that is missing.
         let mut spare = pool.available.saturating_sub(pool.wanted);
         while free > 0 {
             let shrink = surplus > 0 && (held || outdated.len() <= surplus as usize);
-            // A surplus machine goes even where nothing else may begin.
+            // A surplus machine is removed even if nothing else may begin.
             if held && !shrink {
                 break;
             }
@@ -378,11 +382,11 @@ impl Workers {
         Waits::Workers(self.waits(begun, turn, group, pool, may_start))
     }
 
-    /// How many more machines are launched before workers go.
+    /// How many more machines to launch before workers are terminated.
     fn more(&self, group: &GroupView, pool: &Pool<'_>) -> u32 {
         let outdated = u32::try_from(pool.outdated.len()).unwrap_or(u32::MAX);
         let most = if self.weighted { 0 } else { self.pace.more(pool.wanted) };
-        // The first of the surge is a canary, too.
+        // The first surge machine is a canary, too.
         let most = if self.proved { most } else { most.min(1) };
         let room = group.max.saturating_sub(group.desired);
         most.min(outdated).saturating_sub(self.extra.machines()).min(room)
@@ -420,8 +424,8 @@ impl Workers {
     }
 }
 
-/// How a machine goes that is one too many. Each other surplus machine on its way out lowers the desired capacity as well, whichever of them goes
-/// first, so that none of them takes that for what somebody else did.
+/// How a surplus machine is terminated. Each of the other surplus machines lowers the desired capacity, too, in any order, so that none of
+/// them mistakes that for a change by somebody else.
 fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> Ending {
     let mut of = group.desired;
     for (id, exit) in begun {
@@ -435,7 +439,8 @@ fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> End
     Ending::Surplus { of }
 }
 
-/// The worker that goes next: the first one of the zone with the most machines. With `shrink`, one that is not outdated may go, too.
+/// The next worker to be replaced: the first one in the zone with the most machines. With `shrink`, a worker that is not outdated may be
+/// chosen, too.
 fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink: bool) -> Option<String> {
     let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, machine) in serving(group).filter(|(id, _)| !turn.departs(id)) {
@@ -447,13 +452,13 @@ fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink:
         outdated.retain(|id| *id != first);
         return Some(first.clone());
     }
-    // None is outdated, and there is one machine too many.
+    // None is outdated, and there is one surplus machine.
     let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departs(id));
     let stays = stays.filter(|id| shrink && !turn.skipped.contains(*id));
     stays.max_by_key(most).cloned()
 }
 
-/// How many machines a group that counts units lacks at least: so many of the heaviest that it has would make up for the missing units.
+/// The minimum number of machines that a group with weights lacks: this many of its heaviest machines would provide the missing units.
 fn lacking(group: &GroupView) -> u32 {
     let weights: Vec<u32> = counting(group).map(|(_, machine)| machine.weight).collect();
     let units = weights.iter().copied().fold(0, u32::saturating_add);
@@ -469,7 +474,7 @@ mod tests {
     use super::*;
     use slipway_core::cluster::CountOrPercent;
 
-    /// A group that wants so many units, and may have twice as many, of machines of these weights.
+    /// A group with this desired number of units, twice that as its maximum, and machines of these weights.
     fn group(desired: u32, weights: &[u32]) -> GroupView {
         let machine = |(at, weight): (usize, &u32)| {
             let machine = json!({

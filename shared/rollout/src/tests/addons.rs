@@ -115,11 +115,11 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let recalled = state.clone().recalled(Some(&later));
     assert_eq!((recalled.generation, &recalled.addons), (7, &Some(later.clone())));
     assert_eq!(recalled.clone().recalled(Some(&later)), recalled);
-    // One that is lost knows of no add-ons, and of no release that they are from.
+    // A lost state knows no add-ons, and not which release they are from.
     let lost = Rollout::new("c").recalled(Some(&later));
     assert_eq!((lost.generation, lost.addons), (7, None));
 
-    // One that was brought back while a rollout was open ends by telling of a generation that is heard.
+    // A state that was restored while a rollout was open ends with a generation that node managers accept.
     let next = with_addon(2, "v2");
     let step = wanted(&next, &baseline(&state, &[&release]), Approval::Auto);
     let open = decide(&state, &fake.observe(&ToObserve::default(), Some(&step)), Timestamp::UNIX_EPOCH);

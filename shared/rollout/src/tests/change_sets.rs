@@ -1,4 +1,4 @@
-//! Change sets that somebody else does something to.
+//! Change sets that somebody else changes or deletes.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn p8_a_change_set_that_somebody_deletes_before_it_was_executed_is_made_anew() {
     let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
     let mut second = wanted(&rendering(2), &baseline, Approval::Auto);
     second.desired.spec_version = "v2".to_owned();
-    // CloudFormation hears of none of the first executions, and somebody deletes what waits for them.
+    // CloudFormation receives none of the first executions, and somebody deletes the change sets that wait for them.
     let mut deleted = BTreeSet::new();
     for _ in 0..60 {
         let look = to_observe(&state, Some(&second), Timestamp::UNIX_EPOCH);

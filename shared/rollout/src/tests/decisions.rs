@@ -1,4 +1,4 @@
-//! One decision at a time, from a state that is written down: what is looked at, what counts as a step, what is said, and how it ends.
+//! One decision at a time, from a given state: what is observed, what counts as progress, what is published, and how it ends.
 
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ fn tags() -> BTreeMap<String, String> {
     BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
 }
 
-/// A stack of the rollout and how far it is.
+/// A stack of the rollout and its state.
 pub(super) fn stack(stack: &str, kind: &str, state: Value) -> Value {
     json!({"stack": stack, "kind": kind, "templateKey": "k", "tags": tags(), "mayReplace": [], "state": state})
 }
 
-/// What is done to the nodes of a role.
+/// The work on the nodes of a role.
 pub(super) fn node(role: &str, task: Value) -> Value {
     json!({"role": role, "stack": format!("c-{role}"), "group": format!("c-{role}"), "rounds": 0, "task": task})
 }
@@ -44,7 +44,7 @@ pub(super) fn done(left: bool) -> Value {
     json!({"done": {"left": left}})
 }
 
-/// A rollout that is open.
+/// An open rollout.
 pub(super) fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "slipway-4-p",
@@ -100,7 +100,7 @@ pub(super) fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
     Observed { stacks: stacks.collect(), ..Observed::default() }
 }
 
-/// The same, where each change set was executed.
+/// The same with executed change sets.
 fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
     let view = ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
     let change_sets = stacks.iter().map(|(name, _)| ((*name).to_owned(), Some(view.clone())));
@@ -196,8 +196,8 @@ fn what_moves_a_stack_or_a_node_on_is_a_step_and_what_only_waits_is_none() {
     let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
     let waits = decide(&network("executing"), &busy, NOW);
     assert_eq!(events(&waits), ["Rollout Waiting"]);
-    assert_eq!(events(&decide(&waits.next, &busy, NOW)), [""; 0], "each thing is said once");
-    // Of two pools that go, one is seen to be gone.
+    assert_eq!(events(&decide(&waits.next, &busy, NOW)), [""; 0], "each reason is published once");
+    // Of two pools that are removed, one is observed to be gone.
     let empties = || removal(json!({"open": {"state": "empty"}}));
     let pools = rolling(&[], &[node("pool-a", empties()), node("pool-b", empties())]);
     let mut gone = seen(&[]);

@@ -1,4 +1,4 @@
-//! A cluster that is taken away: in which order, what holds it, and what it leaves.
+//! Destroying a cluster: the order, what holds it, and what remains.
 
 mod back;
 mod ends;
@@ -10,7 +10,7 @@ use super::left::{Harbour, exporting};
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 
-/// Some time after the launch; minutes go by between wakes.
+/// A time after the launch; minutes pass between wakes.
 fn at(minute: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + 60 * minute).unwrap()
 }
@@ -19,27 +19,27 @@ fn ordered(minute: i64, without_snapshot: bool) -> Given {
     Given { order: Order::Destroy { without_snapshot }, at: at(minute) }
 }
 
-/// A cluster that stands, and what its machines say.
+/// A running cluster and the answers of its machines.
 struct Quay {
     harbour: Harbour,
     state: Rollout,
     minute: i64,
     log: Vec<String>,
-    /// How many members serve.
+    /// The number of members in service.
     members: u32,
-    /// Which of them leads.
+    /// The leader.
     leader: Option<u32>,
-    /// What a snapshot ends with.
+    /// The result of a snapshot.
     snapshot: Result<&'static str, &'static str>,
-    /// The member that can take the records back.
+    /// The member that can delete the records.
     retires: Option<u32>,
-    /// What was asked, by its token.
+    /// The commands by their token.
     asked: BTreeMap<String, (Verb, String)>,
-    /// The workers of pool `a` that wait at their terminate hook, and controllers, whose names begin with `i-cp`.
+    /// The workers of pool `a` in their terminate hooks, and controllers, whose names begin with `i-cp`.
     hooked: Vec<&'static str>,
-    /// Workers of pool `a` that serve, and controllers.
+    /// The workers of pool `a` in service, and controllers.
     serving: Vec<&'static str>,
-    /// Those that it keeps, since nobody drained them.
+    /// The retained workers.
     retained: Vec<&'static str>,
     /// The member whose machine boots, and until which minute.
     booting: Option<(u32, i64)>,
@@ -122,7 +122,7 @@ impl Quay {
         }
     }
 
-    /// A minute later.
+    /// One minute passes.
     fn wake(&mut self, order: Option<Given>) -> Report {
         let now = at(self.minute);
         self.minute += 1;
@@ -164,7 +164,7 @@ impl Quay {
         decision.report
     }
 
-    /// Until it ends or stops.
+    /// Runs until the destruction ends or stops.
     fn run(&mut self, order: Given) -> Report {
         let mut report = self.wake(Some(order));
         for _ in 0..200 {
@@ -198,7 +198,7 @@ fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards
         ]
     );
     assert_eq!(quay.deletions(), ["c-pool-a", "c-pool-b", "c-control-plane", "c-etcd", "c-network"]);
-    // By its number an effect, and by that an event, is told from all others of a cluster of that name, also of one that is made anew.
+    // The number of an effect, and so of an event, is unique within a cluster's name, even if the cluster is created again.
     assert!(quay.state.effects_decided >= quay.log.len() as u64, "{}", quay.state.effects_decided);
     assert!(quay.log.contains(&"Cluster Destroyed".to_owned()), "{:?}", quay.log);
     let (last, arms) = (quay.log.last().unwrap(), quay.log.iter().filter(|line| *line == "arm").count());
@@ -206,7 +206,7 @@ fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards
     let gone = quay.state.was_destroyed().unwrap();
     assert!(gone.spec_versions.contains("v9") && gone.snapshot.as_deref() == Some(KEY), "{gone:?}");
     assert!(quay.state.standing().is_empty() && !quay.state.is_open());
-    // It goes on saying so, and does nothing.
+    // It keeps reporting that, and does nothing.
     assert_eq!(quay.wake(None).state, "destroyed");
     let read: Rollout = serde_json::from_value(serde_json::to_value(&quay.state).unwrap()).unwrap();
     assert_eq!(read, quay.state);
@@ -235,7 +235,7 @@ fn nothing_is_deleted_unless_the_last_snapshot_is_taken_or_a_person_does_without
 
 #[test]
 fn p4_whether_there_is_an_etcd_to_be_saved_is_looked_at_and_not_taken_from_the_state() {
-    // A launch stopped before it was noted that the stack of etcd stands.
+    // A launch stopped before the state recorded that etcd's stack exists.
     for (members, saved) in [(3, true), (0, false)] {
         let mut quay = Quay { members, ..Quay::new() };
         quay.state.deployed.remove("c-etcd");
@@ -254,19 +254,19 @@ fn p4_whether_there_is_an_etcd_to_be_saved_is_looked_at_and_not_taken_from_the_s
 fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
     let mut quay = Quay::new();
     quay.run(ordered(0, false));
-    // Of the cluster that is made anew nothing goes by the order of before.
+    // The earlier order deletes nothing of the cluster that is created again.
     let made = quay.harbour.plan(&quay.state, &exporting(1, true));
     quay.harbour.fake.change_sets.clear();
     let (state, report) = quay.harbour.fake.run(quay.state.clone(), &made, None, false);
     assert_eq!(report.state, "succeeded", "{}", report.message);
     quay.state = state;
     assert_eq!(quay.wake(Some(ordered(0, false))).state, "succeeded");
-    // Nor by one that comes hours late.
+    // Nor does an order that comes hours late.
     quay.minute += 120;
     let late = quay.minute - 61;
     let report = quay.wake(Some(ordered(late, false)));
     assert!(!quay.state.is_going());
-    // Whoever gave it is told, once, and what gives it again.
+    // The report tells its sender once, with the command that gives the order again.
     let told = report.ignored.unwrap();
     for words in ["to destroy the cluster came 1h 1m late and was not obeyed", "slipway destroy --cluster c"]
     {
@@ -289,13 +289,17 @@ fn p10_an_abort_that_comes_hours_after_what_it_was_about_is_told_and_not_obeyed(
     let mut quay = Quay { minute: 200, ..Quay::new() };
     quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
     quay.wake(Some(ordered(200, false)));
-    // One that comes twice, or a little late, is passed over in silence; it was about what had ended before.
+    // An abort that comes twice, or a little late, is ignored silently; it concerned something that had ended before.
     assert_eq!(quay.wake(Some(abort(190))).ignored, None);
     let told = quay.wake(Some(abort(100))).ignored.unwrap();
     assert!(told.contains("to abort came 1h 42m late and was not obeyed"), "{told}");
     assert!(quay.state.destroy().is_some_and(|open| open.aborted.is_none()));
     let minute = quay.minute;
-    assert_eq!(quay.wake(Some(abort(minute))).ignored, None, "one that is obeyed has the last word");
+    assert_eq!(
+        quay.wake(Some(abort(minute))).ignored,
+        None,
+        "an obeyed order clears the report of an ignored one"
+    );
 }
 
 #[test]
@@ -364,7 +368,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
         quay.wake(None);
     }
     assert_eq!(quay.deletions().len(), 2, "nothing new starts");
-    assert!(!quay.state.deployed.contains_key("c-pool-a"), "what has gone is known");
+    assert!(!quay.state.deployed.contains_key("c-pool-a"), "the stacks that are gone are known");
     let minute = quay.minute;
     quay.wake(Some(Given { order: Order::Resume, at: at(minute) }));
     // Another snapshot comes first.
@@ -374,24 +378,24 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!(quay.deletions().last(), Some(&"c-control-plane"));
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-    assert_eq!(report.state, "aborting", "what CloudFormation works at is seen to its end");
-    // One that was given before it, and comes late, does not take it back.
+    assert_eq!(report.state, "aborting", "operations of CloudFormation are completed");
+    // An abort that was given before the order and comes late does not revert the order.
     quay.wake(Some(ordered(minute - 1, false)));
     quay.harbour.fake.stacks.remove("c-control-plane");
     let report = quay.wake(None);
     assert_eq!(report.state, "aborted", "{}", report.message);
     assert!(report.message.contains("slipway apply"), "{}", report.message);
     assert!(!quay.state.is_going() && quay.state.deployed.contains_key("c-etcd"));
-    // What woke it next does not tell of the rollout before.
+    // The next wake does not report the earlier rollout.
     let later = quay.wake(None);
     assert_eq!((&later.state, &later.message), (&report.state, &report.message));
     let (wanted, state) = (quay.harbour.plan(&quay.state, &exporting(2, true)), quay.state.clone());
     assert_eq!(
         quay.harbour.wake(state, &wanted, None).0.called_off(),
         None,
-        "the next rollout tells of itself"
+        "the report is about the next rollout"
     );
-    // The order of before, once more, is over.
+    // A repetition of the earlier order has no effect.
     quay.wake(Some(ordered(0, false)));
     assert!(!quay.state.is_going());
 }
@@ -436,11 +440,11 @@ fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
     let let_go: Vec<&String> = quay.log.iter().filter(|line| line.starts_with("let ")).collect();
     assert_eq!(let_go, ["let i-a go", "let i-b go"]);
     let terminated = quay.log.iter().filter(|line| line.starts_with("terminate "));
-    assert_eq!(terminated.collect::<Vec<_>>(), ["terminate i-c"], "what the group kept costs money");
+    assert_eq!(terminated.collect::<Vec<_>>(), ["terminate i-c"], "a retained machine costs money");
     assert!(!quay.log.iter().any(|line| line.contains("Drain")), "{:?}", quay.log);
 }
 
-/// Whether `line` was logged after `other` was for the last time.
+/// Whether `line` was logged after the last occurrence of `other`.
 fn comes_after(quay: &Quay, line: &str, other: &str) -> bool {
     let at = |what: &str| quay.log.iter().rposition(|line| line.contains(what));
     at(line) > at(other)
@@ -448,7 +452,7 @@ fn comes_after(quay: &Quay, line: &str, other: &str) -> bool {
 
 #[test]
 fn a_snapshot_of_before_a_pause_or_another_order_is_not_the_last() {
-    // Both times pools are gone already, and etcd takes writes still.
+    // In both cases pools are already gone, and etcd still accepts writes.
     for paused in [true, false] {
         let mut quay = Quay::new();
         quay.harbour.fake.deleting = (!paused).then_some(StackStatus::DeleteFailed);
@@ -473,7 +477,7 @@ fn a_snapshot_of_before_a_pause_or_another_order_is_not_the_last() {
         assert!(quay.log.iter().any(|line| line.contains("EtcdSnapshot")), "{:?}", quay.log);
     }
 
-    // Who does without another has the earlier one.
+    // An order without another snapshot keeps the earlier one.
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
     quay.run(ordered(0, false));
@@ -485,7 +489,7 @@ fn a_snapshot_of_before_a_pause_or_another_order_is_not_the_last() {
     let report = quay.run(ordered(minute, true));
     assert!(report.state == "destroyed" && report.message.contains(KEY), "{}", report.message);
 
-    // What CloudFormation works at meanwhile is seen to its end, also if there is no snapshot.
+    // Operations of CloudFormation in progress are completed, even if there is no snapshot.
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
     for minute in 0..6 {
@@ -511,7 +515,7 @@ fn p10_an_order_to_destroy_that_comes_after_the_abort_that_was_given_later_is_no
     quay.wake(Some(ordered(4, false)));
     assert!(!quay.state.is_going());
     quay.wake(Some(ordered(6, false)));
-    assert!(quay.state.is_going(), "one that was given later is");
+    assert!(quay.state.is_going(), "a later order is obeyed");
 }
 
 #[test]

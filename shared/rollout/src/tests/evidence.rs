@@ -1,20 +1,20 @@
-//! How old the answers may be on which a member or a controller goes, is taken out, or is started anew (P12): each test that drives one of
-//! these clusters holds all that is decided against it.
+//! The age of the answers behind a decision to take down, remove or restart a member or a controller (P12): each test that runs one of
+//! these clusters checks all decisions with this module.
 
 use super::*;
 use slipway_core::node::Verb;
 
-/// When those who stay were asked last how they are.
+/// When the machines that stay were last asked about their health.
 #[derive(Debug, Default)]
 pub(super) struct LastAsks {
     members: Option<Timestamp>,
     controllers: Option<Timestamp>,
-    /// How many effects were held against that.
+    /// How many effects were checked.
     pub(super) held: usize,
 }
 
 impl LastAsks {
-    /// What was seen of those who stay when a machine of that name or that group goes, and when they were asked; `None`: it is a worker's.
+    /// For the machine or group with that name, which evidence about the others is needed, and when they were asked; `None` for a worker.
     fn of(&self, name: &str) -> Option<(Seen, Option<Timestamp>)> {
         if name.contains("etcd") {
             Some((Seen::Members, self.members))
@@ -23,14 +23,15 @@ impl LastAsks {
         }
     }
 
-    /// Holds what was decided against when the others were asked; `expired`: certificates have, so that a refresh waits for nobody.
+    /// Compares a decision with the time of the last queries; `expired`: certificates have expired, so that a refresh does not wait for
+    /// others.
     pub(super) fn hold(&mut self, decision: &Decision, expired: bool) {
         for Pending { effect, evidence, .. } in &decision.next.outbox {
             let found = match effect {
                 Effect::Terminate { group, .. } => self.of(group),
                 Effect::Send(command) => match &command.verb {
                     Verb::EtcdRemove { .. } => Some((Seen::Members, self.members)),
-                    // What is not started anew is well all the while.
+                    // A machine that is not restarted stays healthy all the time.
                     Verb::Refresh { restart, .. } if *restart && !expired => self.of(&command.instance),
                     Verb::Refresh { .. }
                     | Verb::Status

@@ -1,4 +1,4 @@
-//! What succeeded is remembered, and is where a rollback leads.
+//! Successful rollouts are remembered, and a rollback leads to one of them.
 
 use super::left::{Harbour, exporting};
 use super::*;
@@ -13,7 +13,7 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     let way = "; generation 1 succeeded last (1970-01-01T00:00:00Z): `slipway rollback --cluster c` brings back its spec";
     assert!(report.message.ends_with(way), "{}", report.message);
     assert_eq!(state.last.as_ref().unwrap().message, report.message);
-    // Half of it is done, and goes back by a plan of its own, from where things are.
+    // Half of the rollout is done, and is reverted by a plan from the present state.
     assert_eq!(state.deployed["c-network"], after.id());
     assert_eq!(state.deployed["c-pool-a"], before.id());
     harbour.fake.fails = None;
@@ -35,7 +35,7 @@ fn what_never_succeeded_or_is_that_very_spec_is_no_way_back() {
     assert_eq!((report.state.as_str(), state.good.len()), ("failed", 0));
     assert!(!report.message.contains("rollback"), "{}", report.message);
 
-    // A renewal of the spec that succeeded is a rollout of its own, of the same version.
+    // A renewal for the successful spec is a rollout of its own, with the same version.
     let (mut harbour, state) = Harbour::launched();
     let mut renewal = harbour.plan(&state, &exporting(2, true));
     renewal.desired.spec_version.clone_from(&state.good[0].spec_version);

@@ -1,4 +1,5 @@
-//! Members of etcd that join, after a snapshot, and those that leave: each is out of the membership before the stack of etcd is updated, which takes its group away.
+//! Members of etcd that join after a snapshot, and members that are removed: each is removed from the membership before the update of
+//! etcd's stack deletes its group.
 
 use slipway_core::node::{
     Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, HowUnanswered,
@@ -9,18 +10,18 @@ use super::evidence::LastAsks;
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 
-/// An etcd that does what a member is told, and says how it is.
+/// An etcd that executes commands and reports its health.
 struct Store {
     fake: Fake,
     members: BTreeSet<String>,
-    /// What each was told, in order.
+    /// The commands in order.
     told: Vec<String>,
     answers: BTreeMap<String, CommandView>,
-    /// Commands whose answer is lost, though they were carried out.
+    /// The number of commands whose answer is lost although they were executed.
     mute: usize,
-    /// How many of the next snapshots fail.
+    /// The number of next snapshots that fail.
     failing: usize,
-    /// How many of the next calls that execute a change set come too late, and are dropped.
+    /// The number of next executions of a change set that come too late and are dropped.
     late: usize,
     asks: LastAsks,
 }
@@ -41,7 +42,7 @@ impl Store {
             leads: name == "etcd-0",
             cluster_id: Some("c".to_owned()),
             behind: self.members.contains(name).then_some(0),
-            // One that was taken out has stopped.
+            // A removed member has stopped.
             members: self.members.iter().filter(|_| self.members.contains(name)).map(member).collect(),
             ..EtcdHealth::default()
         }
@@ -86,7 +87,7 @@ impl Store {
         self.answers.insert(command.token.clone(), CommandView::Answered(answer));
     }
 
-    /// Wakes it once, at that second.
+    /// Wakes the rollout once, at that second.
     fn wake(
         &mut self,
         state: Rollout,
@@ -149,7 +150,7 @@ impl Store {
     }
 }
 
-/// A cluster of so many members, and a spec of another number.
+/// A cluster with one number of members, and a spec with another.
 fn resized(from: u32, to: u32) -> (Store, Rollout, Wanted) {
     let (before, after) = (with_members(1, from, "a"), with_members(2, to, "a"));
     let mut fake = Fake::default();
@@ -196,7 +197,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
                 "execute c-etcd",
             ][..],
         ),
-        // What an answer does not say the membership does.
+        // The membership shows what the lost answer would have said.
         (
             1,
             &[
@@ -214,7 +215,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         assert_eq!(store.told, told);
         assert_eq!(state.taken_out, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
-        assert_eq!(store.asks.held, 2, "each was taken out on answers that were new enough");
+        assert_eq!(store.asks.held, 2, "each was removed with fresh evidence");
     }
 }
 
@@ -227,8 +228,8 @@ fn p4_members_join_after_a_snapshot() {
     assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
 }
 
-/// Members join when CloudFormation executes the change set, and that may be hours after the snapshot: a person paused, or CloudFormation was
-/// down.
+/// Members join when CloudFormation executes the change set, which may be hours after the snapshot: because of a pause, or of an outage of
+/// CloudFormation.
 #[test]
 fn p4_a_snapshot_that_has_grown_old_before_members_join_is_taken_once_more() {
     let snapshot = "etcd-1 Slipway-EtcdSnapshot";
@@ -275,7 +276,7 @@ fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_
     }
 }
 
-/// What was told to CloudFormation after the snapshot was dropped, again and again: meanwhile the snapshot has become old.
+/// The call to CloudFormation after the snapshot was dropped repeatedly, and the snapshot has become too old meanwhile.
 #[test]
 fn p4_no_member_joins_by_a_call_that_comes_later_than_its_snapshot_is_fresh() {
     let snapshot = "etcd-1 Slipway-EtcdSnapshot";
@@ -297,7 +298,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
         (state, _) = store.wake(state, &wanted_three, None, wake * 60);
         wake += 1;
     }
-    // A newer spec waits until the stack of etcd is without it.
+    // A newer spec waits until etcd's stack is without the member.
     let active = state.active().cloned().unwrap();
     let abort = Given {
         order: Order::Abort { plan: Some(active.plan) },
@@ -317,7 +318,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     let (refused, report) = store.wake(state.clone(), &plan(&state, 7), None, 10_000);
     assert_eq!(report.state, "failed");
     assert!(report.message.contains("etcd-4 may be out of etcd's membership already"), "{}", report.message);
-    // What was begun goes on with the same spec, and does not take it out twice.
+    // The same spec continues the work, and does not remove the member twice.
     store.told.clear();
     store.fake.change_sets.clear();
     let mut again = wanted_three.clone();
@@ -330,7 +331,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     assert_eq!(report.state, "succeeded", "{}", report.message);
     assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
     let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
-    assert_eq!(report.state, "running", "it joins anew: {}", report.message);
+    assert_eq!(report.state, "running", "it joins again: {}", report.message);
 }
 
 #[test]

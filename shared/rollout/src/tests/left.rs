@@ -1,4 +1,4 @@
-//! What becomes of a pool that the spec has no longer: it goes, by itself, after everything else.
+//! Removing a pool that the spec no longer has: it happens automatically, after all other steps.
 
 use serde_json::json;
 use slipway_plan::{Plan, StackAction};
@@ -11,7 +11,7 @@ fn owned() -> BTreeMap<String, String> {
     BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())])
 }
 
-/// [`rendering`], whose network exports a subnet that pool `a` stands in.
+/// [`rendering`] with a network that exports a subnet of pool `a`.
 pub(super) fn exporting(size: u32, exports: bool) -> Rendering {
     let mut release = rendering(size);
     for stack in &mut release.stacks {
@@ -43,7 +43,7 @@ pub(super) fn without_pool(mut release: Rendering) -> Rendering {
     release
 }
 
-/// A cluster whose releases are kept. Its groups have no machines.
+/// A cluster whose releases are stored. Its groups have no machines.
 pub(super) struct Harbour {
     pub(super) fake: Fake,
     releases: BTreeMap<String, Rendering>,
@@ -60,26 +60,26 @@ impl Harbour {
 
     pub(super) fn roll(&mut self, state: Rollout, release: &Rendering) -> (Rollout, Report, Plan) {
         let wanted = self.plan(&state, release);
-        // Change sets bear the name of their rollout.
+        // Change sets have the name of their rollout.
         self.fake.change_sets.clear();
         self.fake.log.clear();
         let (state, report) = self.fake.run(state, &wanted, None, false);
         (state, report, wanted.plan)
     }
 
-    /// Where nothing stands.
+    /// A cluster without stacks.
     pub(super) fn empty() -> Self {
         Self { fake: Fake { tags: owned(), ..Fake::default() }, releases: BTreeMap::new() }
     }
 
-    /// Launched with the pool.
+    /// A launched cluster with the pool.
     pub(super) fn launched() -> (Self, Rollout) {
         let mut harbour = Self::empty();
         let (state, ..) = harbour.roll(Rollout::new("c"), &exporting(1, true));
         (harbour, state)
     }
 
-    /// As an older Slipway left it, which took no pool away.
+    /// The state of an older Slipway, which removed no pool.
     fn left() -> (Self, Rollout) {
         let (harbour, mut state) = Self::launched();
         let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
@@ -177,7 +177,7 @@ fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
         let (state, report, plan) = harbour.roll(state, &release);
         assert_eq!(report.state, "succeeded", "{}", report.message);
         let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
-        assert_eq!(stack.action, StackAction::Update, "it stands: it is not created");
+        assert_eq!(stack.action, StackAction::Update, "it exists, so it is not created");
         assert_eq!(stack.resources.is_empty(), size == 1);
         assert_eq!(state.left, BTreeMap::new());
         assert_eq!(state.deployed[POOL], release.id());
@@ -204,7 +204,7 @@ fn p10_a_deletion_that_has_begun_is_seen_to_its_end_whatever_a_person_says() {
         harbour.fake.stacks.remove(POOL);
         let (state, report) = harbour.wake(state, &wanted, None);
         assert_eq!(report.state, ends);
-        assert!(!state.deployed.contains_key(POOL), "what has gone is known");
+        assert!(!state.deployed.contains_key(POOL), "the deleted stack is known");
     }
 }
 
@@ -243,6 +243,9 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
 fn p8_a_state_of_an_older_slipway_reads_back() {
     let (_, state) = Harbour::left();
     let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
-    assert!(old.as_object_mut().unwrap().get("left").is_none(), "nothing is written where nothing is left");
+    assert!(
+        old.as_object_mut().unwrap().get("left").is_none(),
+        "nothing is written if there is nothing to delete"
+    );
     assert!(serde_json::from_value::<Rollout>(old).is_ok());
 }

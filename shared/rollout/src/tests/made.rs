@@ -1,5 +1,4 @@
-//! Stacks that a rollout began to make and did not see to their end: their machines wait in their hooks all the same, and nobody else knows
-//! of them.
+//! Stacks that a rollout began to create and did not complete: their machines wait in their hooks, and nothing else knows of them.
 
 use serde_json::json;
 use slipway_core::node::{CommandView, DrainRecord};
@@ -15,7 +14,7 @@ fn at(minute: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + 60 * minute).unwrap()
 }
 
-/// A group of one machine, which is there.
+/// A group with one machine.
 fn group(name: &str, lifecycle: Lifecycle) -> GroupView {
     let machine =
         json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
@@ -26,7 +25,7 @@ fn group(name: &str, lifecycle: Lifecycle) -> GroupView {
     serde_json::from_value(group).unwrap()
 }
 
-/// A launch that ended since the stack of pool `a` could not be created.
+/// A launch that failed because the stack of pool `a` could not be created.
 fn half_launched() -> (Harbour, Rollout) {
     let mut harbour = Harbour::empty();
     harbour.fake.fails = Some(POOL);
@@ -35,7 +34,7 @@ fn half_launched() -> (Harbour, Rollout) {
     (harbour, state)
 }
 
-/// What is decided when that group is seen, and what its machine said of its bootstrap.
+/// The decision after observing that group and the bootstrap report of its machine.
 fn seen(state: &Rollout, view: GroupView, said: Option<(&str, bool)>) -> Decision {
     let mut observed = Observed::default();
     observed.groups.insert(view.name.clone(), Some(view));
@@ -63,11 +62,11 @@ fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and
     assert!(!state.drains("c-pool-x") && !state.drains("c-network") && !state.drains("another-pool-a"));
     assert_eq!(state.groups_to_look_at(at(0)), [POOL, "c-pool-b"]);
     let forgotten = Rollout { last: None, ..state };
-    assert!(!forgotten.drains(POOL), "what no rollout made is not ours");
+    assert!(!forgotten.drains(POOL), "a stack that no rollout made is not ours");
     assert_eq!(forgotten.groups_to_look_at(at(0)), ["c-pool-b"]);
 }
 
-/// CloudFormation waits until the group of a stack that it creates is stable: nobody else would settle the hooks of its machines meanwhile.
+/// CloudFormation waits until the group of a new stack is stable; meanwhile nothing else would complete the hooks of its machines.
 #[test]
 fn p6_the_group_of_a_stack_that_is_being_made_is_looked_at_while_it_is() {
     let mut harbour = Harbour::empty();
@@ -90,7 +89,7 @@ fn p6_what_was_taken_away_has_no_machines_that_anybody_sees_to() {
     assert!(!gone.drains(POOL) && gone.groups_to_look_at(at(0)).is_empty());
 }
 
-/// Finding 12 of issue 17: the cure is to upload again, so that whatever a creation left is deleted first, with what it kept.
+/// Finding 12 of issue 17: the solution is another upload, which first deletes the rest of the failed creation, with retained machines.
 #[test]
 fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_upload() {
     for status in [StackStatus::RollbackComplete, StackStatus::CreateFailed, StackStatus::RollbackFailed] {
@@ -108,7 +107,7 @@ fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_
         );
         assert!(state.deployed.contains_key(POOL));
     }
-    // What stands and cannot go on is told with what helps, and nothing is deleted.
+    // A stack that exists and cannot continue is reported with a help, and nothing is deleted.
     for (status, cure) in [
         (StackStatus::UpdateRollbackFailed, "continue-update-rollback"),
         (StackStatus::DeleteFailed, "delete the stack by hand"),
@@ -154,7 +153,7 @@ fn p6_a_machine_of_a_stack_that_is_being_made_is_let_go_at_once_unless_it_served
     }
 }
 
-/// Its terminate hook ran out before anybody had drained it. It is drained now, and terminated; then the pool goes.
+/// Its terminate hook timed out before it was drained. It is drained and terminated now; then the pool is deleted.
 #[test]
 fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_before_the_pool_goes() {
     let (mut harbour, mut state) = Harbour::launched();
@@ -197,7 +196,7 @@ fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_
     assert!(state.active().is_none() && state.departures.is_empty());
 }
 
-/// In a stack that stands a report may be lost, and pods may run.
+/// In an existing stack, a report may be lost, and there may be pods.
 #[test]
 fn p6_a_machine_of_a_stack_that_stands_is_drained_unless_it_said_that_it_never_served() {
     let (_, state) = half_launched();
@@ -218,7 +217,7 @@ fn p8_what_is_on_its_way_out_while_nothing_is_rolled_out_has_its_tick_and_is_men
             "{:?}",
             decision.report
         );
-        // Once it is gone, so is the tick.
+        // Once the machine is gone, so is the tick.
         let mut observed = Observed::default();
         let empty = GroupView { machines: BTreeMap::new(), ..group("c-pool-b", hold) };
         observed.groups.insert("c-pool-b".to_owned(), Some(empty));
@@ -226,7 +225,7 @@ fn p8_what_is_on_its_way_out_while_nothing_is_rolled_out_has_its_tick_and_is_men
         assert_eq!(after.effects, [Effect::DisarmTick]);
         assert!(!after.next.needs_tick());
     }
-    // Somebody else's group of that name is left alone, and so is a machine that serves.
+    // A group of somebody else with that name is not changed, nor is a machine in service.
     let theirs = GroupView { tags: BTreeMap::new(), ..group("c-pool-b", Lifecycle::Retained) };
     for view in [theirs, group("c-pool-b", Lifecycle::InService)] {
         assert!(seen(&state, view, None).effects.is_empty());
@@ -261,7 +260,7 @@ fn p10_a_deletion_that_cloudformation_refuses_ends_what_wanted_it_and_is_tried_a
     assert_eq!(refused.report.state, "failed");
     assert!(refused.report.message.contains("c-pool-a: in use"), "{}", refused.report.message);
     assert!(refused.next.deployed.contains_key(POOL), "it stands");
-    // One that came too late is told again.
+    // A call that was too late is made again.
     let dropped = end(Outcome::Dropped);
     assert!(dropped.effects.iter().any(deletes), "{:?}", dropped.effects);
 }

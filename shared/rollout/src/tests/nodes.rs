@@ -1,4 +1,4 @@
-//! Nodes that are refreshed and replaced, against machines of a few lines.
+//! Refreshing and replacing nodes, with machines of a few lines.
 
 use serde_json::json;
 
@@ -31,12 +31,12 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
         | Effect::ArmTick
         | Effect::DisarmTick => None,
     });
-    let (detail_type, detail) = said.next().expect("a failure is said");
+    let (detail_type, detail) = said.next().expect("the failure is published");
     assert_eq!(detail_type, "Rollout Failed");
     assert!(detail.len() < 32 * 1024, "{} bytes", detail.len());
 }
 
-/// A snapshot and answers of before a pause count as old as they are, however short a time after the resume they are looked at.
+/// A snapshot and answers from before a pause have their real age, even if a look follows soon after the resume.
 #[test]
 fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
     let failures = json!({"machine": "i-1", "tries": 1, "at": "2026-01-01T00:00:00Z", "why": "lost"});
@@ -92,7 +92,7 @@ fn controllers() -> Rollout {
     Rollout { doing, generation: 1, ..Rollout::new("c") }
 }
 
-/// Two controllers of the first version of their group's template, and what an answer says that the group launches.
+/// Two controllers of the first version of their group's template, and the version of the group in an answer.
 fn answer(template: &str) -> Observed {
     let machine = json!({
         "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
@@ -108,12 +108,12 @@ fn answer(template: &str) -> Observed {
 #[test]
 fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_roll() {
     let at = |second: i64| Timestamp::from_second(second).unwrap();
-    // Every machine seems to be as planned, since the answer is late.
+    // Every machine seems to be as planned, because the answer is late.
     let late = decide(&controllers(), &answer("1"), at(0)).next;
     assert_eq!(late.active().unwrap().nodes.steps[0].place(), Place::Look);
     let known = decide(&late, &answer("2"), at(30)).next;
     assert_eq!(known.active().unwrap().nodes.steps[0].place(), Place::Check);
-    // What still seems so after a while is so.
+    // If it still seems so after a while, it is true.
     let mut state = late;
     for second in [60, 130] {
         state = decide(&state, &answer("1"), at(second)).next;
@@ -121,8 +121,8 @@ fn an_answer_of_before_the_update_of_a_group_is_not_taken_for_the_end_of_its_rol
     assert_eq!(state.active().unwrap().nodes.steps[0].place(), Place::Verify);
 }
 
-/// Pools are rolled side by side: in the moment in which one fails, another may have been about to get more machines. They never come, and
-/// a later rollout took that many away where an autoscaler had made the pool larger.
+/// Pools are rolled in parallel: when one fails, another may have been about to get its surge. The surge is never launched, and a later
+/// rollout removed as many machines if an autoscaler had made the pool larger.
 #[test]
 fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not_left_over() {
     let pool = |name: &str, state: serde_json::Value| {

@@ -1,4 +1,4 @@
-//! Stop is stop (P10): what people tell a rollout, at every moment of it, twice, late, and in any order.
+//! Stop is stop (P10): orders to a rollout, at every moment, repeated, late, and in any order.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn abort() -> Order {
     Order::Abort { plan: None }
 }
 
-/// A launch that is woken step by step, on a clock of its own.
+/// A launch that is woken step by step, with its own clock.
 struct Run {
     fake: Fake,
     state: Rollout,
@@ -58,7 +58,7 @@ impl Run {
         self.wake(Some(&given));
     }
 
-    /// Wakes it so often that it would come to rest if it could.
+    /// Wakes it often enough that it would come to rest if it could.
     fn rest(&mut self) {
         for _ in 0..40 {
             self.wake(None);
@@ -76,7 +76,7 @@ impl Run {
     }
 }
 
-/// How many wakes a launch takes that nobody disturbs.
+/// The number of wakes of an undisturbed launch.
 fn whole() -> usize {
     let mut run = Run::new();
     (1..)
@@ -126,7 +126,7 @@ fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
             assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
             let done =
                 run.fake.stacks.values().filter(|status| **status == StackStatus::CreateComplete).count();
-            assert_eq!(run.state.deployed.len(), done, "what CloudFormation ended is known");
+            assert_eq!(run.state.deployed.len(), done, "the result of CloudFormation is known");
         }
     }
 }
@@ -177,7 +177,7 @@ fn p12_what_was_decided_before_a_person_said_to_stop_is_not_performed_after_it()
         while run.said("change set c-network") == 0 {
             run.wake(None);
         }
-        // Decided, and stored; the invocation died before it performed it.
+        // Decided and stored; the invocation died before it performed the effects.
         let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
         let decided = decide(&run.state, &run.fake.observe(&look, Some(&run.wanted)), at(run.second)).next;
         let executes = |state: &Rollout| {
@@ -301,7 +301,7 @@ fn p8_pauses_and_resumes_that_come_late_twice_or_out_of_order_end_as_the_newest_
         order.iter().for_each(|given| run.wake(Some(given)));
         assert_eq!(run.state.paused_since().is_some(), paused, "{order:?}");
     }
-    // A resume that was given between two pauses, and comes after both, is about the first.
+    // A resume that was given between two pauses, and comes after both, concerns the first.
     let mut run = Run::new();
     for one in [given(Order::Pause, 200), given(Order::Pause, 400), given(Order::Resume, 300)] {
         run.wake(Some(&one));
@@ -310,7 +310,7 @@ fn p8_pauses_and_resumes_that_come_late_twice_or_out_of_order_end_as_the_newest_
     assert_eq!(run.said("Rollout Paused"), 1);
     run.wake(Some(&given(Order::Resume, 500)));
     assert_eq!(run.state.paused_since(), None);
-    // Where both bear one moment nobody knows which came first: stop is stop, whichever comes first.
+    // If both have the same time, nobody knows which came first: the pause wins in any order.
     let both = [given(Order::Pause, 200), given(Order::Resume, 200)];
     for orders in [[&both[0], &both[1]], [&both[1], &both[0]]] {
         let mut run = Run::new();
@@ -332,10 +332,10 @@ fn p8_an_abort_that_comes_late_does_not_end_a_later_rollout() {
         run.wake(Some(order));
         assert_eq!(run.state.active().unwrap().aborted, None);
     }
-    // Clocks are some seconds apart: an abort of the moment at which it began is meant for it.
+    // Clocks may differ by some seconds: an abort of the moment when the rollout began concerns the rollout.
     run.wake(Some(&given(abort(), began - 2)));
     assert_eq!(run.report.state, "aborted");
-    // And one that comes again finds nothing open; it may be about an order to destroy that is still to come.
+    // A repeated abort finds nothing open; it may concern an order to destroy that has not come yet.
     let state = run.state.clone();
     run.wake(Some(&given(abort(), began + 5)));
     run.state.destroys_over = state.destroys_over;
@@ -362,7 +362,7 @@ fn a_state_of_an_older_slipway_was_never_paused() {
     let mut run = Run::new();
     run.wake(None);
     let mut stored = serde_json::to_value(&run.state).unwrap();
-    assert_eq!(stored.get("switch"), None, "an older one can read what nobody paused");
+    assert_eq!(stored.get("switch"), None, "an older release can read a state without a pause");
     stored["doing"]["rolling"].as_object_mut().unwrap().remove("aborted");
     assert_eq!(serde_json::from_value::<Rollout>(stored).unwrap(), run.state);
 }

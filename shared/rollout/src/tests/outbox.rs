@@ -1,5 +1,5 @@
-//! What of the outbox changes what runs, and what of it begins something: the one is dropped once it is too old, the other is taken back
-//! when a person says to stop.
+//! Which effects of the outbox change what runs, and which begin something: the former are dropped when they are too old, the latter are
+//! withdrawn after an order to stop.
 
 use slipway_core::event::RolloutReport;
 use slipway_core::node::{Command, Verb};
@@ -12,15 +12,15 @@ fn asks(verb: Verb) -> Effect {
     Effect::Send(Command { token: "c/x/1/0".to_owned(), instance: "i-1".to_owned(), verb })
 }
 
-/// Each verb that machines are asked, whether it changes what runs, and whether it begins something.
+/// Each verb, whether it changes what runs, and whether it begins something.
 fn verbs() -> Vec<(Verb, bool, bool)> {
     let node = || "i-2".to_owned();
     vec![
         (Verb::Status, false, false),
         (Verb::EtcdHealth, false, false),
-        // It disrupts nothing, and is a beginning all the same.
+        // It disrupts nothing, but counts as a beginning.
         (Verb::EtcdSnapshot, false, true),
-        // What was cordoned takes pods again also after a person said to stop.
+        // Cordoned nodes are uncordoned also after an order to stop.
         (Verb::Uncordon { node: node() }, false, false),
         (Verb::Refresh { credentials: "new".to_owned(), restart: false }, true, true),
         (Verb::Refresh { credentials: "new".to_owned(), restart: true }, true, true),
@@ -31,7 +31,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
     ]
 }
 
-/// The same of all other effects.
+/// The same for all other effects.
 fn others() -> Vec<(Effect, bool, bool)> {
     let (stack, name, token) = ("c-pool-a".to_owned(), "n".to_owned(), "t".to_owned());
     let (group, instance) = (stack.clone(), "i-1".to_owned());
@@ -68,7 +68,7 @@ fn others() -> Vec<(Effect, bool, bool)> {
             true,
         ),
         (Effect::ProlongTermination { group: group.clone(), instance: instance.clone() }, false, false),
-        // It was drained, and goes either way.
+        // The machine was drained, and is terminated in any case.
         (Effect::CompleteTermination { group, instance }, true, false),
         (Effect::ArmTick, false, false),
         (Effect::DisarmTick, false, false),
@@ -113,7 +113,7 @@ fn p10_p12_whatever_begins_something_is_taken_back_when_a_person_says_to_stop_an
     }
 }
 
-/// Whether it only tells or tidies up.
+/// Whether it only reports or cleans up.
 fn tells(effect: &Effect) -> bool {
     matches!(
         effect,
@@ -139,7 +139,7 @@ fn p12_each_effect_has_a_number_of_its_own_and_what_it_was_decided_on_unless_it_
         let lasts = tells(&effect) || matches!(effect, Effect::PointAddons(_));
         assert_eq!(pending.evidence, (!lasts).then(|| Evidence::new(Seen::World, now)), "{effect:?}");
         let event = matches!(effect, Effect::Publish(_));
-        assert_eq!(pending.effect == effect, !event, "an event bears its number: {effect:?}");
+        assert_eq!(pending.effect == effect, !event, "an event has its number: {effect:?}");
         if let Effect::Publish(event) = &pending.effect {
             assert!(event.to_wire().1.contains(&format!(r#""id":"c/{id}""#)), "{event:?}");
         }

@@ -1,4 +1,4 @@
-//! How a cluster stands, as it is reported to a person and kept.
+//! The state of a cluster, as it is reported to people and stored.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn text(stacks: &[(&str, &str)]) -> BTreeMap<String, String> {
     stacks.iter().map(|(stack, words)| ((*stack).to_owned(), (*words).to_owned())).collect()
 }
 
-/// What is reported where nothing is decided.
+/// The report without a decision.
 fn report(state: &Rollout) -> Report {
     decide(state, &Observed::default(), NOW).report
 }
@@ -113,7 +113,7 @@ fn a_rollout_that_succeeded_names_nodes_and_stacks_that_it_left_and_only_where_i
     }
 }
 
-/// An abort ends what has begun: where machines of another minor may be there already, it says so.
+/// An abort ends the rollout: if machines of another minor may exist already, it says so.
 #[test]
 fn p10_an_abort_says_how_many_stacks_are_done_and_that_a_minor_that_has_begun_goes_on() {
     let minor = |state: &str| {

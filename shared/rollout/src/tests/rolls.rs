@@ -1,5 +1,5 @@
-//! Whole rolls of nodes through `decide`, against a cluster of a few lines: who is touched, in which order, and what is waited for. Where
-//! something goes wrong, what is said, and that nobody else is touched after it.
+//! Whole rolls of nodes through `decide`, with a cluster of a few lines: which machines are changed, in which order, and what is waited
+//! for. If something fails, what is reported, and that no other machine is changed after it.
 
 mod late;
 mod machines;
@@ -34,13 +34,13 @@ struct Machine {
     zone: &'static str,
     lifecycle: Lifecycle,
     current: bool,
-    /// When it boots to its end, or is gone.
+    /// When its boot ends, or when it is gone.
     until: Option<i64>,
-    /// From when on its load balancer takes it for healthy.
+    /// From when on its target is healthy.
     target_from: i64,
 }
 
-/// An Auto Scaling group of it.
+/// An Auto Scaling group of the cluster.
 #[derive(Debug, Clone)]
 struct Group {
     desired: u32,
@@ -48,7 +48,7 @@ struct Group {
     machines: BTreeMap<String, Machine>,
 }
 
-/// A cluster whose machines do what they are told.
+/// A cluster whose machines execute commands.
 struct Yard {
     fake: Fake,
     state: Rollout,
@@ -56,32 +56,32 @@ struct Yard {
     now: i64,
     groups: BTreeMap<String, Group>,
     answers: BTreeMap<String, CommandView>,
-    /// What was done to machines: asking them how they are is left out.
+    /// The commands and calls for machines, without queries about health.
     log: Vec<String>,
-    /// How often they were asked that.
+    /// The number of these queries.
     asked: usize,
-    /// Groups whose machines' health as targets was asked for.
+    /// The groups whose target health was queried.
     targets_asked: BTreeSet<String>,
-    /// The machine of the member that leads.
+    /// The machine of the leader.
     leader: String,
-    /// Minutes from a launch to service.
+    /// Minutes from a launch until the machine is in service.
     boots: i64,
-    /// Minutes from service, or from a restart, until a load balancer takes a controller for healthy.
+    /// Minutes from then, or from a restart, until a controller's target is healthy.
     checks: i64,
-    /// Machines that do not answer, those that never end what they are asked, those that EC2 finds ill, and nodes that cannot be emptied.
+    /// Machines that do not answer, machines whose commands never end, machines that EC2 finds unhealthy, and nodes that cannot be drained.
     silent: BTreeSet<String>,
     hanging: BTreeSet<String>,
     ill: BTreeSet<String>,
     stuck: BTreeSet<String>,
     alarm: bool,
-    /// Whether its groups hear what they are to want, and launch what they want.
+    /// Whether its groups accept a desired capacity, and launch missing machines.
     deaf: bool,
     launches: bool,
-    /// The zone in which they launch.
+    /// The zone in which they launch machines.
     launches_in: &'static str,
-    /// How many raft entries members lack.
+    /// The number of raft entries that members lack.
     behind: u64,
-    /// How many of the next commands of a document fail.
+    /// How many of the next commands of each document fail.
     failing: BTreeMap<&'static str, usize>,
     launched: usize,
     /// Minutes between two wakes.
@@ -90,14 +90,14 @@ struct Yard {
     report: Report,
 }
 
-/// What is changed of the cluster.
+/// The change of the cluster.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Machines,
     Credentials,
 }
 
-/// How large it is.
+/// The size of the cluster.
 struct Size {
     members: u32,
     controllers: u32,
@@ -106,7 +106,7 @@ struct Size {
 
 const SMALL: Size = Size { members: 3, controllers: 2, workers: 3 };
 
-/// Whose machines are changed.
+/// The roles whose machines change.
 type Whom<'w> = &'w dyn Fn(&Role) -> bool;
 
 fn release(size: &Size, changed: Option<(Change, Whom<'_>)>) -> Rendering {
@@ -132,12 +132,12 @@ fn release(size: &Size, changed: Option<(Change, Whom<'_>)>) -> Rendering {
 }
 
 impl Yard {
-    /// A cluster of that size, of which `whom` is about to be changed so.
+    /// A cluster of that size with that change for `whom`.
     fn new(size: &Size, change: Change, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
         Self::of(&release(size, None), release(size, Some((change, whom))), whom, policy)
     }
 
-    /// A cluster of the release `before` that becomes `after`, of which the machines of `whom` change.
+    /// A cluster that changes from the release `before` to `after`, in which the machines of `whom` change.
     fn of(before: &Rendering, after: Rendering, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
         let mut fake = Fake::default();
         let first = wanted(before, &Baseline::default(), Approval::Auto);
@@ -151,7 +151,7 @@ impl Yard {
         let desired = Desired { format: 1, spec_version: "v2".to_owned(), plan: plan_id, target };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {
-            // Other credentials are another launch template, too.
+            // Other credentials make another launch template, too.
             let current = !whom(role);
             let name = match role {
                 Role::Etcd(index) => format!("c-etcd-{index}"),
@@ -193,7 +193,7 @@ impl Yard {
         }
     }
 
-    /// Certificates of all of them end so many hours after its beginning, or have ended so long before it.
+    /// All certificates expire that many hours after the beginning, or have expired that long before it.
     fn ends_in(mut self, hours: i64) -> Self {
         let ends = Timestamp::from_second(1_000_000 + 3_600 * hours).unwrap();
         let roles = self.wanted.release.roles.keys().filter(|role| !is_worker(role));
@@ -298,7 +298,7 @@ impl Yard {
         }
     }
 
-    /// What its load balancer says of the machines of a group.
+    /// Adds the target health of a group's machines.
     fn with_targets(&self, name: &str, seen: GroupView) -> GroupView {
         let machines = self.groups[name].machines.iter();
         let state = |(id, one): (&String, &Machine)| {
@@ -310,14 +310,14 @@ impl Yard {
         seen.with_target_health(&BTreeMap::from([(TARGETS.to_owned(), Some(said))]))
     }
 
-    /// Machines of a group that serve, and that its load balancer takes for healthy.
+    /// Machines of a group in service with healthy targets.
     fn targets(&self, name: &str) -> BTreeSet<String> {
         let machines = self.groups[name].machines.iter();
         let is_target = |one: &Machine| one.lifecycle == Lifecycle::InService && one.target_from <= self.now;
         machines.filter(|(_, one)| is_target(one)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// A minute goes by, and it is woken.
+    /// One minute passes, and the rollout is woken.
     fn wake(&mut self, order: Option<Order>) {
         let decision = self.decides(order);
         self.performs(decision.effects);
@@ -325,7 +325,7 @@ impl Yard {
         self.report = decision.report;
     }
 
-    /// A minute goes by, and it decides.
+    /// One minute passes, and the rollout decides.
     fn decides(&mut self, order: Option<Order>) -> Decision {
         self.now += 60 * self.pace;
         self.time_goes_by();
@@ -409,7 +409,7 @@ impl Yard {
 
     fn terminate(&mut self, name: &str, id: &str, then_desired: Option<u32>) {
         let group = self.groups.get_mut(name).unwrap();
-        // As the port does it: Auto Scaling knows no more than one less.
+        // Like the port: Auto Scaling can only decrement by one.
         group.desired -= u32::from(then_desired.is_some_and(|least| group.desired > least));
         let machine = group.machines.get_mut(id).unwrap();
         let waits = name.contains("-pool-");
@@ -436,7 +436,7 @@ impl Yard {
         }
     }
 
-    /// Until a worker of the pool is drained that is one too many, and whose drain takes a while: which.
+    /// Runs until a surplus worker of the pool is being drained, with a slow drain. Returns the worker.
     fn drains_one_too_many(&mut self) -> String {
         loop {
             self.wake(None);
@@ -449,7 +449,7 @@ impl Yard {
         }
     }
 
-    /// Until it ends, or a day has gone by: how it ended.
+    /// Runs until the rollout ends, or for a day. Returns the result.
     fn run(&mut self) -> String {
         for _ in 0..400 {
             self.wake(None);
@@ -507,7 +507,7 @@ fn auto() -> RolloutPolicy {
     policy(Approval::Auto)
 }
 
-/// A minute of the day of [`Yard`]'s beginning.
+/// The minute of the day when [`Yard`] begins.
 fn minute_of_day(second: i64) -> u16 {
     u16::try_from(second.rem_euclid(86_400) / 60).unwrap()
 }

@@ -1,4 +1,4 @@
-//! What a step of a stack does in each state, for each status of its stack and its change set.
+//! The moves of a stack's step in each state, for each status of its stack and its change set.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn view(status: StackStatus) -> StackView {
     StackView { id: "arn:c-etcd".to_owned(), status, reason: None, tags }
 }
 
-/// What comes of a step in that state, and the wait that says so.
+/// The move of a step in that state, and its waiting reason.
 fn moved(
     state: &StepState,
     stands: Option<StackStatus>,
@@ -111,9 +111,9 @@ fn a_step_goes_on_as_its_stack_and_its_change_set_allow() {
             vec![drops()],
             waits(ChangeSetWaits::Anew),
         ),
-        // It was told to execute by an invocation that could not say so any more.
+        // An invocation requested the execution and could not record that any more.
         (ChangeSet, Some(S::UpdateComplete), Some(C::Executed), Executing, vec![], StackWaits::Starts),
-        // CloudFormation has not heard of it.
+        // CloudFormation has not received the request.
         (
             Executing,
             Some(S::ReviewInProgress),

@@ -1,4 +1,4 @@
-//! Which groups of pools are looked at when, and which controllers are asked.
+//! Which groups of pools are observed when, and which controllers get commands.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn pool(number: usize) -> String {
     format!("c-pool-{number:02}")
 }
 
-/// A cluster of so many pools.
+/// A cluster with this number of pools.
 fn of_pools(count: usize) -> Rollout {
     Rollout {
         deployed: (0..count).map(|number| (pool(number), "t".to_owned())).collect(),
@@ -22,7 +22,7 @@ fn of_pools(count: usize) -> Rollout {
     }
 }
 
-/// The same, while something is rolled out.
+/// The same during a rollout.
 fn rolling(count: usize) -> Rollout {
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": at(0), "changeSet": "s", "steps": [],

@@ -1,4 +1,4 @@
-//! Another minor of Kubernetes or etcd: what comes before what, and what is not begun.
+//! Minor upgrades of Kubernetes or etcd: their order, and what is not begun.
 
 use slipway_core::node::{CommandView, NodeStatus};
 use slipway_plan::Plan;
@@ -12,7 +12,7 @@ fn pool() -> Role {
     Role::Pool("a".to_owned())
 }
 
-/// A release of these versions, in which a configuration follows its version.
+/// A release with these versions, in which a configuration follows its version.
 fn of(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Rendering {
     let mut release = of_versions(size, kubernetes, etcd, 30);
     let Some(node) = release.roles.get_mut(&pool()) else { panic!("there is a pool") };
@@ -25,7 +25,7 @@ fn of(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Rendering {
     release
 }
 
-/// A plan from `running`, of which some nodes are of `older`, to `asked`.
+/// A plan from `running`, with some nodes of `older`, to `asked`.
 fn planned(
     running: &Rendering,
     older: &[(Role, &Rendering)],
@@ -55,7 +55,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
         words(&up),
         [etcd(0), etcd(1), etcd(2), format!("controller {both}"), format!("pool-a {both}")]
     );
-    // A pool may lag, and catch up by more than one: its machines are new ones.
+    // A pool may lag, and catch up by more than one minor, because its machines are new ones.
     let lags = of(3, "1.36.0", "3.7.3", "1.34.1");
     assert_eq!(planned(&lags, &[], &of(4, "1.36.0", "3.7.3", "1.36.0"), &auto).not_executable(), None);
 
@@ -81,7 +81,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
         assert!(refused.contains(why), "{refused}");
     }
 
-    // Where none of a group's machines may be missing and nobody knows how many one more unit is, its kubelets would stay.
+    // If no machine of a group may be missing and the number of machines per unit is unknown, its kubelets would stay on the old minor.
     let mut weighted = of(2, "1.36.0", "3.6.16", "1.36.0");
     if let Some(node) = weighted.roles.get_mut(&pool()) {
         node.weighted = true;
@@ -112,14 +112,14 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
         "{refused}"
     );
     assert!(refused.contains("upload 1.35 first, then 1.36"), "{refused}");
-    // To what it was about to be it goes on, and it is known that this is another minor.
+    // The upgrade in progress may continue, and is known to be another minor.
     let again = planned(&runs, &[(Role::Controller, &older)], &of(3, "1.35.2", "3.6.16", "1.35.2"), &auto);
     assert_eq!(again.not_executable(), None);
     let minors: Vec<(Role, String)> =
         again.minors.iter().map(|one| (one.role.clone(), one.words())).collect();
     assert_eq!(minors, [(Role::Controller, "Kubernetes 1.34 → 1.35".to_owned())]);
 
-    // One kubelet of before counts as much as all.
+    // A single old kubelet counts as much as all of them.
     let (old_pool, far) = (of(1, "1.35.2", "3.6.16", "1.33.1"), of(3, "1.37.0", "3.6.16", "1.36.0"));
     let near = of(2, "1.36.0", "3.6.16", "1.36.0");
     assert_eq!(planned(&near, &[], &far, &auto).not_executable(), None);
@@ -128,7 +128,7 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
         refused.contains("the kubelets of pool `a` run 1.33.1, and the API server is to be 1.37"),
         "{refused}"
     );
-    // And a member of etcd as much as all.
+    // So does a single member of etcd.
     let newest = of(3, "1.35.2", "3.7.3", "1.35.2");
     let refused =
         planned(&runs, &[(Role::Etcd(1), &older)], &newest, &auto).not_executable().unwrap_or_default();
@@ -138,8 +138,8 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
     );
 }
 
-/// Wakes a rollout of controllers that are there as `machines` says, of which their group wants so many; the others of the spec have none. What it did, and
-/// how it stands.
+/// Wakes a rollout of controllers with these `machines`, whose group has this desired capacity; the other groups have no machines. Returns
+/// the effects and the report.
 fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
     let (old, new) = (of(1, "1.35.2", "3.6.16", "1.35.2"), of(2, "1.36.0", "3.6.16", "1.36.0"));
     let mut fake = Fake::default();
@@ -235,7 +235,7 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
     );
 }
 
-/// The group was told to want one more, an old one died before it could go, and nobody has come for it yet.
+/// The group was told to want one more, an old one died before it could be terminated, and its replacement has not come yet.
 #[test]
 fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
     let (_, report) = wakes(2, &[("i-1", Lifecycle::InService, true)], None);

@@ -1,4 +1,4 @@
-//! What certificates that are about to expire, or have expired, do to a rollout that is open.
+//! The effect of certificates that expire soon, or have expired, on an open rollout.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn hours_before(hours: i64) -> Timestamp {
     ends() - SignedDuration::from_hours(hours)
 }
 
-/// The step of a role that is at that place, and what is done there.
+/// The step of a role in that state, with that work.
 fn step(role: &str, place: &str, work: &str) -> Value {
     let state =
         if place == "look" { json!({"look": {}}) } else { json!({place: {"machine": "i-1", "round": []}}) };
@@ -35,8 +35,8 @@ fn step(role: &str, place: &str, work: &str) -> Value {
     json!({"role": role, "stack": "c-control-plane", "group": "c-control-plane", "task": task})
 }
 
-/// A rollout of these steps, of which those of `expires` have certificates that end then. Its window opens on Sundays, and no moment of
-/// these tests is one.
+/// A rollout of these steps; the certificates of the roles in `expires` expire at that time. Its window opens on Sundays, and no moment of
+/// these tests is a Sunday.
 fn active(steps: Value, expires: &[&str]) -> Active {
     let ends: BTreeMap<&str, Timestamp> = expires.iter().map(|role| (*role, ends())).collect();
     serde_json::from_value(json!({
@@ -51,7 +51,7 @@ fn active(steps: Value, expires: &[&str]) -> Active {
     .unwrap()
 }
 
-/// Two controllers serve, both of before.
+/// Two controllers are in service, both old.
 fn observed() -> Observed {
     let machine = json!({
         "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
@@ -66,7 +66,7 @@ fn observed() -> Observed {
     }
 }
 
-/// Whom it asks what, and what it waits for.
+/// The commands by machine, and the waiting reason.
 fn asks(active: &mut Active, observed: &Observed, now: Timestamp) -> (Vec<(String, Verb)>, String) {
     let state = Rollout { doing: Doing::Rolling(Box::new(active.clone())), ..Rollout::new("c") };
     let decision = decide(&state, observed, now);
@@ -90,12 +90,17 @@ fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes
     );
     assert!(active.nodes.overridden.is_empty());
     let (sent, _) = asks(&mut active, &observed(), hours_before(48));
-    assert_eq!(sent, [("i-2".to_owned(), Verb::Status)], "the other is asked how it is, as ever");
+    assert_eq!(
+        sent,
+        [("i-2".to_owned(), Verb::Status)],
+        "the other one is asked about its health, as always"
+    );
     let overridden = active.nodes.overridden;
     assert_eq!(overridden, BTreeMap::from([(crate::urgency::Held::Window, ends())]));
 }
 
-/// P4, P5: what is about to expire has not expired, so the others have to be well. What has expired is why they are not.
+/// P4, P5: certificates that expire soon have not expired, so the others have to be healthy. Only expired certificates are a reason for ill
+/// health.
 #[test]
 fn p5_only_what_has_really_expired_waits_for_nobody() {
     for (hours, asks_nobody) in [(48, false), (1, false), (0, true), (-24, true)] {
@@ -104,14 +109,14 @@ fn p5_only_what_has_really_expired_waits_for_nobody() {
         let refresh = Verb::Refresh { credentials: "new".to_owned(), restart: true };
         let wanted = if asks_nobody { ("i-1", refresh) } else { ("i-2", Verb::Status) };
         assert_eq!(sent, [(wanted.0.to_owned(), wanted.1)], "{hours} hours before");
-        // A successor cannot come while nobody answers: what is replaced waits for the others all the same.
+        // A successor cannot come while no machine answers: a replacement waits for the others nevertheless.
         let mut active = self::active(json!([step("controller", "check", "replace")]), &["controller"]);
         let (sent, _) = asks(&mut active, &observed(), hours_before(hours));
         assert_eq!(sent, [("i-2".to_owned(), Verb::Status)], "{hours} hours before");
     }
 }
 
-/// etcd has its turn before the controllers: what it waits for they wait for. Pools come after them, and wait.
+/// etcd has its turn before the controllers, so they wait for what etcd waits for. Pools come after them, and wait.
 #[test]
 fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     let steps = json!([
@@ -130,10 +135,10 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
         assert!(!urgency(&active, role, hours_before(49)).overrides(), "{role}");
     }
     assert!(!urgency(&active, "pool-a", over).overrides());
-    // That a controller's has expired does not excuse a member of etcd that is not well.
+    // Expired certificates of a controller do not excuse an unhealthy member of etcd.
     assert!(urgency(&active, "etcd-0", over).overrides() && !urgency(&active, "etcd-0", over).has_expired());
     assert!(urgency(&active, "controller", over).has_expired());
-    // What has its new ones is urgent no longer.
+    // A role with its new credentials is not urgent any more.
     let Task::Controllers(task) = &mut active.nodes.steps[1].task else { panic!("{active:?}") };
     task.phase = Phase::Done { left: false };
     for role in ["etcd-0", "controller", "pool-a"] {
@@ -141,7 +146,7 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     }
 }
 
-/// P10: a pause is a person's word. That it holds up what cannot wait is said once, and in every report.
+/// P10: a pause is a person's order. Its effect on a renewal that cannot wait is published once, and is in every report.
 #[test]
 fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
     let mut state = Rollout::new("c");
@@ -166,7 +171,7 @@ fn p7_p10_a_pause_holds_a_renewal_and_says_what_it_costs() {
     assert_eq!((waits(&again), again.report.message), (0, late.report.message));
 }
 
-/// What holds up the one does not hold up the other: pools come after etcd and the controllers.
+/// The wait of one does not affect the other: pools come after etcd and the controllers.
 #[test]
 fn p7_a_pool_waits_for_its_window_whenever_a_controllers_certificates_end_and_the_other_way_round() {
     let steps = json!([

@@ -16,113 +16,113 @@ use super::{Boot, Detail};
 pub enum Danger {
     /// A member does not answer.
     SilentMember {
-        /// Which.
+        /// The member.
         role: Role,
-        /// Why, as far as is known.
+        /// The reason, as far as is known.
         problem: Detail<String>,
     },
     /// The only member does not answer.
     SilentEtcd {
-        /// Which.
+        /// The member.
         role: Role,
-        /// Why, as far as is known.
+        /// The reason, as far as is known.
         problem: Detail<String>,
     },
     /// A member has no vote yet.
     Learner(Role),
-    /// A member answers, and does not serve.
+    /// A member answers, but does not serve.
     NotServing {
-        /// Which.
+        /// The member.
         role: Role,
-        /// What it says of that.
+        /// The problems that it reports.
         problems: Detail<Vec<String>>,
     },
-    /// A member lacks entries that the leader has.
+    /// A member lacks entries of the leader.
     Behind {
-        /// Which.
+        /// The member.
         role: Role,
-        /// How many.
+        /// How many entries.
         entries: Detail<u64>,
-        /// How many it may lack.
+        /// The maximum.
         limit: u64,
     },
-    /// A member knows of no leader.
+    /// A member knows no leader.
     NoLeader(Role),
     /// A member sees another membership.
     Membership {
         /// How many members it sees.
         has: usize,
-        /// How many there are to be.
+        /// The expected number.
         expected: usize,
     },
     /// The membership has a learner.
     LearnerInMembership(String),
     /// A member cannot reach another.
     Unreachable {
-        /// Which.
+        /// The member.
         role: Role,
         /// The other's name.
         member: String,
-        /// Why, as far as is known.
+        /// The reason, as far as is known.
         problem: Detail<Option<String>>,
     },
     /// An alarm of etcd is raised.
     Alarm(String),
-    /// Members are not of one cluster.
+    /// Members belong to different clusters.
     TwoClusters,
-    /// Without one there would be no majority.
+    /// Without this member there would be no majority.
     NoneToSpare {
-        /// How many voters there are.
+        /// The number of voters.
         voters: usize,
     },
     /// A controller does not answer.
     SilentController {
         /// `i-…`.
         machine: String,
-        /// Why, as far as is known.
+        /// The reason, as far as is known.
         problem: Detail<String>,
     },
-    /// A component of a controller is not well.
+    /// A component of a controller is not healthy.
     Component {
-        /// Which.
+        /// The component.
         name: Word<ComponentName>,
         /// `i-…`.
         machine: String,
-        /// Why, as far as is known.
+        /// The reason, as far as is known.
         problem: Detail<Option<String>>,
     },
-    /// A controller tells of no API server.
+    /// A controller reports no API server.
     NoApiServer(String),
     /// Load balancers do not send requests to a controller.
     NoTarget {
         /// `i-…`.
         machine: String,
-        /// Why; `None`: nobody asked them.
+        /// The reason; `None` if the load balancers were not queried.
         why: Option<Detail<String>>,
     },
-    /// Fewer controllers serve than there are to be.
+    /// Too few controllers are in service.
     TooFew {
-        /// How many serve.
+        /// How many are in service.
         serve: usize,
-        /// How many there are to be.
+        /// The expected number.
         size: u32,
-        /// Those that boot.
+        /// The booting controllers.
         boots: Vec<Boot>,
     },
     /// A controller of the older minor is still there.
     Lingers(String),
-    /// A controller too many that its group wants has not come yet.
+    /// A surplus controller that its group wants is not launched yet.
     StillToCome {
         /// The group.
         group: String,
-        /// How many it wants.
+        /// The desired capacity.
         desired: u32,
-        /// How many there are to be.
+        /// The number of controllers in the spec.
         size: u32,
     },
 }
 
-/// What a component or a member says that does not say why.
+/// The text for a component or a member that reports no reason.
 const SILENT: &str = "it does not say why";
 
 impl fmt::Display for Danger {

@@ -1,4 +1,4 @@
-//! What is waited for, in words.
+//! Waiting reasons in words.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use slipway_core::words::{count, moment};
 
-/// Several, with `; ` between them.
+/// Several reasons, separated by `; `.
 pub(crate) struct List<'a, T>(pub(crate) &'a [T]);
 
 impl<T: Display> Display for List<'_, T> {
@@ -25,7 +25,7 @@ impl<T: Display> Display for List<'_, T> {
     }
 }
 
-/// What machines that boot say of themselves.
+/// The bootstrap states of booting machines.
 pub(crate) struct Boots<'a>(pub(crate) &'a [Boot]);
 
 impl Display for Boots<'_> {

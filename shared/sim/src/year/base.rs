@@ -563,7 +563,7 @@ impl Launched {
         let up =
             engine.with_world(|world| world.machines().iter().all(|one| one.ready && one.power == Power::Up));
         assert!(up, "a machine does not come up in a world without faults: {:#?}", engine.transcript);
-        assert_eq!(engine.checker.violations, [], "a launch does what it must not");
+        assert_eq!(engine.checker.violations, [], "the launch breaks a promise");
         let checker = engine.checker;
         Self { account: engine.account, rules, skew: checker.skew, validity: checker.validity }
     }

@@ -1,4 +1,4 @@
-//! Where a mistake may be put into a rollout from outside, to see whether it is noticed.
+//! Deliberate mistakes that a test puts around the decision, to see whether the checker reports them.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use slipway_flows::launch::Waker;
 use slipway_rollout::{Decision, Observed, Rollout, decide};
 
-/// Somebody who makes a mistake: sees other things than are there, decides something else, or does not hear.
+/// A deliberate mistake: the decision sees other things than are there, is replaced by another one, or does not receive orders.
 pub trait Meddler: fmt::Debug + Send + Sync {
-    /// What is decided instead.
+    /// The decision that is made instead.
     fn decide(&self, rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
         decide(rollout, observed, now)
     }
 
-    /// By what the function is woken instead, while its state is that; `None`: it is not.
+    /// The wake that the function receives instead, given its state; `None`: it is not woken.
     fn hears(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
         let _ = state;
         Some(by)

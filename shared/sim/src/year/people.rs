@@ -12,7 +12,7 @@ use super::engine::{Deed, Engine};
 use crate::ports::lock;
 
 impl Engine<'_> {
-    /// What lets it go on counts from when it may have been heard.
+    /// An order that lets work continue counts from when it may have been received.
     pub(super) fn may_be_heard(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         match order {
@@ -21,12 +21,12 @@ impl Engine<'_> {
             Order::Destroy { without_snapshot } => {
                 self.checker.may_end(at.unwrap_or_else(|| self.now()), *without_snapshot);
             }
-            // What that invocation does comes after what it brings.
+            // The acts of the invocation come after the order that it receives.
             Order::Pause | Order::Abort { .. } | Order::Skip { .. } => self.holds_up(order, *at),
         }
     }
 
-    /// What holds it up is said.
+    /// An order that stops something was given.
     fn holds_up(&mut self, order: &Order, at: Option<Timestamp>) {
         let at = at.unwrap_or_else(|| self.now());
         match order {
@@ -43,7 +43,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the state says that an order that stops something was heard: whoever heard it may have died after that.
+    /// Whether the state shows that an order that stops something was received. The function may have died after that.
     pub(super) fn is_stored(&self, who: &Woken) -> bool {
         let (Woken::Rollout(Waker::Order { order, at }), Some(rollout)) = (who, self.account.rollout())
         else {
@@ -64,7 +64,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A destruction that was under way and is no more has heard of the abort, whatever became of its function after that.
+    /// If a destruction was in progress and is not any more, the abort was received, even if the function died afterwards.
     pub(super) fn may_have_stopped(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order: Order::Abort { .. }, at: Some(at) }) = who else { return };
         if self.account.rollout().is_some_and(|rollout| rollout.destroy().is_none()) {
@@ -72,13 +72,14 @@ impl Engine<'_> {
         }
     }
 
-    /// What holds it up counts once it was heard.
+    /// An order that stops something counts once it was received.
     pub(super) fn was_heard(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         let rollout = self.account.rollout();
         match order {
             Order::Pause | Order::Abort { .. } => self.holds_up(order, *at),
-            // One that was given before the rollout began, and came in the invocation that began it, is about nothing.
+            // An order that was given before the rollout began, and was received in the invocation that began the rollout, is about
+            // nothing.
             Order::Skip { .. } => {
                 if self.is_stored(who) {
                     self.holds_up(order, *at);
@@ -93,7 +94,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the newest plan waits for a person, who heard of it by `Plan Ready`: as `slipway approve` sees it.
+    /// Whether the newest plan waits for an approval, and `Plan Ready` was published: what `slipway approve` sees.
     fn waits_for_approval(&self) -> bool {
         let desired: Option<Desired> = self.account.read(&keys::desired(&self.account.name));
         let Some(desired) = desired else { return false };
@@ -109,8 +110,8 @@ impl Engine<'_> {
         !begun && plan.is_some_and(|plan| plan.needs_approval() && !plan.is_empty())
     }
 
-    /// The last workers of a cluster, of a pool whose creation rolls back for example, keep pods that fit nowhere else. That is said, and a
-    /// person's to decide.
+    /// The last workers of a cluster, for example of a pool whose creation rolls back, have pods that fit nowhere else. The status says so,
+    /// and a person has to decide.
     fn takes_down(&mut self) {
         let mut world = lock(&self.account.world);
         let workers: Vec<_> =
@@ -126,7 +127,7 @@ impl Engine<'_> {
     /// A person does something.
     pub(super) fn does(&mut self, deed: Deed) {
         let now = self.now();
-        // The bus writes whole seconds.
+        // The bus writes times in whole seconds.
         let at = Timestamp::from_second(now.as_second()).ok();
         let order = match deed {
             Deed::Upload(text) => {

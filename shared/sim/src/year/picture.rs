@@ -1,8 +1,7 @@
-//! A year as one page that a person opens in a browser: every machine that there was by its role, every rollout, and how long the
-//! certificates in force still held.
+//! A year as one HTML page: every machine by its role, every rollout, and the remaining validity of the certificates in use.
 //!
-//! As a plan's page it stands alone, loads nothing, runs no script, and is well-formed XML. All places are whole tenths of a unit, so
-//! that the page is the same on every machine.
+//! Like the page of a plan, it consists of one file, loads nothing, runs no script, and is well-formed XML. All coordinates are whole
+//! tenths of a unit, so that the page is the same on every machine.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +15,13 @@ use super::whole::Chronicle;
 
 const STYLE: &str = include_str!("picture.css");
 
-/// In units of the picture: its width, where time begins, and the height of a line.
+/// In units of the picture: its width, the position where time begins, and the height of a line.
 const WIDTH: i64 = 1_000;
 const MARGIN: i64 = 130;
 const LINE: i64 = 16;
 /// The height of the curve of certificates.
 const CURVE: i64 = 120;
-/// Machines of a role that have a line of their own at most: those that are there together and are more share the last.
+/// The maximum number of lines per role. Further machines share the last line.
 const LINES: usize = 40;
 
 /// A rollout.
@@ -34,14 +33,14 @@ struct Band<'c> {
     said: &'c str,
 }
 
-/// Lines from the left to the right, of which each has its own height.
+/// The horizontal scale of time, which all rows share.
 struct Scale {
     from: i64,
     length: i64,
 }
 
 impl Scale {
-    /// In tenths of a unit.
+    /// The position of a time, in tenths of a unit.
     fn x(&self, at: Timestamp) -> i64 {
         let past = (at.as_second() - self.from).clamp(0, self.length);
         let width = i128::from(10 * (WIDTH - MARGIN));
@@ -49,12 +48,12 @@ impl Scale {
     }
 }
 
-/// Tenths of a unit, as SVG has numbers.
+/// Tenths of a unit as an SVG number.
 fn units(tenths: i64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// The page; `subject` says what was lived through.
+/// The page; `subject` describes the simulation.
 #[must_use]
 pub(super) fn page(name: &str, subject: &str, year: &Chronicle) -> String {
     let scale = Scale {
@@ -105,7 +104,7 @@ pub(super) fn page(name: &str, subject: &str, year: &Chronicle) -> String {
     page::page(&title, STYLE, &body, "by simulation: machines and AWS are models")
 }
 
-/// What is to be seen at once: the number, what it is of, and whether it is bad.
+/// The summary tiles: the number, its label, and whether it is bad.
 fn tiles(year: &Chronicle) -> Vec<(String, &'static str, bool)> {
     let count = |end: &str| year.rollouts.get(end).copied().unwrap_or_default();
     let share = |part| format!("{:.4} %", 100.0 * year.share(part));
@@ -125,7 +124,7 @@ fn tiles(year: &Chronicle) -> Vec<(String, &'static str, bool)> {
     ]
 }
 
-/// The first day of each month: where it is, and what it is called.
+/// The first day of each month: its position and its label.
 fn months(year: &Chronicle, scale: &Scale) -> Vec<(i64, String)> {
     let first = year.from.to_zoned(TimeZone::UTC).date().first_of_month();
     let dates = (1..600).filter_map(|month: i64| first.checked_add(month.months()).ok());
@@ -133,7 +132,7 @@ fn months(year: &Chronicle, scale: &Scale) -> Vec<(i64, String)> {
         .filter_map(|date| Some((date.to_zoned(TimeZone::UTC).ok()?.timestamp(), date)))
         .take_while(|(at, _)| *at < year.until)
         .collect();
-    // At most some fifteen are written out.
+    // At most some fifteen are labelled.
     let step = dates.len() / 15 + 1;
     let shown = dates.into_iter().step_by(step);
     shown.map(|(at, date)| (scale.x(at), date.strftime("%b %Y").to_string())).collect()
@@ -182,7 +181,7 @@ fn machines(year: &Chronicle, scale: &Scale) -> Markup {
     }
 }
 
-/// What a role's machines look like.
+/// The CSS class of a role's machines.
 fn class(role: &str) -> &'static str {
     match role {
         "controller" => "controller",
@@ -207,7 +206,7 @@ fn bar(machine: &Lifetime, y: i64, year: &Chronicle, scale: &Scale) -> Markup {
         g {
             title { (clean(&said)) }
             rect class={ (class) " boot" } x=(units(from)) y=(y) height="12" width=(units((served - from).max(0))) {}
-            // A gap, so that who follows whom is seen.
+            // The gap makes the succession of machines visible.
             rect class=(class) x=(units(served)) y=(y) height="12" width=(units((until - served - 5).max(3))) {}
             @if machine.died {
                 rect class="died" x=(units(until - 25)) y=(y - 1) height="14" width="2.5" {}
@@ -216,7 +215,7 @@ fn bar(machine: &Lifetime, y: i64, year: &Chronicle, scale: &Scale) -> Markup {
     }
 }
 
-/// By role, the places of its machines: in each, one after the other.
+/// By role, the lines of its machines; the machines of one line follow each other.
 fn rows(machines: &[Lifetime]) -> Vec<(String, Vec<Vec<&Lifetime>>)> {
     let mut roles: BTreeMap<(u8, &str), Vec<Vec<&Lifetime>>> = BTreeMap::new();
     for machine in machines {
@@ -226,7 +225,7 @@ fn rows(machines: &[Lifetime]) -> Vec<(String, Vec<Vec<&Lifetime>>)> {
             _ => 2,
         };
         let lines = roles.entry((order, &machine.role)).or_default();
-        // A successor may boot while the one before is on its way out.
+        // A successor may boot while the machine before it is being terminated.
         let serves = machine.served.unwrap_or(machine.from);
         let free = lines
             .iter()
@@ -240,7 +239,7 @@ fn rows(machines: &[Lifetime]) -> Vec<(String, Vec<Vec<&Lifetime>>)> {
     roles.into_iter().map(|((_, role), lines)| (role.to_owned(), lines)).collect()
 }
 
-/// From each start to what is said of its end; one that has no end goes on.
+/// From each start of a rollout to its end; a rollout without an end is still open.
 fn bands(year: &Chronicle) -> Vec<Band<'_>> {
     let mut bands: Vec<Band<'_>> = Vec::new();
     for (at, line) in &year.said {
@@ -251,7 +250,7 @@ fn bands(year: &Chronicle) -> Vec<Band<'_>> {
         } else if let (Some(end), Some(open)) = (end, bands.last_mut().filter(|band| band.end == "open")) {
             *open = Band { from: open.from, until: *at, end, said: line };
         } else if let Some(end) = end {
-            // Refused before it began.
+            // It was refused before it began.
             bands.push(Band { from: *at, until: *at, end, said: line });
         }
     }
@@ -313,7 +312,7 @@ mod tests {
             life("controller", "i-1", "2027-01-01T08", Some("2027-06-01T10")),
             life("controller", "i-2", "2027-01-01T08", None),
             life("etcd-0", "i-3", "2027-01-01T08", None),
-            // One more came before the first one went.
+            // An additional one came before the first one was terminated.
             life("controller", "i-4", "2027-06-01T09", None),
             life("controller", "i-5", "2027-06-01T11", None),
         ];
@@ -321,7 +320,7 @@ mod tests {
         let later = Lifetime { served, ..life("etcd-1", "i-7", "2027-06-01T10", None) };
         let machines: Vec<Lifetime> = machines
             .into_iter()
-            // It was still seen when its successor was launched.
+            // It was still there when its successor was launched.
             .chain([life("etcd-1", "i-6", "2027-01-01T08", Some("2027-06-01T11")), later])
             .collect();
         let rows = rows(&machines);

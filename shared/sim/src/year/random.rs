@@ -1,11 +1,11 @@
-//! Numbers that follow from a seed.
+//! A deterministic random number generator.
 
-/// SplitMix64: small, fast, and good enough to choose by (Steele, Lea and Flood, 2014).
+/// SplitMix64: small, fast, and good enough for random choices (Steele, Lea and Flood, 2014).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// From `seed` follows everything.
+    /// A generator whose numbers all follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -20,12 +20,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// One of `0..end`; 0 if there is none.
+    /// A number in `0..end`; 0 if that is empty.
     pub fn below(&mut self, end: u64) -> u64 {
         if end == 0 { 0 } else { self.number() % end }
     }
 
-    /// Whether something of that probability happens.
+    /// Whether an event with that probability happens.
     pub fn chance(&mut self, probability: f64) -> bool {
         let number = (self.number() >> 11) as f64 / (1u64 << 53) as f64;
         number < probability
@@ -37,7 +37,7 @@ impl Random {
         least + i64::try_from(self.below(span)).unwrap_or_default()
     }
 
-    /// One of `all`; `None` if there is none.
+    /// A random element of `all`; `None` if it is empty.
     pub fn one<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let at = self.below(all.len() as u64);
         all.get(usize::try_from(at).unwrap_or_default())

@@ -1,69 +1,69 @@
-//! How likely AWS, and whoever else has the rights, do what a rollout does not expect: one table for all of it.
+//! How likely AWS and other users do things that a rollout does not expect: all rates in one table.
 
 use std::str::FromStr;
 
-/// Something that a world does besides what goes wrong with machines and commands.
+/// Something that AWS or another user does to a world, in addition to the faults of machines and commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
-    /// A launch that is abandoned passes through the terminate hook; of all launches that are.
+    /// An abandoned launch passes through the terminate hook; a share of all abandoned launches.
     AbandonedHooks,
-    /// An answer of Auto Scaling is some seconds behind.
+    /// An answer of Auto Scaling is some seconds old.
     StaleGroups,
-    /// Zones that are out of balance are brought back; of all that are.
+    /// Zones that are out of balance are rebalanced; a share of all cases.
     Rebalances,
-    /// A machine is silent for a while; four times in a trial.
+    /// A machine is silent for a while; up to four times in a trial.
     Hangs,
-    /// A machine is reclaimed, with a notice of two minutes.
+    /// A machine is reclaimed two minutes after its notice.
     Reclaims,
-    /// Somebody has a pool want one more machine, or takes one down for which none comes.
+    /// Somebody raises a pool's desired capacity by one, or terminates a worker with a decrement.
     Sizes,
     /// Somebody suspends a process of a group for a while.
     Suspends,
     /// Somebody protects a machine from scale-in.
     Protects,
-    /// A command is sent, and `InvocationDoesNotExist` for some seconds.
+    /// A command was sent, and the API answers `InvocationDoesNotExist` for some seconds.
     Undescribed,
     /// A command's answer is cut.
     CutAnswers,
-    /// A service, or Lambda's concurrency, is out for up to an hour, and not for ten minutes at most; 0: never.
+    /// Outages and missing concurrency last up to an hour, and not only up to ten minutes; 0 means never.
     LongOutages,
     /// Somebody changes a stack by hand.
     HandChanges,
     /// Somebody deletes the change sets of a stack.
     ChangeSetsDeleted,
-    /// A stack that rolls back cannot.
+    /// The rollback of a stack fails.
     RollbacksFail,
     /// A service is down for up to an hour.
     Outages,
     /// Half of all calls are throttled for some minutes.
     Storms,
-    /// Lambda has no more concurrency for some minutes.
+    /// Lambda has no concurrency for some minutes.
     Exhausted,
-    /// Nobody brings what lies in a dead-letter queue to its function again.
+    /// Nobody redrives an event from a dead-letter queue.
     Unredriven,
-    /// An event is late by up to four hours.
+    /// An event is up to four hours late.
     Late,
-    /// Another invocation comes and goes in the midst of one, between any two calls.
+    /// Another invocation runs during an invocation, between any two calls.
     Overlaps,
-    /// Time passes in the midst of an invocation.
+    /// Time passes during an invocation.
     Pauses,
     /// S3, KMS, Parameter Store or EventBridge is down for up to an hour.
     StorageOutages,
-    /// A member of etcd is cut off from its fellows, and from nobody else.
+    /// The other members of etcd do not reach a member; everybody else does.
     CutMembers,
-    /// Systems Manager does not reach a machine, and everybody else does.
+    /// Systems Manager does not reach a machine; everybody else does.
     LostAgents,
-    /// EC2 recommends to replace a machine, and may need it back later.
+    /// EC2 recommends replacing a machine, and may reclaim it later.
     Recommendations,
     /// A cluster autoscaler runs.
     Autoscales,
-    /// An answer of CloudFormation is some seconds behind.
+    /// An answer of CloudFormation is some seconds old.
     StaleStacks,
-    /// An answer of load balancers is some seconds behind.
+    /// An answer of load balancers is some seconds old.
     StaleTargets,
 }
 
-/// What it is called, and how likely: so many times `faults`.
+/// The name of each trouble, and its rate as a multiple of `faults`.
 const TABLE: [(Trouble, &str, f64); 28] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
     (Trouble::StaleGroups, "stale-groups", 1.0),
@@ -95,7 +95,7 @@ const TABLE: [(Trouble, &str, f64); 28] = [
     (Trouble::StaleTargets, "stale-targets", 1.0),
 ];
 
-/// How likely each [`Trouble`] is: so many times as likely as `faults` says.
+/// The rate of each [`Trouble`], as a multiple of `faults`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates([f64; TABLE.len()]);
 
@@ -106,20 +106,20 @@ impl Default for Rates {
 }
 
 impl Rates {
-    /// So many times `faults`.
+    /// The rate of that trouble, as a multiple of `faults`.
     #[must_use]
     pub fn of(&self, trouble: Trouble) -> f64 {
         self.0[trouble as usize]
     }
 
-    /// None of it.
+    /// All rates are zero.
     #[must_use]
     pub fn none() -> Self {
         Self([0.0; TABLE.len()])
     }
 }
 
-/// `stale-groups=2,hangs=0`: as by default but for these; `none,hangs=4`: nothing but these.
+/// `stale-groups=2,hangs=0`: the default rates except for these; `none,hangs=4`: only these.
 impl FromStr for Rates {
     type Err = String;
 

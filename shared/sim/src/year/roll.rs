@@ -1,4 +1,4 @@
-//! A pool's roll in a world in which nothing goes wrong, held against what nobody can do without: the drains and boots themselves.
+//! The roll of a pool in a world without faults, compared with the lowest possible time: that of the drains and boots themselves.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -15,38 +15,39 @@ use crate::world::World;
 
 const NAME: &str = "roll";
 const POOL: &str = "pool-workers";
-/// A day is enough for a launch, and a month for a roll of any size.
+/// A launch takes less than a day, and a roll of any size less than a month.
 const LAUNCHED: SignedDuration = SignedDuration::from_hours(24);
 const PATIENCE: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// A pool of which all machines are replaced by others.
+/// A pool whose machines are all replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roll {
-    /// How many workers it has.
+    /// The number of workers.
     pub workers: u32,
     /// How many of them may be missing.
     pub max_unavailable: u32,
-    /// How many more there may be.
+    /// The surge: how many additional machines there may be.
     pub surge: u32,
 }
 
-/// What that took.
+/// The measured costs of a roll.
 #[derive(Debug)]
 pub struct Rolled {
     /// From the upload to the end of the rollout.
     pub whole: SignedDuration,
     /// From the first drain or launch until the last machine was in service, or the last drained.
     pub rolling: SignedDuration,
-    /// What drains, each from its command to its answer, and boots, each from when its predecessor began to leave until Auto Scaling has
-    /// the machine in service, need alone, in the order in which they were: the first, and then as many at a time as are allowed.
+    /// The lowest possible time: the sum of the drains, each from its command to its answer, and of the boots, each from the beginning of
+    /// the predecessor's termination until the machine is in service, in their order: the first worker alone, and then as many at a time as
+    /// are allowed.
     pub floor: SignedDuration,
     /// Invocations of the rollout function.
     pub invocations: u64,
-    /// Its calls.
+    /// The calls of the rollout function.
     pub calls: u64,
-    /// Bytes of `rollout.json` when it was largest.
+    /// The largest size of `rollout.json` in bytes.
     pub state: usize,
-    /// What was wrong.
+    /// Broken promises.
     pub violations: Vec<Violation>,
 }
 
@@ -70,10 +71,10 @@ impl Roll {
         )
     }
 
-    /// Launches the cluster and rolls its pool; `meddler` may look on.
+    /// Launches the cluster and rolls its pool; `meddler` may observe.
     ///
     /// # Panics
-    /// If the spec of it is none.
+    /// If its spec is invalid.
     #[must_use]
     pub fn run(self, meddler: Option<&dyn Meddler>) -> Rolled {
         let before = self.spec("m7i.large");
@@ -96,7 +97,7 @@ impl Roll {
         while engine.next_at().is_some_and(|next| next.duration_since(asked) < PATIENCE) {
             engine.step();
             engine.with_world(|world| seen.look(world, asked));
-            // Nobody reads it, and of a thousand nodes it is long.
+            // Nobody reads the transcript, and with a thousand nodes it is long.
             engine.transcript.clear();
             let rollout = engine.account.assets.peek(&keys::rollout(NAME));
             state = state.max(rollout.map_or(0, |bytes| bytes.len()));
@@ -119,7 +120,7 @@ impl Roll {
     }
 }
 
-/// When each new worker came up, and each old one began to leave.
+/// When each new worker was in service, and when the termination of each old one began.
 #[derive(Debug, Default)]
 struct Seen {
     up: BTreeMap<(Timestamp, String), Timestamp>,
@@ -138,7 +139,7 @@ impl Seen {
         }
     }
 
-    /// How long it was from the first drain to the last boot; and how long at least, with so many at a time.
+    /// The time from the first drain to the last boot, and the lowest possible time with that many machines at a time.
     fn sum(&self, world: &World, since: Timestamp, at_a_time: u32) -> (SignedDuration, SignedDuration) {
         let drains: Vec<_> = world.drains().into_iter().filter(|drain| drain.from > since).collect();
         let all = drains
@@ -149,9 +150,9 @@ impl Seen {
         let first = froms.into_iter().min();
         let rolling = first.zip(untils.into_iter().max());
         let rolling = rolling.map_or(SignedDuration::ZERO, |(from, until)| until.duration_since(from));
-        // Each place of a machine is drained and taken again.
+        // Each machine is drained and replaced.
         let drained = drains.iter().map(|drain| drain.until.duration_since(drain.from));
-        // Auto Scaling looks some seconds after a machine began to leave, and launches then: no rollout can have that sooner.
+        // Auto Scaling reacts some seconds after a termination begins, and launches then; no rollout can be faster.
         let mut left: Vec<Timestamp> = self.left.values().copied().collect();
         left.sort();
         let begun = self.up.keys().enumerate();
@@ -162,8 +163,8 @@ impl Seen {
     }
 }
 
-/// How long that takes, one after the other by so many hands: the first alone, to see whether its successor comes up, and then each
-/// by whichever hand is free first.
+/// The total time if `hands` workers do these in parallel: the first one alone, to see whether its successor comes up, and then each by
+/// whichever worker is free first.
 fn alone(places: &[SignedDuration], hands: u32) -> SignedDuration {
     let Some((canary, others)) = places.split_first() else { return SignedDuration::ZERO };
     let mut free: BinaryHeap<_> = (0..hands.max(1)).map(|_| Reverse(*canary)).collect();

@@ -1,4 +1,4 @@
-//! What a spec asks for that rollouts have to keep, computed here once more, in other words than where it is decided by.
+//! The rules of a spec that rollouts have to keep, computed independently of the code that decides.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::{Approval, Cluster, CountOrPercent, Day, MaintenanceWindow, RenewalStrategy};
 
-/// What a spec asks for.
+/// The rules of a spec.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// How many controllers there are to be.
+    /// The number of controllers.
     pub controllers: usize,
-    /// By role: machines at least, how many may be away, how many more may come.
+    /// By role: the minimum number of machines, how many may be missing, and the surge.
     pools: BTreeMap<String, (usize, usize, usize)>,
-    /// After how many minutes of a drain pods may be deleted against their budget: anywhere, and in each pool that says so itself.
+    /// After how many minutes of a drain pods may be deleted against their budget: by default, and in each pool with a value of its own.
     force: (Option<u32>, BTreeMap<String, u32>),
-    /// Whether a person approves what is rolled out.
+    /// Whether a person has to approve rollouts.
     pub manual: bool,
-    /// Whether machines take renewed credentials in place; `false`: others take their place.
+    /// Whether renewed credentials are installed in place; `false`: machines are replaced.
     pub in_place: bool,
     windows: Vec<MaintenanceWindow>,
-    /// Whether certificates are renewed by themselves.
+    /// Whether certificates are renewed automatically.
     pub renews: bool,
-    /// So long before a certificate ends nothing holds its renewal up.
+    /// How long before the expiry of a certificate its renewal becomes urgent.
     pub(super) emergency: SignedDuration,
 }
 
-/// So long before a certificate ends neither windows nor approval hold its renewal up: `emergencyDays`, or as long as the slowest roll may
-/// take that the next day's scan begins. In minutes, by docs/architecture.md, "The longest roll"; the code that decides is no part of it.
+/// How long before the expiry of a certificate its renewal ignores windows and approval: `emergencyDays`, or the duration of the slowest
+/// roll after the next day's scan. In minutes, as in docs/architecture.md, "The longest roll"; the code that decides is not used.
 fn emergency(cluster: &Cluster) -> SignedDuration {
     let Some(policy) = cluster.certificates.rollout_before_expiry else { return SignedDuration::ZERO };
     let (member, controller) = match policy.strategy {
@@ -47,13 +47,13 @@ fn of(share: CountOrPercent, size: usize) -> usize {
 }
 
 impl Rules {
-    /// What `cluster` asks for.
+    /// The rules of `cluster`.
     #[must_use]
     pub fn of(cluster: &Cluster) -> Self {
         let policy = &cluster.rollout;
         let pools = cluster.pools.iter().map(|pool| {
             let own = policy.pools.get(&pool.name);
-            // Of a pool whose group counts units of capacity: as many machines as the heaviest type needs for its least.
+            // For a pool whose group counts capacity units: the number of machines of the heaviest type that its minimum needs.
             let types = pool.mixed_instances.iter().flat_map(|mixed| &mixed.types);
             let heaviest = types.filter_map(|one| one.weight).max().unwrap_or(1);
             let size = pool.size.min.div_ceil(heaviest) as usize;
@@ -77,7 +77,7 @@ impl Rules {
         }
     }
 
-    /// How many machines a role has at least.
+    /// The minimum number of machines of a role.
     #[must_use]
     pub fn size(&self, role: &str) -> usize {
         match role {
@@ -87,20 +87,20 @@ impl Rules {
         }
     }
 
-    /// How long a machine of that role has to be drained before pods may be deleted against their budget; `None`: they never may.
+    /// How long a machine of that role has to be drained before pods may be deleted against their budget; `None`: this is never allowed.
     #[must_use]
     pub fn forces_after(&self, role: &str) -> Option<SignedDuration> {
         let minutes = self.force.1.get(role).copied().or(self.force.0)?;
         Some(SignedDuration::from_mins(i64::from(minutes)))
     }
 
-    /// How many machines of a pool may be away.
+    /// How many machines of a pool may be missing.
     #[must_use]
     pub fn may_miss(&self, role: &str) -> usize {
         self.pools.get(role).map_or(1, |pool| pool.1)
     }
 
-    /// How many machines more than it has a role may have for a while.
+    /// The surge of a role.
     #[must_use]
     pub fn surge(&self, role: &str) -> usize {
         match role {
@@ -110,17 +110,17 @@ impl Rules {
         }
     }
 
-    /// Whether a role is a pool that may have more machines for a while.
+    /// Whether a role is a pool with a surge.
     pub(super) fn has_surge(&self, role: &str) -> bool {
         self.pools.get(role).is_some_and(|pool| pool.2 > 0)
     }
 
-    /// Whether something disruptive starts in windows alone.
+    /// Whether disruptive work begins only in windows.
     pub(super) fn has_windows(&self) -> bool {
         !self.windows.is_empty()
     }
 
-    /// Whether something may begin at `now`, or was until `grace` ago.
+    /// Whether work may begin at `now`, or might have begun until `grace` ago.
     #[must_use]
     pub fn is_open(&self, now: Timestamp, grace: SignedDuration) -> bool {
         self.windows.is_empty() || self.windows.iter().any(|window| opens(window, now, grace))

@@ -1,5 +1,5 @@
-//! Version skew, read off the machines (kubernetes.io/releases/version-skew-policy): what each runs is known by the configuration that it was
-//! launched with, and no plan is asked.
+//! Version skew, read from the machines (kubernetes.io/releases/version-skew-policy). The configuration that a machine was launched with
+//! says which version it runs; no plan is used.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use slipway_core::release::Rendering;
 
 use crate::world::{MachineFacts, Power};
 
-/// So many minors a kubelet may be behind an API server.
+/// How many minors a kubelet may be older than an API server.
 const KUBELETS: u16 = 3;
 
-/// The minor of every configuration that ever was.
+/// The minor of every configuration that ever existed.
 #[derive(Debug, Clone, Default)]
 pub struct Skew {
     minors: BTreeMap<String, u16>,
 }
 
 impl Skew {
-    /// Takes note of what a release's configurations run.
+    /// Records the versions of a release's configurations.
     pub fn knows(&mut self, release: &Rendering) {
         let read = |version: &str| version.split('.').nth(1)?.parse().ok();
         let of_roles = release.roles.values();
@@ -26,7 +26,7 @@ impl Skew {
         );
     }
 
-    /// The minors of those machines of roles that begin with `role` that run, by machine.
+    /// The minors of the running machines whose role has the prefix `role`, by machine.
     fn running<'m>(
         &'m self,
         machines: impl Iterator<Item = &'m MachineFacts> + Clone,
@@ -37,7 +37,7 @@ impl Skew {
             .filter_map(|one| Some((one.id.as_str(), *self.minors.get(&one.config)?)))
     }
 
-    /// Whether machines of that role are there, and each of them runs another minor.
+    /// Whether there are machines of that role, and each of them runs another minor.
     pub(super) fn is_another<'m>(
         &self,
         machines: impl Iterator<Item = &'m MachineFacts>,
@@ -49,7 +49,7 @@ impl Skew {
         !minors.is_empty() && !minors.contains(&minor)
     }
 
-    /// What no two machines that run may be to each other.
+    /// The violations of the skew policy among the running machines.
     pub(super) fn amiss<'m>(
         &'m self,
         machines: impl Iterator<Item = &'m MachineFacts> + Clone,
@@ -83,7 +83,7 @@ impl Skew {
     }
 }
 
-/// The least and the most of them; `None`: there are none.
+/// The lowest and the highest of them; `None` if there are none.
 fn bounds<'m>(of: impl Iterator<Item = (&'m str, u16)> + Clone) -> Option<(u16, u16)> {
     Some((of.clone().map(|(_, minor)| minor).min()?, of.map(|(_, minor)| minor).max()?))
 }

@@ -1,5 +1,5 @@
-//! One rollout, with whatever goes wrong: a small cluster that stands is changed, things fail and people interfere for some hours, and
-//! then nothing does any more. It must come to an end, and in the end to what was asked for.
+//! One simulated rollout: a small running cluster is changed, faults happen and people interfere for some hours, and then all faults end.
+//! The rollout must come to an end, and the cluster must finally be as the spec says.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
@@ -18,92 +18,92 @@ use super::rates::Rates;
 use crate::ports::lock;
 use crate::world::FleetFaults;
 
-/// For how long things go wrong.
+/// How long faults happen.
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
-/// After so long without trouble nothing may be open: the longest that is waited for is an hour at each of a few machines.
+/// After this time without faults nothing may be open. The longest wait is an hour at each of a few machines.
 const BOUND: SignedDuration = SignedDuration::from_hours(36);
-/// So long after it may wait no longer a renewal has been seen by a scan, and by the rollout that it wakes.
+/// After this time a scan has seen an urgent renewal, and so has the rollout that it wakes.
 const SCANNED: SignedDuration = SignedDuration::from_hours(26);
-/// How many seeds choose among what is rarely changed.
+/// The share of seeds that choose among the rare changes.
 const SHARE: f64 = 0.06;
-/// What nothing may hold up has come to its end after so long, where nothing goes wrong.
+/// In a world without faults, urgent work is completed within this time.
 const URGENT: SignedDuration = SignedDuration::from_hours(1);
-/// How often a person uploads the spec again after a rollout that did not end well.
+/// How often a person uploads the spec again after a rollout that did not succeed.
 pub(super) const AGAIN: usize = 3;
 
-/// What people do while it is under way.
+/// What people do during the rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum People {
-    /// What the seed says; nothing where nothing goes wrong.
+    /// What the seed says; nothing in a world without faults.
     ByChance,
-    /// They pause it within half an hour, and resume it an hour or two later.
+    /// They pause within half an hour, and resume an hour or two later.
     Pause,
-    /// They end it within half an hour.
+    /// They abort within half an hour.
     Abort,
     /// They have a machine skipped within a minute.
     Skip,
-    /// They have the cluster taken away.
+    /// They destroy the cluster.
     Destroy,
-    /// They do, and think better of it within some minutes.
+    /// They destroy the cluster, and abort that within some minutes.
     DestroyAndAbort,
 }
 
-/// What is tried: everything follows from it.
+/// A trial; everything follows from these values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
-    /// From which all follows that is left to chance.
+    /// The seed of everything random.
     pub seed: u64,
-    /// How likely things go wrong.
+    /// The probability of faults.
     pub faults: f64,
     /// What people do.
     pub people: People,
-    /// A member of etcd raises an alarm within minutes, whatever the odds are.
+    /// A member of etcd raises an alarm within minutes, whatever the probability is.
     pub alarm: bool,
-    /// How likely AWS and others do what nobody expects.
+    /// The rates of the troubles.
     pub rates: Rates,
-    /// What it goes on from; `None`: what the seed says.
+    /// The number of its base; `None`: what the seed says.
     pub on: Option<usize>,
-    /// After so long without trouble nothing may be open.
+    /// After this time without faults nothing may be open.
     pub bound: SignedDuration,
-    /// So often functions are invoked at most.
+    /// The maximum number of invocations.
     pub most: u64,
 }
 
-/// How a trial ended.
+/// The result of a trial.
 #[derive(Debug)]
 pub struct Verdict {
-    /// All that was wrong.
+    /// Broken promises.
     pub violations: Vec<Violation>,
     /// What happened.
     pub transcript: Vec<(Timestamp, String)>,
     /// How the first rollout ended.
     pub first: String,
-    /// What was counted.
+    /// The counts of the engine.
     pub tally: Tally,
     /// From the request to the end of the first rollout.
     pub took: SignedDuration,
 }
 
 impl Trial {
-    /// The trial of that seed.
+    /// The trial with that seed.
     #[must_use]
     pub fn new(seed: u64, faults: f64) -> Self {
         let (people, rates) = (People::ByChance, Rates::default());
         Self { seed, faults, people, alarm: false, rates, on: None, bound: BOUND, most: u64::MAX }
     }
 
-    /// The trial of that seed on the cluster number `shape`, of which that is changed.
+    /// The trial with that seed on the cluster number `shape` with that change.
     ///
     /// # Panics
     /// If there is no such cluster.
     #[must_use]
     pub fn on(seed: u64, faults: f64, shape: usize, change: Change) -> Self {
         let base = number_of(shape, change);
-        assert!(base.is_some(), "no cluster {shape} is changed so by any seed: {change:?}");
+        assert!(base.is_some(), "no seed makes this change of cluster {shape}: {change:?}");
         Self { on: base, ..Self::new(seed, faults) }
     }
 
-    /// Which base it goes on from.
+    /// The number of its base.
     #[must_use]
     pub fn base(&self) -> usize {
         if let Some(base) = self.on {
@@ -117,7 +117,7 @@ impl Trial {
         usize::try_from(choice).unwrap_or_default()
     }
 
-    /// Lives through it.
+    /// Runs the trial.
     #[must_use]
     pub fn run(&self, base: &Base, meddler: Option<&dyn Meddler>) -> Verdict {
         let mut engine = self.begins(base, meddler);
@@ -162,7 +162,7 @@ impl Trial {
         }
     }
 
-    /// Goes on until no renewal may wait any longer for a window or a person, and the day's scan after that has seen it.
+    /// Continues until no renewal may wait any longer for a window or a person, and the next daily scan has seen that.
     fn waits_no_longer(&self, base: &Base, engine: &mut Engine<'_>) {
         let Some(from) = base.urgent_from else { return };
         while engine.next_at().is_some_and(|at| at < from + SCANNED) && !self.is_over(engine) {
@@ -170,7 +170,7 @@ impl Trial {
         }
     }
 
-    /// An engine in which all that happens is on its way.
+    /// An engine in which everything that will happen is scheduled.
     pub(super) fn begins<'m>(&self, base: &Base, meddler: Option<&'m dyn Meddler>) -> Engine<'m> {
         let checker = Checker::new(NAME, base.rules.clone(), self.faults > 0.0);
         let mut engine = Engine::new(base.account.fork(self.seed), checker, self.seed, meddler);
@@ -190,13 +190,13 @@ impl Trial {
         engine
     }
 
-    /// An alarm of etcd, and the person who disarms it.
+    /// Schedules an alarm of etcd, and the person who disarms it.
     fn alarms(&self, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x616c_6172);
         if !self.alarm && !random.chance((self.faults * 5.0).min(0.3)) {
             return;
         }
-        // A rollout that an alarm holds up for an hour fails.
+        // A rollout that waits an hour for an alarm fails.
         let (within, most) = if self.alarm { (300, 3_000) } else { (7_200, 5_400) };
         let wait = SignedDuration::from_secs(random.seconds(0, within));
         let long = SignedDuration::from_secs(random.seconds(300, most));
@@ -205,11 +205,11 @@ impl Trial {
         engine.after(wait + long, Happening::Disarm);
     }
 
-    /// What people do, and what dies.
+    /// Schedules what people do, and which machines die.
     fn trouble(&self, base: &Base, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x7065_7273);
         if base.change == Change::Deadline {
-            // The second comes after the renewal may wait no longer.
+            // The second approval comes after the renewal has become urgent.
             for day in 0..2 {
                 engine.after(SignedDuration::from_hours(24 * day + 3), Happening::Daily);
             }
@@ -243,7 +243,7 @@ impl Trial {
             engine.person_after(abort, Deed::Say(Order::Abort { plan: None }));
         }
         if random.chance(0.15) {
-            // Whoever had a pool taken away may want it back.
+            // A person who removed a pool may want it back.
             let changed = base.change != Change::Removal || self.seed.is_multiple_of(2);
             let newer_text = text(base.shape, base.change, changed, "m7i.2xlarge");
             engine.person_after(newer, Deed::Upload(newer_text));
@@ -268,7 +268,7 @@ impl Trial {
         }
     }
 
-    /// Without trouble it comes to an end, and by uploading again to what was asked for.
+    /// Without faults everything must come to an end, and after further uploads to what the spec says.
     pub(super) fn ends_well(
         &self,
         base: &Base,
@@ -285,7 +285,7 @@ impl Trial {
                 *first = Some(state(engine));
                 *took = engine.now().duration_since(began);
             }
-            // The next day's look at what may be stuck: machines that a group keeps, since the event that told of them was lost.
+            // The next daily check for work that is stuck: retained machines whose event was lost.
             let who = Woken::Rollout(Waker::Look);
             engine.after(SignedDuration::ZERO, Happening::Invoke { who, tried: 0, durable: true });
             let later = engine.now() + SignedDuration::from_mins(90);
@@ -293,7 +293,7 @@ impl Trial {
             let mut amiss = amiss(base, engine);
             amiss.extend(unmentioned(engine));
             amiss.extend(engine.checker.left_larger());
-            // What was stopped when nothing was left to do is as the spec wants it, and an upload of that spec changes nothing.
+            // A cluster that was stopped when nothing was left to do is as the spec says, and an upload of that spec changes nothing.
             let is_over = state(engine) == "succeeded" || round > 0 && state(engine) == "aborted";
             let ended_well = is_over && amiss.is_empty();
             if ended_well || !engine.checker.violations.is_empty() {
@@ -317,17 +317,17 @@ impl Trial {
         }
         self.no_step_twice(engine);
         if let Some(ends) = base.ends.filter(|_| base.change == Change::Deadline) {
-            // P7 is looked at until then, and beyond.
+            // P7 is checked until then, and beyond.
             engine.run_until(ends + SignedDuration::from_hours(1));
         }
     }
 
-    /// Goes on until nothing is open, and nothing on its way; `false`: something was wrong, or that never comes.
+    /// Continues until nothing is open and nothing is on its way. Returns `false` if a promise was broken, or that state is never reached.
     pub(super) fn comes_to_rest(&self, engine: &mut Engine<'_>) -> bool {
-        // A pool waits for its window, and that may be next week's.
+        // A pool that waits for its window may wait until next week.
         let week = SignedDuration::from_hours(if engine.checker.rules.has_windows() { 7 * 24 } else { 0 });
         let until = engine.now() + self.bound + week;
-        // What was said and comes late may begin another.
+        // A late order or event may begin something.
         let calm = |engine: &Engine<'_>| !engine.checker.is_open() && engine.is_quiet();
         while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
             engine.step();
@@ -343,7 +343,7 @@ impl Trial {
         engine.checker.violations.is_empty()
     }
 
-    /// Something was wrong, or the functions are woken more often than they may be.
+    /// A promise was broken, or the functions are invoked too often.
     fn is_over(&self, engine: &mut Engine<'_>) -> bool {
         let woken: u64 = engine.tally.invocations.values().sum();
         if woken > self.most && engine.checker.violations.is_empty() {
@@ -353,7 +353,7 @@ impl Trial {
         !engine.checker.violations.is_empty()
     }
 
-    /// P8: where lists of commands are never late, none is sent twice.
+    /// P8: if lists of commands are never late, no command is sent twice.
     fn no_step_twice(&self, engine: &mut Engine<'_>) {
         if self.faults > 0.0 {
             return;
@@ -368,7 +368,7 @@ impl Trial {
     }
 }
 
-/// All trouble ends: what was held up is let go.
+/// Ends all faults, and removes what they blocked.
 fn heal(base: &Base, bound: SignedDuration, engine: &mut Engine<'_>) {
     engine.let_go_wrong(0.0);
     engine.troubles_end();
@@ -386,7 +386,7 @@ fn heal(base: &Base, bound: SignedDuration, engine: &mut Engine<'_>) {
     }
 }
 
-/// Deletes by hand what `status.json` says is to be: stacks that a destruction left half gone.
+/// Deletes by hand what `status.json` names: stacks that a destruction has partly deleted.
 fn deletes_wrecks(engine: &mut Engine<'_>) {
     let said = message(engine);
     if !said.contains("delete the stack by hand") {
@@ -414,7 +414,7 @@ pub(super) fn message(engine: &Engine<'_>) -> String {
     report.map(|report| report.message).unwrap_or_default()
 }
 
-/// Machines that their groups have kept, and that nobody reads of: they run, are billed, and hold up whatever is done to their group.
+/// Retained machines that the status does not mention. They run, cost money, and block every change of their group.
 fn unmentioned(engine: &Engine<'_>) -> Vec<String> {
     let said =
         engine.account.status().and_then(|status| serde_json::to_string(&status).ok()).unwrap_or_default();
@@ -424,7 +424,7 @@ fn unmentioned(engine: &Engine<'_>) -> Vec<String> {
         .collect()
 }
 
-/// In what the cluster is another than what is wished.
+/// The differences between the cluster and the spec.
 fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
     let account = &engine.account;
     let desired: Option<Desired> = account.read(&keys::desired(NAME));
@@ -434,7 +434,7 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
         let mut amiss = Vec::new();
         let machines = world.machines();
         for (role, node) in &release.roles {
-            // One that nobody drained is kept, dead as it is.
+            // A machine that nobody drained is retained, even if it is dead.
             let stay = machines.iter().filter(|one| !one.leaving && one.role == role.to_string());
             let of_role: Vec<_> = stay.collect();
             let size = node.nodes.min as usize;

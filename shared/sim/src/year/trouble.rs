@@ -1,4 +1,4 @@
-//! What AWS and others do to a world in the middle of a rollout, beyond what breaks by itself.
+//! What AWS and other users do to a world during a rollout, in addition to machines that fail.
 
 use jiff::SignedDuration;
 
@@ -7,99 +7,99 @@ use super::random::Random;
 use super::rates::{Rates, Trouble};
 use crate::world::{Power, Process, Service, World};
 
-/// Something that is done to a world. `choice` says to whom, by chance.
+/// Something that is done to a world. `choice` selects a random target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strike {
-    /// A machine is up, but silent, for so long; its status check fails after a while, if so.
+    /// A machine is silent for a while; its status check may fail after some time.
     Hang {
-        /// Which.
+        /// Selects the machine.
         choice: u64,
         /// For how long.
         long: SignedDuration,
         /// When its status check fails.
         noticed_after: Option<SignedDuration>,
     },
-    /// A worker is reclaimed with a notice of two minutes.
+    /// A worker is reclaimed two minutes after its notice.
     Reclaim {
-        /// Which.
+        /// Selects the worker.
         choice: u64,
     },
-    /// Somebody has a pool want one machine more.
+    /// Somebody raises the desired capacity of a pool by one.
     Grow {
-        /// Which.
+        /// Selects the pool.
         choice: u64,
     },
-    /// Somebody takes a worker down for which none comes.
+    /// Somebody terminates a worker with a decrement.
     Shrink {
-        /// Which.
+        /// Selects the worker.
         choice: u64,
     },
     /// Somebody suspends a process of a group, or resumes it.
     Suspend {
-        /// Which.
+        /// Selects the group.
         choice: u64,
-        /// What.
+        /// The process.
         process: Process,
         /// Whether it is suspended from now on.
         is_suspended: bool,
     },
     /// Somebody protects a machine from scale-in.
     Protect {
-        /// Which.
+        /// Selects the machine.
         choice: u64,
     },
     /// Somebody changes a stack by hand.
     ChangeStack {
-        /// Which.
+        /// Selects the stack.
         choice: u64,
     },
     /// Somebody deletes the change sets of all stacks.
     DeleteChangeSets,
-    /// Somebody sees to stacks that could not go back.
+    /// Somebody repairs stacks whose rollback failed.
     Mend,
-    /// A service is down for so long.
+    /// A service is down for a while.
     Outage {
-        /// Which.
+        /// The service.
         service: Service,
         /// For how long.
         long: SignedDuration,
     },
-    /// The other members of etcd do not reach one for so long; everybody else does.
+    /// The other members of etcd do not reach one member for a while; everybody else does.
     CutMember {
-        /// Which.
+        /// Selects the member.
         choice: u64,
         /// For how long.
         long: SignedDuration,
     },
-    /// Systems Manager does not reach a machine for so long; everybody else does.
+    /// Systems Manager does not reach a machine for a while; everybody else does.
     LoseAgent {
-        /// Which.
+        /// Selects the machine.
         choice: u64,
         /// For how long.
         long: SignedDuration,
     },
-    /// EC2 recommends to replace a worker, and needs it back after a while, or never.
+    /// EC2 recommends replacing a worker, and may reclaim it later.
     Recommend {
-        /// Which.
+        /// Selects the worker.
         choice: u64,
         /// When its notice comes.
         reclaimed_after: Option<SignedDuration>,
     },
     /// A cluster autoscaler runs from now on.
     Autoscale,
-    /// Half of all calls are throttled for so long.
+    /// Half of all calls are throttled for a while.
     Storm {
         /// For how long.
         long: SignedDuration,
     },
-    /// Lambda has no concurrency for so long.
+    /// Lambda has no concurrency for a while.
     Exhaust {
         /// For how long.
         long: SignedDuration,
     },
 }
 
-/// What is to come within some hours of a trial; everything follows from `seed`.
+/// All strikes in the first hours of a trial; everything follows from `seed`.
 pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, Strike)> {
     let mut random = Random::new(seed ^ 0x7374_7269);
     let mut all = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
                     times: usize,
                     what: &mut dyn FnMut(&mut Random) -> Vec<(SignedDuration, Strike)>| {
         for _ in 0..times {
-            // Drawn whatever the rate is, so that one trouble more or less leaves the others as they are.
+            // Drawn at any rate, so that one trouble more or less does not change the others.
             let (happens, wait) =
                 (random.chance((faults * rates.of(trouble)).min(0.5)), some_time(&mut random));
             let strikes = what(&mut random);
@@ -187,7 +187,7 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
     all
 }
 
-/// A rollout is over in an hour or two: half of what may come comes then.
+/// A rollout is over in an hour or two, so half of all strikes come in that time.
 fn some_time(random: &mut Random) -> SignedDuration {
     let most = if random.chance(0.5) { 2_400 } else { 21_600 };
     within(random, most)
@@ -201,7 +201,7 @@ fn one<T: Clone>(all: &[T], choice: u64) -> Option<T> {
     all.get(usize::try_from(choice).unwrap_or_default() % all.len().max(1)).cloned()
 }
 
-/// The ids of the machines that are up whose role begins so.
+/// The ids of the machines that are up and whose role has this prefix.
 fn machines(world: &World, role: &str) -> Vec<String> {
     let machines = world.machines().into_iter();
     machines.filter(|one| one.power == Power::Up && one.role.starts_with(role)).map(|one| one.id).collect()
@@ -216,7 +216,7 @@ fn groups(world: &World, role: &str) -> Vec<String> {
 }
 
 impl Engine<'_> {
-    /// What is to come of it is on its way.
+    /// Schedules the strikes.
     pub(super) fn troubles(&mut self, seed: u64) {
         for (wait, strike) in of(seed, self.faults, &self.rates.clone()) {
             self.after(wait, Happening::Strike(strike));
@@ -293,7 +293,7 @@ impl Engine<'_> {
         });
     }
 
-    /// Nobody does anything to the world any more, and what was done is taken back.
+    /// Ends all strikes and reverts what they did.
     pub(super) fn troubles_end(&mut self) {
         self.exhausted_until = None;
         self.queue.retain(|_, happening| !matches!(happening, Happening::Strike(_)));

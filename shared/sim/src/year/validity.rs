@@ -1,4 +1,4 @@
-//! How long certificates hold, read off the inventory: what each machine has in force is known by the digest of its bundle.
+//! The validity of certificates, read from the inventory: the digest of a machine's bundle says which certificates it uses.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use slipway_credentials::Manifest;
 
 use crate::world::{MachineFacts, Power};
 
-/// By the digest of a bundle: when the first of the certificates in it ends.
+/// By the digest of a bundle: when the first of its certificates expires.
 #[derive(Debug, Clone, Default)]
 pub struct Validity {
     ends: BTreeMap<String, Timestamp>,
 }
 
 impl Validity {
-    /// Takes note of what is in each bundle for machines.
+    /// Records the certificates of each bundle for machines.
     pub fn knows(&mut self, manifest: &Manifest) {
         for (role, bundle) in &manifest.bundles {
             if *role == Role::Admin || self.ends.contains_key(&bundle.digest) {
@@ -32,7 +32,7 @@ impl Validity {
         }
     }
 
-    /// Of those machines that run and stay, the one whose certificates in force end first, and when.
+    /// Among the machines that run and stay, the one whose certificates in use expire first, and when.
     pub(super) fn nearest<'m>(
         &self,
         machines: impl Iterator<Item = &'m MachineFacts>,

@@ -1,4 +1,4 @@
-//! A year of one cluster, and more: launched, scanned day by day, renewed and rolled, with whatever goes wrong besides.
+//! A year or more of one cluster: launched, scanned daily, renewed and rolled, with faults.
 
 use std::collections::BTreeMap;
 
@@ -16,43 +16,43 @@ use crate::world::{MachineFacts, World};
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// What is lived through: everything follows from it.
+/// A simulated year; everything follows from these values.
 #[derive(Debug, Clone)]
 pub struct Year {
-    /// The spec, as it is uploaded.
+    /// The spec that is uploaded.
     pub spec: String,
-    /// For how many days after the launch.
+    /// The number of days after the launch.
     pub days: u32,
-    /// From which what is left to chance follows.
+    /// The seed of everything random.
     pub seed: u64,
-    /// How likely things go wrong, as [`Engine::let_go_wrong`] has it.
+    /// The probability of faults, as in [`Engine::let_go_wrong`].
     pub faults: f64,
-    /// From the launch on nobody approves anything, or uploads the spec again.
+    /// After the launch nobody approves anything or uploads the spec again.
     pub unattended: bool,
 }
 
-/// What became of it.
+/// The result of a year.
 #[derive(Debug, Default)]
 pub struct Chronicle {
-    /// The first promise that was broken, if one was: it ends the year.
+    /// The first broken promise, if there is one: it ends the year.
     pub violations: Vec<Violation>,
-    /// What `status.json` said at that moment.
+    /// The content of `status.json` at that moment.
     pub status: Option<String>,
-    /// What the bus said of rollouts and certificates.
+    /// The events about rollouts and certificates.
     pub said: Vec<(Timestamp, String)>,
-    /// What was counted.
+    /// The counts of the engine.
     pub tally: Tally,
-    /// How long it was, from the first machine that served on.
+    /// The duration since the first machine served.
     pub lived: SignedDuration,
-    /// Of it, how long etcd had a leader.
+    /// How much of it etcd had a leader.
     pub etcd: SignedDuration,
-    /// Of it, how long an API server answered.
+    /// How much of it an API server answered.
     pub api: SignedDuration,
-    /// Evictions that were granted.
+    /// The number of evictions that were granted.
     pub evicted: u64,
     /// Pods that were lost with a machine that died.
     pub lost: usize,
-    /// How long the certificate that was nearest to its end still held, of those that a machine had in force.
+    /// The shortest remaining validity of any certificate in use.
     pub margin: Option<SignedDuration>,
     /// Rollouts by how they ended.
     pub rollouts: BTreeMap<String, u64>,
@@ -60,34 +60,34 @@ pub struct Chronicle {
     pub from: Timestamp,
     /// When it ended.
     pub until: Timestamp,
-    /// Every machine that there was.
+    /// All machines that ever existed.
     pub machines: Vec<Lifetime>,
-    /// At the end of each day: how long the certificate in force that is nearest to its end still held.
+    /// At the end of each day, the shortest remaining validity of a certificate in use.
     pub margins: Vec<(Timestamp, SignedDuration)>,
-    /// How long before its end a certificate is renewed; `None`: nobody does.
+    /// How long before its expiry a certificate is renewed; `None` if it is not renewed automatically.
     pub renew_before: Option<SignedDuration>,
 }
 
 impl Chronicle {
-    /// The page that shows it; `subject` says what was lived through.
+    /// The page that shows the year; `subject` describes the simulation.
     #[must_use]
     pub fn to_html(&self, name: &str, subject: &str) -> String {
         picture::page(name, subject, self)
     }
 
-    /// Which share of the time `part` is; 0 if there was none.
+    /// The share of `part` in the whole time; 0 if that is zero.
     #[must_use]
     pub fn share(&self, part: SignedDuration) -> f64 {
         if self.lived.is_zero() { 0.0 } else { part.as_secs_f64() / self.lived.as_secs_f64() }
     }
 }
 
-/// Why a year cannot be lived through.
+/// Why a year cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[error("the spec is not accepted: {0}")]
 pub struct Refused(String);
 
-/// The account as it goes on, and what is summed up of it.
+/// The account during the year, and the sums so far.
 struct Life<'m> {
     engine: Engine<'m>,
     name: String,
@@ -99,12 +99,12 @@ struct Life<'m> {
     said: Vec<(Timestamp, String)>,
     from: Timestamp,
     lives: Lives,
-    /// As they were seen last.
+    /// The machines at the last observation.
     machines: BTreeMap<String, MachineFacts>,
 }
 
 impl Year {
-    /// Lives through it.
+    /// Simulates the year.
     ///
     /// # Errors
     /// If the spec is not accepted.
@@ -134,7 +134,7 @@ impl Year {
             lives: Lives::default(),
             machines: BTreeMap::new(),
         };
-        // The launch, in a day on which nothing goes wrong.
+        // The launch, on a day without faults.
         life.day(true);
         life.engine.checker.stands = true;
         life.engine.let_go_wrong(self.faults);
@@ -157,7 +157,7 @@ impl Year {
 }
 
 impl Life<'_> {
-    /// A day; on a working day a person approves what waits for it, and uploads the spec again where a rollout ended badly.
+    /// One day. On a working day a person approves plans that wait for it, and uploads the spec again after a failed rollout.
     fn day(&mut self, works: bool) {
         let until = self.engine.now() + DAY;
         if works {
@@ -191,7 +191,7 @@ impl Life<'_> {
         self.heard();
     }
 
-    /// Takes down what was said.
+    /// Records the events.
     fn heard(&mut self) {
         let transcript = std::mem::take(&mut self.engine.transcript);
         let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
@@ -202,13 +202,13 @@ impl Life<'_> {
                 && line.contains(" fails: ")
                 && self.said.iter().all(|(_, said)| *said != line)
             {
-                // Nothing comes of the launch, and nobody but the function's log says why.
+                // The launch has failed, and only the function's log says why.
                 self.said.push((at, line));
             }
         }
     }
 
-    /// Whether etcd has a leader, and an API server answers.
+    /// Whether etcd has a leader, and whether an API server answers.
     fn serves(&mut self) -> (bool, bool) {
         let (led, answers) = self.engine.with_world(|world| world.serves(&self.name));
         self.stands |= led && answers;
@@ -230,7 +230,7 @@ impl Life<'_> {
         self.api += if answers { time } else { SignedDuration::ZERO };
     }
 
-    /// How long what is in force still holds, where it ends first.
+    /// Records the shortest remaining validity of a certificate in use.
     fn margins(&mut self) {
         let now = self.engine.now();
         let machines = self.engine.with_world(World::machines);

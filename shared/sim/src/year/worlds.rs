@@ -1,10 +1,10 @@
-//! Small worlds, all of them: a rollout in which nothing goes wrong by itself, and every way in which its functions die or stand still, and
-//! its events are lost, come twice, late or in another order, up to a bound of such turns in one life.
+//! Small worlds: a rollout without faults, and every way in which its functions die or stop, and its events are lost, doubled, late or
+//! reordered, up to a bound of such turns per life.
 //!
-//! A world is cloned before each invocation, and goes on from there once for each turn that it may take. What is read before a process dies
-//! makes no difference to anybody, so that a process dies before one of its calls that change something, and in no other way. A machine may
-//! die, and a person may interfere, before any event. Where no machine dies nothing breaks by itself, so the checker makes no allowance: at
-//! each moment all members but one serve; and where nobody interferes either the rollout has to succeed at once.
+//! A world is cloned before each invocation, and one clone continues for each turn that the invocation may take. A process dies only before
+//! one of its calls that change something, because reads before its death make no difference to anybody. Before any event, a machine may
+//! die or a person may interfere. If no machine dies, nothing breaks by itself, so the checker makes no allowance: at each moment all
+//! members but one serve. If also nobody interferes, the rollout has to succeed at once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,44 +22,45 @@ use super::random::Random;
 use super::trial::Trial;
 use crate::mortal::Life;
 
-/// Events that are due so soon after one another may come in any order.
+/// Events that are due within this time of each other may come in any order.
 const WINDOW: SignedDuration = SignedDuration::from_secs(30);
-/// An event that is late comes after the tick that would have come after it.
+/// A late event comes after the tick that would have followed it.
 const LATE: SignedDuration = SignedDuration::from_secs(70);
-/// An event that comes twice comes again when what it led to is under way.
+/// A doubled event comes again while the work that it started is in progress.
 const AGAIN: SignedDuration = SignedDuration::from_secs(100);
-/// After so long a person resumes.
+/// A person resumes after this time.
 const PAUSED: SignedDuration = SignedDuration::from_mins(30);
-/// So many worlds that are not in order are kept.
+/// The maximum number of bad worlds that are kept.
 const KEPT: usize = 20;
 
-/// What becomes of an invocation.
+/// What happens to an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The function dies before so-manieth call of its that changes something takes effect, and is tried again as Lambda does.
+    /// The function dies before its change with this number takes effect, and is retried as Lambda does it.
     Dies(u64),
-    /// The function stands still before that call, another comes and goes, and it goes on.
+    /// The function stops before that change, another invocation runs from its start to its end, and the function continues.
     Stands(u64),
     /// The event is lost.
     Lost,
-    /// The event comes once more later.
+    /// The event comes a second time later.
     Twice,
     /// The event is late.
     Late,
-    /// The event comes after the one that was to come after it.
+    /// The event comes after the next event.
     After,
-    /// The machine of that number, of all that there are, dies before it.
+    /// The machine with that number, among all machines, dies before the event.
     Death(usize),
-    /// A person pauses before it, and resumes half an hour later.
+    /// A person pauses before the event, and resumes half an hour later.
     Paused,
-    /// A person aborts before it.
+    /// A person aborts before the event.
     Aborted,
-    /// A person has the machine of that number left as it is before it.
+    /// A person has the machine with that number skipped before the event.
     Skipped(u64),
 }
 
 impl Turn {
-    /// Whether the rollout need not succeed for it: it failed for cause, or was told to end or to leave something out.
+    /// Whether the rollout does not have to succeed at once after this turn: it failed for a reason, or was told to end or to skip
+    /// something.
     const fn excuses(self) -> bool {
         match self {
             Self::Death(_) | Self::Aborted | Self::Skipped(_) => true,
@@ -113,31 +114,31 @@ impl FromStr for Turn {
     }
 }
 
-/// Which invocations take which turn: the how-manieth event that was brought, counted from 1.
+/// The turns of a life, each with the number of the invocation, counted from 1.
 pub type Path = Vec<(usize, Turn)>;
 
-/// What was found.
+/// The result of an exploration.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Worlds that came to their end.
+    /// The number of worlds that were run to their end.
     pub worlds: u64,
-    /// Invocations in the longest.
+    /// The number of invocations in the longest world.
     pub longest: usize,
-    /// Worlds that are not in order: what was wrong first.
+    /// The worlds that broke a promise, each with the first broken promise.
     pub wrong: Vec<(Path, Violation)>,
 }
 
-/// Which worlds are gone through.
+/// Which worlds are run.
 #[derive(Debug, Clone, Copy)]
 struct Depth {
-    /// How many turns a life takes at most.
+    /// The maximum number of turns per life.
     bound: usize,
-    /// Of the worlds with more than one turn, one in so many.
+    /// Of the worlds with more than one turn, one in this number is run.
     one_in: u64,
 }
 
 impl Depth {
-    /// Whether the world of `path` is gone through. All with one turn are.
+    /// Whether the world of `path` is run. All worlds with one turn are.
     fn includes(self, path: &Path) -> bool {
         let mixed = path.iter().flat_map(|(at, turn)| format!("{at}:{turn},").into_bytes());
         let mixed = mixed.fold(0, |number, byte| Random::new(number ^ u64::from(byte)).number());
@@ -145,7 +146,7 @@ impl Depth {
     }
 }
 
-/// All worlds that begin with a cluster that stands and is about to be changed.
+/// All worlds that begin with one running cluster and one change.
 #[derive(Debug)]
 pub struct Small<'b> {
     base: &'b Base,
@@ -155,17 +156,17 @@ pub struct Small<'b> {
 }
 
 impl<'b> Small<'b> {
-    /// All that begin with `base`.
+    /// All worlds that begin with `base`.
     #[must_use]
     pub fn new(base: &'b Base, meddler: Option<&'b dyn Meddler>) -> Self {
-        // A rollout takes an hour or two; whatever waits for something that never comes takes longer.
+        // A rollout takes an hour or two; waiting for something that never comes takes longer.
         let trial = Trial { bound: SignedDuration::from_hours(12), most: 2_000, ..Trial::new(1, 0.0) };
         let began = trial.begins(base, None).now();
         Self { base, trial, began, meddler }
     }
 
-    /// Goes through every world with up to `bound` turns. Of the worlds with more than one turn it goes through one in `one_in`, chosen by
-    /// their turns, so that the same call always goes through the same worlds.
+    /// Runs every world with up to `bound` turns. Of the worlds with more than one turn, it runs one in `one_in`, chosen by their turns, so
+    /// that the same call always runs the same worlds.
     #[must_use]
     pub fn explore(&self, bound: usize, one_in: u64) -> Found {
         let mut found = Found::default();
@@ -174,7 +175,7 @@ impl<'b> Small<'b> {
         found
     }
 
-    /// Lives through the world of that path once more, and tells what happened.
+    /// Runs the world of that path again, and returns its transcript and its broken promises.
     #[must_use]
     pub fn replay(&self, path: &[(usize, Turn)]) -> (Vec<(Timestamp, String)>, Vec<Violation>) {
         let mut engine = self.trial.begins(self.base, self.meddler);
@@ -204,7 +205,7 @@ impl<'b> Small<'b> {
     fn ends(&self, engine: &mut Engine<'_>, path: &[(usize, Turn)]) {
         if engine.checker.violations.is_empty() {
             let (mut first, mut took) = (None, SignedDuration::ZERO);
-            // More than none is all that counts here: nothing goes wrong besides.
+            // The value only has to be above zero: nothing else goes wrong.
             let faults = if path.iter().any(|(_, turn)| turn.excuses()) { 1.0 } else { 0.0 };
             let trial = Trial { faults, ..self.trial };
             trial.ends_well(self.base, engine, &mut first, &mut took, self.began);
@@ -244,7 +245,7 @@ impl<'b> Small<'b> {
     }
 }
 
-/// Lets the world go on until the next event is to be brought; `None`: something else happens first.
+/// Advances the world until the next event is due; `None` if something else happens first.
 fn next(engine: &mut Engine<'_>) -> Option<Happening> {
     let at = engine.next_at()?;
     engine.go_on(at);
@@ -252,7 +253,7 @@ fn next(engine: &mut Engine<'_>) -> Option<Happening> {
     Some(entry.remove())
 }
 
-/// Which turns the event may take that is about to be brought, and that would make its function change something so often.
+/// The turns that the next event may take, if its function would make that many changes.
 fn turns(engine: &Engine<'_>, happening: &Happening, changes: u64) -> Vec<Turn> {
     let Happening::Invoke { durable, tried, .. } = happening else { return Vec::new() };
     let mut turns: Vec<Turn> =
@@ -271,7 +272,7 @@ fn turns(engine: &Engine<'_>, happening: &Happening, changes: u64) -> Vec<Turn> 
     turns
 }
 
-/// Brings an event, in that turn: how often its function changed something.
+/// Delivers an event with that turn. Returns how often its function changed something.
 fn bring(engine: &mut Engine<'_>, happening: Happening, turn: Option<Turn>) -> u64 {
     let Happening::Invoke { who, tried, durable } = happening.clone() else {
         engine.happens(happening);
@@ -318,7 +319,7 @@ fn bring(engine: &mut Engine<'_>, happening: Happening, turn: Option<Turn>) -> u
         Some(Turn::Stands(change)) => {
             let (twin, now) = (engine.account.handle(), engine.now());
             Life::standing_still(change, move || {
-                // Whatever comes of it: Lambda would try it again, and the tick does.
+                // The result does not matter: Lambda would retry it, and so does the tick.
                 drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
             })
         }

@@ -1,4 +1,4 @@
-//! What Slipway renders, as an account has it.
+//! The templates that Slipway renders, in a simulated account.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ pub(crate) fn cluster(text: &str) -> Cluster {
     slipway_spec::parse(text.as_bytes(), None).unwrap().cluster
 }
 
-/// `cluster` with everything pinned and credentials for every role.
+/// `cluster` with all versions pinned, and with credentials for every role.
 pub(crate) fn rendering(cluster: &Cluster) -> Rendering {
     patched_rendering(cluster, &[])
 }

@@ -1,4 +1,4 @@
-//! The machines of what Slipway renders: they come up, are asked, go, and come back.
+//! The machines of Slipway's templates: they boot, answer commands, are terminated, and are replaced.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Fleet {
         self.groups.group(name).await.unwrap().unwrap()
     }
 
-    /// What comes of `verb` within `seconds`.
+    /// The result of `verb` within `seconds`.
     async fn ask(&self, instance: &str, verb: Verb, seconds: i64) -> CommandView {
         let token = format!("test/{}", self.now());
         let command = Command { token, instance: instance.to_owned(), verb };
@@ -123,7 +123,7 @@ async fn a_cluster_comes_up_with_a_quorum_api_servers_and_pods_and_the_same_way_
 
     let story = fleet.story();
     assert!(story.len() > 20);
-    assert_eq!(Fleet::up().await.story(), story, "one seed, one story");
+    assert_eq!(Fleet::up().await.story(), story, "the same seed gives the same story");
 }
 
 #[tokio::test]
@@ -133,10 +133,10 @@ async fn p4_a_member_comes_back_with_its_volume_and_its_fellows_keep_the_quorum(
     fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
     fleet.groups.terminate("production-etcd-1", &old.id, None).await.unwrap();
     fleet.pass(2);
-    assert!(fleet.facts().members["etcd-1"].up, "its agent has not seen yet that it is to go");
+    assert!(fleet.facts().members["etcd-1"].up, "its agent has not yet noticed the termination");
     fleet.pass(15);
     assert!(!fleet.facts().members["etcd-1"].up, "its agent has stopped etcd, so that its volume is free");
-    // Its agent has ended its hook: that of one that waits for nothing is no error.
+    // Its agent has completed its hook; completing a hook that does not wait is no error.
     fleet.groups.complete_termination("production-etcd-1", &old.id).await.unwrap();
     fleet.groups.complete_termination("production-etcd-1", &old.id).await.unwrap();
     for _ in 0..400 {
@@ -175,7 +175,7 @@ async fn a_member_that_leads_hands_over_and_a_cluster_without_a_majority_says_so
     assert!(!health.healthy && !health.serving && health.leader.is_none(), "{health:?}");
     let view = fleet.ask(&machine.id, Verb::EtcdSnapshot, 600).await;
     assert!(view.failed_with(FailureCode::EtcdNoLeader), "{view:?}");
-    // Their groups bring them back, on their volumes.
+    // Their groups replace them, with the same volumes.
     fleet.pass(1_800);
     assert!(fleet.facts().members.values().all(|member| member.up));
 }
@@ -205,7 +205,7 @@ async fn p6_a_drained_worker_goes_without_a_loss_and_one_that_nobody_drained_is_
     fleet.pass(1_700);
     fleet.groups.prolong_termination("production-pool-general-a", &left).await.unwrap();
     fleet.pass(1_700);
-    assert!(!fleet.machines().iter().any(|machine| machine.retained), "a heartbeat prolongs its hook");
+    assert!(!fleet.machines().iter().any(|machine| machine.retained), "a heartbeat extends its hook");
     fleet.pass(200);
     let kept = fleet.machines().into_iter().find(|machine| machine.id == left).unwrap();
     assert!(kept.retained && kept.power == Power::Up);
@@ -317,7 +317,7 @@ async fn p8_a_command_is_sent_once_and_what_a_machine_does_not_answer_ends_at_it
     assert_eq!(how(&late).await, HowUnanswered::Undelivered);
 }
 
-/// The API's target group is checked every 10 s, and a target is healthy after two checks that passed (`render/endpoints.rs`).
+/// The API's target group is checked every 10 s, and a target is healthy after two successful checks (`render/endpoints.rs`).
 #[tokio::test]
 async fn p5_a_controller_is_a_healthy_target_only_some_health_checks_after_it_is_in_service() {
     let fleet = Fleet::up().await;
@@ -332,7 +332,7 @@ async fn p5_a_controller_is_a_healthy_target_only_some_health_checks_after_it_is
     assert!(workers.target_groups.is_empty(), "{workers:?}");
     assert_eq!(fleet.groups.targets(&arn.replace("targetgroup/", "targetgroup/x")).await.unwrap(), None);
 
-    // A successor is registered when it comes into service, is checked, and then healthy.
+    // A successor is registered when it is in service, is checked, and then healthy.
     fleet.groups.terminate(name, &controllers[0], None).await.unwrap();
     let (mut served_at, mut seen) = (None, Vec::new());
     let healthy_at = loop {
@@ -361,10 +361,14 @@ async fn p5_a_controller_is_a_healthy_target_only_some_health_checks_after_it_is
     let state = targets().await.remove(&controllers[0]);
     assert!(state.is_none_or(|state| state != TargetState::Healthy), "the old one is gone, or drains");
 
-    // One that is silent is found to be, and has to pass its checks anew.
+    // A silent machine becomes unhealthy, and has to pass its checks again.
     lock(&fleet.account.world).hang_machine(&controllers[1], SignedDuration::from_secs(60), None);
     fleet.pass(8);
-    assert_eq!(targets().await[&controllers[1]], TargetState::Healthy, "one check that fails is none");
+    assert_eq!(
+        targets().await[&controllers[1]],
+        TargetState::Healthy,
+        "a single failed check does not count"
+    );
     fleet.pass(12);
     let unhealthy = TargetState::NotHealthy("unhealthy (Target.FailedHealthChecks)".to_owned());
     assert_eq!(targets().await[&controllers[1]], unhealthy);

@@ -1,5 +1,5 @@
-//! What Slipway renders, in the simulated AWS: every example is created, left alone when nothing changed, changed where it
-//! changed, and deleted; and its machines come up, go and come back.
+//! Slipway's templates in the simulated AWS: every example is created, stays unchanged without a change, is updated after a change, and is
+//! deleted; and its machines boot, are terminated, and are replaced.
 #![allow(clippy::unwrap_used)]
 
 mod account;
@@ -16,7 +16,7 @@ use slipway_spec::patch::{self, Patch};
 
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
-/// The text of every example that is one file.
+/// The text of every example that is a single file.
 fn examples() -> Vec<String> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -25,7 +25,7 @@ fn examples() -> Vec<String> {
     specs.sort();
     assert!(specs.len() > 25, "{specs:?}");
     let texts = specs.iter().map(|path| std::fs::read_to_string(path).unwrap());
-    // What imports from somebody else's stacks needs these: tests/tests/templates makes them.
+    // Imports from stacks of others need these stacks: tests/tests/templates makes them.
     texts.filter(|text| !text.contains("idFromStackOutput")).collect()
 }
 
@@ -44,7 +44,7 @@ async fn every_example_can_be_deleted_and_leaves_only_what_it_means_to_keep() {
     for text in examples() {
         let (account, rendering) = Account::launch(&text).await;
         for stack in rendering.stacks.iter().rev() {
-            // What members set themselves no stack takes away.
+            // No stack deletes the records that members wrote.
             lock(&account.world).clear_records();
             lock(&account.world).delete(&stack.name).unwrap();
             lock(&account.world).settle();
@@ -57,7 +57,7 @@ async fn every_example_can_be_deleted_and_leaves_only_what_it_means_to_keep() {
     }
 }
 
-/// The example whose folder has patches.
+/// The example with patches in its folder.
 fn patched() -> (Cluster, Vec<Patch>) {
     let files = [
         ("10-monitoring.yaml", include_str!("../../../../examples/patched/patches/10-monitoring.yaml")),
@@ -89,7 +89,7 @@ async fn a_running_cluster_takes_its_patches_and_lets_go_of_them() {
     }
     assert_eq!(changed, ["patched-network", "patched-pool-general", "patched-pool-batch"]);
     let took_away = account.stacks.bring(plain.stack("patched-network").unwrap()).await;
-    assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "what is removed is told");
+    assert_eq!(took_away, Some(vec!["OfficeSecurityGroup".to_owned()]), "the removed resources are reported");
 }
 
 #[tokio::test]

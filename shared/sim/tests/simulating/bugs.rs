@@ -1,4 +1,5 @@
-//! The checker can fail: deliberate mistakes, one at a time, put around the decision from outside. Each must be seen.
+//! The checker can fail: deliberate mistakes are put around the decision from outside, one at a time, and the checker must report each of
+//! them.
 
 mod beliefs;
 
@@ -120,7 +121,7 @@ const ALL: [(Bug, &str); 41] = [
     (Bug::ForgetsTheCordoned, "nodes that have to be uncordoned are forgotten when a rollout ends"),
 ];
 
-/// Who makes it.
+/// The meddler that makes the mistake.
 #[derive(Debug)]
 struct Mistaken {
     bug: Bug,
@@ -170,7 +171,7 @@ impl Meddler for Mistaken {
 }
 
 impl Mistaken {
-    /// What the state is believed to be.
+    /// Changes the state that the decision gets.
     fn forgets(&self, state: &mut Rollout, now: Timestamp) {
         match self.bug {
             Bug::ForgetsWhomToSkip => {
@@ -216,7 +217,7 @@ impl Mistaken {
         }
     }
 
-    /// What is believed to be seen.
+    /// Changes the observation that the decision gets.
     fn sees(&self, state: &Rollout, seen: &mut Observed, memory: &mut Memory) {
         let asked: Vec<Command> = state
             .active()
@@ -270,7 +271,7 @@ impl Mistaken {
                 (Bug::BelievesEveryAnswer | Bug::BelievesStaleAnswers, Verb::EtcdHealth | Verb::Status) => {
                     let kind = command.verb.document();
                     let own = format!("{kind} {}", command.instance);
-                    // A component that is well is enough, as for whoever only looks for the word.
+                    // A single healthy component is enough, as if the code only searched for the word.
                     let well = answer.clone().filter(|view| match view {
                         CommandView::Answered(answer) => {
                             serde_json::to_string(answer).unwrap().contains("\"healthy\":true")
@@ -340,7 +341,7 @@ impl Mistaken {
         }
     }
 
-    /// What was forgotten while it was decided is not forgotten for ever.
+    /// Restores what was forgotten only for the decision.
     fn remembers(&self, before: &Rollout, decision: &mut Decision) {
         if self.bug == Bug::ForgetsWhomToSkip
             && let (Some(was), Some(is)) = (before.active(), decision.next.active_mut())
@@ -352,7 +353,7 @@ impl Mistaken {
         }
     }
 
-    /// What is done besides, or instead.
+    /// Changes the decision.
     fn does(&self, decision: &mut Decision, seen: &Observed, looks: u64) {
         let mut more = Vec::new();
         let serving = |group: &str, except: &str| {
@@ -461,7 +462,7 @@ impl Mistaken {
     }
 }
 
-/// Where a mistake is looked for: what goes wrong besides, what people do, and which clusters are changed how, in turns.
+/// Where to search for a mistake: the probability of faults, what people do, and the clusters with their changes, in turns.
 fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
     use Change::{All, Controllers, Members, More, Refresh, Removal, Urgent, Workers};
     match bug {
@@ -510,11 +511,11 @@ fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
     }
 }
 
-/// After so long without trouble, or so many invocations, a mistake is held to have no end.
+/// After this time without faults, or after this number of invocations, a mistake counts as endless.
 const LONG: (SignedDuration, u64) = (SignedDuration::from_hours(6), 500);
 
-/// In the how-manieth seed a mistake is seen first, and by which promise; `None`: in none of these. `as_what`: in any other way it does
-/// not count. Nor does a seed in which something is seen without the mistake.
+/// The number of the first seed in which a mistake is seen, and the broken promise; `None` if none of these seeds shows it. With `as_what`,
+/// only that promise counts. A seed that breaks a promise without the mistake does not count.
 fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<(u64, Violation)> {
     let (faults, people, clusters) = place(bug);
     seeds.into_iter().find_map(|seed| {
@@ -525,7 +526,7 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
         let meddler = Mistaken { bug, memory: Mutex::default() };
         let verdict = trial.run(base(trial.base()), Some(&meddler));
         let first = verdict.violations.first()?;
-        // What has no end is held against one that may take no longer; whatever else is wrong may have to wait for its time.
+        // An endless mistake is compared with a trial of the same length; any other with a trial of full length.
         let without = if first.promise == "liveness" { trial } else { on };
         let is_it = as_what.is_none_or(|what| what == first.promise)
             && without.run(base(trial.base()), None).violations.is_empty();
@@ -533,7 +534,7 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
     })
 }
 
-/// Looks at all mistakes, on all processors.
+/// Runs `look` for all mistakes, on all processors.
 fn each<T: Send>(look: impl Fn(Bug) -> T + Sync) -> Vec<T> {
     let (next, threads) = (AtomicUsize::new(0), std::thread::available_parallelism().map_or(2, usize::from));
     let work = || {
@@ -551,7 +552,7 @@ fn each<T: Send>(look: impl Fn(Bug) -> T + Sync) -> Vec<T> {
     done.into_iter().map(|(_, one)| one).collect()
 }
 
-/// The page's table: by mistake, the seeds that it took to see it when it was looked for from the first on, and as what it was seen.
+/// The page's table: for each mistake, the number of seeds until it was first seen, and the broken promise.
 fn page() -> BTreeMap<String, (u64, String)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulation.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -563,7 +564,7 @@ fn page() -> BTreeMap<String, (u64, String)> {
     rows.collect()
 }
 
-/// Seeds in which a mistake is looked for at most, from the one that the page tells of.
+/// The number of seeds in which a mistake is searched for, from the one in the table on.
 const MOST: u64 = 24;
 
 #[test]
@@ -587,7 +588,7 @@ fn every_mistake_that_the_page_tells_of_is_seen() {
         Some((!is_seen).then_some((words, what)))
     });
     let told: Vec<_> = missed.into_iter().flatten().collect();
-    assert!(told.len() >= 20, "the page tells of {} mistakes", told.len());
+    assert!(told.len() >= 20, "the page has only {} mistakes", told.len());
     let missed: Vec<_> = told.into_iter().flatten().collect();
-    assert!(missed.is_empty(), "not seen as the page tells: {missed:#?}");
+    assert!(missed.is_empty(), "not seen as the page says: {missed:#?}");
 }

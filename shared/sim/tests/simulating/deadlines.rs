@@ -1,4 +1,4 @@
-//! P7, whatever windows, days and approval a spec has: lived through from the launch to after the end of the first certificates.
+//! P7 for any windows, days and approval of a spec: simulated from the launch until after the first certificates expire.
 
 use slipway_sim::year::{Chronicle, Year};
 
@@ -7,7 +7,7 @@ const TWICE: &str = "{days: [tue, fri], start: \"22:00\", minutes: 120}";
 const NIGHTLY: &str = "{start: \"01:00\", minutes: 90}";
 const A_QUARTER: &str = "{days: [sun], start: \"02:30\", minutes: 15}";
 
-/// A cluster whose certificates are good for three weeks longer than it takes until they are renewed.
+/// A cluster whose certificates are valid for three weeks longer than the time until their renewal.
 fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
     let rollout = match windows {
         "" => format!("rollout: {{approval: {approval}}}\n"),
@@ -31,7 +31,7 @@ fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
     )
 }
 
-/// From the launch on, until the first certificates have ended; nobody is there.
+/// Simulates the cluster from its launch until the first certificates have expired, without any person.
 fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -> Chronicle {
     let spec = spec(days, windows, approval, strategy);
     let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true }.live().unwrap();
@@ -46,7 +46,7 @@ fn says(year: &Chronicle, words: &str) -> bool {
     year.said.iter().any(|(_, line)| line.contains(words))
 }
 
-/// The nine specs of the issue: five of them had expired controllers.
+/// The nine specs of the issue; in five of them controllers had expired certificates.
 #[test]
 fn p7_nine_specs_of_days_and_weekly_windows_renew_in_time() {
     std::thread::scope(|scope| {
@@ -60,13 +60,13 @@ fn p7_nine_specs_of_days_and_weekly_windows_renew_in_time() {
     });
 }
 
-/// A few machines a week are enough, since certificates are renewed thirty days before they end.
+/// A few machines a week are enough, because certificates are renewed thirty days before they expire.
 #[test]
 fn p7_a_window_of_a_quarter_of_an_hour_a_week_is_enough_for_a_renewal_thirty_days_before() {
     live(30, A_QUARTER, "auto", "rollout", 0.0);
 }
 
-/// Nobody ever approves it; what else waits for approval goes on doing so.
+/// Nobody ever approves it; other plans that wait for approval keep waiting.
 #[test]
 fn p7_a_renewal_that_nobody_approves_begins_in_time_and_that_is_said() {
     for (windows, strategy) in [("", "rollout"), (WEEKLY, "refresh")] {

@@ -1,7 +1,7 @@
-//! Rollouts by the seed: small clusters are changed while things go wrong, and a checker that knows nothing of the decision looks on.
+//! Seeded rollouts: small clusters are changed while faults happen, and a checker that does not know the decision observes them.
 //!
-//! `SLIPWAY_SEEDS` says how many (`make simulate SEEDS=10000`), `SLIPWAY_SEED` which one, and `SLIPWAY_FAULTS` how likely things go
-//! wrong in it.
+//! `SLIPWAY_SEEDS` sets the number of seeds (`make simulate SEEDS=10000`), `SLIPWAY_SEED` selects one, and `SLIPWAY_FAULTS` sets its
+//! probability of faults.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 #[cfg(feature = "mimalloc")]

@@ -1,10 +1,10 @@
-//! What is rarely changed of a cluster: a pool that goes, members of etcd that join, certificates that are about to end.
+//! Rare changes of a cluster: a pool is removed, members of etcd join, certificates are about to expire.
 
 use slipway_sim::year::{Change, Trial};
 
 use super::seeds::{Case, all_end_well, base, rates, told};
 
-/// As [`super::seeds`]' trials, on these clusters in turns, each of which is about to be changed so.
+/// The trials of [`super::seeds`], with these clusters in turns and that change.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
     all_end_well(&format!("{change:?}"), 2 * shapes.len() as u64, true, |seed| {
         let faults = [0.0, 0.05, 0.02, 0.1][(seed as usize + seed as usize / shapes.len()) % 4];
@@ -14,51 +14,52 @@ fn every_seed_ends_well(change: Change, shapes: &[usize]) {
     });
 }
 
-/// The checker holds that its machines are empty before they go; at the end it looks for whatever is left.
+/// The checker checks that machines are empty before they are terminated; at the end it searches for remains.
 #[test]
 fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes_wrong() {
     every_seed_ends_well(Change::Removal, &[1, 2, 5, 7]);
-    // Paused within the second of a resume, and heard by a function whose clock was behind: it was taken for the older of the two.
+    // A pause in the same second as a resume was received by a function whose clock was behind, and counted as the older of the two.
     let trial = Trial { rates: rates(), ..Trial::on(1_433, 0.1, 2, Change::Removal) };
     let verdict = trial.run(base(trial.base()), None);
     assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
 }
 
-/// Pools of three zones, of which two workers may be missing, and whose drains are forced after a while.
+/// Pools of three zones, in which two workers may be missing, and whose drains use force after a while.
 #[test]
 fn p6_pools_of_several_zones_are_rolled_two_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[12, 13]);
 }
 
-/// One pool after the other; two machines come first, or half are missing, and none may fail.
+/// One pool after the other; the surge is two, or half of the workers may be missing, and none may fail.
 #[test]
 fn p6_pools_with_several_surges_and_shares_are_rolled_in_turn_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[14]);
 }
 
-/// A pool of Spot machines whose group counts units of capacity.
+/// A pool of Spot machines whose group counts capacity units.
 #[test]
 fn p6_a_pool_with_weights_is_rolled_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[15]);
 }
 
-/// From 3 to 5: each is a learner before it votes, and one at a time is.
+/// From 3 to 5: each is a learner before it votes, and only one at a time is a learner.
 #[test]
 fn p4_members_join_as_learners_one_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::More, &[1, 2, 3]);
 }
 
-/// It waits for an hour or ten minutes a week, or for an approval that nobody gives, and goes on before anything ends.
+/// The renewal waits for a window of an hour or ten minutes a week, or for an approval that nobody gives, and continues before a
+/// certificate expires.
 #[test]
 fn p7_what_waits_for_a_window_or_a_person_goes_on_in_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Deadline, &[8, 9, 10, 11]);
 }
 
-/// No window is open for hours, and nobody has approved it. The checker holds that nothing else is ever in such haste.
+/// No window is open for hours, and nobody has approved the renewal. The checker checks that nothing else is treated as urgent.
 #[test]
 fn p7_what_is_about_to_end_waits_for_no_window_and_no_approval() {
     every_seed_ends_well(Change::Urgent, &[6, 7]);
-    // The second controller was asked before the first, which had just taken its credentials, served again.
+    // The second controller was refreshed before the first one served again after its refresh.
     for seed in [203, 227] {
         let trial = Trial::on(seed, 0.0, 7, Change::Urgent);
         let verdict = trial.run(base(trial.base()), None);

@@ -1,4 +1,4 @@
-//! What a roll takes where nothing goes wrong, by the world's own time.
+//! How long a roll takes without faults, in the world's own time.
 
 use jiff::Timestamp;
 use slipway_rollout::{Decision, Observed, Rollout, Task, decide};
@@ -27,7 +27,7 @@ fn a_roll_takes_little_more_than_its_drains_and_boots_and_no_more_calls_a_node_w
     }
 }
 
-/// Whoever believes that the first of a pool was replaced before anybody was.
+/// A meddler that makes the canary count as replaced from the beginning.
 #[derive(Debug)]
 struct NoCanary;
 

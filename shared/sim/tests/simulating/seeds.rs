@@ -1,4 +1,4 @@
-//! As many seeds as there is time for.
+//! Runs as many seeds as there is time for.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,32 +8,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use slipway_core::digest::sha256_hex;
 use slipway_sim::year::{BASES, Base, Change, People, Rates, Trial, Verdict};
 
-/// What trials go on from, made when the first needs it.
+/// The base number `which`, made on first use.
 pub(super) fn base(which: usize) -> &'static Base {
     static ALL: [OnceLock<Base>; BASES] = [const { OnceLock::new() }; BASES];
     ALL[which].get_or_init(|| Base::of(which))
 }
 
-/// Lives through a trial.
+/// Runs a trial.
 fn run(trial: Trial) -> Verdict {
     trial.run(base(trial.base()), None)
 }
 
-/// How likely things go wrong in the trial of that seed: in every eighth nothing does.
+/// The probability of faults in the trial of that seed: every eighth trial has none.
 pub(super) fn trial(seed: u64) -> Trial {
     let faults = [0.0, 0.01, 0.02, 0.02, 0.05, 0.05, 0.1, 0.1][(seed % 8) as usize];
     Trial { people: people(), rates: rates(), ..Trial::new(seed, faults) }
 }
 
-/// What people do in every trial, where `SLIPWAY_PEOPLE` says so; else what the seed says.
+/// What people do in every trial, if `SLIPWAY_PEOPLE` says so; otherwise the seed decides.
 fn people() -> People {
     let all = [People::Pause, People::Abort, People::Skip, People::Destroy, People::DestroyAndAbort];
     let Ok(named) = std::env::var("SLIPWAY_PEOPLE") else { return People::ByChance };
     let found = all.into_iter().find(|people| format!("{people:?}") == named);
-    found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is none of {all:?}"))
+    found.unwrap_or_else(|| panic!("SLIPWAY_PEOPLE is not one of {all:?}"))
 }
 
-/// How likely each trouble is: `SLIPWAY_RATES=none,hangs=4` says so, as [`Rates`] reads it.
+/// The rates of the troubles; `SLIPWAY_RATES=none,hangs=4` sets them in the form of [`Rates`].
 pub(super) fn rates() -> Rates {
     std::env::var("SLIPWAY_RATES").map_or_else(|_| Rates::default(), |text| text.parse().unwrap())
 }
@@ -42,7 +42,7 @@ pub(super) fn number(name: &str) -> Option<f64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// All that happened, in few letters: a change that is to make no difference to any transcript is held against it.
+/// A digest of everything that happened, to show that a change makes no difference to any transcript.
 fn digest(verdict: &Verdict) -> String {
     let lines = verdict.transcript.iter().fold(String::new(), |mut all, (at, line)| {
         let _ = writeln!(all, "{at} {line}");
@@ -51,12 +51,12 @@ fn digest(verdict: &Verdict) -> String {
     sha256_hex(lines.as_bytes())
 }
 
-/// What was wrong, how to see it again, and what led to it.
+/// What was wrong, how to replay it, and what led to it.
 pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
     told_on("", trial, verdict)
 }
 
-/// As [`told`]; `on` says what it goes on from, where that does not follow from the seed.
+/// As [`told`]; `on` names the base, if it does not follow from the seed.
 fn told_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
     let people = match trial.people {
         People::ByChance => String::new(),
@@ -77,15 +77,15 @@ fn told_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
     text
 }
 
-/// A trial, what it goes on from, and what else the command that replays it has to say.
+/// A trial, its base, and the additional variables of the command that replays it.
 pub(super) struct Case<'b> {
     pub(super) trial: Trial,
     pub(super) base: &'b Base,
     pub(super) on: String,
 }
 
-/// Lives through so many trials, from the first seed on, on all processors, and fails if a promise is broken in any of them, or if
-/// one in which nothing goes wrong by itself does not succeed at once and `succeeds` is asked for.
+/// Runs this number of trials from the first seed on, on all processors. Fails if one of them breaks a promise, or, if `succeeds` is set,
+/// if one without faults does not succeed at once.
 #[allow(clippy::print_stdout, reason = "the figures are part of what it is run for")]
 pub(super) fn all_end_well<'b>(
     what: &str,
@@ -139,7 +139,7 @@ pub(super) fn all_end_well<'b>(
     assert!(wrong.is_empty(), "{what}: {} of {most}:\n{text}", wrong.len());
 }
 
-/// What was wrong first, in a line.
+/// The first broken promise, in one line.
 fn in_a_line(case: &Case<'_>, verdict: &Verdict) -> String {
     let (seed, faults) = (case.trial.seed, case.trial.faults);
     match verdict.violations.first() {
@@ -163,7 +163,7 @@ fn one_seed_gives_one_transcript() {
     let trial = trial(14);
     let one = run(trial);
     assert!(one.transcript.len() > 20);
-    // Also on a cluster that was launched once more.
+    // Also on a cluster with another launch.
     let anew = trial.run(&Base::anew(trial.base()), None);
     assert_eq!(one.transcript, anew.transcript);
 }
@@ -174,20 +174,20 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
         let trial = Trial { alarm: true, ..Trial::on(3, 0.0, shape, Change::Members) };
         let verdict = run(trial);
         assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
-        // Once a reason, however often all are asked meanwhile.
+        // Each reason once, however often the members are asked meanwhile.
         let says = |line: &str| line.starts_with("bus: waiting") && line.contains("waits: the alarm");
         let said = verdict.transcript.iter().filter(|(_, line)| says(line)).count();
         assert!(said == 1 && verdict.first == "succeeded", "{shape}, {said}: {}", told(trial, &verdict));
     }
 }
 
-/// The change of that name.
+/// The change with that name.
 fn change(name: &str) -> Change {
     let found = Change::ALL.into_iter().find(|change| format!("{change:?}") == name);
-    found.unwrap_or_else(|| panic!("{name} is no change of {:?}", Change::ALL))
+    found.unwrap_or_else(|| panic!("{name} is not one of the changes {:?}", Change::ALL))
 }
 
-/// The shape and the change that a variable names, as `12/Workers`.
+/// The shape and the change in a variable, such as `12/Workers`.
 fn shape_and_change(variable: &str) -> Option<(usize, Change)> {
     let text = std::env::var(variable).ok()?;
     let (shape, name) = text.split_once('/').unwrap();

@@ -1,10 +1,10 @@
-//! What goes in an order of its own, with whatever goes wrong: another minor of Kubernetes and of etcd, and fewer members and controllers.
+//! Changes with an order of their own under faults: another minor of Kubernetes and of etcd, and fewer members and controllers.
 
 use slipway_sim::year::{Base, Change, SIZES, Trial};
 
 use super::seeds::{Case, all_end_well, rates};
 
-/// As [`super::seeds`]' trials, each on a cluster of another size that is about to be changed so.
+/// The trials of [`super::seeds`], with clusters of different sizes and that change.
 fn every_seed_ends_well(change: Change) {
     let bases: Vec<Base> = (0..SIZES).map(|shape| Base::with(shape, change)).collect();
     all_end_well(&format!("{change:?}"), SIZES as u64, true, |seed| {
@@ -15,13 +15,13 @@ fn every_seed_ends_well(change: Change) {
     });
 }
 
-/// From 1.36 to 1.37, and from etcd 3.6 to 3.7. The checker holds the versions of all machines against each other after every event.
+/// From 1.36 to 1.37, and from etcd 3.6 to 3.7. The checker compares the versions of all machines after every event.
 #[test]
 fn p4_p5_between_two_minors_no_kubelet_is_newer_than_an_api_server_whatever_goes_wrong() {
     every_seed_ends_well(Change::Upgrade);
 }
 
-/// From 5 members to 3 and from 3 to 1, with one controller fewer where there are several.
+/// From 5 members to 3 and from 3 to 1, with one controller fewer if there are several.
 #[test]
 fn p4_p5_members_and_controllers_that_are_too_many_go_one_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Fewer);

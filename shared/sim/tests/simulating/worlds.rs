@@ -1,7 +1,7 @@
-//! Small worlds, all of them: every way in which functions die or stand still, and events are lost, late, doubled or out of order.
+//! Small worlds: every way in which functions die or stop, and events are lost, late, doubled or reordered.
 //!
-//! `SLIPWAY_WORLDS=2` goes through those with up to two such turns, of which `SLIPWAY_ONE_IN=500` takes one in five hundred; `make worlds` goes
-//! through more clusters; `SLIPWAY_WORLD` replays one.
+//! `SLIPWAY_WORLDS=2` runs those with up to two such turns, of which `SLIPWAY_ONE_IN=500` takes one in five hundred; `make worlds` runs
+//! more clusters; `SLIPWAY_WORLD` replays one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,10 +11,10 @@ use slipway_sim::year::{Base, Change, Found, Meddler, Path, Small};
 
 use super::seeds::number;
 
-/// Members, controllers, and what is changed.
+/// The numbers of members and controllers, and the change.
 type Cluster = (u32, u32, Change);
 
-/// What fits into a test run: the smallest cluster.
+/// The clusters of a test run: only the smallest one.
 const FEW: [Cluster; 1] = [(1, 1, Change::Controllers)];
 
 const SIZES: [(u32, u32); 6] = [(1, 1), (1, 2), (1, 3), (3, 1), (3, 2), (3, 3)];
@@ -30,7 +30,7 @@ fn written(path: &Path) -> String {
     turns.join(",")
 }
 
-/// The cluster and the turns of `3/1/Members 12:dies3,14:lost`.
+/// The cluster and the turns in `3/1/Members 12:dies3,14:lost`.
 fn read(text: &str) -> (Cluster, Path) {
     let (cluster, path) = text.split_once(' ').unwrap_or((text, ""));
     let found = SIZES.iter().flat_map(|size| CHANGES.map(|change| (size.0, size.1, change)));
@@ -42,7 +42,7 @@ fn read(text: &str) -> (Cluster, Path) {
     (cluster, turns.collect())
 }
 
-/// What was wrong, how to see it again, and what led to it.
+/// What was wrong, how to replay it, and what led to it.
 fn told(cluster: Cluster, small: &Small<'_>, found: &Found) -> String {
     let tell = |(path, wrong): &(Path, _)| {
         let path = written(path);
@@ -81,7 +81,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
                 found.longest,
                 found.wrong.len()
             );
-            assert!(found.worlds > 100, "{} worlds are not all", found.worlds);
+            assert!(found.worlds > 100, "only {} worlds were run", found.worlds);
             told_of.push_str(&told(*cluster, &small, &found));
         }
         told_of
@@ -94,7 +94,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
     assert!(told_of.is_empty(), "{told_of}");
 }
 
-/// A mistake: ticks are not heard once the stacks are done. As long as every event comes, nothing shows it.
+/// A mistake: ticks are ignored once the stacks are done. It shows only if an event is lost.
 #[derive(Debug)]
 struct NoTickForNodes;
 

@@ -11,7 +11,7 @@ fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
     chronicle
 }
 
-/// What a spec names in AWS beside Slipway (images for GPUs, its account's own) is there in a simulated account.
+/// A simulated account has everything that a spec names in AWS outside of Slipway (images for GPUs, the account's own images).
 #[test]
 fn examples_with_images_of_their_own_come_to_serve() {
     for example in ["gpu.yaml", "graviton.yaml"] {
@@ -20,7 +20,7 @@ fn examples_with_images_of_their_own_come_to_serve() {
     }
 }
 
-/// A person approves what waits, and what another stack exports is there.
+/// A person approves plans, and the exports of other stacks exist.
 #[test]
 fn examples_that_wait_for_a_person_or_import_come_to_serve() {
     for example in ["careful.yaml", "imported-ids.yaml"] {
@@ -29,7 +29,7 @@ fn examples_that_wait_for_a_person_or_import_come_to_serve() {
     }
 }
 
-/// P2, P7: four hundred days of scans, renewals and the rollouts that follow; etcd and the API never stop.
+/// P2, P7: four hundred days of scans, renewals and rollouts; etcd and the API never stop.
 #[test]
 fn p7_no_certificate_ends_in_a_year_of_daily_scans() {
     let year = live("production.yaml", 400, 1, 0.0);

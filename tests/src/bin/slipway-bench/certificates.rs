@@ -1,4 +1,4 @@
-//! How fast certificates are read and checked, and their page written.
+//! Measures how fast certificates are read and checked, and how fast their page is written.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use slipway_ports::{Crypto as _, Secret, Signer};
 
 use super::{Anyhow, PRODUCTION, RUNS, measure, row};
 
-/// How many are looked at in one measurement.
+/// The number of certificates in one measurement.
 const MANY: usize = 10_000;
-/// What `slipway certs` should be pleasant with.
+/// The number of certificates for which `slipway certs` should be fast.
 const PAGE: usize = 1_000;
 
-/// The certificates of the production example, read again and again.
+/// The certificates of the production example, read repeatedly.
 pub(crate) fn rates() -> Anyhow<()> {
     let now = Timestamp::now();
     let pems = pems(now)?;
@@ -36,7 +36,7 @@ pub(crate) fn rates() -> Anyhow<()> {
     let files: Vec<File> = (0..PAGE / pems.len() + 1)
         .flat_map(|copy| {
             pems.iter().map(move |(name, pem)| File {
-                // Of no tool's layout: no key lies beside them.
+                // A name of no known layout: no key is expected beside the certificate.
                 path: format!("{copy}.{name}.pem"),
                 found: Found::Bytes(Secret::new(pem.clone().into_bytes())),
                 mode: 0o600,

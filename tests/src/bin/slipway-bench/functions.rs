@@ -1,4 +1,4 @@
-//! The functions themselves, as released, in the embedded AWS: memory over ten uploads.
+//! Measures the memory of the released functions in the embedded AWS over ten uploads.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use slipway_tests::world::{Embedded, Settings};
 
 use crate::{Anyhow, PRODUCTION};
 
-/// Uploads of one run: each changes something.
+/// The number of uploads; each changes something.
 const UPLOADS: u32 = 10;
 
-/// Prints the peak memory of the render function over ten uploads, and how long an invocation took.
+/// Prints the peak memory of the render function over ten uploads, and the duration of an invocation.
 pub(crate) async fn memory() -> Anyhow<()> {
     let world = Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await?;
     let mark = world.observer().mark();

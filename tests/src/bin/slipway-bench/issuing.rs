@@ -1,4 +1,4 @@
-//! What a cluster's whole PKI takes, from keys to sealed bundles, beside OpenSSL for the same number of keys.
+//! Measures how long a cluster's whole PKI takes, from keys to sealed bundles, compared with OpenSSL for the same number of keys.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use slipway_sim::memory::{MemoryBucket, MemoryKeys};
 
 use super::{Anyhow, PRODUCTION, RUNS, row};
 
-/// A key of RSA takes as long as its luck with primes: ours and OpenSSL's are made in turns, so often.
+/// The duration of an RSA key depends on luck with primes, so our keys and OpenSSL's are made alternately, this many times.
 const ROUNDS: usize = 5;
 
-/// The production example's PKI with the default keys, and with RSA.
+/// The production example's PKI with the default keys, and with RSA keys.
 pub(crate) async fn whole() -> Anyhow<()> {
     let mut cluster =
         slipway_spec::parse(PRODUCTION.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;

@@ -1,6 +1,7 @@
-//! `make bench`: what things cost, beside the floor that nobody gets under, measured in one run.
+//! `make bench`: measures costs, and compares each with the lowest possible cost, measured in the same run.
 //!
-//! `slipway-bench --scanning` measures what a scan costs alone, `slipway-bench --rolling` what a roll takes. Medians, because the machines are noisy. The figures that were last written down are in `docs/benchmarks.md`.
+//! `slipway-bench --scanning` measures only scans, and `slipway-bench --rolling` only rolls. All figures are medians, because machines are
+//! noisy. `docs/benchmarks.md` has the last recorded figures.
 
 #![allow(clippy::print_stdout, reason = "a benchmark is for a person to read")]
 
@@ -26,9 +27,9 @@ use slipway_tests::workshop::Workshop;
 
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
-/// The argument by which what a scan costs is measured alone.
+/// The argument to measure only scans.
 const SCANNING: &str = "--scanning";
-/// The argument by which rolls are measured alone.
+/// The argument to measure only rolls.
 const ROLLING: &str = "--rolling";
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
@@ -100,10 +101,10 @@ async fn main() -> Anyhow<()> {
     functions::memory().await
 }
 
-/// Each figure is the median of so many.
+/// The number of runs of which each figure is the median.
 const RUNS: usize = 11;
 
-/// Rendering alone, as the number of pools grows.
+/// Measures rendering alone, for growing numbers of pools.
 fn pools() -> Anyhow<()> {
     let mut last: Option<(usize, Duration)> = None;
     for count in [1, 10, 50, 100] {
@@ -121,7 +122,7 @@ fn pools() -> Anyhow<()> {
         }
         last = Some((count, time));
     }
-    // In a process of its own, which has done nothing else.
+    // In a new process, which has done nothing else.
     let child = Command::new(std::env::current_exe()?).args([ONE_RENDERING, "100"]).output()?;
     let peak_kib: f64 = String::from_utf8(child.stdout)?.trim().parse()?;
     println!(
@@ -132,10 +133,10 @@ fn pools() -> Anyhow<()> {
     Ok(())
 }
 
-/// The argument by which this program measures one rendering in another process.
+/// The argument by which this program measures one rendering in a process of its own.
 const ONE_RENDERING: &str = "--one-rendering";
 
-/// Renders once, and prints the peak of this process' resident memory in KiB.
+/// Renders once, and prints the process' peak resident memory in KiB.
 fn one_rendering(pools: usize) -> Anyhow<()> {
     parse_and_render(&with_pools(PRODUCTION, pools))?;
     let status = std::fs::read_to_string("/proc/self/status")?;
@@ -161,7 +162,7 @@ fn parse_and_render(spec: &str) -> Anyhow<()> {
     Ok(())
 }
 
-/// The production spec with so many pools like its first one.
+/// The production spec with `count` pools like its first one.
 fn with_pools(text: &str, count: usize) -> String {
     let (head, rest) = text.split_once("  nodePools:\n").expect("the example has pools");
     let tail = rest.find("\nkubernetes:").map(|at| &rest[at..]).expect("the example goes on after its pools");
@@ -175,7 +176,7 @@ fn with_pools(text: &str, count: usize) -> String {
     format!("{head}  nodePools:\n{pools}{tail}")
 }
 
-/// A lock that pins whatever `cluster` asks for.
+/// A lock that pins everything that `cluster` needs.
 fn lock(cluster: &Cluster) -> Lock {
     let mut lock = Lock { format: Lock::FORMAT, ..Lock::default() };
     let missing = lock.missing(cluster);

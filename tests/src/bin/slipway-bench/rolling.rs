@@ -1,4 +1,4 @@
-//! What a roll takes, beside what its drains and boots alone need; and what a decision costs.
+//! Measures how long a roll takes, compared with its drains and boots alone, and the cost of a decision.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_rollout::{Decision, Observed, Rollout, decide};
 use slipway_sim::year::{Meddler, Roll};
 
-/// Times every decision, and changes none.
+/// Measures every decision and changes none.
 #[derive(Debug, Default)]
 struct Stopwatch(Mutex<Vec<Duration>>);
 
@@ -23,11 +23,11 @@ impl Meddler for Stopwatch {
     }
 }
 
-/// Workers; how many of them may be missing; how many more there may be. Of one worker the pods have nowhere to go, unless another
-/// comes first.
+/// The number of workers, how many of them may be missing, and the surge. A single worker needs a surge, because its pods have nowhere else
+/// to run.
 const SIZES: [(u32, u32, u32); 5] = [(1, 1, 1), (10, 1, 0), (100, 1, 0), (100, 10, 0), (1_000, 20, 0)];
 
-/// Rolls of pools of ever more workers, in a world in which nothing goes wrong.
+/// Rolls pools of growing size in a world without faults.
 pub(crate) fn rolls() {
     println!(
         "{:<26} {:>9} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9}",
@@ -51,7 +51,7 @@ pub(crate) fn rolls() {
         let rolled = Roll { workers, max_unavailable, surge }.run(Some(&watch));
         let mut took = watch.0.into_inner().unwrap_or_default();
         took.sort();
-        // The processor is taken away now and then: what one in a hundred exceeds is said, not the worst.
+        // Other processes take the processor now and then, so the 99th percentile is printed and not the maximum.
         let ms = |at: usize| took.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3);
         let minutes = |time: SignedDuration| time.as_secs_f64() / 60.0;
         let each = |count: u64| count as f64 / f64::from(workers);

@@ -1,4 +1,4 @@
-//! What it costs to look at certificates: each, beside what others read them with; and of a fleet.
+//! Measures the cost of reading certificates: of each one, compared with other programs, and of a fleet of clusters.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -25,16 +25,17 @@ use slipway_tests::tools;
 
 use super::{Anyhow, PRODUCTION, RUNS, row};
 
-/// Certificates of one measurement.
+/// The number of certificates in one measurement.
 const MANY: usize = 20_000;
-/// Processes of openssl in one measurement: it reads one certificate each.
+/// The number of openssl processes in one measurement; each reads one certificate.
 const PROCESSES: usize = 100;
-/// Clusters of the fleet: of 23 certificates each, the most that a spec may ask for, and so with as many as 10,000 of 25 have.
+/// The number of clusters in the fleet. Each has 23 certificates, the most that a spec may need, so that the fleet has as many certificates
+/// as 10,000 clusters with 25.
 const CLUSTERS: usize = 10_870;
-/// The argument by which this program scans a fleet in another process.
+/// The argument by which this program scans a fleet in a process of its own.
 pub(crate) const FLEET: &str = "--fleet";
 
-/// Python's cryptography, on one core: reads each certificate and asks for what a scan asks for.
+/// Python's cryptography package on one core: reads each certificate and the fields that a scan needs.
 const PYTHON: &str = "
 import sys, time
 from cryptography import x509
@@ -48,14 +49,14 @@ for index in range(many):
 print(time.process_time() - started)
 ";
 
-/// The processor's time that this thread has had: a core's, whoever else is at work on it.
+/// The processor time of this thread, which does not depend on other load.
 fn processor() -> Anyhow<Duration> {
     let spent = std::fs::read_to_string("/proc/thread-self/schedstat")?;
     let spent = spent.split_whitespace().next().ok_or("the kernel says nothing of this thread")?;
     Ok(Duration::from_nanos(spent.parse()?))
 }
 
-/// One certificate after the other, as the scan looks at them, and as others do.
+/// Reads certificates one after the other, like the scan and like other programs.
 pub(crate) fn rates(now: Timestamp) -> Anyhow<()> {
     let fleet = Fleet::new(now)?;
     let pems: Vec<&[u8]> =
@@ -107,7 +108,7 @@ fn rate(what: &str, rate: f64, target: &str) {
     println!("{what:<58} {rate:>8.0} /s   {target}");
 }
 
-/// A fleet, in a process that does nothing else.
+/// Scans a fleet in a process that does nothing else.
 pub(crate) fn fleet() -> Anyhow<()> {
     let mut peaks = Vec::new();
     for clusters in [CLUSTERS / 10, CLUSTERS] {
@@ -134,10 +135,10 @@ pub(crate) fn fleet() -> Anyhow<()> {
     Ok(())
 }
 
-/// What that costs a month in eu-west-1, by AWS' prices of November 2026 and the calls that were counted.
+/// The monthly cost in eu-west-1, by AWS' prices of November 2026 and the counted calls.
 fn dollars(each: Duration, reads: f64, lists: f64, writes: f64) {
     let scans = CLUSTERS as f64 * 30.0;
-    // 256 MB are a seventh of the core that this was measured on. S3 answers in some 30 ms, and sixteen calls are under way at a time.
+    // 256 MB get a seventh of the core that this was measured on. S3 answers in some 30 ms, and sixteen calls run in parallel.
     let busy_s = each.as_secs_f64() * 7.0 + 0.030 * (6.0 + reads / 16.0);
     let lambda = scans * (0.25 * busy_s * prices::GIGABYTE_SECOND + prices::INVOCATION);
     let s3 = scans * (reads * prices::S3_READ + (lists + writes) * prices::S3_WRITE);
@@ -155,12 +156,12 @@ fn dollars(each: Duration, reads: f64, lists: f64, writes: f64) {
     );
 }
 
-/// Scans so many clusters, one after the other, and prints seconds, peak memory in KiB, and what was called for each.
+/// Scans this many clusters one after the other, and prints the seconds, the peak memory in KiB, and the calls per cluster.
 pub(crate) async fn one_fleet(clusters: usize) -> Anyhow<()> {
     let now = Timestamp::now();
     let fleet = Fleet { clusters, ..Fleet::new(now)? };
     let (keys, bus) = (MemoryKeys::new(1), MemoryBus::new());
-    // Nothing is exchanged, so that nobody is asked.
+    // No authority is rotated, so no machine is queried.
     let groups = SimulatedGroups::new(Arc::new(Mutex::new(World::new(Config::default()))));
     let ports =
         ScanPorts { specs: &fleet, assets: &fleet, groups: &groups, keys: &keys, bus: &bus, crypto: &AwsLc };
@@ -198,7 +199,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A bus that keeps nothing.
+/// A bus that discards events.
 struct Forgetful;
 
 impl slipway_flows::ports::Bus for Forgetful {
@@ -207,19 +208,19 @@ impl slipway_flows::ports::Bus for Forgetful {
     }
 }
 
-/// Buckets with any number of clusters, all of them alike: what is written is forgotten.
+/// Buckets with any number of equal clusters. Writes are discarded.
 struct Fleet {
     clusters: usize,
-    /// The objects of each, by what follows its folder.
+    /// The objects of each cluster, by the key below its folder.
     objects: BTreeMap<String, Vec<u8>>,
     spec: String,
-    /// Reads, lists, writes.
+    /// The numbers of reads, lists and writes.
     counted: Mutex<[usize; 3]>,
 }
 
 impl Fleet {
     fn new(now: Timestamp) -> Anyhow<Self> {
-        // The most members that a spec may ask for.
+        // The largest number of members that a spec may have.
         let spec = PRODUCTION.replacen("etcd:\n  count: 3\n", "etcd:\n  count: 5\n", 1);
         let cluster =
             slipway_spec::parse(spec.as_bytes(), None).map_err(|found| format!("{found:?}"))?.cluster;

@@ -1,4 +1,4 @@
-//! The uploads of the demo and the year that passes, and what must come of each.
+//! The acts of the demo: the uploads and the year that passes, and the expected result of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use crate::narrator::{Ink, Narrator, resources, stack_of};
 
 const CLUSTER: &str = "production";
-/// The patch of the fourth act.
+/// The patch of act 4.
 const PATCH: &str = include_str!("drain.yaml");
 const QUIET: Duration = Duration::from_millis(400);
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// The demo, half way through.
+/// The state of the demo.
 #[derive(Debug)]
 pub(crate) struct Demo {
     slipway: Installation,
@@ -36,9 +36,9 @@ pub(crate) struct Demo {
     begun: Instant,
     spec: String,
     launched_s: f64,
-    /// The pool's stack that the third upload changes.
+    /// The pool stacks that the third upload changes.
     updated: BTreeSet<String>,
-    /// What did not come out as promised.
+    /// The results that were not as expected.
     broken: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl Demo {
         })
     }
 
-    /// The first upload launches the cluster.
+    /// Act 1: the upload launches the cluster.
     pub(crate) async fn launch(&mut self) -> Fallible<()> {
         self.narrator.title(
             "1. Upload examples/production.yaml: three controllers, three etcd members, three node pools",
@@ -118,7 +118,7 @@ impl Demo {
         Ok(())
     }
 
-    /// The second upload, of the same bytes, moves nothing (P1).
+    /// Act 2: an upload of the same bytes changes nothing (P1).
     pub(crate) async fn unchanged(&mut self) -> Fallible<()> {
         self.narrator.title("2. Upload the same bytes again: nothing changed, nothing moves");
         self.settle().await;
@@ -149,7 +149,7 @@ impl Demo {
         Ok(())
     }
 
-    /// The third upload gives one pool another `maxSize`.
+    /// Act 3: the upload gives one pool another `maxSize`.
     pub(crate) async fn resized(&mut self) -> Fallible<()> {
         let (before, after) = ("maxSize: 10", "maxSize: 12");
         self.narrator.title(&format!("3. Upload with the first pool's {before} made {after}"));
@@ -182,7 +182,7 @@ impl Demo {
         Ok(())
     }
 
-    /// The fourth upload is a patch of a stack, beside the spec.
+    /// Act 4: the upload is a patch of a stack, beside the spec.
     pub(crate) async fn patched(&mut self) -> Fallible<()> {
         self.narrator.title("4. Upload patches/drain.yaml: nodes of one pool may take two hours to drain");
         self.settle().await;
@@ -199,7 +199,7 @@ impl Demo {
         Ok(())
     }
 
-    /// A year passes, and the daily scan renews what is due.
+    /// Act 5: a year passes, and the daily scan renews certificates.
     pub(crate) async fn renewed(&mut self) -> Fallible<()> {
         self.narrator.title("5. Six days before the first certificates expire: the daily scan runs");
         self.settle().await;
@@ -244,7 +244,7 @@ impl Demo {
         Ok(())
     }
 
-    /// When each leaf of the cluster ends.
+    /// The expiry of each leaf of the cluster.
     async fn leaf_ends(&self) -> Fallible<BTreeMap<String, Timestamp>> {
         let manifest: Manifest =
             self.slipway.document(CLUSTER, "pki/manifest.json").await?.unwrap_or_default();
@@ -253,7 +253,7 @@ impl Demo {
         Ok(ends.filter_map(|(name, entry)| Some((name, entry.certificate?.not_after))).collect())
     }
 
-    /// The last upload has a typing error.
+    /// Act 6: the upload has a typing error.
     pub(crate) async fn refused(&mut self) -> Fallible<()> {
         let (before, after) = ("instanceType:", "instanceTyp:");
         self.narrator.title(&format!("6. Upload with a typing error, {after}"));
@@ -273,7 +273,7 @@ impl Demo {
         Ok(())
     }
 
-    /// What the cluster would live through in the next 400 days, with machines that break and calls that fail.
+    /// Simulates the next 400 days of the cluster, with machines that die and calls that fail.
     pub(crate) async fn simulated(&mut self) -> Fallible<()> {
         let picture = tools::root().join(".demo/year.html");
         std::fs::create_dir_all(tools::root().join(".demo"))?;
@@ -293,7 +293,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Whether every promise held, in a table that a newcomer understands.
+    /// Prints a table of the promises that a newcomer understands. Returns whether all were kept.
     pub(crate) async fn summary(&mut self) -> Fallible<bool> {
         self.narrator.title("What stands now");
         let plan: Option<Plan> = self.newest_plan().await?;
@@ -348,7 +348,7 @@ impl Demo {
         Ok(false)
     }
 
-    /// How to look around in what is left running.
+    /// Prints how to inspect the embedded AWS that keeps running.
     pub(crate) fn leave_running(&mut self) {
         self.narrator.title("The embedded AWS runs on; Ctrl-C ends it. To point the AWS CLI at it:");
         let world = self.slipway.world();
@@ -373,7 +373,7 @@ impl Demo {
         );
     }
 
-    /// Whether everything so far came out as promised.
+    /// Whether all results so far were as expected.
     pub(crate) fn is_whole(&self) -> bool {
         self.broken.is_empty()
     }
@@ -393,7 +393,7 @@ impl Demo {
         }
     }
 
-    /// Tells what happens until an event of one of those types, or until an event is given up.
+    /// Prints what happens until an event of one of these types, or until an event is given up.
     async fn until(&mut self, kinds: &[&str]) -> Option<(String, Value)> {
         let observer = self.slipway.world().observer().clone();
         let found = self.narrator.follow(&observer, PATIENCE, |seen| {
@@ -405,7 +405,7 @@ impl Demo {
         found.await.and_then(Result::ok)
     }
 
-    /// The plan that the last upload leads to.
+    /// The plan of the last upload.
     async fn plan(&mut self) -> Fallible<Option<Plan>> {
         let end = self.until(&["Plan Ready", "Plan Unchanged", "Spec Rejected"]).await;
         let Some((_, detail)) = end.filter(|(kind, _)| kind == "Plan Ready") else {
@@ -438,7 +438,7 @@ impl Demo {
         self.promise(succeeded, &format!("{what} does not succeed"));
     }
 
-    /// What becomes of each role's nodes: of a renewal the templates say no more than another digest.
+    /// Prints what happens to each role's nodes. For a renewal, the templates show only that a digest changes.
     fn show_nodes(&self, plan: &Plan) {
         let text = plan.to_text();
         for line in text.lines().skip_while(|line| *line != "Nodes") {
@@ -452,7 +452,7 @@ impl Demo {
         }
     }
 
-    /// Tells the rest of what happens, until nothing does.
+    /// Prints what happens until nothing happens any more.
     async fn settle(&mut self) {
         if !self.slipway.world().settle(QUIET, PATIENCE).await {
             self.broken.push("it does not come to rest".to_owned());

@@ -1,4 +1,4 @@
-//! `make demo`: a launch, start to end, in an embedded AWS on this machine.
+//! `make demo`: a launch from start to end, in an AWS that is embedded on this machine.
 //!
 //!     slipway-demo [--keep] [--speed FACTOR]
 //!
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use acts::Demo;
 use slipway_ports::refusal::chain;
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Options {
     keep: bool,
@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
             Ok(false) => ExitCode::from(1),
             Err(error) => fail(&chain(error.as_ref())),
         },
-        // Dropping the run takes everything down that it started.
+        // Dropping the run stops everything that it started.
         _ = tokio::signal::ctrl_c() => ExitCode::from(130),
     }
 }
@@ -64,7 +64,7 @@ async fn main() -> ExitCode {
 async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
     let mut demo = Demo::set_up(options.speed).await?;
     demo.launch().await?;
-    // What follows would only say once more that the launch failed.
+    // After a failed launch the other acts would fail, too.
     if demo.is_whole() {
         demo.unchanged().await?;
         demo.resized().await?;

@@ -1,4 +1,4 @@
-//! Tells what is observed as it happens: short lines, each with its time and who it is about.
+//! Prints observations as they happen: short lines, each with its time and its subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
@@ -8,10 +8,10 @@ use serde_json::Value;
 use slipway_tests::observe::{Call, Observation, Observed, Observer, Outcome};
 use tokio::time::Instant;
 
-/// Width of the column that says who it is about.
+/// The width of the column with the subject.
 const WHO: usize = 24;
 
-/// A colour, where there is a terminal to show it.
+/// A colour, if there is a terminal to show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
@@ -27,11 +27,11 @@ pub(crate) struct Narrator {
     begun: Instant,
     colour: bool,
     next: usize,
-    /// What one function did since the last line, each kind of call with how many there were.
+    /// The calls of one function since the last line, each kind with its number.
     run: Option<(String, Vec<(String, usize)>)>,
-    /// The events told since the last title: what is delivered at least once is told once.
+    /// The events that were printed since the last title, because an event may be delivered more than once.
     told: BTreeSet<String>,
-    /// Resources done, by stack.
+    /// The number of completed resources by stack.
     resources: BTreeMap<String, usize>,
 }
 
@@ -52,9 +52,9 @@ impl Narrator {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A line as it is.
+    /// Prints a line without a time.
     pub(crate) fn say(&self, text: &str) {
-        // Whoever closed our output wants no more of it.
+        // If the reader has closed our output, it needs nothing more.
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
@@ -63,13 +63,13 @@ impl Narrator {
         self.say(&format!("\n{}", self.ink(Ink::Title, text)));
     }
 
-    /// A line with its time.
+    /// Prints a line with its time.
     pub(crate) fn line(&self, who: &str, ink: Ink, text: &str) {
         let seconds = format!("{:6.1} s", self.begun.elapsed().as_secs_f64());
         self.say(&format!("{}  {who:<WHO$} {}", self.ink(Ink::Dim, &seconds), self.ink(ink, text)));
     }
 
-    /// Tells what happens until `end` finds what it looks for; `None` after `patience`.
+    /// Prints what happens until `end` returns a value; `None` after `patience`.
     pub(crate) async fn follow<T>(
         &mut self,
         observer: &Observer,
@@ -145,7 +145,7 @@ impl Narrator {
                 self.flush();
                 self.stack(&stack_of(&text("stack-id")), &detail["status-details"]);
             }
-            // Said at every wake, for those who watch a stack that hangs: CloudFormation's own events tell it here.
+            // Published at every wake for people who watch a stack; here CloudFormation's own events show the progress.
             "Rollout Waiting" => {}
             kind if event["source"] == "slipway" => {
                 if !self.told.insert(format!("{kind}{detail}")) {
@@ -212,7 +212,7 @@ impl Narrator {
     }
 }
 
-/// How a call is told; `None` for reads that matter to nobody.
+/// The text for a call; `None` for reads that are not interesting.
 fn told_call(call: &Call) -> Option<(String, String)> {
     let who = call.caller.clone();
     if let Some(reason) = &call.refused {
@@ -238,7 +238,7 @@ fn kind_of_object(arn: &str) -> Option<&'static str> {
         ("/plans/", "the plan"),
         ("/lock.json", "the lock"),
     ];
-    // State documents (status, rollout, desired) are written at every step: the events tell that better.
+    // State documents (status, rollout, desired) are written at every step; the events describe the steps better.
     kinds.iter().find(|(part, _)| arn.contains(part)).map(|(_, kind)| *kind)
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn stack_of(arn: &str) -> String {
     arn.split('/').nth(1).unwrap_or(arn).to_owned()
 }
 
-/// The beginning of an id, enough to tell it from others.
+/// The beginning of an id, enough to distinguish it from others.
 pub(crate) fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }

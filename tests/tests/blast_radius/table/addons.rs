@@ -1,4 +1,4 @@
-//! Add-ons: objects inside the cluster, which touch no node.
+//! Add-ons: objects in the cluster, whose changes touch no node.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn inside(key: &str, to: Value) -> Case {
     case(format!("addons.{key}"), to, "", "").because(INSIDE)
 }
 
-/// Of an add-on that is installed.
+/// A setting of an installed add-on.
 fn of(name: &str, key: &str, to: Value) -> Case {
     let case = inside(&format!("{name}.{key}"), to);
     if name == "network" { case } else { case.given(format!("addons.{name}.enabled"), json!(true)) }

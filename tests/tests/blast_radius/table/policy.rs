@@ -1,4 +1,4 @@
-//! What concerns the whole cluster: versions, images, access, Kubernetes, certificates, rollouts, tags.
+//! Settings of the whole cluster: versions, images, access, Kubernetes, certificates, rollouts, tags.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! One machine on its way out, look by look: how long it is waited for, whom it is asked of, and when it is told again.
+//! The departure of one machine, look by look: how long it is waited for, which controller gets its commands, and when they are repeated.
 
 use slipway_core::node::{Command, CommandView, Failure};
 
@@ -19,7 +19,7 @@ fn departure(cause: Cause, state: DepartureState) -> Departure {
     Departure { cause, state, ..one }
 }
 
-/// What that controller was asked at the beginning, by a command of that token.
+/// A command to that controller at the beginning, with that token.
 fn asked(token: &str, controller: &str, verb: Verb) -> Asked {
     let command = Command { token: token.to_owned(), instance: controller.to_owned(), verb };
     Asked { role: Role::Controller, command, at: NOW, refused: None }
@@ -33,7 +33,7 @@ fn drains(asked: Option<Asked>) -> DepartureState {
     DepartureState::Drain { drain: Drain { asked, ..Drain::default() }, prolonged: None }
 }
 
-/// Machines on their way out of a pool, and so many controllers that serve.
+/// Departing machines of a pool, and a number of controllers in service.
 struct Leaving {
     state: Rollout,
     observed: Observed,
@@ -52,7 +52,7 @@ impl Leaving {
         }
     }
 
-    /// A single one, `i-1`.
+    /// A single machine, `i-1`.
     fn one(controllers: usize, lifecycle: Lifecycle, one: Departure) -> Self {
         Self::new(controllers, &[("i-1", lifecycle, one)])
     }
@@ -61,7 +61,7 @@ impl Leaving {
         self.observed.answers.insert(token.to_owned(), Some(view));
     }
 
-    /// Looks at them that many seconds after the beginning, while the rollout that began them goes on.
+    /// Looks at them that many seconds after the beginning, while their rollout continues.
     fn look(&mut self, second: i64) -> Vec<Effect> {
         advance(&mut self.state, &self.observed, at(second), true)
     }
@@ -75,7 +75,7 @@ impl Leaving {
     }
 }
 
-/// Which controller is asked for which node.
+/// Which controller gets a command for which node.
 fn sent(effects: &[Effect]) -> Vec<(&str, &str)> {
     let mut sent = Vec::new();
     for effect in effects {
@@ -126,7 +126,7 @@ fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_
         (DepartureState::Rest, Lifecycle::TerminatingWait, drains(None)),
         (DepartureState::Withdraw { asked: None, told: None }, Lifecycle::Retained, drains(None)),
         (DepartureState::Uncordon { asked: None, tries: 1 }, Lifecycle::TerminatingWait, drains(None)),
-        // What is drained already only goes.
+        // A machine that is already drained is only terminated.
         (drained.clone(), Lifecycle::Retained, drained),
     ] {
         let one = Departure { problem: Some("no".to_owned()), ..departure(REPLACED, state.clone()) };
@@ -158,7 +158,7 @@ fn p10_a_machine_that_rests_takes_pods_again_once_its_rollout_goes_on_no_longer(
     }
 }
 
-/// Auto Scaling's answer may be of before it was in its hook.
+/// Auto Scaling's answer may be older than its hook.
 #[test]
 fn p6_a_machine_that_is_in_its_hook_no_more_is_looked_at_again_before_it_is_forgotten() {
     let consistent = CONSISTENT.as_secs();
@@ -171,7 +171,7 @@ fn p6_a_machine_that_is_in_its_hook_no_more_is_looked_at_again_before_it_is_forg
 
 #[test]
 fn p6_drains_are_spread_over_the_controllers_and_another_is_asked_for_the_next_round() {
-    // All of them would go to the second one, if the others had as much to do.
+    // All of them would go to the second controller, if the others had as much to do.
     let ids = ["i-a", "i-d", "i-g", "i-j", "i-m", "i-p", "i-s", "i-v", "i-y"];
     let begins = |id| (id, Lifecycle::InService, departure(REPLACED, drains(None)));
     let mut leaving = Leaving::new(3, &ids.map(begins));

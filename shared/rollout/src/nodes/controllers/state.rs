@@ -1,4 +1,4 @@
-//! What controllers are that are worked on, and how far they are.
+//! The states of the work on controllers.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,27 @@ use super::super::machine::{Place, State, Tries};
 use crate::drain::Drain;
 use crate::errand::{Asked, Round};
 
-/// The controllers of a cluster that are worked on.
+/// The work on the controllers of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Controllers {
     /// What is done to them.
     pub work: ControllersWork,
-    /// How many there are to be.
+    /// The number of controllers in the spec.
     pub size: u32,
-    /// Seconds after which a drain may be forced by all the other rules; `None`: never.
+    /// Seconds after which a drain may use force, if all other rules for that hold; `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_after_s: Option<u32>,
-    /// Those that took new credentials.
+    /// Controllers that have their new credentials.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
-    /// The one that pods were told to leave, and that has not gone.
+    /// The controller that is cordoned and still exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordon: Option<Cordon>,
-    /// How the work on one failed.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
-    /// How far it is.
+    /// The state of the work.
     pub phase: Phase<ControllersState>,
 }
 
@@ -40,71 +40,71 @@ pub struct Controllers {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ControllersWork {
-    /// They take credentials of that digest in place.
+    /// They install credentials with that digest in place.
     Refresh {
         /// The digest.
         credentials: String,
     },
-    /// Others take their places.
+    /// They are replaced.
     Replace,
-    /// There may be one too many, and it goes.
+    /// A surplus controller is removed, if there is one.
     Fewer {
-        /// Whether it goes before their stack is updated.
+        /// Whether it is removed before their stack is updated.
         before_stack: bool,
     },
 }
 
-/// A controller that pods were told to leave.
+/// A cordoned controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cordon {
     /// `i-…`.
     pub machine: String,
-    /// Whether they have left.
+    /// Whether its pods are gone.
     pub drained: bool,
 }
 
-/// How far [`Controllers`] are.
+/// The states of [`Controllers`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ControllersState {
-    /// Looks for what is to be done.
+    /// Looks for the next work.
     Look {
-        /// Since when nothing seems to be.
+        /// Since when there seems to be none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         idle_since: Option<Timestamp>,
     },
-    /// The others are asked whether they are well.
+    /// The others are asked whether they are healthy.
     Check {
-        /// The one that is to change or go.
+        /// The controller to be changed or terminated.
         machine: String,
-        /// Who is asked.
+        /// The queries.
         round: Round,
     },
     /// A snapshot of etcd is being taken.
     Snapshot {
-        /// The one that is to change or go.
+        /// The controller to be changed or terminated.
         machine: String,
-        /// Who takes it.
+        /// The command.
         asked: Asked,
     },
-    /// One takes its credentials.
+    /// A controller installs its credentials.
     Refresh(Asked),
-    /// One more comes before one goes.
+    /// An additional controller is launched before one is terminated.
     OneMore,
     /// Pods are evicted.
     Drain {
-        /// The one that they leave.
+        /// The controller that is drained.
         machine: String,
-        /// How far that is.
+        /// The state of the drain.
         drain: Drain,
     },
-    /// One was terminated, and none comes for it.
+    /// A controller was terminated, and no machine replaces it.
     Leave {
-        /// Which.
+        /// The controller.
         machine: String,
     },
-    /// All are asked whether they are well.
+    /// All are asked whether they are healthy.
     Verify(Round),
 }
 

@@ -1,4 +1,4 @@
-//! A member of etcd that takes new credentials in place.
+//! Refreshing a member of etcd in place.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,22 +16,22 @@ use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::Waits;
 
-/// It takes new credentials in place.
+/// The refresh of a member in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RefreshMember {
-    /// Their digest.
+    /// The digest of the new credentials.
     pub credentials: String,
-    /// The machine that took them.
+    /// The machine that has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed: Option<String>,
 }
 
-/// How far a member is that the others can do without, and that takes new credentials: its machine is asked to.
+/// The own state of a refresh: the machine of a member that the others can do without has the command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Refreshing {
-    /// It takes them.
+    /// It installs the credentials.
     Refresh(Asked),
 }
 
@@ -85,7 +85,7 @@ impl MemberWork<Refreshing> for RefreshMember {
     }
 
     fn begin(&self, machine: String, round: &Round, _: &Answers, turn: &mut Turn<'_>) -> To<Refreshing> {
-        // Where nothing may hold it up, it is not decided on what the others said.
+        // With expired certificates, the decision is not based on the answers of the others.
         let (seen, at) = match round.at() {
             Some(at) if !self.has_expired(turn.urgency) => (Seen::Members, at),
             Some(_) | None => (Seen::World, turn.now),

@@ -1,4 +1,4 @@
-//! A member of etcd whose machine another takes the place of: leadership moved, the machine terminated, its successor come.
+//! Replacing the machine of a member: leadership is moved, the machine is terminated, and its successor comes.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,20 +17,20 @@ use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::{Boot, Boots, Comes, Waits};
 
-/// Another machine takes its place.
+/// The replacement of a member's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplaceMember {}
 
-/// How far a member is that the others can do without, and that is replaced.
+/// The own states of a replacement of a member that the others can do without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Replacing {
-    /// It moves leadership to another member.
+    /// It hands leadership to another member.
     MoveLeader(Asked),
-    /// It was terminated, and its successor comes.
+    /// It was terminated, and its successor is expected.
     Successor {
-        /// The machine of before.
+        /// The old machine.
         machine: String,
     },
 }
@@ -127,13 +127,13 @@ impl MemberWork<Replacing> for ReplaceMember {
         group: &GroupView,
     ) -> To<Replacing> {
         match act {
-            // The machine may have gone since.
+            // The machine may be gone by now.
             Replacing::MoveLeader(asked) if !still_serves(&asked.command.instance, group) => {
                 Move::To(MemberState::start())
             }
             Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
                 None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
-                // All are asked once more: time went by, and somebody else leads.
+                // All are asked again: time has passed, and another member leads.
                 Some(Ok(_)) => checks(asked.command.instance, turn),
                 Some(Err(why)) => {
                     tries.again("moving leadership from", &asked.command.instance, &why, turn.now)
@@ -154,7 +154,7 @@ fn successor(
     if serving(group).any(is_new) {
         return verifies(turn);
     }
-    // It was decided and never done: what it was decided on became too old.
+    // The effect was decided and never performed, because its evidence became too old.
     if still_serves(&machine, group) && waited(since, turn.now) > RECONSIDERED {
         return Move::To(MemberState::start());
     }

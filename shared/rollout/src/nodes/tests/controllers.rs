@@ -1,4 +1,4 @@
-//! Controllers that are replaced, that take new credentials, or of which there is one too many, look by look.
+//! Replacing, refreshing and removing controllers, look by look.
 
 use slipway_core::node::NodeStatus;
 
@@ -26,7 +26,7 @@ fn fewer() -> Value {
     json!({"fewer": {"beforeStack": false}})
 }
 
-/// Controllers of which there are to be `size`, no load balancer before them; their group wants as many.
+/// A step for controllers with the given size and without load balancers; the desired capacity of their group equals the size.
 fn dock(work: Value, size: u32, phase: Value, machines: &[(&str, (&str, &str))]) -> Dock {
     let task = json!({"work": work, "size": size, "phase": phase});
     let mut dock = Dock::of(step("controller", json!({"controllers": task})));
@@ -34,7 +34,7 @@ fn dock(work: Value, size: u32, phase: Value, machines: &[(&str, (&str, &str))])
     dock
 }
 
-/// What their group wants and has from now on.
+/// Sets the desired capacity and the machines of their group.
 fn has(dock: &mut Dock, desired: u32, machines: &[(&str, (&str, &str))]) {
     dock.sees(GROUP, machines);
     let group = dock.observed.groups.get_mut(GROUP).unwrap().as_mut().unwrap();
@@ -44,7 +44,7 @@ fn has(dock: &mut Dock, desired: u32, machines: &[(&str, (&str, &str))]) {
     }
 }
 
-/// What a controller says that is well.
+/// The answer of a healthy controller.
 fn well() -> NodeStatus {
     serde_json::from_value(json!({
         "format": 1, "at": NOW, "cluster": "c", "role": "controller", "healthy": true, "applied": {"asAsked": true},
@@ -53,7 +53,7 @@ fn well() -> NodeStatus {
     .unwrap()
 }
 
-/// All that were asked last say that they are well.
+/// All controllers of the last round answer that they are healthy.
 fn answer(dock: &mut Dock) {
     let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
     for token in tokens {
@@ -61,7 +61,7 @@ fn answer(dock: &mut Dock) {
     }
 }
 
-/// Whether i-0 may go: of two controllers the other, i-1, was asked at `asked`, and is well.
+/// Whether i-0 may be taken down: the other of two controllers, i-1, was asked at `asked`, and is healthy.
 fn checked(work: Value, since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
     let round = json!([asks(1, &json!("status"), asked)]);
     let state = json!({"check": {"machine": "i-0", "round": round}});
@@ -102,7 +102,7 @@ fn p1_controllers_of_which_none_is_too_many_stay_as_they_are_whatever_their_grou
     assert_eq!(dock.sent(), asks_status(&["i-0", "i-1"]));
     answer(&mut dock);
     assert_eq!((dock.look(10), dock.effects()), ((Place::Done, None), Vec::new()));
-    // Nor where one was about to go, and another went meanwhile.
+    // Nor if one was about to be terminated, and another one was terminated meanwhile.
     let mut dock = checked(fewer(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
     assert_eq!(dock.look(10), (Place::Verify, answers()));
     assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
@@ -131,7 +131,7 @@ fn controllers_that_took_their_credentials_are_known_to_have_them_whatever_their
 fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one() {
     let mut dock = dock(refresh(), 2, looks(), &[("i-0", OLD), ("i-1", BOOTS)]);
     assert_eq!((dock.look(0), dock.effects()), ((Place::Check, too_few(1, 2, &["i-1"])), Vec::new()));
-    // Nor is one done while nobody serves.
+    // Nor is the step done while no controller is in service.
     let mut dock = self::dock(replace(), 1, since(0, json!({"verify": []})), &[("i-0", BOOTS)]);
     assert_eq!((dock.look(0), dock.effects()), ((Place::Verify, too_few(0, 1, &["i-0"])), Vec::new()));
 }
@@ -170,7 +170,7 @@ fn p7_controllers_take_credentials_on_what_the_others_said_and_where_theirs_expi
     }
 }
 
-/// As [`checked`], on the way to another minor.
+/// As [`checked`], during a minor upgrade.
 fn checked_for_a_minor(since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
     let mut dock = checked(replace(), since_when, asked, machines);
     dock.active.nodes.steps[0].minor = Some("Kubernetes 1.36 → 1.37".to_owned());
@@ -195,7 +195,7 @@ fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and
     answer(&mut dock);
     assert_eq!(dock.look(2_020), (Place::OneMore, Some(Waits::OneMoreController)));
     assert_eq!(dock.effects(), [wants(3)]);
-    // One of the newer minor is there, or the last snapshot counts still.
+    // A machine of the newer minor exists, or the last snapshot still counts.
     let fresh = checked(&of_before).saved(2_000 - 15 * 60);
     for mut dock in [fresh, checked(&[("i-0", OLD), ("i-1", NEW)])] {
         assert_eq!(dock.look(2_000), (Place::OneMore, Some(Waits::OneMoreController)));
@@ -291,7 +291,7 @@ fn p5_a_controller_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_
     }
     assert_eq!(dock.look(301), (Place::Check, others_answer()));
     assert_eq!(dock.sent(), asks_status(&["i-1"]));
-    // One that goes is waited for an hour.
+    // A machine that is being terminated is waited for an hour.
     let mut dock = self::dock(replace(), 1, leave(), &[("i-0", LEAVES), ("i-1", NEW)]);
     for second in [10, 301, HOUR] {
         assert_eq!(dock.look(second), (Place::Leave, waits.clone()), "{second}");

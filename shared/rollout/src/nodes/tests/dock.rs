@@ -1,4 +1,4 @@
-//! One step of nodes and what it sees, both written down, for tests that go from look to look.
+//! One node step and its observation, both written by hand, for tests that go from look to look.
 
 use slipway_core::node::{
     Answer, CommandView, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, SnapshotTaken,
@@ -11,27 +11,27 @@ pub(super) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A state that it came to at that second.
+/// A state that was entered at that second.
 pub(super) fn since(second: i64, state: Value) -> Value {
     json!({"open": {"state": state, "since": at(second)}})
 }
 
-/// What the machine of that number was asked at that second; its token is the machine's name.
+/// A command to the machine with that number at that second; its token is the machine's name.
 pub(super) fn asks(number: u32, verb: &Value, second: i64) -> Value {
     let command = json!({"token": format!("i-{number}"), "instance": format!("i-{number}"), "verb": verb});
     json!({"role": format!("etcd-{number}"), "command": command, "at": at(second)})
 }
 
-/// All members were asked at that second how they are.
+/// A round that asked all members about their health at that second.
 pub(super) fn round(second: i64) -> Value {
     (0..3).map(|number| asks(number, &json!("etcdHealth"), second)).collect()
 }
 
-/// A machine that serves, of the old launch template, and one of the template that its group has now.
+/// A machine in service with the old launch template, and one with the present template of its group.
 pub(super) const OLD: (&str, &str) = ("inService", "1");
 pub(super) const NEW: (&str, &str) = ("inService", "2");
 
-/// A group that launches from version 2, and its machines, each with its lifecycle and the version that it was launched from.
+/// A group whose launch template has version 2, and its machines, each with its lifecycle state and version.
 pub(super) fn group(name: &str, machines: &[(&str, (&str, &str))]) -> GroupView {
     let machine = |(id, (lifecycle, version)): &(&str, (&str, &str))| {
         let template = json!({"id": "lt-1", "version": version});
@@ -47,7 +47,7 @@ pub(super) fn group(name: &str, machines: &[(&str, (&str, &str))]) -> GroupView 
     .unwrap()
 }
 
-/// What a member says that is well, as its fellows are.
+/// The answer of a healthy member with healthy other members.
 pub(super) fn well(number: u32) -> EtcdHealth {
     let member = |number: u32| EtcdMemberHealth {
         name: format!("etcd-{number}"),
@@ -66,14 +66,14 @@ pub(super) fn well(number: u32) -> EtcdHealth {
     }
 }
 
-/// A step that is looked at, and what it sees.
+/// A step and its observation.
 pub(super) struct Dock {
     pub(super) active: Active,
     pub(super) departures: BTreeMap<String, Departure>,
     pub(super) observed: Observed,
     /// Whether a newer spec waits.
     pub(super) newer: bool,
-    /// What the last look had done.
+    /// The effects of the last look.
     pub(super) done: Vec<Pending>,
 }
 
@@ -92,8 +92,8 @@ impl Dock {
         }
     }
 
-    /// A step of etcd-0, in a cluster of three members whose machines, i-0 to i-2, are old. Whoever was asked by [`round`] says that all are
-    /// well.
+    /// A step of etcd-0 in a cluster of three members, whose machines i-0 to i-2 are old. The members of [`round`] say that all are
+    /// healthy.
     pub(super) fn of_etcd_0(task: Value) -> Self {
         let mut dock = Self::of(step("etcd-0", task));
         for number in 0..3 {
@@ -111,24 +111,24 @@ impl Dock {
         self
     }
 
-    /// The certificates of etcd-0 ended when time began.
+    /// The certificates of etcd-0 expired at time zero.
     pub(super) fn expired(mut self) -> Self {
         self.active.nodes.deadline = Deadline { ends: [(Role::Etcd(0), NOW)].into(), lead_s: 0 };
         self
     }
 
-    /// What a group has from now on.
+    /// Sets the machines of a group.
     pub(super) fn sees(&mut self, name: &str, machines: &[(&str, (&str, &str))]) {
         self.observed.groups.insert(name.to_owned(), Some(group(name, machines)));
     }
 
-    /// What the command of that token is answered with.
+    /// Sets the answer of the command with that token.
     pub(super) fn says(&mut self, token: &str, answer: impl Into<Answer>) {
         let view = CommandView::Answered(answer.into());
         self.observed.answers.insert(token.to_owned(), Some(view));
     }
 
-    /// The command of that token fails.
+    /// Makes the command with that token fail.
     pub(super) fn fails(&mut self, token: &str) {
         let view = CommandView::Failed(Failure::passing(FailureCode::AwsDenied, "no", "look"));
         self.observed.answers.insert(token.to_owned(), Some(view));
@@ -150,13 +150,13 @@ impl Dock {
         &self.active.nodes.steps[0]
     }
 
-    /// Its task, as it is stored.
+    /// Its task in its stored form.
     pub(super) fn task(&self) -> Value {
         let task = serde_json::to_value(&self.step().task).unwrap();
         task.as_object().unwrap().values().next().unwrap().clone()
     }
 
-    /// Looks at it at that second: where it is then, and what it waits for.
+    /// Looks at it at that second. Returns its state and what it waits for.
     pub(super) fn look(&mut self, second: i64) -> (Place, Option<Waits>) {
         let (active, departures) = (&mut self.active, &mut self.departures);
         let (effects, waits) =
@@ -167,12 +167,12 @@ impl Dock {
         (self.step().place(), waits.get(&self.step().role).cloned())
     }
 
-    /// What the last look had done.
+    /// The effects of the last look.
     pub(super) fn effects(&self) -> Vec<Effect> {
         self.done.iter().map(|pending| pending.effect.clone()).collect()
     }
 
-    /// Which machines the last look asked for what.
+    /// The commands of the last look by machine.
     pub(super) fn sent(&self) -> Vec<(String, Verb)> {
         let mut sent = Vec::new();
         for effect in self.effects() {
@@ -184,12 +184,12 @@ impl Dock {
     }
 }
 
-/// All members are asked how they are.
+/// Queries about the health of all members.
 pub(super) fn all_are_asked() -> Vec<(String, Verb)> {
     (0..3).map(|number| (format!("i-{number}"), Verb::EtcdHealth)).collect()
 }
 
-/// One machine is asked for a snapshot.
+/// The command for a snapshot on one machine.
 pub(super) fn asks_snapshot(machine: &str) -> Vec<(String, Verb)> {
     vec![(machine.to_owned(), Verb::EtcdSnapshot)]
 }

@@ -1,4 +1,4 @@
-//! A member of etcd that leaves the membership, look by look.
+//! Removing a member from etcd, look by look.
 
 use slipway_core::node::{EtcdHealth, MemberRemoved};
 
@@ -7,10 +7,10 @@ use super::*;
 use crate::outbox::{Evidence, Seen};
 use crate::waits::{Asks, Detail};
 
-/// So long a machine that could take a snapshot is waited for.
+/// How long a machine that could take a snapshot is waited for.
 const HOUR: i64 = 3_600;
 
-/// etcd-0 leaves, and the two others stay.
+/// etcd-0 is removed, and the two others stay.
 fn leaver(phase: Value) -> Dock {
     let mut dock = Dock::of_etcd_0(json!({"leaver": {"phase": phase}}));
     let (role, group) = dock.active.nodes.members.pop_first().unwrap();
@@ -18,12 +18,12 @@ fn leaver(phase: Value) -> Dock {
     dock
 }
 
-/// One whose members were asked at second 0 how they are, and all are well.
+/// A step whose members were asked at second 0, and all are healthy.
 fn checks() -> Dock {
     leaver(since(0, json!({"check": {"machine": "i-0", "round": round(0)}}))).saved(0)
 }
 
-/// What a member says that is well, and does not know etcd-0.
+/// The answer of a healthy member that does not know etcd-0.
 fn without_etcd_0(number: u32) -> EtcdHealth {
     let mut health = well(number);
     health.members.retain(|member| member.name != "etcd-0");
@@ -37,7 +37,7 @@ fn all_are_well(dock: &mut Dock, well: fn(u32) -> EtcdHealth) {
     }
 }
 
-/// etcd-1, which stays, is told to take etcd-0 out.
+/// etcd-1, which stays, has the command to remove etcd-0.
 fn takes_out() -> Vec<(String, Verb)> {
     vec![("i-1".to_owned(), Verb::EtcdRemove { member: "etcd-0".to_owned() })]
 }
@@ -48,7 +48,7 @@ fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_o
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
     assert_eq!(dock.look(0), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
-    // A snapshot that failed is tried again after a pause.
+    // A failed snapshot is tried again after a pause.
     dock.fails(&dock.token());
     assert_eq!(dock.look(10), again);
     let tries = json!({"machine": "i-0", "tries": 1, "at": at(10), "why": "no (on i-1)"});
@@ -90,7 +90,7 @@ fn a_member_leaves_not_while_none_serves_that_could_take_a_snapshot_and_is_given
 fn p4_a_member_is_believed_to_be_out_only_if_one_that_serves_says_so_and_nobody_else_knows_it() {
     let silent = |_: u32| EtcdHealth { serving: true, ..EtcdHealth::default() };
     let stopped = |number: u32| EtcdHealth { serving: false, ..without_etcd_0(number) };
-    // What etcd-0, etcd-1 and etcd-2 say, and what is done.
+    // The answers of etcd-0, etcd-1 and etcd-2, and the result.
     for (case, said, place) in [
         ("all know it", [well(0), well(1), well(2)], Place::Remove),
         (
@@ -130,7 +130,7 @@ fn p4_leadership_moves_before_a_member_leaves_as_long_as_its_machine_is_the_one_
     assert_eq!(dock.look(10), (Place::MoveLeader, Some(Waits::Leader)));
     assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
     assert_eq!((dock.look(20), dock.effects()), ((Place::MoveLeader, Some(Waits::Leader)), Vec::new()));
-    // Another machine has come: all are asked anew.
+    // Another machine has come: all are asked again.
     dock.sees("c-etcd-0", &[("i-9", NEW)]);
     assert_eq!(dock.look(30), (Place::Check, Some(Waits::Answers(Asks::Members))));
     assert_eq!(

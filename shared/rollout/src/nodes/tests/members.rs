@@ -1,4 +1,4 @@
-//! A member of etcd that is replaced or takes new credentials, look by look.
+//! Replacing and refreshing a member of etcd, look by look.
 
 use slipway_core::node::EtcdHealth;
 
@@ -8,7 +8,7 @@ use crate::outbox::{Evidence, Seen};
 use crate::waits::{Asks, Comes, Danger, Detail, Many};
 
 const MINUTE: i64 = 60;
-/// So long a machine, or the others' health, is waited for.
+/// How long a machine, or the health of the others, is waited for.
 const HOUR: i64 = 3_600;
 
 fn replace(phase: Value) -> Value {
@@ -65,7 +65,7 @@ fn p4_a_member_that_is_silent_for_a_hundred_seconds_goes_on_what_the_others_said
 
 #[test]
 fn p4_p12_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() {
-    // All answered, and nobody looked in time: the state came to be at second 0.
+    // All have answered, but no look came in time: the state was entered at second 0.
     let old = |now: i64, age: i64| {
         Dock::of_etcd_0(replace(since(0, check(round(now - age))))).saved(now - 2 * MINUTE)
     };
@@ -85,7 +85,7 @@ fn p4_p12_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() 
 #[test]
 fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
     let checked = || Dock::of_etcd_0(replace(since(1_900, check(round(1_900)))));
-    // The snapshot has grown old meanwhile: another is taken first.
+    // The snapshot has become too old meanwhile: another one is taken first.
     let mut dock = checked().saved(2_000 - 15 * MINUTE - 1);
     assert_eq!(dock.look(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
@@ -154,7 +154,7 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
         assert_eq!(dock.look(now), (Place::Snapshot, Some(Waits::Snapshot)));
         assert_eq!(dock.sent(), asks_snapshot("i-1"));
         let token = dock.token();
-        // Run Command would not take it.
+        // Run Command refused the command.
         dock.active.nodes.unsent(&token, "no");
         let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
         assert_eq!(dock.look(now + 1), again);
@@ -166,7 +166,7 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     let token = dock.token();
     dock.fails(&token);
     assert_eq!(dock.look(now + 1).0, Place::Failed);
-    // One that is taken is all that is wanted.
+    // A snapshot is all that this step needs.
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
     dock.look(0);
     dock.takes_snapshot();
@@ -186,7 +186,7 @@ fn p2_a_member_that_seems_as_planned_is_looked_at_for_two_minutes_before_that_is
         assert_eq!(dock.look(120), (Place::Verify, Some(Waits::Answers(Asks::Members))));
         assert_eq!(dock.sent(), all_are_asked());
     }
-    // One that took its credentials is known to have them, whatever its group shows.
+    // A machine that was refreshed is known to have its credentials, whatever its group shows.
     let mut dock = Dock::of_etcd_0(refresh(json!({"credentials": "new", "renewed": "i-0"}), looks()));
     assert_eq!(dock.look(0), (Place::Verify, Some(Waits::Answers(Asks::Members))));
 }
@@ -198,12 +198,12 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     dock.observed.answers.clear();
     assert_eq!(dock.look(10), (Place::MoveLeader, Some(Waits::Leader)));
     assert_eq!(dock.effects(), []);
-    // Its machine has gone since, and another serves: all are asked about that one.
+    // Its machine is gone, and another one is in service: all are asked about that one.
     dock.sees("c-etcd-0", &[("i-9", OLD)]);
     assert_eq!(dock.look(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
     let asked: Vec<String> = dock.sent().into_iter().map(|(machine, _)| machine).collect();
     assert_eq!(asked, ["i-9", "i-1", "i-2"]);
-    // Run Command would not take the command: it is tried again.
+    // Run Command refused the command: it is tried again.
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
     assert_eq!(dock.look(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
@@ -223,7 +223,7 @@ fn p4_a_member_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five
         assert_eq!(dock.look(second), (Place::Successor, waits.clone()), "{second}");
     }
     assert_eq!(dock.look(301), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    // Whoever comes is its successor if it is new: neither one of before, nor the machine itself where an answer is late.
+    // Only a machine with the new template is the successor: neither an old one, nor the machine itself in a late answer.
     for machine in [("i-9", OLD), ("i-0", NEW)] {
         let mut dock = goes();
         dock.sees("c-etcd-0", &[machine]);
@@ -232,7 +232,7 @@ fn p4_a_member_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five
     let mut dock = goes();
     dock.sees("c-etcd-0", &[("i-9", NEW)]);
     assert_eq!(dock.look(60), (Place::Verify, Some(Waits::Answers(Asks::Members))));
-    // None comes.
+    // No successor comes.
     let mut dock = goes();
     dock.sees("c-etcd-0", &[]);
     for second in [301, HOUR] {

@@ -1,4 +1,4 @@
-//! Workers that take new credentials in place, look by look.
+//! Refreshing workers in place, look by look.
 
 use slipway_core::node::Refreshed;
 
@@ -35,7 +35,7 @@ fn a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_as_
         assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::Several))), "{second}");
     }
     assert_eq!(dock.look(HOUR + 121), (Place::Done, None));
-    // Where some took theirs, the group's answer is not late.
+    // If some workers were refreshed, the group's answer is not late.
     let mut dock = pool(looks());
     dock.sees("c-pool-a", &[("i-1", OLD)]);
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
@@ -48,7 +48,7 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
     let mut dock = pool(looks());
     dock.sees("c-pool-a", &[("i-1", OLD), ("i-2", OLD)]);
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
-    // What it has is not what it was to take; then it fails.
+    // It reports other credentials than it should have; then it fails.
     assert_eq!(dock.look(0), (Place::Refresh, Some(Waits::Credentials(vec!["i-1".to_owned()]))));
     assert_eq!(dock.sent(), [takes("i-1")]);
     dock.says(&dock.token(), has("older"));
@@ -64,7 +64,7 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
     assert_eq!((dock.look(379), dock.effects()), (again, Vec::new()));
     assert_eq!(dock.look(380).0, Place::Refresh);
     assert_eq!(dock.sent(), [takes("i-1")]);
-    // It takes them at last, and the next follows: how often the first failed is forgotten.
+    // Finally it is refreshed, and the next one follows: the failures of the first one are forgotten.
     dock.says(&dock.token(), has("new"));
     assert_eq!(dock.look(390), (Place::Refresh, Some(Waits::Credentials(vec!["i-2".to_owned()]))));
     assert_eq!(dock.sent(), [takes("i-2")]);
@@ -81,14 +81,14 @@ fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken
     let tries = json!({"machine": "i-1", "tries": 2, "at": NOW, "why": "no"});
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.tries = serde_json::from_value(tries).unwrap();
-    // The one that failed has gone.
+    // The failed machine is gone.
     dock.sees("c-pool-a", &[("i-2", OLD)]);
     assert_eq!(dock.look(300).0, Place::Refresh);
     assert_eq!((dock.sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
     dock.fails(&dock.token());
     assert_eq!(dock.look(310).0, Place::Look);
     assert_eq!(dock.task()["tries"]["tries"], 1);
-    // Nor once it has taken them.
+    // Nor once it is refreshed.
     assert_eq!(dock.look(370).0, Place::Refresh);
     dock.says(&dock.token(), has("new"));
     assert_eq!((dock.look(380), dock.task().get("tries")), ((Place::Done, None), None));

@@ -1,4 +1,4 @@
-//! A pool that goes, look by look, and what is taken back of it where its rollout ends.
+//! Removing a pool, look by look, and what is reverted if its rollout ends.
 
 use super::dock::*;
 use super::*;
@@ -15,7 +15,7 @@ fn stack(status: &str) -> Option<StackView> {
     Some(serde_json::from_value(stack).unwrap())
 }
 
-/// A pool of two machines that goes.
+/// A pool of two machines that is removed.
 fn pool(phase: Value) -> Dock {
     let mut dock = Dock::of(step("pool-a", removal(phase)));
     dock.active.nodes.controllers = Some("c-control-plane".to_owned());
@@ -25,7 +25,7 @@ fn pool(phase: Value) -> Dock {
     dock
 }
 
-/// One of which both machines are empty.
+/// A pool whose two machines are empty.
 fn empty() -> Dock {
     let mut dock = pool(since(0, json!("empty")));
     let Task::Removal(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
@@ -52,7 +52,7 @@ fn deletes() -> Vec<Effect> {
 fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
     let mut dock = pool(open(json!("empty")));
     assert_eq!(dock.look(0), (Place::Empty, waits(&["i-1"], None)));
-    // One that is still being emptied is not taken for empty.
+    // A machine that is still being drained does not count as empty.
     assert_eq!(dock.look(10), (Place::Empty, waits(&["i-1"], None)));
     let task = |fields: Value| {
         let mut task = json!({"pace": Pace::default(), "phase": open(json!("empty"))});
@@ -80,12 +80,12 @@ fn p6_an_empty_pool_stays_while_a_newer_spec_waits_or_no_window_is_open_or_its_g
     let mut dock = empty();
     dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", ("retained", "1"))]);
     assert_eq!(dock.look(10), (Place::Empty, Some(Waits::Kept(kept()))));
-    // CloudFormation does something else with its stack.
+    // CloudFormation is changing its stack for another reason.
     let mut dock = empty();
     dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_IN_PROGRESS"));
     let busy = Waits::StackBusy(crate::StackStatus::UpdateInProgress);
     assert_eq!((dock.look(10), dock.effects()), ((Place::Empty, Some(busy)), Vec::new()));
-    // Somebody has told it to delete the stack already: nobody has to.
+    // Somebody has already requested the deletion of the stack, so the rollout does not.
     let mut dock = empty();
     dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_IN_PROGRESS"));
     let begins = Waits::DeletionBegins { emptied: true };
@@ -106,7 +106,7 @@ fn a_deletion_that_does_not_begin_is_waited_for_an_hour_and_one_that_has_begun_f
     assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
 }
 
-/// How far each machine is that is on its way.
+/// The state of each departing machine.
 fn departs(dock: &Dock) -> Vec<(&str, HowFar)> {
     dock.departures.iter().map(|(id, one)| (id.as_str(), one.departs(id).how)).collect()
 }
@@ -122,7 +122,7 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
         dock
     };
     let stay = [("i-1", HowFar::Stays), ("i-2", HowFar::Stays)];
-    // A person says to leave one of them: with it the whole pool stays.
+    // A person skips one of them: the whole pool stays.
     let mut dock = half();
     dock.active.skipped.insert("i-2".to_owned());
     assert_eq!(dock.look(20), (Place::Done, None));
@@ -132,7 +132,7 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     let mut dock = half();
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);
     assert_eq!(departs(&dock), stay);
-    // Once CloudFormation was told to delete its stack nobody is told anything: its machines go.
+    // Once the deletion of the stack was requested, no command is sent: its machines are terminated.
     let mut dock = empty();
     assert_eq!(dock.look(10).0, Place::Delete);
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);

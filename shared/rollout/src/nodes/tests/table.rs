@@ -1,4 +1,4 @@
-//! What every state of every kind of work tells of itself, and what becomes of it where its rollout is stopped.
+//! The properties of every state of every kind of work, and what happens to it if its rollout is stopped.
 
 use serde::de::DeserializeOwned;
 
@@ -6,10 +6,10 @@ use super::super::machine::{Open, State};
 use super::dock::*;
 use super::*;
 
-/// A state; where it is, on which machine, which commands it waits for, and whether it had better be ended.
+/// A state, its name, its machine, the tokens of the commands that it waits for, and whether it should be completed.
 type Row = (Value, Place, Option<&'static str>, &'static [&'static str], bool);
 
-/// Whether `rows` are all states of that kind of work, and tell that.
+/// Whether `rows` are all states of that kind of work, with these properties.
 fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
     let mut names = vec![Place::Done.name(), Place::Failed.name()];
     for (state, place, machine, asked, is_busy) in rows {
@@ -28,7 +28,7 @@ fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
     assert_eq!(names, known, "each state of the table, by its name");
 }
 
-/// What machine i-1 was asked; its token is i-1.
+/// A command to the machine i-1; its token is i-1.
 fn one() -> Value {
     asks(1, &json!("status"), 0)
 }
@@ -121,7 +121,7 @@ fn p10_of_what_a_member_was_asked_a_snapshot_is_taken_back_where_the_rollout_end
     let taken_back = vec![Effect::Cancel(command)];
     for (step, effects) in [
         (step("etcd-0", json!({"saver": {"phase": open(json!({"snapshot": snapshot}))}})), taken_back),
-        // The controller that drains is told so with the machine, which stays.
+        // The drain is cancelled together with the machine's departure; the machine stays.
         (controllers(of_machine("drain", "drain", json!({"asked": asks(1, &drain, 0)})), None), Vec::new()),
     ] {
         assert_eq!(of(vec![step]).called_off(&mut BTreeMap::new(), NOW), effects);
@@ -137,7 +137,7 @@ fn what_was_done_of_a_step_since_the_last_look_is_news() {
     let moved = |before: &NodeStep, after: &NodeStep| before.progress() != after.progress();
     let (none, one, two) = (pool(json!([])), pool(json!(["i-1"])), pool(json!(["i-1", "i-2"])));
     assert!(moved(&none, &one) && moved(&one, &two) && !moved(&one, &one));
-    // The same state on another machine.
+    // The same state with another machine.
     let successor = |machine: &str| {
         let state = json!({"act": {"successor": {"machine": machine}}});
         step("etcd-0", json!({"memberReplace": {"work": {}, "phase": open(state)}}))

@@ -1,4 +1,4 @@
-//! A pool whose workers are replaced, look by look.
+//! Replacing the workers of a pool, look by look.
 
 use super::dock::*;
 use super::*;
@@ -12,20 +12,20 @@ const POOL: &str = "c-pool-a";
 const BOOTS: (&str, &str) = ("pending", "2");
 const GOES: (&str, &str) = ("terminatingWait", "1");
 
-/// What the machines of a pool are, each with its lifecycle and the version that it was launched from.
+/// The machines of a pool, each with its lifecycle state and version.
 type Machines<'a> = &'a [(&'a str, (&'a str, &'a str))];
 
-/// How many of its machines may be missing, and how many it may have too many.
+/// How many of its machines may be missing, and its surge.
 fn pace(missing: u32, surge: u32) -> Value {
     json!({"maxUnavailable": {"count": missing}, "surge": {"count": surge}})
 }
 
-/// What its group wants more, as it shows.
+/// The surge that its group shows.
 fn extra(machines: u32) -> Value {
     json!({"known": {"machines": machines}})
 }
 
-/// A pool whose group wants so many machines, and may have one more; `fields` are those of its task that matter.
+/// A pool with this desired capacity and room for one more machine; `fields` are the important fields of its task.
 fn pool(desired: u32, machines: Machines<'_>, fields: &Value) -> Dock {
     let mut task = json!({
         "size": 1, "most": desired, "pace": Pace::default(), "extra": extra(0), "phase": looks(),
@@ -39,32 +39,32 @@ fn pool(desired: u32, machines: Machines<'_>, fields: &Value) -> Dock {
 }
 
 impl Dock {
-    /// What the pool's group wants and has from now on.
+    /// Sets the desired capacity and the machines of the pool's group.
     fn wants(&mut self, desired: u32, machines: Machines<'_>) {
         let group = GroupView { desired, max: desired + 1, ..group(POOL, machines) };
         self.observed.groups.insert(POOL.to_owned(), Some(group));
     }
 
-    /// Its group may have no more machines than it wants.
+    /// The maximum of the group equals its desired capacity.
     fn without_room(mut self) -> Self {
         let group = self.observed.groups.get_mut(POOL).unwrap().as_mut().unwrap();
         group.max = group.desired;
         self
     }
 
-    /// That machine of a group is on its way out.
+    /// That machine of a group departs.
     fn departs(&mut self, machine: &str, ends: Ending) {
         let group = self.observed.groups[POOL].as_ref().unwrap();
         let one = Departure::by_rollout(&Role::Pool("a".to_owned()), group, ends, None, at(0));
         self.departures.insert(machine.to_owned(), one);
     }
 
-    /// Which machines were told to go.
+    /// The machines that were to be terminated.
     fn told(&self) -> Vec<&str> {
         self.departures.keys().map(String::as_str).collect()
     }
 
-    /// A look at which no window is open.
+    /// No window is open.
     fn closed(mut self) -> Self {
         self.active.nodes.windows =
             vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
@@ -81,7 +81,7 @@ fn boots(machines: &[&str]) -> Vec<Boot> {
     machines.iter().map(boot).collect()
 }
 
-/// Waits for those that are drained, of which three are named, and until those serve that boot.
+/// Waits for drains, of which three are named, and until booting machines are in service.
 fn waits(drains: &[&str], boot: Option<&[&str]>, idle: Option<Idle>) -> Option<Waits> {
     let departs = |id: &&str| Departs { machine: (*id).to_owned(), how: HowFar::Drains(None) };
     Some(Waits::Workers(WorkersWait {
@@ -104,17 +104,17 @@ fn of_a_pool_one_worker_goes_alone_and_the_others_as_many_at_once_as_may_be_miss
     let mut dock = pool(5, &all, &json!({"pace": pace(4, 0)}));
     assert_eq!(dock.look(0), (Place::Roll, waits(&["i-1"], None, None)));
     assert_eq!(dock.task()["phase"], open(json!({"roll": {"begun": {"i-1": "goes"}}})));
-    // It has gone, and its successor boots.
+    // It is gone, and its successor boots.
     dock.departures.clear();
     dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", BOOTS)]);
     assert_eq!(dock.look(10), (Place::Look, waits(&[], Some(&["i-6"]), None)));
     assert_eq!((&dock.task()["done"], &dock.task()["proved"]), (&json!(["i-1"]), &json!(false)));
-    // It serves: four more may be missing.
+    // The successor is in service: four more may be missing.
     dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", NEW)]);
     let four = ["i-2", "i-3", "i-4", "i-5"];
     assert_eq!(dock.look(20), (Place::Roll, waits(&four, None, None)));
     assert_eq!((dock.told(), &dock.task()["proved"]), (four.to_vec(), &json!(true)));
-    // Two have gone, and Auto Scaling has launched none for them yet.
+    // Two are gone, and Auto Scaling has launched no successors yet.
     dock.departures.retain(|id, _| id == "i-4" || id == "i-5");
     dock.wants(5, &[old("i-4"), old("i-5"), ("i-6", NEW)]);
     assert_eq!(dock.look(30), (Place::Roll, waits(&["i-4", "i-5"], Some(&[]), None)));
@@ -144,7 +144,7 @@ fn no_worker_goes_after_the_first_of_a_pool_while_none_comes_for_it_whatever_may
         }
         assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
     }
-    // A machine that lacked before the first went holds it not up.
+    // A machine that was missing before the first one was terminated does not block it.
     let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &json!({"pace": pace(2, 0)}));
     assert_eq!(dock.look(0), (Place::Roll, waits(&["i-2"], Some(&[]), None)));
 }
@@ -158,7 +158,7 @@ fn a_pool_that_seems_as_planned_is_looked_at_for_two_minutes_and_not_after_worke
     assert_eq!((dock.look(120), dock.step().is_left()), ((Place::Done, None), false));
     let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
     assert_eq!(dock.look(0), (Place::Done, None));
-    // A person said to leave one of them.
+    // A person skips one of them.
     let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
     dock.active.skipped.insert("i-1".to_owned());
     assert_eq!((dock.look(0), dock.step().is_left()), ((Place::Done, None), true));
@@ -172,7 +172,7 @@ fn p6_no_worker_goes_and_none_comes_first_while_a_newer_spec_waits_or_no_window_
             (outdated().newer(), Idle::NewerSpec),
             (outdated().closed(), Idle::Window { at_most_until: None }),
         ] {
-            // A pool that is whole is waited for as long as it takes.
+            // Drains of a pool that is whole are waited for without a limit.
             for second in [0, HOUR + 1, 3 * HOUR] {
                 let found = dock.look(second);
                 assert_eq!(found, (Place::Look, waits(&[], None, Some(idle.clone()))), "{second} {pace}");
@@ -194,7 +194,7 @@ fn a_pool_that_may_miss_no_worker_gets_one_first_where_its_group_may_have_one_mo
     assert_eq!(dock.effects(), [Effect::SetDesired { group: POOL.to_owned(), desired: 3 }]);
     let expected = |since: i64| json!({"desired": 3, "first": 1, "since": at(since)});
     assert_eq!(dock.task()["extra"], json!({"known": {"machines": 1, "expected": expected(0)}}));
-    // The group's answer is late; then it shows one that boots.
+    // The group's answer is late; then it shows a booting machine.
     assert_eq!((dock.look(10), dock.effects()), ((Place::Roll, first(1, &[])), Vec::new()));
     dock.wants(3, &[two[0], two[1], ("i-3", BOOTS)]);
     assert_eq!(dock.look(20), (Place::Roll, waits(&[], Some(&["i-3"]), None)));
@@ -240,14 +240,14 @@ fn a_pool_waits_while_as_many_machines_are_drained_elsewhere_as_may_be() {
 
 #[test]
 fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_or_too_many_failed() {
-    // One lacks; or all are there, and one more boots, as where Auto Scaling balances zones.
+    // One is missing; or all are there and one more boots, as when Auto Scaling balances zones.
     let one_more = [("i-1", OLD), ("i-2", OLD), ("i-3", BOOTS)];
     for machines in [&one_more[..1], &one_more] {
         let mut dock = pool(2, machines, &json!({"pace": pace(0, 1)})).without_room();
         dock.active.nodes.budget = 5;
         assert_eq!((dock.look(0).0, dock.look(HOUR).0), (Place::Look, Place::Look));
         assert_eq!((dock.look(HOUR + 1).0, dock.active.nodes.failures), (Place::Failed, 1));
-        // Once it is proved, one such hour counts as one failure, and one may be.
+        // After the canary, one such hour counts as one failure, and one failure is allowed.
         let fields = json!({"pace": pace(0, 1), "proved": true});
         let mut dock = pool(2, machines, &fields).without_room();
         dock.active.nodes.budget = 1;
@@ -282,7 +282,7 @@ fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
 fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_those_that_go_with_a_smaller_one()
 {
     let wants = |desired: u32, seen: i64| json!({"desired": desired, "first": 0, "since": at(seen)});
-    // It was told to want two, and wants three; what i-1 was told, what it is, and what the group is to want then.
+    // The desired capacity should be two, and is three: the state of i-1, its lifecycle, and the desired capacity afterwards.
     for (told, ends, machine, desired) in [
         ("goes", Ending::Replaced, OLD, 3),
         ("shrinks", Ending::Surplus { of: 3 }, GOES, 3),
@@ -294,7 +294,7 @@ fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_thos
         let mut dock = pool(3, &machines, &json!({"extra": extra, "phase": phase}));
         dock.departs("i-1", ends);
         dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
-        // A size that somebody else has set is as old as its first sight.
+        // A size that somebody else has set counts from when it was first observed.
         let seen = if desired == 2 { 0 } else { 301 };
         for (second, desired, seen) in [(300, 2, 0), (301, desired, seen)] {
             assert_eq!(dock.look(second).0, Place::Roll);
@@ -310,7 +310,7 @@ fn p8_a_late_answer_after_somebody_raised_the_desired_capacity_takes_nothing_fro
     let machines = [("i-1", NEW), ("i-2", NEW), ("i-3", BOOTS)];
     let fields = json!({"size": 5, "extra": known, "phase": since(0, json!({"roll": {"begun": {}}}))});
     let mut dock = pool(6, &machines, &fields);
-    // An autoscaler sets 7, and one of the next answers is of before that. What stays lower was taken back.
+    // An autoscaler sets 7, and a later answer is from before that. A value that stays lower shows that the autoscaler removed a machine.
     for (second, desired, left) in [(1_200, 7, 1), (1_201, 6, 1), (1_202, 7, 1), (1_600, 6, 0)] {
         dock.wants(desired, &machines);
         dock.look(second);

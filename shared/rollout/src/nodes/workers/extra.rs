@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::RECONSIDERED;
 
-/// By how many machines a group's desired capacity exceeds the size of its pool. It outlives the work on the pool, also if that fails, because
-/// the group still wants these machines.
+/// By how many machines a group's desired capacity exceeds the size of its pool. The value outlives the work on the pool, even if that
+/// fails, because the group still wants these machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Extra {
-    /// What a rollout left that ended early. The group was not observed since.
+    /// What a rollout that ended early left over. The group was not observed since.
     Left(LeftOver),
     /// What is known since the group was observed.
     Known {
@@ -27,15 +27,15 @@ pub enum Extra {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum LeftOver {
-    /// The desired capacity was to be set not long before. Whether it was is unknown: the call is dropped when a person aborts, when an earlier
-    /// call is refused, or when it is too old; and a function that died may have made it without recording that.
+    /// The desired capacity should have been set shortly before. It is unknown whether it was: the call is dropped when a person aborts,
+    /// when an earlier call is refused, or when it is too old; and a function that died may have made the call without recording that.
     Requested {
         /// The machines of the surge.
         machines: u32,
         /// The desired capacity, with the surge.
         desired: u32,
     },
-    /// The machines of the surge. The desired capacity was not set lately.
+    /// The surge machines. The desired capacity was not set recently.
     Machines(u32),
 }
 
@@ -59,15 +59,15 @@ impl Default for Extra {
 }
 
 impl LeftOver {
-    /// The machines of the surge, as far as is known.
+    /// The surge machines, as far as is known.
     pub(crate) const fn machines(self) -> u32 {
         match self {
             Self::Requested { machines, .. } | Self::Machines(machines) => machines,
         }
     }
 
-    /// The machines of the surge that are still there, if the group's desired capacity is `desired`. By as many as that is less than what was to
-    /// be set, the last call was never made, or somebody else has lowered it since.
+    /// The surge machines that are still there, if the group's desired capacity is `desired`. If that is less than what should have been
+    /// set, the last call was never made, or somebody else has lowered it since.
     pub(super) const fn still_there(self, desired: u32) -> u32 {
         match self {
             Self::Requested { machines, desired: requested } => {
@@ -122,7 +122,8 @@ impl Extra {
         Self::Known { machines: self.machines().saturating_sub(first), expected: None }
     }
 
-    /// Whether the desired capacity was not raised yet, as an answer with `desired` shows: the answer is too old, or the call was not made.
+    /// Whether an answer with `desired` shows that the desired capacity was not raised yet: the answer is too old, or the call was not
+    /// made.
     pub(super) fn is_to_come(self, desired: u32) -> bool {
         self.expected().is_some_and(|expected| desired < expected.desired)
     }
@@ -133,17 +134,19 @@ impl Extra {
         *self = Self::expecting(self.machines().saturating_sub(1), expected.saturating_sub(1), now);
     }
 
-    /// Follows what others do to the desired capacity, which is `desired` now. A cluster autoscaler sets absolute values from what it saw up to
-    /// a minute before (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and takes back a machine that has not become a node within
-    /// a quarter of an hour (`removeOldUnregisteredNodes`). A machine that it took back belongs to the surge no more.
+    /// Follows changes of the desired capacity by others; it is `desired` now. A cluster autoscaler sets absolute values, based on an
+    /// observation that is up to a minute old (kubernetes/autoscaler, cloudprovider/aws, `IncreaseSize`), and removes a machine that has
+    /// not become a node within a quarter of an hour (`removeOldUnregisteredNodes`). A machine that it removed does not belong to the surge
+    /// any more.
     ///
-    /// `still_to_go`: so many terminations that lower the desired capacity were dropped, and will be asked for again.
+    /// `still_to_go`: the number of terminations with a lower desired capacity that were dropped and will be requested again.
     pub(super) fn follow(&mut self, desired: u32, still_to_go: u32, now: Timestamp) {
         let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
         let Some(expected) = self.expected().filter(is_old) else { return };
         let taken_back = expected.desired.saturating_sub(desired);
         let size = desired.saturating_sub(still_to_go).max(desired.min(expected.desired));
-        // What somebody else has set is as new as it was seen first: an answer that is some seconds late may still show the size before it.
+        // A change by somebody else counts from when it was first observed: an answer that is some seconds late may still show the earlier
+        // size.
         let since = if size == expected.desired { expected.since } else { now };
         *self = Self::expecting(self.machines().saturating_sub(taken_back), size, since);
     }

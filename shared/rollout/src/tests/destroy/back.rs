@@ -1,8 +1,8 @@
-//! Machines on their way back when a cluster is to be taken away.
+//! Machines that are being uncordoned when a destruction is ordered.
 
 use super::*;
 
-/// Nobody told CloudFormation to delete their stack in the end: without this they would stay cordoned.
+/// Finally the deletion of their stack was not requested: without this rule they would stay cordoned.
 #[test]
 fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_all() {
     for is_aborted in [true, false] {
@@ -22,7 +22,7 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
             stands: true,
             token: String::new(),
         };
-        // It was not performed.
+        // The deletion was not performed.
         quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::CreateComplete);
         let evidence = None;
         quay.state.outbox.push(Pending { id: 1_000, effect, decided_at: at(0), evidence });
@@ -54,7 +54,7 @@ fn what_becomes_of_machines_whose_stack_is_seen_to_go_is_not_waited_for() {
     while !quay.deletions().contains(&"c-pool-a") {
         quay.wake(None);
     }
-    assert!(quay.state.departures.contains_key("i-w"), "CloudFormation has only been told");
+    assert!(quay.state.departures.contains_key("i-w"), "the deletion was only requested");
     quay.wake(None);
     assert!(quay.state.departures.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The last moments of a destruction.
+//! The end of a destruction.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn controllers_whose_stack_goes_are_not_waited_for_in_their_terminate_hooks() {
     let let_go = |quay: &Quay| quay.log.contains(&"let i-cp go".to_owned());
     assert!(
         !let_go(&quay),
-        "CloudFormation may not have been told, and the order may be taken back: {:?}",
+        "the deletion may not have been requested, and the order may be aborted: {:?}",
         quay.log
     );
     quay.harbour.fake.stacks.insert("c-control-plane".to_owned(), StackStatus::DeleteInProgress);
@@ -88,7 +88,7 @@ fn p10_a_destruction_whose_resume_comes_over_an_hour_late_looks_for_its_leader_a
     (0..100).for_each(|_| {
         quay.wake(None);
     });
-    // Given a minute after the pause. Members come back soon after it has come.
+    // Given a minute after the pause. Members come back soon after it was received.
     let report = quay.wake(Some(Given { order: Order::Resume, at: at(4) }));
     assert_eq!(report.state, "destroying", "{}", report.message);
     quay.wake(None);
@@ -109,7 +109,7 @@ fn a_deletion_that_cloudformation_refuses_stops_a_destruction_and_one_that_came_
         while !quay.state.destroy().unwrap().stacks.iter().any(|going| going.state != GoingState::Stands) {
             quay.wake(None);
         }
-        // CloudFormation was never told.
+        // The deletion was never requested.
         let told = quay.deletions().len();
         quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::CreateComplete);
         let effect = Effect::DeleteStack {

@@ -1,4 +1,4 @@
-//! The records of etcd's members are taken back before etcd goes.
+//! The records of etcd's members are deleted before etcd is deleted.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
     let all = ["Slipway-EtcdRetire on i-0", "Slipway-EtcdRetire on i-1", "Slipway-EtcdRetire on i-2"];
     assert_eq!(between(&quay), all);
 
-    // What was taken back may be there again when a pause is over.
+    // Deleted records may be there again after a pause.
     let mut quay = Quay::new();
     quay.wake(Some(ordered(0, false)));
     while !quay.log.iter().any(|line| line.contains("Retire")) {
@@ -39,7 +39,7 @@ fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
 #[test]
 fn records_are_taken_back_once_every_member_has_booted_and_a_boot_that_never_ends_is_not_waited_for() {
     for (until, most) in [(20, 30), (10_000, 80)] {
-        // It would set its record while it boots, after a fellow took it back.
+        // The booting machine would write its record after another member deleted it.
         let mut quay = Quay { booting: Some((3, until)), ..Quay::new() };
         let report = quay.run(ordered(0, false));
         assert_eq!(report.state, "destroyed", "{}", report.message);
@@ -48,7 +48,7 @@ fn records_are_taken_back_once_every_member_has_booted_and_a_boot_that_never_end
         assert!(!quay.log[..first].contains(&"delete c-etcd".to_owned()));
         assert!(quay.minute > until.min(60), "{}", quay.minute);
     }
-    // One that is launched after they were asked: they are asked again.
+    // A machine is launched after the members got the command: they get it again.
     let mut quay = Quay::new();
     quay.wake(Some(ordered(0, false)));
     while !quay.log.iter().any(|line| line.contains("Retire")) {

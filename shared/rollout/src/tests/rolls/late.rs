@@ -1,16 +1,16 @@
-//! A resume that comes long after it was given: the rollout stood still until it came, so that nobody's patience has run out meanwhile.
+//! A resume that comes long after it was given: the rollout had stopped until it came, so no timeout may have run out meanwhile.
 
 use super::*;
 
 impl Yard {
-    /// Hears an order that was given so many minutes ago.
+    /// Receives an order that was given that many minutes ago.
     fn hears(&mut self, order: Order, minutes: i64) {
         let at = |second| Timestamp::from_second(second).unwrap();
         let given = Given { order, at: at(self.now - 60 * minutes) };
         self.state = self.fake.told(self.state.clone(), &given, Some(&self.wanted), at(self.now));
     }
 
-    /// Whether its machines are out of reach, and its groups launch nothing.
+    /// Whether its machines are unreachable, and its groups launch nothing.
     fn is_dark(&mut self, dark: bool) {
         self.launches = !dark;
         self.silent.clear();
@@ -31,7 +31,7 @@ fn p10_a_resume_that_comes_over_an_hour_late_leaves_as_much_patience_as_one_in_t
                 break;
             }
             yard.hears(Order::Pause, 0);
-            // What it waits for comes only after the resume, and is soon there then.
+            // What it waits for comes soon after the resume.
             yard.is_dark(true);
             (0..100).for_each(|_| yard.wake(None));
             assert_eq!(yard.report.state, "paused", "at {moment}");

@@ -29,7 +29,7 @@ fn p5_one_more_controller_comes_before_one_is_drained_and_goes() {
     assert_eq!(yard.in_order(), log);
 }
 
-/// A target counts only after several health checks, and until then the load balancer of a single controller has nobody to send to.
+/// A target is healthy only after several health checks, and until then the load balancer of a single controller has no target.
 #[test]
 fn p5_no_controller_goes_before_all_that_stay_are_healthy_targets() {
     let is_down = |line: &str| line.contains("goes") || line.contains("restarts");
@@ -58,7 +58,7 @@ fn p5_no_controller_goes_before_all_that_stay_are_healthy_targets() {
             }
         }
         assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
-        // It ends with all that serve behind their load balancer.
+        // At the end all controllers in service are healthy targets.
         assert_eq!(yard.targets("c-control-plane").len(), controllers as usize);
         assert_eq!(waited, change == Change::Machines || controllers > 1, "{controllers}");
     }
@@ -87,7 +87,7 @@ fn p5_a_controller_that_its_load_balancer_never_takes_for_healthy_ends_it_and_no
         assert!(yard.report.message.contains(why), "{}", yard.report.message);
         assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log);
     }
-    // Where certificates have expired nobody is waited for, nor asked.
+    // If certificates have expired, other controllers are neither waited for nor asked.
     let expired = Yard::new(&SMALL, Change::Credentials, &is_controller, &auto()).ends_in(-1);
     let mut yard = Yard { checks: 10_000, ..expired };
     (0..20).for_each(|_| yard.wake(None));
@@ -104,7 +104,7 @@ fn p5_controllers_take_credentials_one_after_the_other_and_a_single_one_is_not_s
     let mut yard = Yard::new(&one, Change::Credentials, &is_controller, &auto());
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.in_order(), ["controller.0 takes new"]);
-    // One that does not answer holds the others up, and ends it.
+    // A controller that does not answer blocks the others, and the rollout fails.
     let mut yard = Yard::new(&SMALL, Change::Credentials, &is_controller, &auto());
     yard.silent.insert("controller.1".to_owned());
     assert_eq!(yard.run(), "failed");
@@ -212,7 +212,7 @@ fn p6_a_worker_that_cannot_be_emptied_stays_and_takes_pods_again() {
     );
     assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log.last());
     assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");
-    // Once the first was replaced, as many may stay as the budget for failures says.
+    // After the canary, as many workers may fail as the failure budget allows.
     let lenient = RolloutPolicy { failure_budget: 1, ..auto() };
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &lenient);
     yard.stuck.insert("pool-a.1".to_owned());
@@ -227,7 +227,7 @@ fn p6_a_worker_that_cannot_be_emptied_stays_and_takes_pods_again() {
     yard.pace = 10;
     assert_eq!(yard.run(), "failed");
     assert!(!yard.log.contains(&"pool-a.2 goes".to_owned()));
-    // What fails for the third time does not fail by chance.
+    // A third failure is no coincidence.
     for failing in [2, 3] {
         let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
         yard.failing.insert("Slipway-Drain", failing);
@@ -251,7 +251,8 @@ fn p6_a_worker_that_auto_scaling_takes_down_is_drained_kept_alive_and_let_go() {
     assert!(yard.state.departures.is_empty() && !yard.log.contains(&"pool-a.2 goes".to_owned()));
 }
 
-/// Auto Scaling's answers may be late: one that showed as in service what waits in its hook had its drain forgotten, and asked for anew.
+/// Auto Scaling's answers may be late: if an answer showed a machine in its hook as in service, its drain was forgotten and requested
+/// again.
 #[test]
 fn p8_a_worker_in_its_terminate_hook_is_not_forgotten_for_one_late_answer() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
@@ -264,7 +265,7 @@ fn p8_a_worker_in_its_terminate_hook_is_not_forgotten_for_one_late_answer() {
     assert!(is_known(&mut yard, Lifecycle::TerminatingWait));
     assert!(is_known(&mut yard, Lifecycle::InService), "one answer may be late");
     assert!(is_known(&mut yard, Lifecycle::TerminatingWait));
-    // What is so after minutes is so.
+    // If it is still so after minutes, it is true.
     let known: Vec<bool> = (0..3).map(|_| is_known(&mut yard, Lifecycle::InService)).collect();
     assert_eq!(known.last(), Some(&false), "{known:?}");
 }
@@ -289,7 +290,7 @@ fn p6_a_machine_more_that_a_failed_roll_left_is_taken_away_by_the_next() {
     assert_eq!(yard.groups["c-pool-a"].desired, 5, "{:?}", yard.log);
 }
 
-/// What has not been answered yet is not asked of more.
+/// Until a command is answered, no further one is sent.
 fn nobody_answers(yard: &mut Yard, document: &str) {
     let asked = yard.state.departures.values().filter_map(|one| one.asked());
     let tokens: Vec<String> = asked
@@ -337,7 +338,7 @@ fn p10_one_controller_is_asked_to_have_one_machine_take_pods_again_at_a_time_wha
         yard.wake((minute == 0).then_some(Order::Abort { plan: None }));
         nobody_answers(&mut yard, "Slipway-Uncordon");
     }
-    assert_eq!(uncordons(&yard), 2, "one for each controller: {:?}", yard.log);
+    assert_eq!(uncordons(&yard), 2, "one command per controller: {:?}", yard.log);
 }
 
 #[test]

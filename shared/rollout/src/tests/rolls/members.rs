@@ -14,7 +14,7 @@ fn p4_members_are_replaced_one_after_the_other_with_a_snapshot_and_without_the_l
         "etcd-2.0 goes",
     ];
     assert_eq!(yard.in_order(), log);
-    // All are asked before and after each goes, and once more when another leads.
+    // All are asked before and after each replacement, and once more after the leader has changed.
     assert_eq!(yard.asked, 21);
     assert!(yard.report.message.ends_with("replaced: etcd-0, etcd-1, etcd-2"), "{}", yard.report.message);
 
@@ -32,7 +32,7 @@ fn p4_members_are_replaced_one_after_the_other_with_a_snapshot_and_without_the_l
     ];
     assert_eq!(yard.in_order(), log);
 
-    // A single one has nobody to lead in its place, and nobody else to take the snapshot.
+    // A single member has no other that could lead or take the snapshot.
     let one = Size { members: 1, ..SMALL };
     let yard = Yard::new(&one, Change::Machines, &is_member, &auto());
     let mut yard = Yard { leader: "etcd-0.0".to_owned(), ..yard };
@@ -78,7 +78,7 @@ fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
             let mut yard = Yard::new(&SMALL, change, &|role| *role == Role::Etcd(0), &auto());
             spoil(&mut yard);
             let ends = yard.run();
-            // A machine that is gone comes back.
+            // A machine that is gone is replaced.
             if at == 3 {
                 assert_eq!(ends, "succeeded");
                 continue;
@@ -90,12 +90,12 @@ fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
                 "{}",
                 yard.report.message
             );
-            assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"], "nobody is touched");
+            assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot"], "no machine is changed");
             let minutes = (yard.now - 1_000_000) / 60;
             assert!((62..=66).contains(&minutes), "{minutes}");
         }
     }
-    // Ten entries are what one lacks that keeps up; what passes by itself is waited for.
+    // A member that keeps up may lack ten entries; a passing problem is waited for.
     let mut yard =
         Yard { behind: 10, alarm: true, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
     (0..30).for_each(|_| yard.wake(None));
@@ -104,7 +104,7 @@ fn p4_a_member_waits_for_the_others_an_hour_and_says_why() {
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }
 
-/// What its group shows now is newer than any answer: a member whose machine is gone, or another's, says nothing.
+/// The present state of its group is newer than any answer: a member whose machine is gone or replaced has no answer.
 #[test]
 fn p4_a_member_that_answered_and_whose_machine_has_gone_since_is_not_taken_for_well() {
     type Spoil = fn(&mut BTreeMap<String, Machine>);
@@ -128,7 +128,7 @@ fn p4_a_member_that_answered_and_whose_machine_has_gone_since_is_not_taken_for_w
                     .any(|line| line.starts_with("etcd-0.0 goes") || line.starts_with("etcd-0.0 takes new"))
             };
             if touched(&yard) {
-                assert!(moment > 2, "there is a moment to be tried");
+                assert!(moment > 2, "the test has a moment to try");
                 break;
             }
             yard.launches = false;
@@ -141,7 +141,7 @@ fn p4_a_member_that_answered_and_whose_machine_has_gone_since_is_not_taken_for_w
 
 #[test]
 fn p4_what_was_said_and_a_snapshot_count_for_minutes_and_are_asked_for_anew() {
-    // Until a window opens they have grown old: everything is asked for after it has.
+    // Until a window opens the answers become too old: everything is asked again after that.
     let start = minute_of_day(1_000_000) + 20;
     let window = MaintenanceWindow { days: Vec::new(), start_minute: start, length_min: 30 };
     let policy = RolloutPolicy { windows: vec![window], ..auto() };
@@ -153,7 +153,7 @@ fn p4_what_was_said_and_a_snapshot_count_for_minutes_and_are_asked_for_anew() {
     assert!(!yard.log.is_empty(), "{}", yard.report.message);
     assert_eq!(yard.run(), "succeeded");
     assert!((yard.now - 1_000_000) / 60 < 60);
-    // One that closes in the midst of it holds up the next.
+    // A window that closes during the roll holds the next member.
     let window =
         MaintenanceWindow { days: Vec::new(), start_minute: minute_of_day(1_000_000), length_min: 4 };
     let policy = RolloutPolicy { windows: vec![window], ..auto() };
@@ -187,7 +187,7 @@ fn p7_what_nothing_may_hold_up_waits_for_no_window_and_no_person() {
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.in_order(), ["controller.0 takes new, restarts", "controller.1 takes new, restarts"]);
 
-    // One that is not urgent waits for both, and for a person.
+    // A roll that is not urgent waits for approval.
     let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy);
     yard.wake(None);
     assert_eq!((yard.report.state.as_str(), yard.log.len()), ("waiting-for-approval", 0));
@@ -262,9 +262,9 @@ fn p4_a_member_that_hangs_is_replaced_within_minutes_while_what_the_others_said_
         yard.wake(None);
     }
     assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"], "{}", yard.report.message);
-    assert!(yard.now - asked > 100, "one that is only slow is waited for");
+    assert!(yard.now - asked > 100, "a slow member is waited for");
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    // One that is to stay and hangs is not gone without.
+    // The roll does not continue without a member that stays and hangs.
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
     yard.hanging.insert("etcd-2.0".to_owned());
     assert_eq!(yard.run(), "failed");

@@ -1,4 +1,4 @@
-//! Sequences that an operator of Auto Scaling and etcd has seen at night.
+//! Sequences of events that an operator of Auto Scaling and etcd has seen at night.
 
 use super::*;
 use crate::nodes::Task;
@@ -41,7 +41,7 @@ fn p7_what_fails_at_once_is_tried_again_only_after_minutes() {
         [(&is_member as Whom<'_>, "etcd-0"), (&is_controller, "controller"), (&is_worker, "pool-a")]
     {
         let mut yard = Yard::new(&SMALL, Change::Credentials, whom, &auto());
-        // Its machine is gone, and its group says so only four minutes later.
+        // Its machine is gone, and its group shows that only four minutes later.
         yard.failing.insert("Slipway-Refresh", 1_000);
         let fails = |yard: &Yard| 1_000 - yard.failing["Slipway-Refresh"];
         while fails(&yard) == 0 {
@@ -53,7 +53,7 @@ fn p7_what_fails_at_once_is_tried_again_only_after_minutes() {
         yard.failing.clear();
         assert_eq!(yard.run(), "succeeded", "{role}: {}", yard.report.message);
     }
-    // And not for ever.
+    // But not forever.
     let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &auto());
     yard.failing.insert("Slipway-Refresh", 1_000);
     assert_eq!(yard.run(), "failed");
@@ -87,7 +87,7 @@ fn p6_drains_that_never_end_leave_room_for_others() {
     }
     (0..30).for_each(|_| yard.wake(None));
     assert!(yard.log.contains(&"pool-a.4 is let go".to_owned()), "{:?}", yard.log);
-    // Each of the others has had its turns.
+    // Each of the others had its turns.
     for number in 0..4 {
         let drains = format!("controller.0 drains pool-a.{number}");
         assert!(yard.log.iter().filter(|line| **line == drains).count() >= 2, "{drains}: {:?}", yard.log);
@@ -112,7 +112,7 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_until_it_does() 
     assert!(yard.state.departures.is_empty());
 }
 
-/// A window that is open from the 10th minute of the roll for `length` minutes, once a day.
+/// A window that opens in the 10th minute of the roll for `length` minutes, once a day.
 fn in_ten_minutes(length: u16) -> RolloutPolicy {
     let start_minute = (minute_of_day(1_000_000) + 10) % 1_440;
     let window = MaintenanceWindow { days: Vec::new(), start_minute, length_min: length };
@@ -122,7 +122,7 @@ fn in_ten_minutes(length: u16) -> RolloutPolicy {
 #[test]
 fn p4_a_machine_that_dies_while_a_window_is_waited_for_has_an_hour_to_be_replaced() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &in_ten_minutes(30));
-    // The day's window is over before it begins.
+    // The day's window is over before the roll begins.
     yard.now += 60 * 60;
     (0..180).for_each(|_| yard.wake(None));
     assert!(yard.report.message.contains("window"), "{}", yard.report.message);
@@ -131,7 +131,7 @@ fn p4_a_machine_that_dies_while_a_window_is_waited_for_has_an_hour_to_be_replace
     group.machines.get_mut("etcd-0.0").unwrap().lifecycle = Lifecycle::Terminating;
     (0..15).for_each(|_| yard.wake(None));
     assert_eq!(yard.report.state, "running", "{}", yard.report.message);
-    // What Auto Scaling launched for it is as planned already.
+    // The machine that Auto Scaling launched for it is as planned already.
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log);
 }
@@ -161,8 +161,8 @@ fn p6_one_too_many_that_auto_scaling_takes_down_itself_leaves_one_too_many() {
     assert_eq!(yard.groups["c-pool-a"].desired, 2, "{:?}", yard.log);
 }
 
-/// One late answer that does not show the controller that is being drained is no reason to forget who drains it: it would be cordoned after it
-/// had been told to take pods again.
+/// If a late answer does not show the controller that is being drained, the drain must not be forgotten: the node would be cordoned after
+/// it was uncordoned.
 #[test]
 fn p10_a_controller_that_one_late_answer_does_not_show_takes_pods_again_after_its_drain() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_controller, &auto());

@@ -1,4 +1,5 @@
-//! Who else changes groups: Auto Scaling balances zones, a cluster autoscaler sets sizes, and a group keeps a worker that nobody drained.
+//! Changes of groups by others: Auto Scaling balances zones, a cluster autoscaler sets sizes, and a group retains a worker that nobody
+//! drained.
 
 use super::*;
 
@@ -7,7 +8,7 @@ fn surging() -> RolloutPolicy {
 }
 
 impl Yard {
-    /// One more machine of a group serves, as it is to be, that nobody asked for.
+    /// An additional machine of a group is in service that nobody requested.
     fn comes(&mut self, group: &str, id: &str, zone: &'static str) {
         let one =
             Machine { zone, lifecycle: Lifecycle::InService, current: true, until: None, target_from: 0 };
@@ -36,10 +37,10 @@ fn p5_a_controller_that_auto_scaling_launches_to_balance_zones_is_not_taken_for_
     let went = |yard: &Yard| yard.log.iter().any(|line| line.contains("drains") || line.contains("goes"));
     assert!(
         !went(&yard),
-        "three serve of two that are wanted, and one of them goes by itself: {:?}",
+        "three serve and two are wanted, and Auto Scaling terminates one of them: {:?}",
         yard.log
     );
-    // Its group takes it away again. The one that was asked for is another.
+    // Its group removes it again. The requested machine is another one.
     yard.deaf = false;
     yard.groups.get_mut("c-control-plane").unwrap().machines.remove("controller.balancing");
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
@@ -73,7 +74,7 @@ fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_r
 {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
     let id = yard.drains_one_too_many();
-    // Another machine goes as an autoscaler says, and with it the one that is too many.
+    // An autoscaler terminates another machine with a decrement, so that no machine is surplus any more.
     let group = yard.groups.get_mut("c-pool-a").unwrap();
     let other =
         group.machines.iter().find(|(one, machine)| **one != id && machine.current).unwrap().0.clone();
@@ -82,7 +83,7 @@ fn p6_one_too_many_of_a_group_that_an_autoscaler_has_made_smaller_meanwhile_is_r
     assert_eq!(group.desired, 3);
     yard.stuck.clear();
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    assert!(yard.log.contains(&format!("{id} goes")), "another comes for it: {:?}", yard.log);
+    assert!(yard.log.contains(&format!("{id} goes")), "another one replaces it: {:?}", yard.log);
     assert_eq!((yard.groups["c-pool-a"].desired, yard.groups["c-pool-a"].machines.len()), (3, 3));
 }
 
@@ -106,7 +107,7 @@ fn p6_what_an_autoscaler_takes_back_of_the_machines_that_come_first_is_asked_for
     assert_eq!((group.desired, group.machines.len()), (3, 3), "{:?}", yard.log);
     let drained = yard.log.iter().position(|line| line.contains("drains")).unwrap();
     let last = yard.log[..drained].iter().rposition(|line| line == "c-pool-a wants 4");
-    assert!(last.is_some_and(|last| last > 0), "nobody goes before it comes: {:?}", yard.log);
+    assert!(last.is_some_and(|last| last > 0), "no worker is terminated before it comes: {:?}", yard.log);
 }
 
 #[test]
@@ -119,5 +120,8 @@ fn p6_a_worker_that_its_group_keeps_since_nobody_drained_it_is_drained_and_termi
     assert_eq!(of_it.len(), 3, "{of_it:?}");
     assert!(of_it[0].ends_with(" drains pool-a.2"), "{of_it:?}");
     assert_eq!(of_it[1..], ["pool-a.2 goes", "pool-a.2 is let go"]);
-    assert_eq!(yard.groups["c-pool-a"].desired, 3, "it was none of those that the group wants");
+    assert_eq!(
+        yard.groups["c-pool-a"].desired, 3,
+        "the retained machine was not part of the desired capacity"
+    );
 }

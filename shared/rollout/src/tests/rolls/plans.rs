@@ -1,4 +1,4 @@
-//! Which steps a plan has, in which order, and what a person has to see to.
+//! The steps of a plan, their order, and what a person has to handle.
 
 use super::*;
 use crate::nodes::{Controllers, ControllersWork, left_to_a_person};
@@ -12,7 +12,7 @@ fn roles(steps: &[NodeStep]) -> Vec<String> {
     steps.iter().map(|step| step.role.to_string()).collect()
 }
 
-/// With pools of these names that are as pool a is.
+/// With pools of these names that are like pool a.
 fn with_pools(mut release: Rendering, names: &[&str]) -> Rendering {
     let node = release.roles[&Role::Pool("a".to_owned())].clone();
     release.stacks.retain(|stack| stack.name != "c-pool-b");
@@ -34,7 +34,7 @@ fn p5_where_there_are_to_be_fewer_controllers_one_leaves_before_their_stack_is_u
         (work, size)
     });
     let fewer = |before_stack| ControllersWork::Fewer { before_stack };
-    // The group may have one more than the two that there are to be, and before its update another one.
+    // The group may have one more than its two machines, and before its update another one.
     assert_eq!(controllers.collect::<Vec<_>>(), [(fewer(true), 4), (fewer(false), 2)]);
     assert_eq!(left_to_a_person(&yard.wanted), 0);
 }
@@ -61,7 +61,7 @@ fn each_role_is_told_which_minor_release_it_goes_to_and_no_others() {
 
 #[test]
 fn p6_workers_that_cannot_be_replaced_one_by_one_are_counted_for_a_person_and_no_others() {
-    // None may be missing: one more would have to come first, and nobody knows how many a unit of capacity is.
+    // No machine may be missing: an additional one would have to come first, and nobody knows how many machines a capacity unit is.
     let policy = RolloutPolicy {
         max_unavailable: CountOrPercent::Count(0),
         surge: CountOrPercent::Count(1),
@@ -88,7 +88,7 @@ fn p6_pools_come_after_those_that_they_are_to_follow_and_one_that_goes_after_all
     let pools = BTreeMap::from([follows("a", &["c"]), follows("c", &["d"])]);
     let before = with_pools(release(&SMALL, None), &["b", "c", "d", "e"]);
     let mut after = with_pools(release(&SMALL, Some((Change::Machines, &is_worker))), &["c", "d", "e"]);
-    // Controllers are worked on as well: they are no pool that another one waits for.
+    // Controllers are replaced as well; they are no pool that another pool waits for.
     let controllers = after.roles.get_mut(&Role::Controller).unwrap();
     controllers.machine = json!({"InstanceType": "m7i.xlarge"});
     let yard = Yard::of(&before, after, &is_worker, &RolloutPolicy { pools, ..auto() });

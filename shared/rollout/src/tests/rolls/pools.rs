@@ -1,9 +1,9 @@
-//! How many of a pool's workers are worked on at once, when, and which pool comes first.
+//! How many of a pool's workers are replaced at a time, when, and which pool comes first.
 
 use super::*;
 use slipway_core::cluster::PoolRollout;
 
-/// So many of a pool may be missing, and so many too many.
+/// How many workers of a pool may be missing, and its surge.
 fn pace(max_unavailable: u32, surge: u32) -> RolloutPolicy {
     RolloutPolicy {
         max_unavailable: CountOrPercent::Count(max_unavailable),
@@ -16,7 +16,7 @@ fn workers(workers: u32) -> Size {
     Size { workers, ..SMALL }
 }
 
-/// With a pool b that is as pool a is.
+/// With a pool b that is like pool a.
 fn with_pool_b(mut release: Rendering) -> Rendering {
     let node = release.roles[&Role::Pool("a".to_owned())].clone();
     release.roles.insert(Role::Pool("b".to_owned()), NodeRole { stack: "c-pool-b".to_owned(), ..node });
@@ -28,7 +28,7 @@ fn is_over(yard: &Yard) -> bool {
 }
 
 impl Yard {
-    /// A minute goes by: what it does in it.
+    /// One minute passes. Returns the effects of the decision.
     fn looks(&mut self) -> Vec<Effect> {
         let decision = self.decides(None);
         self.performs(decision.effects.clone());
@@ -41,7 +41,7 @@ impl Yard {
         (self.now - 1_000_000) / 60
     }
 
-    /// The first and the last line of the log about such machines.
+    /// The indexes of the first and the last line of the log about these machines.
     fn lines_of(&self, machines: &str) -> (usize, usize) {
         let is_about = |line: &String| line.contains(machines);
         let first = self.log.iter().position(is_about).unwrap();
@@ -122,7 +122,7 @@ fn p6_two_that_are_too_many_and_leave_in_one_look_leave_their_group_two_machines
     yard.stuck.extend(["pool-a.3".to_owned(), "pool-a.4".to_owned()]);
     while in_one_look == 0 || !is_over(&yard) {
         let effects = yard.looks();
-        // Both are empty in one moment.
+        // Both are empty at the same moment.
         if yard.state.departures.values().filter(|one| one.is_surplus()).count() == 2 {
             yard.stuck.clear();
         }
@@ -155,25 +155,26 @@ fn p6_two_that_are_too_many_and_leave_in_one_look_leave_their_group_two_machines
 #[test]
 fn p6_a_worker_that_ec2_finds_ill_counts_as_missing_until_another_has_taken_its_place() {
     let drains = |yard: &Yard| yard.log.iter().filter(|line| line.contains(" drains ")).count();
-    // Before the first has gone, and between two.
+    // Before the first one is gone, and between two.
     for (missing, gone) in [(2, 0), (1, 1), (1, 3)] {
         let mut yard = Yard::new(&workers(5), Change::Machines, &is_worker, &pace(missing, 0));
         while yard.log.iter().filter(|line| line.ends_with(" goes")).count() < gone {
             yard.wake(None);
         }
         yard.ill.insert("pool-a.4".to_owned());
-        // Auto Scaling has not taken it down.
+        // Auto Scaling has not terminated it.
         (0..30).for_each(|_| yard.wake(None));
         assert_eq!(drains(&yard), gone, "{missing} may be missing: {:?}", yard.log);
         assert_eq!(yard.report.state, "running", "{}", yard.report.message);
-        // It does so: another comes for it, and the others go.
+        // Auto Scaling terminates it: another one replaces it, and the other workers follow.
         yard.groups.get_mut("c-pool-a").unwrap().machines.remove("pool-a.4");
         assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
         assert_eq!(drains(&yard), 4, "{:?}", yard.log);
     }
 }
 
-/// Where more may be missing another goes all the same. The ill one is not told to go: Auto Scaling takes it down, and launches another.
+/// If more may be missing, another worker is replaced nevertheless. The rollout does not terminate the unhealthy one: Auto Scaling does,
+/// and launches another.
 #[test]
 fn p6_a_worker_that_ec2_finds_ill_is_left_to_auto_scaling() {
     let mut yard = Yard::new(&workers(7), Change::Machines, &is_worker, &pace(2, 0));
@@ -208,7 +209,7 @@ fn p6_a_pool_that_is_as_large_as_it_may_be_is_told_to_want_no_more_and_is_rolled
         let group = &yard.groups["c-pool-a"];
         assert!(group.desired == 3 && group.machines.values().all(|one| one.current), "{:?}", yard.log);
     }
-    // Where none may be missing it waits, and says for what.
+    // If none may be missing, it waits, and says for what.
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &pace(0, 1));
     yard.groups.get_mut("c-pool-a").unwrap().max = 3;
     (0..30).for_each(|_| yard.wake(None));
@@ -229,7 +230,7 @@ fn p6_a_pool_with_weights_gets_none_first_and_is_rolled_with_what_may_be_missing
     assert!(!yard.log.iter().any(|line| line.contains("wants")), "{:?}", yard.log);
 }
 
-/// A rule that a person has taken out of the spec is not obeyed by it any more, also for what Auto Scaling takes down.
+/// A rule that a person removed from the spec does not apply any more, even for machines that Auto Scaling terminates.
 #[test]
 fn p6_a_drain_in_a_hook_is_forced_after_what_the_newest_spec_says_and_never_where_it_says_nothing() {
     let minutes = |minutes| RolloutPolicy { drain_force_after_min: minutes, ..auto() };

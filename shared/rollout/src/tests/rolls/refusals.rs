@@ -1,5 +1,5 @@
-//! What becomes of machines and of the rollout when a service refuses a call for good, and when a call is dropped since what it was decided
-//! on is too old.
+//! What happens to machines and to the rollout when a service refuses a call permanently, and when a call is dropped because its evidence
+//! is too old.
 
 use super::*;
 use crate::departures::DepartureState;
@@ -7,8 +7,8 @@ use crate::departures::DepartureState;
 const WHY: &str = "Auto Scaling refuses it: ValidationError";
 
 impl Yard {
-    /// A minute goes by. What it decides is performed and recorded as the flows do it: where `fate` says that a call is refused or dropped,
-    /// it is not performed, and after a refusal nothing begins. How many calls were refused or dropped.
+    /// One minute passes. The effects are performed and recorded as the flows do it: a call that `fate` refuses or drops is not performed,
+    /// and after a refusal nothing begins. Returns the number of refused or dropped calls.
     fn meets(&mut self, fate: &mut dyn FnMut(&Effect) -> Outcome) -> usize {
         let decision = self.decides(None);
         let (mut performed, mut outcomes, mut refused, mut met) = (Vec::new(), Vec::new(), false, 0);
@@ -28,7 +28,7 @@ impl Yard {
         met
     }
 
-    /// Goes on until it ends, and every call that `which` names is refused.
+    /// Runs until it ends; every call that `which` selects is refused.
     fn run_refusing(&mut self, which: &dyn Fn(&Effect) -> bool) -> String {
         let mut fate = |effect: &Effect| match which(effect) {
             true => Outcome::Refused(WHY.to_owned()),
@@ -51,7 +51,7 @@ impl Yard {
         self.log.iter().filter(|line| line.contains(what)).count()
     }
 
-    /// Machines that were drained, did not go, and were not told to take pods again after that.
+    /// Machines that were drained, were not terminated, and were not uncordoned afterwards.
     fn cordoned(&self) -> Vec<&str> {
         let at = |line: &String| self.log.iter().rposition(|other| other == line);
         let drained = self.log.iter().filter_map(|line| Some((line, line.split_once(" drains ")?.1)));
@@ -74,7 +74,7 @@ fn p6_a_worker_that_auto_scaling_will_not_terminate_takes_pods_again_and_ends_th
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &auto());
     assert_eq!(yard.run_refusing(&terminates), "failed");
     assert!(yard.last_message().contains(&format!("pool-a: {WHY}")), "{}", yard.last_message());
-    assert_eq!((yard.count("drains"), yard.count("goes")), (1, 0), "nobody else begins: {:?}", yard.log);
+    assert_eq!((yard.count("drains"), yard.count("goes")), (1, 0), "no other machine begins: {:?}", yard.log);
     assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");
     assert!(yard.cordoned().is_empty() && !yard.state.is_open());
 }
@@ -102,7 +102,7 @@ fn p6_a_surplus_worker_that_may_not_go_with_a_smaller_group_is_drained_again_and
     assert_eq!(yard.run_refusing(&shrinks), "succeeded", "{}", yard.report.message);
     assert_eq!(yard.count("none comes"), 0, "{:?}", yard.log);
     assert!(yard.groups["c-pool-a"].machines.values().all(|one| one.current), "{:?}", yard.log);
-    assert_eq!(yard.count("takes pods again"), 0, "it is emptied already, and goes: {:?}", yard.log);
+    assert_eq!(yard.count("takes pods again"), 0, "it is empty already, and is terminated: {:?}", yard.log);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn p5_p6_where_a_group_may_not_want_one_more_nobody_is_drained_and_the_roll_ends
     }
 }
 
-/// What was to come first and never came was remembered as one too many: where a cluster autoscaler had made the pool larger than its least,
-/// the next rollout took a machine away that it wants.
+/// A surge that was never launched was remembered as surplus: if a cluster autoscaler had made the pool larger than its minimum, the next
+/// rollout removed a machine that the pool wants.
 #[test]
 fn p6_what_a_group_was_refused_to_want_is_not_taken_away_by_the_next_rollout() {
     let surging = RolloutPolicy { surge: CountOrPercent::Count(1), ..auto() };
@@ -159,7 +159,7 @@ fn p6_what_a_group_was_refused_to_want_is_not_taken_away_by_the_next_rollout() {
 
 #[test]
 fn p6_a_hook_that_auto_scaling_will_not_end_or_prolong_is_told_so_again_and_its_worker_stays_empty() {
-    // Also where its pool is the one that is rolled, which ends then.
+    // Also if that pool is the one that is rolled, which fails then.
     for (whom, ends) in [(&is_member as Whom<'_>, "succeeded"), (&is_worker, "failed")] {
         let mut yard = Yard::new(&SMALL, Change::Machines, whom, &auto());
         let group = yard.groups.get_mut("c-pool-a").unwrap();
@@ -177,7 +177,7 @@ fn p6_a_hook_that_auto_scaling_will_not_end_or_prolong_is_told_so_again_and_its_
             yard.meets(&mut fate);
             if let Some(one) = yard.state.departures.get("pool-a.2") {
                 let goes = matches!(one.state, DepartureState::Drain { .. } | DepartureState::Leave { .. });
-                assert!(goes, "it is not taken back: {:?}", one.state);
+                assert!(goes, "its departure is not withdrawn: {:?}", one.state);
             }
             if ended.is_empty() && yard.state.active().is_none() {
                 ended.clone_from(&yard.report.state);
@@ -228,7 +228,7 @@ fn p10_a_machine_stays_known_until_run_command_sends_that_it_takes_pods_again() 
     assert!(refused == 6 && yard.state.departures.is_empty(), "{refused}");
 }
 
-/// Whether what a machine or a group is told lies in the rollout's own hands.
+/// Whether the rollout itself decides about the call.
 fn is_dropped_once(effect: &Effect) -> bool {
     match effect {
         Effect::SetDesired { .. }
@@ -248,7 +248,7 @@ fn is_dropped_once(effect: &Effect) -> bool {
     }
 }
 
-/// What was too old when its turn came is no try that failed, and is not taken for done.
+/// A call that was too old when its turn came is not a failed try, and does not count as done.
 #[test]
 fn p12_whatever_is_dropped_as_too_old_is_decided_anew_and_the_roll_ends_well() {
     let surging = RolloutPolicy {

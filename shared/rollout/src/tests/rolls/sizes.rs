@@ -1,9 +1,8 @@
-//! Pools whose groups are to want more machines for a while, or fewer: what becomes of that where Auto Scaling launches none, and where a
-//! call comes too late.
+//! Pools whose desired capacity changes for a while: what happens if Auto Scaling launches no machine, and if a call comes too late.
 
 use super::*;
 
-/// None may be missing, so that as many more come first.
+/// No worker may be missing, and the surge is `more`.
 fn surging(more: u32) -> RolloutPolicy {
     let (surge, max_unavailable) = (CountOrPercent::Count(more), CountOrPercent::Count(0));
     RolloutPolicy { surge, max_unavailable, ..auto() }
@@ -19,7 +18,7 @@ impl Yard {
     }
 }
 
-/// The group wants 4, and shows 3 that serve and none that boots: that was neither a shortage nor anything that could go on.
+/// The group wants 4, and shows 3 in service and none that boots: that was neither a shortage nor a state that could continue.
 #[test]
 fn p6_a_pool_whose_machines_never_come_first_fails_as_any_that_is_short_and_nobody_is_drained() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
@@ -31,7 +30,7 @@ fn p6_a_pool_whose_machines_never_come_first_fails_as_any_that_is_short_and_nobo
     let why = "pool-a: it is not whole after 60 minutes: no machine boots";
     assert!(yard.report.message.contains(why), "{}", yard.report.message);
     assert_eq!(yard.in_order(), ["c-pool-a wants 4"]);
-    // The next rollout knows that its group wants one more, and ends with as many as there are to be.
+    // The next rollout knows that its group wants one more, and ends with the right number.
     yard.launches = true;
     yard.wanted.desired.spec_version = "v3".to_owned();
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
@@ -49,7 +48,7 @@ fn p6_machines_that_come_first_after_half_an_hour_are_waited_for() {
     assert_eq!(yard.groups["c-pool-a"].desired, 3);
 }
 
-/// Also where the one that took an earlier one's place is not launched.
+/// Also if the successor of an earlier worker is not launched.
 #[test]
 fn p6_a_pool_whose_second_batch_never_comes_first_fails_too() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
@@ -80,7 +79,8 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
     }
 }
 
-/// The first of two that go at once lowers the desired capacity; the second took that for what somebody else did, and was replaced.
+/// The first of two that are terminated at the same time lowers the desired capacity; the second one mistook that for a change by somebody
+/// else, and was replaced.
 #[test]
 fn p6_all_surplus_machines_that_go_at_once_lower_the_desired_capacity_whichever_is_first() {
     let policy = RolloutPolicy {
@@ -111,14 +111,14 @@ fn p6_all_surplus_machines_that_go_at_once_lower_the_desired_capacity_whichever_
     }
 }
 
-/// A cluster autoscaler holds the pool above its least, and a person aborts in the moment in which one more is to come first: whether its
-/// group was told so before that is not known.
+/// A cluster autoscaler keeps the pool above its minimum, and a person aborts when the surge is about to be requested: it is unknown
+/// whether the group received the request.
 #[test]
 fn p6_what_a_group_was_never_told_to_want_is_not_taken_away_by_the_next_rollout() {
     for was_told in [false, true] {
         let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
         yard.groups.get_mut("c-pool-a").unwrap().desired = 4;
-        // It serves before anything begins.
+        // It is in service before anything begins.
         yard.boots = 0;
         let raises = |effect: &Effect| matches!(effect, Effect::SetDesired { .. });
         let decision = loop {
@@ -153,8 +153,8 @@ fn p8_what_an_older_slipway_left_over_reads_back() {
     assert_eq!(left(serde_json::to_value(told).unwrap()), told);
 }
 
-/// Two are one too many. The termination of one of them came too late, and the size that its group should have counted twice; or the call for
-/// the first was throttled, and that for the second asked for a size that left none for the first to shrink by.
+/// Two machines are surplus. The termination of one came too late, and the desired capacity counted twice; or the call for the first was
+/// throttled, and the call for the second set a size that left no decrement for the first.
 #[test]
 fn p6_surplus_machines_that_are_terminated_late_or_in_another_order_leave_none_too_many() {
     let five = Size { workers: 5, ..SMALL };

@@ -1,8 +1,8 @@
-//! What people say in the midst of it, and what Auto Scaling does.
+//! Orders during a roll, and actions of Auto Scaling.
 
 use super::*;
 
-/// Whether a line of the log stops, empties or makes anything, or has a machine take something.
+/// Whether a line of the log stops, drains or creates something, or makes a machine install something.
 fn disrupts(line: &str) -> bool {
     ["goes", "drains", "wants", "takes new", "leads no more", "snapshot"]
         .iter()
@@ -17,7 +17,7 @@ fn p10_after_a_pause_at_any_minute_nothing_begins_and_a_resume_goes_on_to_the_en
         yard.wake(Some(Order::Pause));
         let before = yard.log.len();
         (0..25).for_each(|_| yard.wake(None));
-        // What was drained when it was paused is let go of only by its hook.
+        // A machine that was drained during the pause is only released from its hook.
         let after: Vec<&String> = yard.log[before..].iter().filter(|line| disrupts(line)).collect();
         assert!(after.is_empty(), "paused at {at}: {after:?}");
         yard.wake(Some(Order::Resume));
@@ -67,7 +67,7 @@ fn p10_a_machine_that_a_person_says_to_leave_is_left_and_the_others_are_replaced
     }
 }
 
-/// Whether `line` says that something was done to the machine `id`; that it takes pods again is part of leaving it.
+/// Whether `line` shows a change of the machine `id`; uncordoning it is part of skipping it.
 fn touches(line: &str, id: &str) -> bool {
     line.starts_with(&format!("{id} goes"))
         || line.starts_with(&format!("{id} takes new"))
@@ -76,7 +76,7 @@ fn touches(line: &str, id: &str) -> bool {
 
 #[test]
 fn p10_a_machine_is_left_whenever_a_person_says_so_before_it_is_told_to_go() {
-    // Also where that is said when what was decided is stored, and nothing of it done, since its function died.
+    // Also if the order comes after the decision was stored and before anything was done, because the function died.
     for (change, left) in [
         (Change::Machines, "etcd-1.0"),
         (Change::Machines, "controller.1"),
@@ -88,7 +88,7 @@ fn p10_a_machine_is_left_whenever_a_person_says_so_before_it_is_told_to_go() {
         for (moment, dies) in (1..90).flat_map(|moment| [(moment, false), (moment, true)]) {
             let mut yard = Yard::new(&SMALL, change, &|_| true, &auto());
             (0..moment).for_each(|_| yard.wake(None));
-            // One that is being drained may still be left.
+            // A machine that is being drained may still be skipped.
             let gone = |line: &String| touches(line, left) && !line.contains(" drains ");
             if yard.state.active().is_none() || yard.log.iter().any(gone) {
                 break;

@@ -86,7 +86,7 @@ fn what_a_target_is_shown_as_may_be_behind() {
     assert_eq!(shown(&mut world), ["unhealthy"]);
     let instance = world.machines()[0].id.clone();
     world.terminate_instance(&Termination { instance, shrink: false }).unwrap();
-    assert_eq!(shown(&mut world), ["unhealthy"], "it leaves its target group at this moment");
+    assert_eq!(shown(&mut world), ["unhealthy"], "it is removed from its target group at this moment");
     world.set_fleet_faults(FleetFaults::default());
     assert_eq!(shown(&mut world), ["draining"]);
 }

@@ -1,4 +1,4 @@
-//! Whom an event wakes, as the rules of `infra/template.yaml` say it.
+//! Which function an event wakes, by the rules of `infra/template.yaml`.
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
@@ -10,12 +10,12 @@ use crate::world::{Outgoing, Service};
 use crate::year::account::Woken;
 
 impl Engine<'_> {
-    /// Whatever is open is woken again: a tick is armed, or something is on its way.
+    /// While something is open, the function is woken again: a tick is armed, or an event is on its way.
     pub(super) fn is_woken_again(&mut self, now: Timestamp) {
         if !self.checker.is_open() || self.with_world(|world| !world.schedules().is_empty()) {
             return;
         }
-        // What is lost was never sent on its way; what is on its way is tried again, and lies in a dead-letter queue in the end.
+        // Lost events are not in the queue; events in the queue are retried, and end in a dead-letter queue if all retries fail.
         let comes = self.queue.values().any(|happening| match happening {
             Happening::Invoke { who, .. } => match who {
                 Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
@@ -37,7 +37,7 @@ impl Engine<'_> {
         }
     }
 
-    /// How long an outage of EventBridge holds up what it is to deliver. Scheduler invokes functions by itself.
+    /// How long an outage of EventBridge delays an event. Scheduler invokes functions itself.
     pub(super) fn held_up(&self, who: &Woken) -> SignedDuration {
         let by_scheduler = matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans);
         let until = self.with_world(|world| world.down_until(Service::Bus)).filter(|_| !by_scheduler);
@@ -57,7 +57,7 @@ impl Engine<'_> {
             }
             Event::ScanRequested(asked) => match &asked.cluster {
                 Some(_) => {
-                    // The daily look is told by the same event.
+                    // The same event starts the daily check of the rollout function.
                     self.send(Woken::Rollout(Waker::Look), true);
                     Woken::Scan(Asked::default())
                 }
@@ -101,7 +101,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whom something that the world says wakes, by the rules of `infra/template.yaml`; and whether AWS promises to bring it.
+/// The function that an event of the world wakes, by the rules of `infra/template.yaml`, and whether AWS promises to deliver the event.
 pub(super) fn woken(outgoing: &Outgoing) -> Option<(Woken, bool)> {
     let event = match outgoing {
         Outgoing::Invoke { .. } => return Some((Woken::Rollout(Waker::Tick), true)),

@@ -1,41 +1,41 @@
-//! What happens at a time, besides what the world does by itself.
+//! Scheduled happenings outside of the world.
 
 use slipway_rollout::Order;
 
 use super::super::account::Woken;
 use super::super::trouble::Strike;
 
-/// Something that happens at a time, besides what the world does by itself.
+/// Something that is scheduled, in addition to what the world does by itself.
 #[derive(Debug, Clone)]
 pub enum Happening {
     /// A function is invoked.
     Invoke {
-        /// Whom, by what.
+        /// The function and the event.
         who: Woken,
-        /// How often that was tried before.
+        /// The number of earlier tries.
         tried: usize,
-        /// Whether what wakes it is never lost.
+        /// Whether the event is never lost.
         durable: bool,
     },
     /// A person does something.
     Person(Deed),
     /// A machine dies, or those of a zone.
     Death {
-        /// By chance: which.
+        /// Selects a random machine.
         choice: u64,
-        /// The others of its zone die with it.
+        /// The other machines of its zone die, too.
         zone: bool,
     },
     /// A member of etcd raises an alarm.
     Alarm {
-        /// By chance: which.
+        /// Selects a random member.
         choice: u64,
         /// `NOSPACE` or `CORRUPT`.
         kind: &'static str,
     },
     /// Somebody disarms it.
     Disarm,
-    /// AWS, or somebody with the rights, does something to the world.
+    /// AWS or another user does something to the world.
     Strike(Strike),
     /// The day's scan.
     Daily,
@@ -46,16 +46,16 @@ pub enum Happening {
 pub enum Deed {
     /// Uploads a spec.
     Upload(String),
-    /// Uploads the spec again that is there, since the last rollout did not end well.
+    /// Uploads the present spec again, because the last rollout did not succeed.
     Again,
-    /// Tells the rollout something.
+    /// Gives an order.
     Say(Order),
-    /// Approves the plan that is wished.
+    /// Approves the newest plan.
     Approve,
-    /// Approves it if it is told to wait for that.
+    /// Approves it if the status says that it waits for approval.
     ApproveWaiting,
-    /// Has a machine skipped, by chance.
+    /// Has a random machine skipped.
     Skip(u64),
-    /// Takes down workers that are on their way out and that no drain can empty: there is no other worker for their pods.
+    /// Terminates workers whose drain cannot end, because there is no other worker for their pods.
     TakeDown,
 }

@@ -1,26 +1,26 @@
-//! What an engine counts.
+//! The counts of an engine.
 
 use std::collections::BTreeMap;
 
 use super::super::bill::Usage;
 use crate::mortal::Billed;
 
-/// What was counted.
+/// The counts of an engine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Invocations, by function.
     pub invocations: BTreeMap<&'static str, u64>,
-    /// Those that failed, and were tried again.
+    /// Invocations that failed and were retried.
     pub failed: u64,
-    /// Events that nobody could take care of.
+    /// Events whose retries all failed.
     pub dead_letters: u64,
-    /// Events that were lost, doubled or came late.
+    /// Events that were lost, doubled or late.
     pub astray: u64,
     /// Machines that died.
     pub deaths: u64,
-    /// Calls, by how AWS bills them.
+    /// Calls, by their kind for AWS' bill.
     pub calls: BTreeMap<Billed, u64>,
-    /// Invocations by Scheduler, each counted once however often it was tried.
+    /// Invocations by Scheduler, each counted once, however often it was retried.
     pub scheduled: u64,
     /// Scans of the cluster.
     pub scans: u64,
@@ -29,7 +29,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What all that is billed for.
+    /// The usage that AWS bills.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {

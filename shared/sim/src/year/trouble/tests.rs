@@ -1,4 +1,4 @@
-//! What others do to a cluster that stands.
+//! What other users do to a running cluster.
 #![allow(clippy::unwrap_used)]
 
 use jiff::SignedDuration;
@@ -133,7 +133,7 @@ fn send(engine: &Engine<'_>, document: &str, machine: &str, parameters: &[(&str,
     lock(&engine.account.world).send_command(request).unwrap();
 }
 
-/// Two workers have room for all pods, one has not.
+/// All pods fit on two workers, and not on one.
 #[test]
 fn an_autoscaler_grows_a_pool_for_pods_that_fit_nowhere_and_later_takes_what_nobody_needs() {
     let base = Base::small(1, 1, Change::Members);
@@ -149,7 +149,7 @@ fn an_autoscaler_grows_a_pool_for_pods_that_fit_nowhere_and_later_takes_what_nob
     pass(&mut engine, 3);
     assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
     pass(&mut engine, 60);
-    // The drained node is annotated: nobody takes it.
+    // The drained node is annotated, so the autoscaler leaves it.
     assert_eq!(wants(&engine), 3, "{:#?}", engine.transcript);
     send(&engine, "Slipway-Uncordon", &controller, &[("Node", &workers[0].id)]);
     pass(&mut engine, 30);

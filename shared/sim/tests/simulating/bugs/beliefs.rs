@@ -1,4 +1,4 @@
-//! What whoever is mistaken believes: answers that nobody gave, and steps that are not done.
+//! The false beliefs of mistakes: answers that nobody gave, and steps that are not done.
 
 use slipway_core::node::{Answer, CommandView, DrainRecord, Refreshed, SnapshotTaken};
 use slipway_rollout::{NodeStep, Phase, Place, Task};
@@ -37,7 +37,7 @@ pub(super) fn drained(node: &str) -> Option<CommandView> {
     success(DrainRecord::new(node).answer(true))
 }
 
-/// Believes that nothing is left to do.
+/// Makes the step count as done.
 pub(super) fn is_done(step: &mut NodeStep) {
     match &mut step.task {
         Task::MemberReplace(task) => task.phase = Phase::Done { left: false },
@@ -51,7 +51,7 @@ pub(super) fn is_done(step: &mut NodeStep) {
     }
 }
 
-/// Forgets that a try has failed.
+/// Removes failed tries.
 pub(super) fn no_try_failed(step: &mut NodeStep) {
     let tries = match &mut step.task {
         Task::MemberReplace(task) => &mut task.tries,
@@ -65,7 +65,7 @@ pub(super) fn no_try_failed(step: &mut NodeStep) {
     std::mem::take(tries);
 }
 
-/// Whether a machine of that role was seen to already.
+/// Whether the work on a machine of that role has begun.
 pub(super) fn has_begun(step: &NodeStep) -> bool {
     match &step.task {
         Task::MemberRefresh(task) => task.work.renewed.is_some(),
