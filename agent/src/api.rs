@@ -7,7 +7,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// The node manager's credentials, which only controllers have.
 pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconfig";
@@ -18,19 +18,19 @@ const ANSWER: Duration = Duration::from_secs(60);
 
 /// A client with the node manager's credentials, which controllers have. The credentials are read once, so a caller that runs for long
 /// makes a new client.
-pub async fn client(root: &Path) -> Outcome<Client> {
+pub async fn client(root: &Path) -> AgentResult<Client> {
     let help = "run this on a controller; on a controller, run `slipway-node refresh` to fetch the credentials again";
     read(&below(root, NODE_MANAGER_KUBECONFIG), help).await
 }
 
 /// A client with the credentials of this machine's kubelet.
-pub(crate) async fn kubelet_client(root: &Path) -> Outcome<Client> {
+pub(crate) async fn kubelet_client(root: &Path) -> AgentResult<Client> {
     read(&below(root, KUBELET_KUBECONFIG), "see `journalctl --unit kubelet` on the node").await
 }
 
-async fn read(path: &Path, help: &str) -> Outcome<Client> {
+async fn read(path: &Path, help: &str) -> AgentResult<Client> {
     let unusable = |error: &dyn std::fmt::Display| {
-        Failure::lasting(FailureCode::KubernetesCredentials, format!("{}: {error}", path.display()), help)
+        AgentError::lasting(FailureCode::KubernetesCredentials, format!("{}: {error}", path.display()), help)
     };
     let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -44,16 +44,16 @@ async fn read(path: &Path, help: &str) -> Outcome<Client> {
 }
 
 /// The failure of a call about `subject`.
-pub(crate) fn failed(subject: &str, error: &Error) -> Failure {
+pub(crate) fn failed(subject: &str, error: &Error) -> AgentError {
     let message = format!("{subject}: {}", words(error));
     match status(error) {
         // Throttled, starting, or overloaded.
-        None | Some(429 | 500..) => Failure::passing(
+        None | Some(429 | 500..) => AgentError::passing(
             FailureCode::KubernetesUnavailable,
             message,
             "see with `slipway-node status` whether the API server on this machine is healthy",
         ),
-        Some(_) => Failure::lasting(
+        Some(_) => AgentError::lasting(
             FailureCode::KubernetesRefused,
             message,
             "try the same call with `kubectl` as an administrator to see why the API server refuses it",

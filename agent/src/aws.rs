@@ -31,7 +31,7 @@ use slipway_ports::refusal::{chain, kind_of};
 use slipway_ports::{ErrorKind, PortError, PortResult};
 use tokio::sync::Mutex;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{AgentError, AgentResult};
 use crate::http;
 pub use endpoints::Endpoints;
 pub(crate) use error::code_of;
@@ -121,7 +121,7 @@ impl<'a> Call<'a> {
 
 impl Aws {
     /// A client of `region`, which trusts the system's authorities.
-    pub fn new(endpoints: &Endpoints, region: &str) -> Outcome<Self> {
+    pub fn new(endpoints: &Endpoints, region: &str) -> AgentResult<Self> {
         let http = http::client(http::public()?, LONG_PATIENCE)?;
         Ok(Self {
             imds: Imds::new(http.clone(), endpoints),
@@ -293,7 +293,7 @@ pub(crate) fn form(pairs: &[(&str, &str)]) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-impl From<PortError> for Failure {
+impl From<PortError> for AgentError {
     fn from(error: PortError) -> Self {
         error::failure(&error)
     }

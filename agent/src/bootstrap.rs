@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints, Hook, HookResult, Instance};
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::files;
@@ -74,7 +74,7 @@ pub struct Bootstrap<C> {
 }
 
 /// The verb. `again` is set on a node in service.
-pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> AgentResult<Value> {
     // The user data runs under a umask that would keep other users out of the programs' folders. Secret files get their mode
     // where they are written.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
@@ -92,7 +92,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, again: bool) -> Outcome
     }
 }
 
-fn node_file(root: &Path) -> Outcome<NodeFile> {
+fn node_file(root: &Path) -> AgentResult<NodeFile> {
     let node: NodeFile = serde_json::from_str(&text(root, "node.json")?).map_err(|error| {
         damaged("node.json", &error.to_string(), "the user data writes it: replace this instance")
     })?;
@@ -103,25 +103,25 @@ fn node_file(root: &Path) -> Outcome<NodeFile> {
     Err(damaged("node.json", &problem, "publish the agent that belongs to it, then render the cluster again"))
 }
 
-fn text(root: &Path, name: &str) -> Outcome<String> {
+fn text(root: &Path, name: &str) -> AgentResult<String> {
     let bytes = bytes(root, name)?;
     String::from_utf8(bytes).map_err(|_| {
         damaged(name, "it is not UTF-8 text", "run the instance's user data again, which fetches it")
     })
 }
 
-fn bytes(root: &Path, name: &str) -> Outcome<Vec<u8>> {
+fn bytes(root: &Path, name: &str) -> AgentResult<Vec<u8>> {
     files::read(&below(root, &format!("{HOME}/{name}")))?
         .ok_or_else(|| damaged(name, "it is missing", "run the instance's user data, which fetches it"))
 }
 
-fn damaged(name: &str, problem: &str, help: &str) -> Failure {
-    Failure::lasting(FailureCode::BootstrapInput, format!("{HOME}/{name}: {problem}"), help)
+fn damaged(name: &str, problem: &str, help: &str) -> AgentError {
+    AgentError::lasting(FailureCode::BootstrapInput, format!("{HOME}/{name}: {problem}"), help)
 }
 
 impl<C: Commands> Bootstrap<C> {
     /// Reads this node's identity and configuration. Changes nothing.
-    pub async fn read(host: Host<C>, aws: Aws, patience: Patience) -> Outcome<Self> {
+    pub async fn read(host: Host<C>, aws: Aws, patience: Patience) -> AgentResult<Self> {
         let node = node_file(&host.root)?;
         let config = text(&host.root, "config.json")?;
         let fetched = "remove it and run the instance's user data again, which fetches it";
@@ -155,7 +155,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     /// Goes through all steps. On failure, the reason was reported and the launch abandoned.
-    pub async fn run(&self) -> Outcome<Value> {
+    pub async fn run(&self) -> AgentResult<Value> {
         let steps = self.steps();
         match self.go_through_with_heartbeats(&steps).await {
             Ok(()) => Ok(self.report_healthy(&steps).await),
@@ -169,7 +169,7 @@ impl<C: Commands> Bootstrap<C> {
 
     /// [`Self::go_through`], while heartbeats keep the launch hook waiting. They end with this function, so the hook times out if the agent
     /// dies.
-    async fn go_through_with_heartbeats(&self, steps: &[Step]) -> Result<(), (Step, Failure)> {
+    async fn go_through_with_heartbeats(&self, steps: &[Step]) -> Result<(), (Step, AgentError)> {
         let hook = self.hook();
         let heartbeats = async {
             loop {
@@ -184,7 +184,7 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    async fn go_through(&self, steps: &[Step]) -> Result<(), (Step, Failure)> {
+    async fn go_through(&self, steps: &[Step]) -> Result<(), (Step, AgentError)> {
         let begun = Instant::now();
         for &step in steps {
             self.write_progress(BootstrapState::Working, Some(step), None);

@@ -24,7 +24,7 @@ use serde::Deserialize;
 use slipway_ports::Secret;
 use zeroize::Zeroizing;
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 const FORMAT: u32 = 1;
 
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Bundle {
 
 impl Bundle {
     /// Reads what `slipway_ports::sealed::open` returned. Refuses files outside of the folders of `/etc`.
-    pub fn read(plain: &Secret) -> Outcome<Self> {
+    pub fn read(plain: &Secret) -> AgentResult<Self> {
         #[derive(Deserialize)]
         struct Format {
             format: u32,
@@ -52,7 +52,7 @@ impl Bundle {
         }
         let Format { format } = read(plain)?;
         if format != FORMAT {
-            return Err(Failure::lasting(
+            return Err(AgentError::lasting(
                 FailureCode::CredentialsFormat,
                 format!("the bundle of credentials has format {format}; this agent knows {FORMAT}"),
                 "roll this node, so that it gets the agent that belongs to the bundle",
@@ -78,10 +78,10 @@ impl Bundle {
     }
 }
 
-fn read<T: for<'a> Deserialize<'a>>(plain: &Secret) -> Outcome<T> {
+fn read<T: for<'a> Deserialize<'a>>(plain: &Secret) -> AgentResult<T> {
     // A parser's error may quote a secret.
     serde_json::from_slice(plain.expose()).map_err(|error| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::CredentialsDamaged,
             format!(
                 "the opened file is not a bundle of credentials (line {}, column {})",
@@ -93,12 +93,12 @@ fn read<T: for<'a> Deserialize<'a>>(plain: &Secret) -> Outcome<T> {
     })
 }
 
-fn folder_and_name(path: &str) -> Outcome<(&str, &str)> {
+fn folder_and_name(path: &str) -> AgentResult<(&str, &str)> {
     let plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');
     let fits =
         path.strip_prefix("/etc/").is_some_and(|rest| rest.contains('/') && rest.split('/').all(plain));
     path.rsplit_once('/').filter(|_| fits).ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::CredentialsPath,
             format!("the bundle of credentials holds {path:?}, which is not a file in a folder below /etc"),
             "report this: it is a defect; nothing was written",
@@ -126,9 +126,9 @@ struct Swap {
 /// The previous ones are kept until [`Written::settle`]; after an error they are still in force.
 ///
 /// The files get the folder's owner, so give the folder to its user first.
-pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> Outcome<Written> {
+pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> AgentResult<Written> {
     if digest.is_empty() || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::CredentialsDigest,
             format!("{digest:?} is not a digest"),
             "give the digest in lower-case hex, as node.json has it",
@@ -166,12 +166,12 @@ pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> Outcome<Written> {
 
 impl Written {
     /// Removes the previous files.
-    pub fn settle(self) -> Outcome<()> {
+    pub fn settle(self) -> AgentResult<()> {
         self.swaps.iter().try_for_each(|swap| swap.folder.settle(&swap.after))
     }
 
     /// Puts the previous files back, if there were any.
-    pub fn undo(self) -> Outcome<()> {
+    pub fn undo(self) -> AgentResult<()> {
         for swap in &self.swaps {
             if let Some(before) = &swap.before {
                 let names = swap.folder.names(before)?;
@@ -184,7 +184,7 @@ impl Written {
 }
 
 /// The digest of the bundle in `folder` (such as `/etc/etcd/pki`); `None` if there is none.
-pub fn applied(root: &Path, folder: &str) -> Outcome<Option<String>> {
+pub fn applied(root: &Path, folder: &str) -> AgentResult<Option<String>> {
     let folder = Folder::at(below(root, folder));
     Ok(folder.current()?.map(|name| folder::digest(&name).to_owned()))
 }

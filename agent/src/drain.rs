@@ -21,7 +21,7 @@ use slipway_core::node::{DrainRecord, Drained, Uncordoned};
 use tokio::time::{Instant, sleep};
 
 use crate::api;
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 use observe::{PastTries, observe};
 pub use options::{Drain, Uncordon};
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const LOST_RACE_PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Drains a node until it is empty or the time is over.
-pub async fn drain(root: &Path, options: &Drain) -> Outcome<Drained> {
+pub async fn drain(root: &Path, options: &Drain) -> AgentResult<Drained> {
     let policy = options.policy();
     let end = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut tries = PastTries::default();
@@ -75,7 +75,7 @@ async fn step(
     policy: &Policy,
     tries: &mut PastTries,
     record: &mut DrainRecord,
-) -> Outcome<Option<Timestamp>> {
+) -> AgentResult<Option<Timestamp>> {
     let observation = observe(client, record.node(), tries).await?;
     let now = Timestamp::now();
     let step = decide(&observation.observed, policy, now);
@@ -114,7 +114,7 @@ fn after_begin(begun: bool, now: Timestamp) -> Timestamp {
     if begun { now } else { now.saturating_add(LOST_RACE_PAUSE).unwrap_or(Timestamp::MAX) }
 }
 
-pub async fn uncordon(root: &Path, options: &Uncordon) -> Outcome<Uncordoned> {
+pub async fn uncordon(root: &Path, options: &Uncordon) -> AgentResult<Uncordoned> {
     let client = api::client(root).await?;
     act::uncordon(&client, &options.node).await?;
     Ok(Uncordoned { node: options.node.clone(), cordoned: false })

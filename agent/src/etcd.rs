@@ -23,7 +23,7 @@ use serde_json::Value;
 use slipway_core::node::Answer;
 
 use crate::aws::Endpoints;
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 use crate::machine::commands::System;
 use local_member::LocalMember;
 use restore::Request;
@@ -67,7 +67,7 @@ pub enum Verb {
     Retire,
 }
 
-pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<Value> {
     let local = LocalMember::read(root)?;
     match verb {
         Verb::Health => Ok(answer(health::health(&local).await?)),

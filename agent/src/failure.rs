@@ -6,8 +6,8 @@ use slipway_core::node::{self, Word};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message}")]
-#[serde(into = "node::Failure")]
-pub struct Failure {
+#[serde(into = "node::VerbFailure")]
+pub struct AgentError {
     /// One of the contract's codes.
     pub code: FailureCode,
     pub message: String,
@@ -16,9 +16,9 @@ pub struct Failure {
     pub passing: bool,
 }
 
-pub type Outcome<T> = Result<T, Failure>;
+pub type AgentResult<T> = Result<T, AgentError>;
 
-impl Failure {
+impl AgentError {
     /// A failure that may pass by itself.
     #[must_use]
     pub fn passing(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {
@@ -32,9 +32,9 @@ impl Failure {
     }
 }
 
-impl From<Failure> for node::Failure {
-    fn from(failure: Failure) -> Self {
-        let Failure { code, message, help, passing } = failure;
+impl From<AgentError> for node::VerbFailure {
+    fn from(failure: AgentError) -> Self {
+        let AgentError { code, message, help, passing } = failure;
         Self { code: Word::Known(code), message, help, passing }
     }
 }

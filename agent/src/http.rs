@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 #[must_use]
 pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -17,7 +17,7 @@ pub fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 
 /// TLS that trusts the authorities in a file and presents the certificate in `identity` (certificate, key). The files are read
 /// once: after a refresh of credentials, make a new client.
-pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<ClientConfig> {
+pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> AgentResult<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(authorities)? {
         roots.add(certificate).map_err(|error| unreadable(authorities, &error))?;
@@ -38,12 +38,12 @@ pub fn mutual(authorities: &Path, identity: Option<(&Path, &Path)>) -> Outcome<C
 }
 
 /// TLS that trusts the system's authorities: for AWS.
-pub fn public() -> Outcome<ClientConfig> {
+pub fn public() -> AgentResult<ClientConfig> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     let refused = |message: String| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::HttpAuthorities,
             message,
             "install the package ca-certificates in the image",
@@ -63,10 +63,10 @@ pub fn public() -> Outcome<ClientConfig> {
 }
 
 /// An HTTP client over `tls`; `patience` limits each request.
-pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client> {
+pub fn client(tls: ClientConfig, patience: Duration) -> AgentResult<reqwest::Client> {
     let builder = reqwest::Client::builder().use_preconfigured_tls(tls).timeout(patience).no_proxy();
     builder.build().map_err(|error| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::HttpClient,
             format!("no HTTP client: {error}"),
             "report this: it is a defect",
@@ -78,12 +78,12 @@ pub fn client(tls: ClientConfig, patience: Duration) -> Outcome<reqwest::Client>
 pub fn identity(
     certificate: &Path,
     key: &Path,
-) -> Outcome<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+) -> AgentResult<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
     Ok((certificates(certificate)?, secret))
 }
 
-pub fn certificates(path: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
+pub fn certificates(path: &Path) -> AgentResult<Vec<CertificateDer<'static>>> {
     let found: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(path).map_err(|error| unreadable(path, &error))?.collect();
     found.map_err(|error| unreadable(path, &error))
@@ -98,8 +98,8 @@ pub(crate) fn innermost_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::lasting(
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
+    AgentError::lasting(
         FailureCode::CredentialsUnreadable,
         format!("{}: {error}", path.display()),
         "run `slipway-node refresh`, which fetches this node's credentials again",

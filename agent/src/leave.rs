@@ -25,7 +25,7 @@ use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::local_member::LocalMember;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::kube::{MANIFESTS, STATIC_PODS};
 use crate::machine::Unit;
 use crate::machine::apply::Host;
@@ -72,7 +72,7 @@ pub struct Leaving<C> {
 }
 
 /// The verb. It returns when the node has left. Workers are refused.
-pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let node: NodeFile =
         serde_json::from_str(&read(root, "node.json")?).map_err(|error| unreadable(&error))?;
     let host = Host { root: root.to_owned(), commands: System };
@@ -94,12 +94,12 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
     }
 }
 
-fn read(root: &Path, name: &str) -> Outcome<String> {
+fn read(root: &Path, name: &str) -> AgentResult<String> {
     fs::read_to_string(below(root, &format!("{HOME}/{name}"))).map_err(|error| unreadable(&error))
 }
 
-fn unreadable(problem: &dyn std::fmt::Display) -> Failure {
-    Failure::lasting(
+fn unreadable(problem: &dyn std::fmt::Display) -> AgentError {
+    AgentError::lasting(
         FailureCode::LeaveUnreadable,
         format!("this node's configuration cannot be read: {problem}"),
         "the user data writes it: replace this instance",
@@ -118,11 +118,11 @@ pub fn unit() -> Unit {
 }
 
 impl<C: Commands> Leaving<C> {
-    pub fn read(host: Host<C>, aws: Aws, patience: Patience) -> Outcome<Self> {
+    pub fn read(host: Host<C>, aws: Aws, patience: Patience) -> AgentResult<Self> {
         let text = read(&host.root, "config.json")?;
         let config = NodeConfig::read(&text).map_err(|error| unreadable(&error))?;
         match config {
-            NodeConfig::Worker(_) => Err(Failure::lasting(
+            NodeConfig::Worker(_) => Err(AgentError::lasting(
                 FailureCode::LeaveWorker,
                 "a worker's terminate hook is completed by the rollout that drains it, not by this verb",
                 "run this on an etcd member or a controller",
@@ -132,7 +132,7 @@ impl<C: Commands> Leaving<C> {
     }
 
     /// One poll. Returns what was done if this node has left. After an error the next poll tries again.
-    pub async fn pass(&self) -> Outcome<Option<Value>> {
+    pub async fn pass(&self) -> AgentResult<Option<Value>> {
         let Some(instance) = self.terminated().await? else {
             if let NodeConfig::Etcd(config) = &self.config
                 && self.aws.imds().find(SPOT).await?.is_some()
@@ -163,7 +163,7 @@ impl<C: Commands> Leaving<C> {
     }
 
     /// This instance's id, if it is about to be terminated.
-    async fn terminated(&self) -> Outcome<Option<String>> {
+    async fn terminated(&self) -> AgentResult<Option<String>> {
         let target = self.aws.imds().find(TARGET).await?;
         if target.as_deref().map(str::trim) != Some("Terminated") {
             return Ok(None);
@@ -175,7 +175,7 @@ impl<C: Commands> Leaving<C> {
         LocalMember { root: self.host.root.clone(), config: config.clone() }
     }
 
-    async fn stop_member(&self, config: &EtcdConfig) -> Outcome<()> {
+    async fn stop_member(&self, config: &EtcdConfig) -> AgentResult<()> {
         let local = self.local(config);
         // A member that does not answer does not count for the majority.
         if let Ok(health) = health(&local).await {
@@ -190,11 +190,11 @@ impl<C: Commands> Leaving<C> {
     }
 
     /// The kubelet gracefully ends pods whose manifest is gone.
-    async fn stop_control_plane(&self, port: u16) -> Outcome<()> {
+    async fn stop_control_plane(&self, port: u16) -> AgentResult<()> {
         sleep(self.patience.balancer).await;
         let (from, to) = (self.host.below(MANIFESTS), self.host.below(STOPPED));
         let failed = |error: std::io::Error| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::LeaveFiles,
                 format!("{}: {error}", to.display()),
                 "see that the disk has room and is mounted writable",
@@ -224,7 +224,7 @@ impl<C: Commands> Leaving<C> {
 }
 
 /// Refuses if this member serves and the others alone have no majority.
-fn refuse_without_majority(health: &EtcdHealth) -> Outcome<()> {
+fn refuse_without_majority(health: &EtcdHealth) -> AgentResult<()> {
     let voters: Vec<_> = health.members.iter().filter(|member| !member.learner).collect();
     let own = health.id.as_ref();
     let is_voter = voters.iter().any(|member| Some(&member.id) == own);
@@ -233,7 +233,7 @@ fn refuse_without_majority(health: &EtcdHealth) -> Outcome<()> {
     if !health.serving || !is_voter || voters.len() < 2 || others > voters.len() / 2 {
         return Ok(());
     }
-    Err(Failure::passing(
+    Err(AgentError::passing(
         FailureCode::LeaveMajority,
         format!(
             "without {} the etcd cluster has no majority: only {others} of its {} voters can be reached besides it",

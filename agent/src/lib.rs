@@ -1,7 +1,7 @@
 //! The node agent: one binary that needs only glibc and systemd from the image, and is fetched by its digest.
 //!
 //! Each verb does one thing, can be killed at any point and run again, and prints one JSON object: what it did, or a
-//! [`failure::Failure`]. The functions reach nodes only through Systems Manager documents, each of which names one of these
+//! [`failure::AgentError`]. The functions reach nodes only through Systems Manager documents, each of which names one of these
 //! verbs.
 
 #![allow(missing_docs, reason = "only the tests of this repository use this library")]
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use slipway_core::node::answer::printed;
 
 use aws::Endpoints;
-use failure::{FailureCode, Outcome};
+use failure::{AgentResult, FailureCode};
 use machine::apply::Host;
 use machine::commands::System;
 
@@ -99,9 +99,9 @@ pub fn understands(words: &[&str]) -> Result<(), String> {
 }
 
 /// Runs the verb in `words` in this process. Dropping the future stops it.
-pub async fn answer(words: &[&str]) -> Outcome<Value> {
-    let arguments =
-        parse(words).map_err(|usage| failure::Failure::lasting(FailureCode::Usage, usage, "see --help"))?;
+pub async fn answer(words: &[&str]) -> AgentResult<Value> {
+    let arguments = parse(words)
+        .map_err(|usage| failure::AgentError::lasting(FailureCode::Usage, usage, "see --help"))?;
     perform(&arguments.root, &Endpoints::read(|_| None), arguments.verb).await
 }
 
@@ -120,7 +120,7 @@ pub async fn run(arguments: Arguments, endpoints: &Endpoints) -> ExitCode {
     status
 }
 
-async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> Outcome<Value> {
+async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<Value> {
     match verb {
         Verb::Bootstrap { again } => bootstrap::perform(root, endpoints, again).await,
         Verb::Storage => storage::perform(root, endpoints).await,

@@ -26,7 +26,7 @@ use slipway_core::node::NodeFile;
 use crate::api;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Unit;
 use crate::status::NODE;
 
@@ -47,10 +47,10 @@ pub struct Site {
 }
 
 /// One pass on this machine, which must be a controller.
-pub async fn manage(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
+pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let path = below(root, NODE);
     let unreadable = |problem: String| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::ManageUnreadable,
             format!("{}: {problem}", path.display()),
             "the user data writes it: replace this instance",
@@ -65,9 +65,9 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
 }
 
 /// One pass. `library` has the add-ons, `cloud` the instances.
-pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Outcome<Value> {
+pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> AgentResult<Value> {
     let client = api::client(&site.root).await?;
-    let value = |part: Outcome<Value>| part.unwrap_or_else(|failure| json!({ "error": failure }));
+    let value = |part: AgentResult<Value>| part.unwrap_or_else(|failure| json!({ "error": failure }));
     // Nodes first: the add-ons' pods need their labels and certificates.
     let node = publish::controller_labels(&client, &site.node).await;
     let authority = publish::kubelet_authority(&client, &below(&site.root, KUBELET_CA)).await;

@@ -31,7 +31,7 @@ use start::Process;
 
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::{self, Bundle, Written, below};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
@@ -67,7 +67,7 @@ pub async fn refresh<C: Commands>(
     host: &Host<C>,
     endpoints: &Endpoints,
     order: &Order,
-) -> Outcome<Refreshed> {
+) -> AgentResult<Refreshed> {
     let root = host.root.as_path();
     let node = status::required_node(root)?;
     let config = status::config(root)?.0;
@@ -77,7 +77,7 @@ pub async fn refresh<C: Commands>(
     let bundle = Bundle::read(&plain)?;
     let to_restart = start::needs_restart(root, &config, &bundle);
     if let (false, Some((process, path))) = (order.restart, to_restart.first_key_value()) {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::RefreshReadAtStart,
             format!("these credentials change {path}, which {} reads only when it starts", process.name()),
             "refresh with `--restart allowed`, or roll the node; nothing was changed",
@@ -120,11 +120,11 @@ pub async fn refresh<C: Commands>(
     })
 }
 
-async fn fetch_bundle(aws: &Aws, node: &NodeFile, digest: &str) -> Outcome<Vec<u8>> {
+async fn fetch_bundle(aws: &Aws, node: &NodeFile, digest: &str) -> AgentResult<Vec<u8>> {
     let key = keys::credentials(&node.cluster, &node.role, digest);
     let found = aws.bucket(&node.asset_bucket).get(&key).await?;
     found.ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::CredentialsMissing,
             format!("there is no s3://{}/{key}", node.asset_bucket),
             "render the cluster again, which seals what is missing, and refresh with the digest that its plan names",
@@ -155,7 +155,7 @@ impl<C: Commands> Swap<'_, C> {
         order: &Order,
         silent: &BTreeSet<&str>,
         written: Written,
-    ) -> Outcome<Vec<Served>> {
+    ) -> AgentResult<Vec<Served>> {
         let mut before = Vec::new();
         match self.restart_and_wait(order, silent, &mut before).await {
             Ok(served) => {
@@ -164,7 +164,7 @@ impl<C: Commands> Swap<'_, C> {
             }
             Err(problem) => {
                 written.undo()?;
-                let mut failure = Failure::passing(
+                let mut failure = AgentError::passing(
                     FailureCode::RefreshNotServed,
                     format!("{problem}; the previous credentials are in force again"),
                     "look at the component's log (`journalctl -u etcd`, or `crictl logs` on a controller), then refresh again; \
@@ -265,7 +265,7 @@ fn fingerprint(file: &Path) -> Result<String, String> {
 }
 
 /// Done last: until then the node's status says that it lacks the wanted credentials.
-fn record_digest(root: &Path, node: NodeFile, digest: &str) -> Outcome<NodeFile> {
+fn record_digest(root: &Path, node: NodeFile, digest: &str) -> AgentResult<NodeFile> {
     if node.credentials == digest {
         return Ok(node);
     }
@@ -274,10 +274,10 @@ fn record_digest(root: &Path, node: NodeFile, digest: &str) -> Outcome<NodeFile>
     Ok(node)
 }
 
-fn write_file(root: &Path, path: &str, bytes: &[u8]) -> Outcome<()> {
+fn write_file(root: &Path, path: &str, bytes: &[u8]) -> AgentResult<()> {
     let written = files::write(&below(root, path), 0o600, Owner::ROOT, bytes);
     written.map(drop).map_err(|failure| {
-        Failure::passing(
+        AgentError::passing(
             FailureCode::RefreshFiles,
             failure.message,
             "see that the disk has room, then run this again",

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use slipway_core::software::{Program, ProgramFile};
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 pub use fetch::Publisher;
 
 const RELEASES: &str = "opt/slipway/software";
@@ -37,7 +37,11 @@ pub struct Installed {
 }
 
 /// Installs `files` in order. After a failure the previously installed releases still work.
-pub async fn install(root: &Path, publisher: &Publisher, files: &[ProgramFile]) -> Outcome<Vec<Installed>> {
+pub async fn install(
+    root: &Path,
+    publisher: &Publisher,
+    files: &[ProgramFile],
+) -> AgentResult<Vec<Installed>> {
     let mut installed = Vec::new();
     for file in files {
         let name =
@@ -54,7 +58,12 @@ pub async fn install(root: &Path, publisher: &Publisher, files: &[ProgramFile]) 
 }
 
 /// Downloads and unpacks one release into `folder`.
-async fn fetch_release(root: &Path, publisher: &Publisher, file: &ProgramFile, folder: &Path) -> Outcome<()> {
+async fn fetch_release(
+    root: &Path,
+    publisher: &Publisher,
+    file: &ProgramFile,
+    folder: &Path,
+) -> AgentResult<()> {
     let releases = root.join(RELEASES);
     fs::create_dir_all(&releases).map_err(|error| unwritable(&releases, &error))?;
     // In the same file system, so that a rename works; deleted after any failure.
@@ -68,7 +77,7 @@ async fn fetch_release(root: &Path, publisher: &Publisher, file: &ProgramFile, f
     let url = file.url.clone();
     let unpacking = tokio::task::spawn_blocking(move || unpack::unpack(name, &url, &download, &into));
     unpacking.await.map_err(|error| {
-        Failure::passing(
+        AgentError::passing(
             FailureCode::SoftwareUnpack,
             format!("{}: {error}", file.url),
             "run the same verb again",
@@ -78,7 +87,7 @@ async fn fetch_release(root: &Path, publisher: &Publisher, file: &ProgramFile, f
 }
 
 /// Links everything in `folder`, and replaces links to other releases.
-fn link_programs(root: &Path, program: Program, release: &str, folder: &Path) -> Outcome<()> {
+fn link_programs(root: &Path, program: Program, release: &str, folder: &Path) -> AgentResult<()> {
     let (place, up) = match program {
         Program::CniPlugins => (root.join(PLUGINS), "../../slipway/software"),
         Program::Containerd | Program::Etcd | Program::Kubelet | Program::Runc => {
@@ -108,7 +117,7 @@ fn link_programs(root: &Path, program: Program, release: &str, folder: &Path) ->
 }
 
 /// The path of `program` as seen below `root`: the installed one, else the image's.
-pub fn find_program(root: &Path, program: &str) -> Outcome<PathBuf> {
+pub fn find_program(root: &Path, program: &str) -> AgentResult<PathBuf> {
     let runs = |path: &PathBuf| {
         let found = fs::metadata(root.join(path.strip_prefix("/").unwrap_or(path)));
         found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
@@ -116,7 +125,7 @@ pub fn find_program(root: &Path, program: &str) -> Outcome<PathBuf> {
     let mut places =
         std::iter::once(PROGRAMS).chain(OF_THE_IMAGE).map(|folder| Path::new("/").join(folder).join(program));
     places.find(runs).ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::SoftwareMissing,
             format!("the program {program} is neither in /{PROGRAMS} nor in the image"),
             "set software.source: release in cluster.yaml, or use an image that has it",
@@ -124,8 +133,8 @@ pub fn find_program(root: &Path, program: &str) -> Outcome<PathBuf> {
     })
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::passing(
+fn unwritable(path: &Path, error: &std::io::Error) -> AgentError {
+    AgentError::passing(
         FailureCode::SoftwareUnwritable,
         format!("{}: {error}", path.display()),
         "make room on the root volume (rootVolume.size), or see why it cannot be written",

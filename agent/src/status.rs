@@ -24,7 +24,7 @@ use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials::{self, below};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::{etcd, http};
 
 pub const NODE: &str = "/var/lib/slipway/node.json";
@@ -35,12 +35,12 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 const MESSAGE_LENGTH: usize = 300;
 
 /// The status of this node.
-pub async fn status(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
+pub async fn status(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStatus> {
     status_of_instance(root, instance(root, endpoints).await).await
 }
 
 /// The status of this node, which runs on `instance`.
-pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Outcome<NodeStatus> {
+pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> AgentResult<NodeStatus> {
     let (config, text) = self::config(root)?;
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
@@ -79,7 +79,7 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Outc
 }
 
 /// This node's configuration, and its text.
-pub fn config(root: &Path) -> Outcome<(NodeConfig, String)> {
+pub fn config(root: &Path) -> AgentResult<(NodeConfig, String)> {
     let path = below(root, CONFIG);
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
     let config = NodeConfig::read(&text).map_err(|error| unreadable(&path, &error))?;
@@ -100,7 +100,10 @@ impl From<crate::aws::Instance> for Instance {
     }
 }
 
-async fn etcd_health(root: &Path, config: &NodeConfig) -> Outcome<Option<slipway_core::node::EtcdHealth>> {
+async fn etcd_health(
+    root: &Path,
+    config: &NodeConfig,
+) -> AgentResult<Option<slipway_core::node::EtcdHealth>> {
     match config {
         NodeConfig::Etcd(config) => {
             let local = etcd::local_member::LocalMember { root: root.to_owned(), config: (**config).clone() };
@@ -152,7 +155,7 @@ async fn probe(component: &Component) -> Result<(), String> {
     Err(format!("{status}: {}", text.trim().chars().take(MESSAGE_LENGTH).collect::<String>()))
 }
 
-fn applied(root: &Path, config: &NodeConfig, text: &str) -> Outcome<Applied> {
+fn applied(root: &Path, config: &NodeConfig, text: &str) -> AgentResult<Applied> {
     let applied = Applied {
         config: Some(sha256_hex(text.as_bytes())),
         credentials: credentials::applied(root, credentials_folder(config))?,
@@ -176,7 +179,7 @@ pub fn credentials_folder(config: &NodeConfig) -> &'static str {
 }
 
 /// `node.json`; `None` if it is missing.
-pub fn node(root: &Path) -> Outcome<Option<NodeFile>> {
+pub fn node(root: &Path) -> AgentResult<Option<NodeFile>> {
     let path = below(root, NODE);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| unreadable(&path, &error)),
@@ -186,9 +189,9 @@ pub fn node(root: &Path) -> Outcome<Option<NodeFile>> {
 }
 
 /// `node.json`, which must be there.
-pub fn required_node(root: &Path) -> Outcome<NodeFile> {
+pub fn required_node(root: &Path) -> AgentResult<NodeFile> {
     node(root)?.ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::ConfigUnreadable,
             format!(
                 "{} is missing: without it the agent does not know which node this is",
@@ -211,8 +214,8 @@ fn own_digest() -> Option<String> {
     }
 }
 
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::lasting(
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
+    AgentError::lasting(
         FailureCode::ConfigUnreadable,
         format!("{}: {error}", path.display()),
         "run `slipway-node bootstrap`, which fetches this node's configuration",

@@ -21,7 +21,7 @@ use slipway_core::node::{Machine, NodeConfig};
 use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
@@ -67,7 +67,7 @@ pub struct Storage<'a, C> {
 }
 
 /// The verb. At a boot it waits for disks that have not appeared yet.
-pub async fn perform(root: &Path, endpoints: &Endpoints) -> Outcome<Value> {
+pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let NodeConfig::Worker(config) = status::config(root)?.0 else {
         return Ok(json!({ "disks": {} }));
     };
@@ -92,7 +92,7 @@ pub fn is_wanted(machine: &Machine) -> bool {
 
 impl<C: Commands> Storage<'_, C> {
     /// Ensures that every disk has its file system and its link; returns devices by mount point.
-    pub async fn prepare(&self) -> Outcome<BTreeMap<String, String>> {
+    pub async fn prepare(&self) -> AgentResult<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for disk in self.disks().await? {
             let link = self.host.below(&format!("{LINKS}/{}", disk.link));
@@ -112,7 +112,7 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// The device of `disk`, formatted and checked.
-    async fn device(&self, disk: &Disk) -> Outcome<String> {
+    async fn device(&self, disk: &Disk) -> AgentResult<String> {
         let kind = Kind::from_name(&disk.file_system)?;
         let device = match disk.disks.as_slice() {
             [one] => one.clone(),
@@ -130,7 +130,7 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// Writes and starts the mount units.
-    pub async fn mount(&self) -> Outcome<()> {
+    pub async fn mount(&self) -> AgentResult<()> {
         let disks = self.disks().await?;
         let holds =
             self.machine.instance_store.as_ref().map(|store| store.holds.as_slice()).unwrap_or_default();
@@ -144,7 +144,7 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// All file systems, parents before those mounted below them.
-    async fn disks(&self) -> Outcome<Vec<Disk>> {
+    async fn disks(&self) -> AgentResult<Vec<Disk>> {
         // A machine without udev has no links to wait for.
         let _ = self.host.commands.run("udevadm", &["settle", "--timeout=60"]).await;
         let mut all = Vec::new();
@@ -189,7 +189,7 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// Volume ids by device name. They do not change during an instance's life, so they are stored, and a boot needs no network.
-    async fn volumes(&self) -> Outcome<BTreeMap<String, String>> {
+    async fn volumes(&self) -> AgentResult<BTreeMap<String, String>> {
         let path = self.host.below(VOLUMES);
         let wanted: Vec<&String> = self.machine.mounts.iter().flat_map(|mount| &mount.devices).collect();
         let known = files::read(&path)?.unwrap_or_default();
@@ -208,8 +208,8 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// The disk attached as `device`.
-    fn attached_disk(&self, device: &str, volume: Option<&String>) -> Outcome<String> {
-        let absent = |what: String, help: &str| Failure::passing(FailureCode::VolumeAbsent, what, help);
+    fn attached_disk(&self, device: &str, volume: Option<&String>) -> AgentResult<String> {
+        let absent = |what: String, help: &str| AgentError::passing(FailureCode::VolumeAbsent, what, help);
         let volume = volume.ok_or_else(|| {
             absent(
                 format!("no volume is attached to this instance as {device}"),
@@ -225,7 +225,7 @@ impl<C: Commands> Storage<'_, C> {
     }
 
     /// Instance store disks, one link for each, sorted.
-    fn instance_store_disks(&self) -> Outcome<Vec<String>> {
+    fn instance_store_disks(&self) -> AgentResult<Vec<String>> {
         let mut by_disk = BTreeMap::new();
         for entry in fs::read_dir(self.host.below(BY_ID)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -242,7 +242,7 @@ impl<C: Commands> Storage<'_, C> {
         let mut links: Vec<String> = by_disk.into_values().map(|name| format!("{BY_ID}/{name}")).collect();
         links.sort();
         if links.is_empty() {
-            return Err(Failure::passing(
+            return Err(AgentError::passing(
                 FailureCode::StorageAbsent,
                 "this machine has no NVMe instance store, but its pool has ephemeralStorage",
                 "use instance types with an instance store, such as m7gd.large, or remove ephemeralStorage from the pool",

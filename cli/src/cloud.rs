@@ -19,7 +19,7 @@ use slipway_flows::store::{self, AT_A_TIME};
 use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_rollout::{Active, Rollout};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// The heading of these options in help texts.
 pub(crate) const AWS: &str = "A cluster in AWS";
@@ -51,24 +51,24 @@ pub(crate) struct BusArgs {
 
 impl BusArgs {
     /// Puts `event` on the bus of the cluster's installation. An order gets the present time.
-    pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), Failure> {
+    pub(crate) async fn publish(&self, cloud: &Cloud, event: Event) -> Result<(), CliError> {
         let event = event.given(Timestamp::now());
         flow(self.open(cloud).await?.publish(&[event]).await)
     }
 
     /// The bus of the cluster's installation.
-    pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, Failure> {
+    pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, CliError> {
         let Installation { aws, stack, .. } = &cloud.installation;
         self.find(aws, stack).await
     }
 
     /// Puts `event`, which concerns no particular cluster, on the installation's bus.
-    pub(crate) async fn publish_to_all(&self, event: Event) -> Result<(), Failure> {
+    pub(crate) async fn publish_to_all(&self, event: Event) -> Result<(), CliError> {
         let bus = self.find(&signed_in().await?, STACK).await?;
         flow(bus.publish(&[event]).await)
     }
 
-    async fn find(&self, aws: &Aws, stack: &str) -> Result<EventBus, Failure> {
+    async fn find(&self, aws: &Aws, stack: &str) -> Result<EventBus, CliError> {
         if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME") {
             return Ok(aws.bus(&name));
         }
@@ -79,7 +79,7 @@ impl BusArgs {
 
 impl CloudArgs {
     /// The cluster in AWS, if one was named.
-    pub(crate) async fn cluster(&self) -> Result<Option<Cloud>, Failure> {
+    pub(crate) async fn cluster(&self) -> Result<Option<Cloud>, CliError> {
         match &self.cluster {
             Some(_) => self.named().await.map(Some),
             None => Ok(None),
@@ -87,17 +87,17 @@ impl CloudArgs {
     }
 
     /// The cluster, for a verb that works in AWS only.
-    pub(crate) async fn named(&self) -> Result<Cloud, Failure> {
+    pub(crate) async fn named(&self) -> Result<Cloud, CliError> {
         let cloud = self.of_installation().await?;
-        cloud.must_exist().await.map_err(Failure::in_cloud)?;
+        cloud.must_exist().await.map_err(CliError::in_cloud)?;
         Ok(cloud)
     }
 
     /// The cluster, which may not exist yet.
-    pub(crate) async fn of_installation(&self) -> Result<Cloud, Failure> {
-        let missing = || Failure::refused("no cluster is named", "name it with --cluster");
+    pub(crate) async fn of_installation(&self) -> Result<Cloud, CliError> {
+        let missing = || CliError::refused("no cluster is named", "name it with --cluster");
         let cluster = self.cluster.as_deref().ok_or_else(missing)?;
-        Cloud::open(cluster, self).await.map_err(Failure::in_cloud)
+        Cloud::open(cluster, self).await.map_err(CliError::in_cloud)
     }
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl Installation {
-    pub(crate) async fn find(named: Named<'_>) -> Result<Self, Failure> {
+    pub(crate) async fn find(named: Named<'_>) -> Result<Self, CliError> {
         let aws = signed_in().await?;
         let mut specs = known(named.spec_bucket, "SLIPWAY_SPEC_BUCKET");
         let stack = named.stack.unwrap_or(STACK).to_owned();
@@ -136,7 +136,7 @@ impl Installation {
         Ok(Self { assets: aws.bucket(&assets), specs, stack, aws })
     }
 
-    async fn specs(&self) -> Result<S3Bucket, Failure> {
+    async fn specs(&self) -> Result<S3Bucket, CliError> {
         match &self.specs {
             Some(bucket) => Ok(bucket.clone()),
             None => {
@@ -161,11 +161,11 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 
 impl Cloud {
-    async fn open(cluster: &str, args: &CloudArgs) -> Result<Self, Failure> {
+    async fn open(cluster: &str, args: &CloudArgs) -> Result<Self, CliError> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if cluster.is_empty() || !cluster.bytes().all(plain) {
             let problem = format!("{cluster:?} is no cluster's name");
-            return Err(Failure::refused(problem, "name it as the spec does: clusterName"));
+            return Err(CliError::refused(problem, "name it as the spec does: clusterName"));
         }
         let named = Named {
             asset_bucket: args.asset_bucket.as_deref(),
@@ -176,7 +176,7 @@ impl Cloud {
     }
 
     /// Fails if nothing of the cluster exists, and lists the existing clusters in case the name was mistyped.
-    async fn must_exist(&self) -> Result<(), Failure> {
+    async fn must_exist(&self) -> Result<(), CliError> {
         if !list(self.assets(), &self.key(""), 1).await?.is_empty() {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl Cloud {
                 .to_owned(),
             clusters => format!("the clusters there are {}", clusters.join(", ")),
         };
-        Err(Failure::refused(problem, help))
+        Err(CliError::refused(problem, help))
     }
 
     /// The key of `name` in the cluster's folder.
@@ -206,7 +206,7 @@ impl Cloud {
     }
 
     /// The spec bucket.
-    pub(crate) async fn specs(&self) -> Result<S3Bucket, Failure> {
+    pub(crate) async fn specs(&self) -> Result<S3Bucket, CliError> {
         self.installation.specs().await
     }
 
@@ -231,19 +231,19 @@ impl Cloud {
     }
 
     /// The objects in `part` of the cluster's folder, at most `most`.
-    pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, Failure> {
+    pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, CliError> {
         list(self.assets(), &self.key(part), most).await
     }
 
     /// The cluster's credentials, as if they were files of a directory that `slipway render` wrote.
-    pub(crate) async fn files(&self) -> Result<Vec<File>, Failure> {
+    pub(crate) async fn files(&self) -> Result<Vec<File>, CliError> {
         let mut listed = Vec::new();
         for part in ["bundles/", "pki/"] {
             listed.extend(list(self.assets(), &self.key(part), MOST_FILES + 1).await?);
         }
         if listed.len() > MOST_FILES {
             let problem = format!("the cluster {} has more than {MOST_FILES} credentials", self.cluster);
-            return Err(Failure::refused(problem, "`slipway certs gc` removes what nobody refers to"));
+            return Err(CliError::refused(problem, "`slipway certs gc` removes what nobody refers to"));
         }
         let folder = self.key("");
         let reads = listed.into_iter().filter_map(|object| {
@@ -255,7 +255,7 @@ impl Cloud {
         stream::iter(reads).buffered(AT_A_TIME).try_collect().await
     }
 
-    async fn read(&self, path: String, listed: Listed) -> Result<File, Failure> {
+    async fn read(&self, path: String, listed: Listed) -> Result<File, CliError> {
         let found = if listed.size > MOST_BYTES {
             Found::Not(format!("{} bytes are more than any certificate or key has", listed.size))
         } else {
@@ -269,36 +269,39 @@ impl Cloud {
     }
 
     /// The state of the rollout; an error if nothing was ever planned.
-    pub(crate) async fn rollout(&self) -> Result<Rollout, Failure> {
+    pub(crate) async fn rollout(&self) -> Result<Rollout, CliError> {
         let name = self.cluster.as_str();
         let (rollout, desired) = (keys::rollout(name), keys::desired(name));
         let both = tokio::try_join!(
             store::load::<Rollout>(self.assets(), &rollout),
             store::load::<Desired>(self.assets(), &desired),
         );
-        let (rollout, desired) = both.map_err(|error| Failure::from(error).in_cloud())?;
+        let (rollout, desired) = both.map_err(|error| CliError::from(error).in_cloud())?;
         if rollout.value.is_none() && desired.value.is_none() {
             let problem = format!("nothing was planned yet for the cluster {name}");
-            return Err(Failure::refused(problem, format!("slipway status --cluster {name} says why")));
+            return Err(CliError::refused(problem, format!("slipway status --cluster {name} says why")));
         }
         Ok(rollout.value.unwrap_or_else(|| Rollout::new(name)))
     }
 
     /// The state of the rollout. `None`: nothing is known of the cluster.
-    pub(crate) async fn known_rollout(&self) -> Result<Option<Rollout>, Failure> {
+    pub(crate) async fn known_rollout(&self) -> Result<Option<Rollout>, CliError> {
         // Without permission to list the bucket, a missing object would look like a denied one.
         if list(self.assets(), &self.key(""), 1).await?.is_empty() {
             return Ok(None);
         }
         let stored = store::load::<Rollout>(self.assets(), &keys::rollout(&self.cluster)).await;
-        Ok(stored.map_err(|error| Failure::from(error).in_cloud())?.value)
+        Ok(stored.map_err(|error| CliError::from(error).in_cloud())?.value)
     }
 
     /// The open rollout; an error if there is none.
-    pub(crate) async fn open_rollout(&self) -> Result<Active, Failure> {
+    pub(crate) async fn open_rollout(&self) -> Result<Active, CliError> {
         self.rollout().await?.active().cloned().ok_or_else(|| {
             let problem = format!("no rollout of {} is open", self.cluster);
-            Failure::refused(problem, format!("slipway status --cluster {} says how it stands", self.cluster))
+            CliError::refused(
+                problem,
+                format!("slipway status --cluster {} says how it stands", self.cluster),
+            )
         })
     }
 
@@ -309,9 +312,9 @@ impl Cloud {
 }
 
 /// Fails for a cluster that was destroyed and not created again.
-pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), Failure> {
+pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), CliError> {
     let anew = || format!("slipway apply cluster.yaml --cluster {} makes it anew", rollout.cluster);
-    rollout.gone_in_words().map_or(Ok(()), |gone| Err(Failure::refused(gone, anew())))
+    rollout.gone_in_words().map_or(Ok(()), |gone| Err(CliError::refused(gone, anew())))
 }
 
 /// The outputs of the installation's stack with the names of its resources.
@@ -321,9 +324,11 @@ const BUS: &str = "BusName";
 /// The default name of the installation's stack.
 const STACK: &str = "slipway";
 
-async fn signed_in() -> Result<Aws, Failure> {
+async fn signed_in() -> Result<Aws, CliError> {
     let aws = Aws::at_a_terminal().await;
-    aws.map_err(|error| Failure::refused(error.to_string(), "the region is that of the Slipway installation"))
+    aws.map_err(|error| {
+        CliError::refused(error.to_string(), "the region is that of the Slipway installation")
+    })
 }
 
 /// The given value, or that of the environment variable.
@@ -332,10 +337,10 @@ fn known(given: Option<&str>, variable: &str) -> Option<String> {
 }
 
 /// The outputs of the installation's stack.
-async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, Failure> {
+async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, CliError> {
     flow(aws.outputs(stack).await)?.ok_or_else(|| {
         let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
-        Failure::refused(problem, help(option))
+        CliError::refused(problem, help(option))
     })
 }
 
@@ -344,10 +349,10 @@ fn output(
     stack: &str,
     name: &str,
     option: &str,
-) -> Result<String, Failure> {
+) -> Result<String, CliError> {
     outputs.remove(name).ok_or_else(|| {
         let problem = format!("the stack {stack} is no installation of Slipway: it lacks the output {name}");
-        Failure::refused(problem, help(option))
+        CliError::refused(problem, help(option))
     })
 }
 
@@ -356,10 +361,10 @@ fn help(option: &str) -> String {
     format!("name the installation's stack with --stack, or its {what} with {option}")
 }
 
-async fn list(bucket: &S3Bucket, prefix: &str, most: usize) -> Result<Vec<Listed>, Failure> {
+async fn list(bucket: &S3Bucket, prefix: &str, most: usize) -> Result<Vec<Listed>, CliError> {
     flow(bucket.list(prefix, most).await)
 }
 
-fn flow<T>(result: Result<T, PortError>) -> Result<T, Failure> {
-    result.map_err(|error| Failure::from(FlowError::from(error)).in_cloud())
+fn flow<T>(result: Result<T, PortError>) -> Result<T, CliError> {
+    result.map_err(|error| CliError::from(FlowError::from(error)).in_cloud())
 }

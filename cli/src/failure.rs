@@ -8,7 +8,7 @@ use slipway_ports::{ErrorKind, PortError};
 
 /// Why a command failed. Findings about a spec are a result, not a failure.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum CliError {
     /// A file could not be read or written.
     #[error("cannot {verb} {what}: {why}")]
     File {
@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl CliError {
     pub(crate) fn file(verb: &'static str, path: &Path, why: &io::Error) -> Self {
         Self::File { verb, what: path.display().to_string(), why: why.to_string(), help: None }
     }

@@ -80,7 +80,7 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// How a command ended, besides [`Failure`]s.
+/// How a command ended, besides [`CliError`]s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     /// Done.

@@ -28,7 +28,7 @@ use slipway_plan::Plan;
 use slipway_rollout::{Rollout, RolloutResult};
 
 use crate::cloud::Cloud;
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 pub(crate) use certificates::Expiry;
 pub(crate) use findings::{Finding, Gravity};
@@ -105,7 +105,7 @@ struct Documents {
 
 impl Overview {
     /// Reads the state. `reports` caches the reports of nodes, so that another call reads only new ones.
-    pub(crate) async fn read(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, Failure> {
+    pub(crate) async fn read(cloud: &Cloud, reports: &mut Reports, now: Timestamp) -> Result<Self, CliError> {
         let documents = Documents::read(cloud).await?;
         let heard = reports.read_all(cloud).await?;
         let mut findings = documents.unread.clone();
@@ -159,7 +159,7 @@ impl Overview {
 
 impl Documents {
     /// A document that cannot be parsed is a finding; a failed call is an error.
-    async fn read(cloud: &Cloud) -> Result<Self, Failure> {
+    async fn read(cloud: &Cloud) -> Result<Self, CliError> {
         let (name, mut unread) = (cloud.cluster.as_str(), Vec::new());
         let (status, rollout, desired, manifest, scan) = tokio::join!(
             document::<Status>(cloud, keys::status(name)),
@@ -322,7 +322,7 @@ pub(crate) fn word(result: RolloutResult) -> &'static str {
 async fn document<T: DeserializeOwned>(
     cloud: &Cloud,
     key: String,
-) -> Result<Result<Option<T>, Finding>, Failure> {
+) -> Result<Result<Option<T>, Finding>, CliError> {
     match store::load::<T>(cloud.assets(), &key).await {
         Ok(stored) => Ok(Ok(stored.value)),
         Err(FlowError::Corrupt { key, problem, help }) => Ok(Err(Finding {
@@ -331,7 +331,7 @@ async fn document<T: DeserializeOwned>(
             message: format!("{key} {problem}"),
             help,
         })),
-        Err(error) => Err(Failure::from(error).in_cloud()),
+        Err(error) => Err(CliError::from(error).in_cloud()),
     }
 }
 

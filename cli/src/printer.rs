@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::words;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::source::Source;
 
 /// The format of results.
@@ -115,21 +115,21 @@ impl Printer {
     }
 
     /// Asks a yes-or-no question. `help`: what to do where nobody can be asked.
-    pub(crate) fn confirm(&self, question: &str, help: String) -> Result<bool, Failure> {
+    pub(crate) fn confirm(&self, question: &str, help: String) -> Result<bool, CliError> {
         let answer = self.answer(&format!("{question} [y/N] "), help)?;
         Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
     }
 
     /// Asks for a line of text. `help`: what to do where nobody can be asked.
-    pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, Failure> {
+    pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, CliError> {
         if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
             let problem = "this needs a confirmation, and nobody can be asked here, as this is no terminal";
-            return Err(Failure::refused(problem, help));
+            return Err(CliError::refused(problem, help));
         }
         self.beside(question);
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
-        read.map_err(|error| Failure::file("read", Path::new("the answer"), &error))?;
+        read.map_err(|error| CliError::file("read", Path::new("the answer"), &error))?;
         Ok(answer.trim().to_owned())
     }
 
@@ -139,8 +139,8 @@ impl Printer {
     }
 
     /// The error if a result could not be written completely, for example because the disk is full.
-    pub(crate) fn lost(&self) -> Option<Failure> {
-        self.lost.get().map(|why| Failure::file("write", Path::new("the standard output"), why))
+    pub(crate) fn lost(&self) -> Option<CliError> {
+        self.lost.get().map(|why| CliError::file("write", Path::new("the standard output"), why))
     }
 
     /// Text in a colour, on a terminal only.
@@ -225,7 +225,7 @@ impl Printer {
     }
 
     /// Prints why a command failed.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub(crate) fn failure(&self, failure: &CliError) {
         match self.format {
             Format::Text => {
                 let (red, cyan, end) =

@@ -10,7 +10,7 @@ use slipway_flows::patches::PatchSet;
 use slipway_flows::rendering::{Checked, check};
 use slipway_spec::Expected;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::LocalImports;
 
 /// Where the patches are.
@@ -39,7 +39,7 @@ pub(crate) struct Source {
 
 impl Source {
     /// Reads `path` and the patches. `-` is the standard input, which has no patches.
-    pub(crate) fn read(path: &Path, args: &PatchArgs) -> Result<Self, Failure> {
+    pub(crate) fn read(path: &Path, args: &PatchArgs) -> Result<Self, CliError> {
         let stdin = path == Path::new("-");
         let beside = || (!stdin).then(|| path.with_file_name(FOLDER)).filter(|folder| folder.is_dir());
         let folder = args.patches.clone().or_else(beside);
@@ -49,11 +49,11 @@ impl Source {
             let mut bytes = Vec::new();
             std::io::stdin()
                 .read_to_end(&mut bytes)
-                .map_err(|error| Failure::file("read", Path::new("the standard input"), &error))?;
+                .map_err(|error| CliError::file("read", Path::new("the standard input"), &error))?;
             let name = "<stdin>".to_owned();
             return Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name: None });
         }
-        let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
+        let bytes = std::fs::read(path).map_err(|error| CliError::file("read", path, &error))?;
         let name = path.display().to_string();
         let expected_name = folder_of(path);
         Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name })
@@ -99,8 +99,8 @@ impl Source {
 }
 
 /// The patches in a folder, and the names of other files.
-fn read_patches(folder: &Path) -> Result<PatchSet, Failure> {
-    let failed = |error: std::io::Error| Failure::file("read", folder, &error);
+fn read_patches(folder: &Path) -> Result<PatchSet, CliError> {
+    let failed = |error: std::io::Error| CliError::file("read", folder, &error);
     let mut files = BTreeMap::new();
     let mut others = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -113,7 +113,7 @@ fn read_patches(folder: &Path) -> Result<PatchSet, Failure> {
         match std::fs::read(&path) {
             Ok(bytes) => drop(files.insert(name, bytes)),
             Err(error) if error.kind() == ErrorKind::IsADirectory => others.push(name),
-            Err(error) => return Err(Failure::file("read", &path, &error)),
+            Err(error) => return Err(CliError::file("read", &path, &error)),
         }
     }
     others.sort();

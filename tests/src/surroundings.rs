@@ -12,7 +12,7 @@ use slipway_core::role::Role;
 use slipway_credentials::manifest;
 use slipway_crypto::AwsLc;
 use slipway_node::aws::{Aws, Endpoints};
-use slipway_node::failure::{Failure, FailureCode, Outcome};
+use slipway_node::failure::{AgentError, AgentResult, FailureCode};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_node::refresh::{Order, refresh};
@@ -123,7 +123,7 @@ impl Surroundings {
         root: &Path,
         order: &Order,
         mut played: impl AsyncFnMut(Option<&str>),
-    ) -> Outcome<Refreshed> {
+    ) -> AgentResult<Refreshed> {
         let variables = self.environment();
         let endpoints = Endpoints::read(|name| variables.get(name).cloned());
         let (asks, mut asked) = mpsc::unbounded_channel::<Asked>();
@@ -153,10 +153,10 @@ struct Hands {
 }
 
 impl Commands for Hands {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let (("systemctl", ["restart", unit]), (done, is_done)) = ((program, arguments), oneshot::channel())
         else {
-            return Err(Failure::lasting(
+            return Err(AgentError::lasting(
                 FailureCode::CommandFailed,
                 format!("nobody plays {program} {arguments:?}"),
                 "",

@@ -15,7 +15,7 @@ use slipway_credentials::policy::{self, Part};
 use slipway_credentials::{Manifest, manifest};
 use slipway_crypto::AwsLc;
 use slipway_flows::error::FlowResult;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_ports::{Crypto as _, Made, Signer};
@@ -170,7 +170,7 @@ impl Workshop {
     /// Uploads `text`, which must change something, and returns the result.
     pub async fn render(&self, text: impl AsRef<[u8]>) -> Rendered {
         let plan = match self.outcome(text).await {
-            Outcome::Planned(plan) => *plan,
+            RenderOutcome::Planned(plan) => *plan,
             other => panic!("no plan of {} but {other:?}", self.name),
         };
         let rendering = self.read(&keys::release(&self.name, &plan.to)).expect("a plan's release is stored");
@@ -178,7 +178,7 @@ impl Workshop {
     }
 
     /// Uploads `text` and returns the outcome.
-    pub async fn outcome(&self, text: impl AsRef<[u8]>) -> Outcome {
+    pub async fn outcome(&self, text: impl AsRef<[u8]>) -> RenderOutcome {
         self.try_upload(text, &Life::unending()).await.expect("nothing fails in memory")
     }
 
@@ -186,7 +186,7 @@ impl Workshop {
     ///
     /// # Errors
     /// If the process dies, or a stored object is damaged.
-    pub async fn try_upload(&self, text: impl AsRef<[u8]>, life: &Life) -> FlowResult<Outcome> {
+    pub async fn try_upload(&self, text: impl AsRef<[u8]>, life: &Life) -> FlowResult<RenderOutcome> {
         let version = self.upload(text);
         self.rendered(Some(&version), life).await
     }
@@ -195,7 +195,7 @@ impl Workshop {
     ///
     /// # Errors
     /// As [`Workshop::try_upload`].
-    pub async fn rendered(&self, version: Option<&str>, life: &Life) -> FlowResult<Outcome> {
+    pub async fn rendered(&self, version: Option<&str>, life: &Life) -> FlowResult<RenderOutcome> {
         self.account.render(version, life, self.now).await
     }
 

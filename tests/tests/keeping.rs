@@ -15,7 +15,7 @@ use slipway_credentials::gc::{Reason, Referred, YOUNG};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::gc::{self, Nodes};
 use slipway_flows::error::FlowError;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_ports::Crypto as _;
 use slipway_sim::memory::MemoryBucket;
 use slipway_sim::mortal::Life;
@@ -159,7 +159,7 @@ async fn live(happenings: Vec<Happening>) {
         }
         // After any of this, the same spec gives the same result with the same bytes.
         let outcome = workshop.outcome(&specs[0]).await;
-        assert_eq!(outcome, Outcome::Unchanged, "{happening:?}");
+        assert_eq!(outcome, RenderOutcome::Unchanged, "{happening:?}");
         let now = content(&workshop);
         let names =
             |content: &BTreeMap<String, Option<Vec<u8>>>| content.keys().cloned().collect::<BTreeSet<_>>();
@@ -203,7 +203,10 @@ async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
             before.into_iter().filter(|key| !key.ends_with("/status.json")).collect::<Vec<_>>()
         );
         workshop.assets.upload(&key, good.clone());
-        assert!(matches!(workshop.outcome(&plain()).await, Outcome::Unchanged | Outcome::Planned(_)));
+        assert!(matches!(
+            workshop.outcome(&plain()).await,
+            RenderOutcome::Unchanged | RenderOutcome::Planned(_)
+        ));
     }
 }
 
@@ -222,7 +225,7 @@ async fn p1_an_older_inventory_is_refused_while_what_it_does_not_know_runs() {
     let error = workshop.try_upload(&wide, &Life::unending()).await.unwrap_err().to_string();
     assert!(error.contains("that controller runs: it is older than that"), "{error}");
     workshop.assets.upload(&key, good);
-    assert_eq!(workshop.outcome(&wide).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&wide).await, RenderOutcome::Unchanged);
 }
 
 #[tokio::test]
@@ -234,10 +237,10 @@ async fn a_damaged_bundle_is_told_in_the_status_and_is_no_plan() {
     let digest = &first.rendering.roles[&Role::Controller].credentials_digest;
     let bundle = keys::credentials(&workshop.name, "controller", digest);
     workshop.assets.upload(&bundle, "gone bad");
-    assert_eq!(workshop.outcome(&plain()).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&plain()).await, RenderOutcome::Unchanged);
     let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.name)).unwrap()).unwrap();
     assert!(status.contains("healed-credentials") && status.contains(&bundle), "{status}");
-    assert_eq!(workshop.outcome(&plain()).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&plain()).await, RenderOutcome::Unchanged);
     let status = String::from_utf8(workshop.assets.peek(&keys::status(&workshop.name)).unwrap()).unwrap();
     assert!(!status.contains("healed-credentials"), "{status}");
 }
@@ -314,7 +317,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
         "the inventory itself"
     );
     // A later upload works.
-    assert_eq!(workshop.outcome(&with_san("b.example.com")).await, Outcome::Unchanged);
+    assert_eq!(workshop.outcome(&with_san("b.example.com")).await, RenderOutcome::Unchanged);
     workshop.render(&with_san("c.example.com")).await;
 }
 
@@ -383,7 +386,7 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
         assert!(gone.len() <= 3);
         assert_eq!(workshop.manifest().retired[&Role::Controller].len(), 1, "{last}");
         let outcome = workshop.outcome(&with_san("b.example.com")).await;
-        assert!(matches!(outcome, Outcome::Planned(plan) if plan.to == third.plan.to), "{last}");
+        assert!(matches!(outcome, RenderOutcome::Planned(plan) if plan.to == third.plan.to), "{last}");
     }
 }
 

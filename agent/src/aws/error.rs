@@ -2,7 +2,7 @@
 
 use slipway_ports::{ErrorKind, PortError};
 
-use crate::failure::{Failure, FailureCode};
+use crate::failure::{AgentError, FailureCode};
 
 /// Code and message of an error answer: XML from S3, EC2, Route 53 and Auto Scaling; JSON from KMS.
 pub(super) fn refusal(body: &str) -> (String, String) {
@@ -62,21 +62,21 @@ fn statement(operation: &str) -> Option<&'static str> {
     })
 }
 
-pub(super) fn failure(error: &PortError) -> Failure {
+pub(super) fn failure(error: &PortError) -> AgentError {
     let message = error.to_string();
     match error.kind {
-        ErrorKind::Transient => Failure::passing(
+        ErrorKind::Transient => AgentError::passing(
             FailureCode::AwsUnreachable,
             message,
             "it is tried again; if it stays, check routes, security groups and VPC endpoints between this node and the service",
         ),
-        ErrorKind::Denied => Failure::lasting(FailureCode::AwsDenied, message, denied(error.operation)),
-        ErrorKind::Missing => Failure::lasting(
+        ErrorKind::Denied => AgentError::lasting(FailureCode::AwsDenied, message, denied(error.operation)),
+        ErrorKind::Missing => AgentError::lasting(
             FailureCode::AwsMissing,
             message,
             "the named resource does not exist: render the cluster again, or restore the resource",
         ),
-        ErrorKind::Invalid => Failure::lasting(
+        ErrorKind::Invalid => AgentError::lasting(
             FailureCode::AwsRefused,
             message,
             "the service rejects the request as invalid: if nobody changed the stacks by hand, report this",

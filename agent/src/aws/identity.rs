@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::error::port_error;
 use super::{Endpoints, Retry};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 /// The service runs on the machine's own host and answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Imds {
         self
     }
 
-    pub async fn instance(&self) -> Outcome<Instance> {
+    pub async fn instance(&self) -> AgentResult<Instance> {
         Ok(Instance {
             id: self.metadata("instance-id").await?,
             availability_zone: self.metadata("placement/availability-zone").await?,
@@ -77,7 +77,7 @@ impl Imds {
     }
 
     /// The value at `path`; `None` if there is none.
-    pub async fn find(&self, path: &str) -> Outcome<Option<String>> {
+    pub async fn find(&self, path: &str) -> AgentResult<Option<String>> {
         match self.metadata_once(path).await {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.message == ABSENT => Ok(None),

@@ -10,7 +10,7 @@ use slipway_ports::{ErrorKind, PortResult};
 use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call, encoded};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// Short, so that clients find a replaced member soon.
 const TTL_S: u32 = 30;
@@ -23,9 +23,9 @@ pub struct Record {
     pub address: String,
 }
 
-pub(crate) fn zone_of(node: &NodeFile) -> Outcome<&str> {
+pub(crate) fn zone_of(node: &NodeFile) -> AgentResult<&str> {
     node.zone.as_deref().ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::BootstrapZone,
             "node.json names no hosted zone for this member's record",
             "render the cluster again: the userdata of etcd members has it",

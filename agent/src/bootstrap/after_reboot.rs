@@ -11,7 +11,7 @@ use slipway_core::node::BootstrapState;
 use slipway_ports::ErrorKind;
 
 use super::{Bootstrap, Step};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 use crate::machine::commands::Commands;
 use crate::machine::{Setup, Unit};
 use crate::status::publish;
@@ -46,14 +46,14 @@ enum Launch {
 
 impl<C: Commands> Bootstrap<C> {
     /// Enables the unit that runs the steps after each boot.
-    pub(super) async fn enable_reboot_unit(&self) -> Outcome<()> {
+    pub(super) async fn enable_reboot_unit(&self) -> AgentResult<()> {
         self.host.write(&setup()).await?;
         self.host.commands.run_checked("systemctl", &["enable", SERVICE]).await.map(drop)
     }
 
     /// Goes on with the launch if the launch hook still waits, as [`run`](Self::run) does. Otherwise goes through the steps of a node in
     /// service: the launch hook is left alone and the instance kept; a failure was reported.
-    pub async fn again(mut self) -> Outcome<Value> {
+    pub async fn again(mut self) -> AgentResult<Value> {
         let mut steps = self.steps();
         let launch = self.launch().await;
         // Where nobody knows, the report says that pods may run here, so that the machine is drained before anybody terminates it.

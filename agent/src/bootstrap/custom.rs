@@ -6,7 +6,7 @@ use slipway_core::cluster::{Content, Custom, CustomUnit};
 use slipway_core::node::NodeConfig;
 
 use super::Bootstrap;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::accounts::{self, Owner};
 use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
@@ -26,11 +26,11 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     /// Writes the user's files, units and keys. The role's own are written afterwards and win.
-    pub(super) fn write_custom_files(&self) -> Outcome<()> {
+    pub(super) fn write_custom_files(&self) -> AgentResult<()> {
         self.authorize_keys()?;
         for file in &self.custom().files {
             let refused = |problem: &str| {
-                Failure::lasting(
+                AgentError::lasting(
                     FailureCode::CustomFile,
                     format!("customFiles: {}: {problem}", file.path),
                     "correct it in cluster.yaml, and upload that",
@@ -62,7 +62,7 @@ impl<C: Commands> Bootstrap<C> {
 
     /// Enables and starts the user's units by their own commands. A unit that fails is reported and does not stop the bootstrap:
     /// it may be a unit that another image had.
-    pub(super) async fn start_custom_units(&self) -> Vec<Failure> {
+    pub(super) async fn start_custom_units(&self) -> Vec<AgentError> {
         let mut failures = Vec::new();
         for CustomUnit { name, command, enable, runtime, .. } in &self.custom().units {
             let mut calls = Vec::new();
@@ -81,7 +81,7 @@ impl<C: Commands> Bootstrap<C> {
 
     /// Adds the spec's ssh keys to those of the image. Changed keys change the configuration and so replace the node, so none is
     /// removed here.
-    fn authorize_keys(&self) -> Outcome<()> {
+    fn authorize_keys(&self) -> AgentResult<()> {
         let wanted = &self.config.base().ssh_authorized_keys;
         if wanted.is_empty() {
             return Ok(());

@@ -8,7 +8,7 @@ use slipway_credentials::policy::ETCD_DIR;
 use crate::credentials::below;
 use crate::etcd::join::{self, FounderStart};
 use crate::etcd::local_member::LocalMember;
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 use crate::machine::apply::UNITS;
 use crate::machine::{Setup, Unit, disk, files};
 use crate::status::publish;
@@ -38,7 +38,7 @@ pub(super) fn mount(settings: &DataVolume, device: &str) -> Setup {
 
 /// `--initial-cluster` of a member that joins a running cluster; empty for a founder, whose configuration has it, unless it was removed and
 /// joins again. Once the member has data, the value stays the one in its unit, so that the unit does not change.
-pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> Outcome<String> {
+pub(super) async fn initial_cluster(root: &Path, config: &EtcdConfig) -> AgentResult<String> {
     let local = LocalMember { root: root.to_owned(), config: config.clone() };
     if local.data().join("member").is_dir() {
         let unit = files::read(&below(root, &format!("{UNITS}/{SERVICE}")))?.unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn setup(
     config: &EtcdConfig,
     joining: &str,
     release: Option<Release>,
-) -> Outcome<Setup> {
+) -> AgentResult<Setup> {
     let program = software::find_program(root, "etcd")?;
     let program = program.display();
     let flags: Vec<String> = flags(config, joining, release)

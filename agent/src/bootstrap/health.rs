@@ -6,7 +6,7 @@ use super::Bootstrap;
 use crate::etcd::health::health;
 use crate::etcd::join::promote;
 use crate::etcd::local_member::LocalMember;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::commands::Commands;
 use crate::status;
 use crate::status::listeners::components;
@@ -16,7 +16,7 @@ use crate::status::registration::registration;
 const BEHIND: u64 = 10;
 
 impl<C: Commands> Bootstrap<C> {
-    pub(super) async fn healthy(&self) -> Outcome<()> {
+    pub(super) async fn healthy(&self) -> AgentResult<()> {
         match &self.config {
             NodeConfig::Etcd(config) => {
                 let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
@@ -59,8 +59,8 @@ pub(crate) fn is_up(found: &EtcdHealth) -> bool {
     found.serving && !found.learner && found.behind.is_none_or(|entries| entries <= BEHIND)
 }
 
-fn waiting(what: &str, problem: &str, log_command: &str) -> Failure {
-    Failure::passing(
+fn waiting(what: &str, problem: &str, log_command: &str) -> AgentError {
+    AgentError::passing(
         FailureCode::NodeUnhealthy,
         format!("{what} is not healthy yet: {problem}"),
         format!("see `{log_command}` on the node"),

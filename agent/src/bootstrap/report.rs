@@ -6,7 +6,7 @@ use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, Node
 
 use super::{Bootstrap, HOME, Step};
 use crate::aws::Aws;
-use crate::failure::Failure;
+use crate::failure::AgentError;
 use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
 use crate::machine::files;
@@ -17,7 +17,7 @@ fn report(
     state: BootstrapState,
     served: bool,
     step: Option<String>,
-    failure: Option<&Failure>,
+    failure: Option<&AgentError>,
 ) -> BootstrapReport {
     BootstrapReport {
         format: BootstrapReport::FORMAT,
@@ -39,7 +39,7 @@ fn report(
 }
 
 /// Reports a node whose files cannot be read. Its hook is not known, so the user data has the group replace it.
-pub(super) async fn report_unreadable(aws: &Aws, node: &NodeFile, failure: &Failure) {
+pub(super) async fn report_unreadable(aws: &Aws, node: &NodeFile, failure: &AgentError) {
     let Ok(instance) = aws.imds().instance().await else { return };
     let report = report(node, &instance.id, BootstrapState::GivenUp, false, None, Some(failure));
     let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
@@ -53,7 +53,7 @@ impl<C: Commands> Bootstrap<C> {
         &self,
         state: BootstrapState,
         step: Option<Step>,
-        failure: Option<&Failure>,
+        failure: Option<&AgentError>,
     ) -> BootstrapReport {
         let step = step.map(|step| step.name().to_owned());
         let served = self.served || state == BootstrapState::Healthy;
@@ -65,7 +65,7 @@ impl<C: Commands> Bootstrap<C> {
         &self,
         state: BootstrapState,
         step: Option<Step>,
-        failure: Option<&Failure>,
+        failure: Option<&AgentError>,
     ) {
         let report = self.report(state, step, failure);
         let text = serde_json::to_vec_pretty(&report).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<C: Commands> Bootstrap<C> {
         &self,
         state: BootstrapState,
         step: Option<Step>,
-        failure: Option<&Failure>,
+        failure: Option<&AgentError>,
     ) {
         self.write_progress(state, step, failure);
         let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();

@@ -9,7 +9,7 @@ use super::{Bootstrap, bytes, etcd};
 use crate::aws::{HookResult, Instance, zone_of};
 use crate::credentials::{self, Bundle};
 use crate::etcd::local_member::LocalMember;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::kube::{self, Facts};
 use crate::machine::accounts::{self, Owner};
 use crate::machine::commands::Commands;
@@ -98,7 +98,7 @@ impl Step {
 
 impl<C: Commands> Bootstrap<C> {
     /// Does what is missing for `step`. The failure says whether a retry may help.
-    pub async fn perform(&self, step: Step) -> Outcome<()> {
+    pub async fn perform(&self, step: Step) -> AgentResult<()> {
         match step {
             Step::Account => self.account().await,
             Step::Volume => self.volume().await,
@@ -145,7 +145,7 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    async fn account(&self) -> Outcome<()> {
+    async fn account(&self) -> AgentResult<()> {
         let accounts =
             Setup { files: vec![File::public(etcd::SYSUSERS, etcd::SYSUSERS_TEXT)], ..Setup::default() };
         for file in &accounts.files {
@@ -157,13 +157,13 @@ impl<C: Commands> Bootstrap<C> {
         self.etcd_owner().map(drop)
     }
 
-    fn etcd_user(&self) -> Outcome<Option<accounts::User>> {
+    fn etcd_user(&self) -> AgentResult<Option<accounts::User>> {
         accounts::user(&self.host.root, etcd::USER)
     }
 
-    fn etcd_owner(&self) -> Outcome<Owner> {
+    fn etcd_owner(&self) -> AgentResult<Owner> {
         let user = self.etcd_user()?.ok_or_else(|| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::MachineAccount,
                 format!("this machine has no user {}", etcd::USER),
                 "systemd-sysusers creates it: see its messages with `journalctl -u systemd-sysusers`",
@@ -173,12 +173,12 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     /// Waits until the volume's device appears. The instance before this one may still hold the volume.
-    async fn volume(&self) -> Outcome<()> {
+    async fn volume(&self) -> AgentResult<()> {
         let id = self.volume_id().await?;
         if self.device(&id).is_some() {
             return Ok(());
         }
-        Err(Failure::passing(
+        Err(AgentError::passing(
             FailureCode::VolumeDevice,
             format!("the volume {id} is attached, but its device has not appeared yet"),
             "wait: it appears within seconds (see `lsblk`)",
@@ -186,7 +186,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     /// The volume's id, once it is attached to this instance.
-    async fn volume_id(&self) -> Outcome<String> {
+    async fn volume_id(&self) -> AgentResult<String> {
         let settings = &self.etcd_config()?.data_volume;
         let tags: Vec<String> = settings.tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mut found = self.aws.volumes(&settings.tags).await?;
@@ -194,7 +194,7 @@ impl<C: Commands> Bootstrap<C> {
         let volume = match found.as_slice() {
             [volume] => volume,
             [] => {
-                return Err(Failure::passing(
+                return Err(AgentError::passing(
                     FailureCode::VolumeAbsent,
                     format!("no volume has the tags {}", tags.join(", ")),
                     "CloudFormation creates it with the cluster's etcd stack: check that stack",
@@ -203,7 +203,7 @@ impl<C: Commands> Bootstrap<C> {
             several => {
                 let ids: Vec<&str> = several.iter().map(|volume| volume.id.as_str()).collect();
                 // It passes when a person corrects the tags; the member then continues.
-                return Err(Failure::passing(
+                return Err(AgentError::passing(
                     FailureCode::VolumeAmbiguous,
                     format!("several volumes have the tags {}: {}", tags.join(", "), ids.join(", ")),
                     "remove the tag slipway:volume from the volumes that do not belong to this member",
@@ -213,14 +213,14 @@ impl<C: Commands> Bootstrap<C> {
         let own = &self.instance.id;
         match &volume.attachment {
             Some((instance, state)) if instance == own && state == "attached" => Ok(volume.id.clone()),
-            Some((instance, state)) => Err(Failure::passing(
+            Some((instance, state)) => Err(AgentError::passing(
                 FailureCode::VolumeBusy,
                 format!("the volume {} is {state} to the instance {instance}", volume.id),
                 "EC2 detaches it when that instance is terminated; the agent then attaches it here",
             )),
             None => {
                 self.aws.attach(&volume.id, own, &settings.device).await?;
-                Err(Failure::passing(
+                Err(AgentError::passing(
                     FailureCode::VolumeAttaching,
                     format!("the volume {} is being attached", volume.id),
                     "wait: EC2 takes some seconds",
@@ -234,10 +234,10 @@ impl<C: Commands> Bootstrap<C> {
         disk::device(&self.host.root, volume, device)
     }
 
-    async fn file_system(&self) -> Outcome<()> {
+    async fn file_system(&self) -> AgentResult<()> {
         let settings = &self.etcd_config()?.data_volume;
         if settings.file_system != "ext4" {
-            return Err(Failure::lasting(
+            return Err(AgentError::lasting(
                 FailureCode::VolumeFileSystem,
                 format!("etcd's volume must have ext4, but the configuration says {}", settings.file_system),
                 "remove the patch that changes the file system",
@@ -245,7 +245,7 @@ impl<C: Commands> Bootstrap<C> {
         }
         let id = self.volume_id().await?;
         let device = self.device(&id).ok_or_else(|| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::VolumeDevice,
                 format!("the device of the volume {id} has disappeared"),
                 "see `lsblk`",
@@ -269,7 +269,7 @@ impl<C: Commands> Bootstrap<C> {
         files::chown_all(&data, owner)
     }
 
-    async fn credentials(&self) -> Outcome<()> {
+    async fn credentials(&self) -> AgentResult<()> {
         let (folder, owner) = match &self.config {
             NodeConfig::Etcd(_) => (ETCD_DIR, self.etcd_owner()?),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => (KUBERNETES_DIR, Owner::ROOT),
@@ -283,14 +283,14 @@ impl<C: Commands> Bootstrap<C> {
         credentials::write(&self.host.root, &self.node.credentials, &bundle)?.settle()
     }
 
-    async fn record(&self) -> Outcome<()> {
+    async fn record(&self) -> AgentResult<()> {
         let zone = zone_of(&self.node)?;
         let name = &self.etcd_config()?.etcd.dns_name;
         Ok(self.aws.set_address(zone, name, &self.instance.local_ipv4).await?)
     }
 
     /// The release of the etcd that this machine has: installed ones are as the configuration says, an image may have any.
-    async fn etcd_release(&self, config: &EtcdConfig) -> Outcome<Option<etcd::Release>> {
+    async fn etcd_release(&self, config: &EtcdConfig) -> AgentResult<Option<etcd::Release>> {
         if config.base.software.iter().any(|file| file.name == Program::Etcd) {
             return Ok(etcd::release(&config.etcd.version));
         }
@@ -300,7 +300,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     /// The files and units of the role.
-    fn setup(&self, joining: &str, release: Option<etcd::Release>) -> Outcome<Setup> {
+    fn setup(&self, joining: &str, release: Option<etcd::Release>) -> AgentResult<Setup> {
         match &self.config {
             NodeConfig::Etcd(config) => etcd::setup(&self.host.root, config, joining, release),
             NodeConfig::Controller(config) => {
@@ -310,10 +310,10 @@ impl<C: Commands> Bootstrap<C> {
         }
     }
 
-    fn facts(&self) -> Outcome<Facts> {
+    fn facts(&self) -> AgentResult<Facts> {
         let Instance { id, availability_zone, local_ipv4 } = &self.instance;
         let address = local_ipv4.parse().map_err(|_| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::BootstrapAddress,
                 format!("the metadata service gives {local_ipv4:?} as this machine's address, which is no IP address"),
                 "report this: it is a defect",
@@ -333,10 +333,10 @@ impl<C: Commands> Bootstrap<C> {
         })
     }
 
-    fn etcd_config(&self) -> Outcome<&EtcdConfig> {
+    fn etcd_config(&self) -> AgentResult<&EtcdConfig> {
         match &self.config {
             NodeConfig::Etcd(config) => Ok(config),
-            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(Failure::lasting(
+            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::lasting(
                 FailureCode::BootstrapStep,
                 format!("{} has no volume and no record", self.node.role),
                 "report this: it is a defect",

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 const CURRENT: &str = ".current";
 /// Links to the previous generation until a change is settled, so that a later run can undo the change of a run that died.
@@ -31,13 +31,13 @@ impl Folder {
     }
 
     /// Creates the folder: writable by its owner, passable for others.
-    pub(super) fn open(path: PathBuf) -> Outcome<Self> {
+    pub(super) fn open(path: PathBuf) -> AgentResult<Self> {
         DirBuilder::new().recursive(true).mode(0o755).create(&path).map_err(|error| failed(&path, &error))?;
         Ok(Self { path })
     }
 
     /// Waits for the folder's lock.
-    pub(super) fn lock(&self) -> Outcome<File> {
+    pub(super) fn lock(&self) -> AgentResult<File> {
         let path = self.path.join(LOCK);
         let mut options = OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
@@ -47,16 +47,16 @@ impl Folder {
     }
 
     /// The current generation.
-    pub(super) fn current(&self) -> Outcome<Option<String>> {
+    pub(super) fn current(&self) -> AgentResult<Option<String>> {
         self.link(CURRENT)
     }
 
     /// The previous generation, while a change is not settled.
-    pub(super) fn previous(&self) -> Outcome<Option<String>> {
+    pub(super) fn previous(&self) -> AgentResult<Option<String>> {
         self.link(PREVIOUS)
     }
 
-    fn link(&self, name: &str) -> Outcome<Option<String>> {
+    fn link(&self, name: &str) -> AgentResult<Option<String>> {
         let path = self.path.join(name);
         match fs::read_link(&path) {
             Ok(target) => Ok(target.to_str().map(str::to_owned)),
@@ -66,7 +66,7 @@ impl Folder {
     }
 
     /// Writes a generation that no link names yet, and returns its name. An intact one is reused.
-    pub(super) fn prepare(&self, digest: &str, files: &BTreeMap<&str, &str>) -> Outcome<String> {
+    pub(super) fn prepare(&self, digest: &str, files: &BTreeMap<&str, &str>) -> AgentResult<String> {
         let names = [format!(".{digest}"), format!(".{digest}{AGAIN}")];
         if let Some(name) = names.iter().find(|name| self.holds(name, files)) {
             return Ok(name.clone());
@@ -119,13 +119,13 @@ impl Folder {
         File::open(path)?.sync_all()
     }
 
-    pub(super) fn names(&self, generation: &str) -> Outcome<BTreeSet<String>> {
+    pub(super) fn names(&self, generation: &str) -> AgentResult<BTreeSet<String>> {
         let path = self.path.join(generation);
         names(&path).map_err(|error| failed(&path, &error))
     }
 
     /// Switches the links to `to`, whose files are `names`, and keeps `from` as the previous generation.
-    pub(super) fn switch(&self, from: Option<&str>, to: &str, names: &BTreeSet<&str>) -> Outcome<()> {
+    pub(super) fn switch(&self, from: Option<&str>, to: &str, names: &BTreeSet<&str>) -> AgentResult<()> {
         if let Some(from) = from {
             self.point(PREVIOUS, from)?;
         }
@@ -145,7 +145,7 @@ impl Folder {
         Ok(())
     }
 
-    fn is_ours(&self, name: &str) -> Outcome<bool> {
+    fn is_ours(&self, name: &str) -> AgentResult<bool> {
         let path = self.path.join(name);
         let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
         Ok(is_link && self.link(name)?.is_some_and(|target| target == format!("{CURRENT}/{name}")))
@@ -162,7 +162,7 @@ impl Folder {
         }
     }
 
-    pub(super) fn settle(&self, kept: &str) -> Outcome<()> {
+    pub(super) fn settle(&self, kept: &str) -> AgentResult<()> {
         self.remove(PREVIOUS)?;
         for name in self.names("")? {
             let path = self.path.join(&name);
@@ -176,7 +176,7 @@ impl Folder {
         self.sync()
     }
 
-    fn point(&self, name: &str, target: &str) -> Outcome<()> {
+    fn point(&self, name: &str, target: &str) -> AgentResult<()> {
         if self.link(name).is_ok_and(|found| found.as_deref() == Some(target)) {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Folder {
         switched().map_err(|error| failed(&path, &error))
     }
 
-    fn remove(&self, name: &str) -> Outcome<()> {
+    fn remove(&self, name: &str) -> AgentResult<()> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&path, &error)),
@@ -200,7 +200,7 @@ impl Folder {
         }
     }
 
-    fn sync(&self) -> Outcome<()> {
+    fn sync(&self) -> AgentResult<()> {
         File::open(&self.path)
             .and_then(|folder| folder.sync_all())
             .map_err(|error| failed(&self.path, &error))
@@ -211,9 +211,9 @@ fn names(path: &Path) -> io::Result<BTreeSet<String>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-fn failed(path: &Path, error: &io::Error) -> Failure {
+fn failed(path: &Path, error: &io::Error) -> AgentError {
     let passing = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::Interrupted);
-    Failure {
+    AgentError {
         code: FailureCode::CredentialsFiles,
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root and that the disk has room, then run it again".to_owned(),

@@ -13,7 +13,7 @@ use slipway_core::drain::{Answer, LAST_FORCED, STARTED, Target};
 
 use super::observe::{Observation, SCALE_DOWN_DISABLED, SCALE_DOWN_IS_OURS, ScaleDown, node_failure};
 use crate::api::{failed, status, words};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 const AT_ONCE: usize = 8;
 /// The cause in a refusal by a disruption budget:
@@ -25,7 +25,7 @@ const TWO_BUDGETS: &str = "more than one PodDisruptionBudget";
 
 /// Cordons the node, writes on it since when it is drained, and keeps the cluster autoscaler from terminating it meanwhile, in one patch.
 /// `false`: the node was changed after it was looked at, and nothing was written.
-pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> Outcome<bool> {
+pub(super) async fn begin(client: &Client, observation: &Observation, now: Timestamp) -> AgentResult<bool> {
     match patch(client, &observation.node, &cordoned(observation, now)).await {
         Ok(()) => Ok(true),
         Err(error) => lost_race(&error).map_err(|()| node_failure(&observation.node, &error)),
@@ -49,7 +49,7 @@ pub(super) fn cordoned(observation: &Observation, now: Timestamp) -> Value {
 }
 
 /// Lets pods come again, and removes what a drain wrote on the node. An annotation for the cluster autoscaler that somebody else wrote stays.
-pub(super) async fn uncordon(client: &Client, name: &str) -> Outcome<()> {
+pub(super) async fn uncordon(client: &Client, name: &str) -> AgentResult<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
     let change = uncordoned(ScaleDown::of(&node));
@@ -75,7 +75,7 @@ async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> 
 }
 
 /// Requests the eviction of `targets`; the answer of each is `None` if the pod is gone.
-pub(super) async fn evict(client: &Client, targets: &[Target]) -> Outcome<Vec<(Target, Option<Answer>)>> {
+pub(super) async fn evict(client: &Client, targets: &[Target]) -> AgentResult<Vec<(Target, Option<Answer>)>> {
     let evictions = stream::iter(targets).map(async |target| {
         let answer = match request_eviction(client, target).await {
             Ok(()) => Some(Answer::Accepted),
@@ -130,7 +130,7 @@ pub(super) async fn force(
     observation: &Observation,
     target: &Target,
     now: Timestamp,
-) -> Outcome<bool> {
+) -> AgentResult<bool> {
     let change = json!({ "metadata": {
         "resourceVersion": observation.version,
         "annotations": { LAST_FORCED: now.to_string() },

@@ -14,7 +14,7 @@ use slipway_core::drain::{
 };
 
 use crate::api::{failed, status};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// The annotation that keeps the cluster autoscaler from choosing a node for scale-down, if its value is `true`:
 /// <https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-prevent-cluster-autoscaler-from-scaling-down-a-particular-node>
@@ -72,7 +72,7 @@ impl ScaleDown {
     }
 }
 
-pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) -> Outcome<Observation> {
+pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) -> AgentResult<Observation> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
     let of_node = ListParams::default().fields(&format!("spec.nodeName={name}"));
@@ -105,9 +105,9 @@ pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) 
     })
 }
 
-pub(super) fn node_failure(name: &str, error: &kube::Error) -> Failure {
+pub(super) fn node_failure(name: &str, error: &kube::Error) -> AgentError {
     if status(error) == Some(404) {
-        return Failure::lasting(
+        return AgentError::lasting(
             FailureCode::DrainNoNode,
             format!("the cluster has no node `{name}`"),
             "check the name; if the machine and its node are gone, there is nothing to drain",
@@ -116,14 +116,14 @@ pub(super) fn node_failure(name: &str, error: &kube::Error) -> Failure {
     failed(&format!("the node {name}"), error)
 }
 
-fn state(node: &Node) -> Outcome<NodeState> {
+fn state(node: &Node) -> AgentResult<NodeState> {
     let annotations = node.metadata.annotations.as_ref();
     let moment = |key: &str| {
         let Some(text) = annotations.and_then(|all| all.get(key)) else { return Ok(None) };
         // Guessing a deadline could force a pod too early.
         text.parse::<Timestamp>().map(Some).map_err(|_| {
             let name = node.metadata.name.as_deref().unwrap_or_default();
-            Failure::lasting(
+            AgentError::lasting(
                 FailureCode::DrainAnnotation,
                 format!("the annotation {key} of the node {name} is not a time: `{text}`"),
                 format!("remove it: kubectl annotate node {name} {key}-"),
@@ -209,7 +209,7 @@ impl<'b> Budgets<'b> {
         selecting.map(|(name, ..)| name.clone()).collect()
     }
 
-    async fn with_siblings(&self, client: &Client, name: &ObjectName) -> Outcome<Budget> {
+    async fn with_siblings(&self, client: &Client, name: &ObjectName) -> AgentResult<Budget> {
         let Some((_, selector, budget)) = self.0.iter().find(|(known, ..)| known == name) else {
             return Ok(Budget::default());
         };

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::wire::{Alarms, Members, Status};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::http;
 
 /// Longer than etcd's own limit: 5 s and two election timeouts.
@@ -46,7 +46,7 @@ pub struct Endpoint {
 
 impl EtcdClient {
     /// Reads the certificates in `pki` once.
-    pub fn new(pki: &std::path::Path) -> Outcome<Self> {
+    pub fn new(pki: &std::path::Path) -> AgentResult<Self> {
         let identity = (pki.join("healthcheck-client.pem"), pki.join("healthcheck-client-key.pem"));
         let tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1)))?;
         // Each call sets its own timeout.
@@ -164,14 +164,14 @@ fn gauge(text: &str, name: &str) -> Option<u64> {
 }
 
 #[must_use]
-pub fn failed(refusal: &CallError, doing: &str) -> Failure {
+pub fn failed(refusal: &CallError, doing: &str) -> AgentError {
     match refusal {
-        CallError::Unreachable(why) => Failure::passing(
+        CallError::Unreachable(why) => AgentError::passing(
             FailureCode::EtcdUnreachable,
             format!("{doing}: {why}"),
             "see `systemctl status etcd` and `journalctl -u etcd` on the member, then run this again",
         ),
-        CallError::Refused(why) => Failure::passing(
+        CallError::Refused(why) => AgentError::passing(
             FailureCode::EtcdRefused,
             format!("{doing}: etcd says: {why}"),
             "see `slipway-node etcd health` on each member, then run this again",

@@ -8,7 +8,7 @@ use slipway_core::node::{EtcdAlarm, EtcdHealth, EtcdMemberHealth};
 use super::client::{CallError, CallResult, Endpoint, EtcdClient};
 use super::local_member::LocalMember;
 use super::wire::{Alarms, Member, Status, hex};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 /// Another member that does not answer within this time counts as unreachable.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -16,7 +16,7 @@ const MEMBER_TIMEOUT: Duration = Duration::from_secs(3);
 const QUOTA: &str = "etcd_server_quota_backend_bytes";
 
 /// The health of this member. A member that does not answer is a result, not an error.
-pub async fn health(local: &LocalMember) -> Outcome<EtcdHealth> {
+pub async fn health(local: &LocalMember) -> AgentResult<EtcdHealth> {
     let client = local.client()?;
     let own = local.endpoint(&client);
     let mut health = EtcdHealth {

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::client::{CallError, Endpoint, EtcdClient, failed};
 use super::local_member::LocalMember;
 use super::wire::{Member, Members, hex};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// etcd takes one learner at a time, so another member may have to finish first.
 const ADD_TIMEOUT: Duration = Duration::from_secs(600);
@@ -40,11 +40,11 @@ pub struct Promoted {
 
 /// Adds this member as a learner, through whichever member answers. Safe to repeat. Refuses a member that has run before and lost
 /// its data.
-pub async fn join(local: &LocalMember) -> Outcome<Joined> {
+pub async fn join(local: &LocalMember) -> AgentResult<Joined> {
     let client = local.client()?;
     let endpoints: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
     if endpoints.is_empty() {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::JoinEndpoints,
             "the configuration names no member of the cluster to join",
             "render the cluster again; if a patch changes `joinEndpoints`, correct the patch",
@@ -104,7 +104,7 @@ pub enum FounderStart {
 ///
 /// Founders list each other by name from the start, so one that is not listed was removed. It must not found again: etcd computes a founder's
 /// id from its URL and the token (etcd `server/etcdserver/api/membership/member.go`, `NewMember`), and the others refuse a removed id.
-pub async fn check_founder(local: &LocalMember) -> Outcome<FounderStart> {
+pub async fn check_founder(local: &LocalMember) -> AgentResult<FounderStart> {
     let (client, peer_url) = (local.client()?, local.peer_url());
     let others: Vec<Endpoint> = local.known_client_urls().iter().map(|url| client.endpoint(url)).collect();
     let answers = others.iter().map(|other| timeout(ANSWER_TIMEOUT, other.members()));
@@ -124,11 +124,11 @@ pub async fn check_founder(local: &LocalMember) -> Outcome<FounderStart> {
 }
 
 /// A member that has voted must not return without its data: it could vote twice.
-fn refuse_without_data(local: &LocalMember, member: &Member) -> Outcome<()> {
+fn refuse_without_data(local: &LocalMember, member: &Member) -> AgentResult<()> {
     if member.name.is_empty() || local.data().join("member").exists() {
         return Ok(());
     }
-    Err(Failure::lasting(
+    Err(AgentError::lasting(
         FailureCode::JoinData,
         format!(
             "{} is already a member of the cluster ({}) and has run before, but its data directory is empty",
@@ -156,7 +156,7 @@ fn initial_cluster(local: &LocalMember, members: &[Member]) -> String {
 }
 
 /// Waits until this running member has caught up, and gives it a vote. A voter is left alone.
-pub async fn promote(local: &LocalMember) -> Outcome<Promoted> {
+pub async fn promote(local: &LocalMember) -> AgentResult<Promoted> {
     let client = local.client()?;
     let own = local.endpoint(&client);
     let start = Instant::now();

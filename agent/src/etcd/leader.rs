@@ -10,7 +10,7 @@ use super::client::{Endpoint, failed};
 use super::health::member_status;
 use super::local_member::LocalMember;
 use super::wire::{Member, Status, hex};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// How long this member may take to learn of the new leader.
 const SETTLING: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const BEHIND_AT_MOST: u64 = 1000;
 
 /// Moves leadership to another member, if this one leads.
-pub async fn move_leader(local: &LocalMember) -> Outcome<LeaderMoved> {
+pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
     let client = local.client()?;
     let own = local.endpoint(&client);
     let status = own.status().await.map_err(|refusal| failed(&refusal, "asking who leads"))?;
@@ -49,7 +49,7 @@ pub async fn move_leader(local: &LocalMember) -> Outcome<LeaderMoved> {
         (is_well && behind <= BEHIND_AT_MOST).then_some((behind, &member.name, member.id))
     });
     let Some((_, _, to)) = fit.min() else {
-        return Err(Failure::passing(
+        return Err(AgentError::passing(
             FailureCode::EtcdNobodyElse,
             format!(
                 "{} leads, and no other voter is reachable, healthy and close enough behind to take over",
@@ -63,7 +63,7 @@ pub async fn move_leader(local: &LocalMember) -> Outcome<LeaderMoved> {
     Ok(LeaderMoved { moved: true, leader: hex(status.leader), reason: None })
 }
 
-async fn wait_for_leader(own: &Endpoint, id: u64) -> Outcome<Status> {
+async fn wait_for_leader(own: &Endpoint, id: u64) -> AgentResult<Status> {
     let start = Instant::now();
     loop {
         match own.status().await {
@@ -74,8 +74,8 @@ async fn wait_for_leader(own: &Endpoint, id: u64) -> Outcome<Status> {
     }
 }
 
-fn nobody_leads() -> Failure {
-    Failure::passing(
+fn nobody_leads() -> AgentError {
+    AgentError::passing(
         FailureCode::EtcdNoLeader,
         "the cluster has no leader",
         "see that a majority of the members runs (`slipway-node etcd health` on each), then run this again",

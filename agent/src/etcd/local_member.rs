@@ -7,7 +7,7 @@ use slipway_credentials::policy::ETCD_DIR;
 
 use super::client::{Endpoint, EtcdClient};
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::status;
 
 /// The folder of etcd's data in its volume. Other folders beside it hold data that was put aside.
@@ -22,10 +22,10 @@ pub struct LocalMember {
 
 impl LocalMember {
     /// Reads the configuration below `root`. Refuses one that is not an etcd member's.
-    pub fn read(root: &Path) -> Outcome<Self> {
+    pub fn read(root: &Path) -> AgentResult<Self> {
         match status::config(root)?.0 {
             NodeConfig::Etcd(config) => Ok(Self { root: root.to_owned(), config: *config }),
-            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(Failure::lasting(
+            NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::lasting(
                 FailureCode::EtcdNone,
                 "this node is no etcd member",
                 "run this on a node whose role is etcd-N",
@@ -49,7 +49,7 @@ impl LocalMember {
         below(&self.root, &Self::data_path(&self.config))
     }
 
-    pub fn client(&self) -> Outcome<EtcdClient> {
+    pub fn client(&self) -> AgentResult<EtcdClient> {
         EtcdClient::new(&self.pki())
     }
 

@@ -7,7 +7,7 @@ use slipway_core::node::MemberRemoved;
 use super::client::{CallError, Endpoint, failed};
 use super::local_member::LocalMember;
 use super::wire::hex;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// etcd refuses until the remaining members have been connected to each other for five seconds (`--strict-reconfig-check`), for
 /// example after one of them restarted.
@@ -15,9 +15,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Removes the member of that name. etcd itself refuses if too few of the others run (`--strict-reconfig-check`).
-pub async fn remove(local: &LocalMember, name: &str) -> Outcome<MemberRemoved> {
+pub async fn remove(local: &LocalMember, name: &str) -> AgentResult<MemberRemoved> {
     if name == local.config.etcd.name {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::EtcdRemoveSelf,
             format!("{name} is this member, which cannot answer any more once it is removed"),
             "run this on another member",

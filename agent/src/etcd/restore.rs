@@ -29,7 +29,7 @@ use super::snapshot::{Draft, fetch};
 use crate::aws::{Aws, Endpoints};
 use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
 use crate::machine::files;
@@ -61,7 +61,7 @@ pub async fn restore(
     endpoints: &Endpoints,
     commands: &impl Commands,
     request: &Request,
-) -> Outcome<Restored> {
+) -> AgentResult<Restored> {
     let node = status::required_node(&local.root)?;
     let members = members(local, request)?;
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
@@ -127,7 +127,7 @@ async fn make(
     endpoints: &Endpoints,
     node: &NodeFile,
     mut mark: RestoreMark,
-) -> Outcome<RestoreMark> {
+) -> AgentResult<RestoreMark> {
     let (data, work) = (local.data(), volume(local).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
     let tool = restore_tool(&local.root)?;
@@ -140,7 +140,7 @@ async fn make(
     let key = keys::etcd_snapshot(&node.cluster, &mark.snapshot);
     let opened = fetch(&aws, node, &key, &draft, to).await?;
     let whole = opened.checker.finish().map_err(|why| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::RestoreDamaged,
             format!("s3://{}/{key} is not a complete snapshot: {why}", node.asset_bucket),
             "restore from another snapshot; nothing was changed",
@@ -159,7 +159,11 @@ async fn make(
 }
 
 /// Stops etcd and swaps the data. Returns where the previous data are.
-async fn swap(local: &LocalMember, commands: &impl Commands, done: &RestoreMark) -> Outcome<Option<String>> {
+async fn swap(
+    local: &LocalMember,
+    commands: &impl Commands,
+    done: &RestoreMark,
+) -> AgentResult<Option<String>> {
     let (data, work) = (local.data(), volume(local).join(WORK));
     // A missing unit has nothing to stop, and one that keeps running is detected by the lock.
     commands.run("systemctl", &["stop", SERVICE]).await?;
@@ -189,12 +193,12 @@ async fn start(
     mut mark: RestoreMark,
     changed: bool,
     kept_aside: Option<String>,
-) -> Outcome<Restored> {
+) -> AgentResult<Restored> {
     // Without waiting: the unit is ready once etcd has a majority.
     let started = commands.run_checked("systemctl", &["start", "--no-block", SERVICE]).await;
     started.map_err(|failure| {
         let help = "the data are in place: see why systemd does not start etcd, then run this again";
-        Failure { help: help.to_owned(), ..failure }
+        AgentError { help: help.to_owned(), ..failure }
     })?;
     if !mark.started {
         mark.started = true;
@@ -223,7 +227,7 @@ async fn start(
     let restarts = value("NRestarts").and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
     let state = value("ActiveState").unwrap_or("unknown");
     if restarts > 0 || !matches!(state, "active" | "activating" | "reloading") {
-        return Err(Failure::passing(
+        return Err(AgentError::passing(
             FailureCode::RestoreStart,
             format!(
                 "etcd was started with the restored data and does not stay up: it is {state} after {restarts} restarts"
@@ -234,8 +238,8 @@ async fn start(
     Ok(Restored { changed, mark, kept_aside, etcd: RestoredEtcd::Waiting, reason: Some(reason) })
 }
 
-fn token_used(token: &str, why: &str) -> Failure {
-    Failure::lasting(
+fn token_used(token: &str, why: &str) -> AgentError {
+    AgentError::lasting(
         FailureCode::RestoreToken,
         format!("the token {token} was used before: {why}"),
         "give all members the same new --token, for example today's date, and run this again; nothing was changed",
@@ -243,12 +247,12 @@ fn token_used(token: &str, why: &str) -> Failure {
 }
 
 /// `--initial-cluster`, which must name this member's own URL.
-fn members(local: &LocalMember, request: &Request) -> Outcome<String> {
+fn members(local: &LocalMember, request: &Request) -> AgentResult<String> {
     let etcd = &local.config.etcd;
     let members = if request.members.is_empty() { &etcd.initial_cluster } else { &request.members };
     let own = local.peer_url();
     if members.get(&etcd.name) != Some(&own) {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::RestoreMembers,
             format!("the list of members to restore lacks this member, {}={own}", etcd.name),
             "give --initial-cluster NAME=URL,… with every member of the restored cluster, the same on all of them",
@@ -258,7 +262,7 @@ fn members(local: &LocalMember, request: &Request) -> Outcome<String> {
 }
 
 /// A running member holds its database's lock and listens on its ports.
-async fn refuse_if_running(local: &LocalMember) -> Outcome<()> {
+async fn refuse_if_running(local: &LocalMember) -> AgentResult<()> {
     let database = local.data().join("member/snap/db");
     let locked = match OpenOptions::new().read(true).write(true).open(&database) {
         Ok(file) => matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)),
@@ -275,7 +279,7 @@ async fn refuse_if_running(local: &LocalMember) -> Outcome<()> {
     if !locked && !listens {
         return Ok(());
     }
-    Err(Failure::lasting(
+    Err(AgentError::lasting(
         FailureCode::RestoreRunning,
         format!(
             "{} still runs although {SERVICE} was stopped: its data must not be replaced meanwhile",
@@ -292,7 +296,7 @@ async fn run_restore_tool(
     plain: &Path,
     mark: &RestoreMark,
     to: &Path,
-) -> Outcome<bool> {
+) -> AgentResult<bool> {
     let own = local.peer_url();
     let command = |arguments: &[&str]| {
         let mut command = Command::new(tool);
@@ -315,7 +319,7 @@ async fn run_restore_tool(
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no reason");
-    Err(Failure::lasting(
+    Err(AgentError::lasting(
         FailureCode::RestoreProgram,
         format!(
             "{} ended with {}: {}",
@@ -327,7 +331,7 @@ async fn run_restore_tool(
     ))
 }
 
-fn restore_tool(root: &Path) -> Outcome<PathBuf> {
+fn restore_tool(root: &Path) -> AgentResult<PathBuf> {
     let found =
         software::find_program(root, RESTORERS[0]).or_else(|_| software::find_program(root, RESTORERS[1]));
     found.map(|path| below(root, &path.to_string_lossy()))
@@ -363,12 +367,12 @@ fn unused_path(data: &Path, snapshot: &str) -> PathBuf {
 }
 
 /// Gives the data to the owner of `reference`, which is etcd's user.
-fn chown_like(folder: &Path, reference: &Path) -> Outcome<()> {
+fn chown_like(folder: &Path, reference: &Path) -> AgentResult<()> {
     let found = fs::metadata(reference).map_err(|error| failed(reference, &error))?;
     files::chown_all(folder, Owner { uid: found.uid(), gid: found.gid() })
 }
 
-fn read(path: &Path) -> Outcome<Option<RestoreMark>> {
+fn read(path: &Path) -> AgentResult<Option<RestoreMark>> {
     match fs::read(path) {
         // A half-written mark counts as none.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
@@ -377,20 +381,20 @@ fn read(path: &Path) -> Outcome<Option<RestoreMark>> {
     }
 }
 
-fn write(path: &Path, mark: &RestoreMark) -> Outcome<()> {
+fn write(path: &Path, mark: &RestoreMark) -> AgentResult<()> {
     let bytes = serde_json::to_vec(mark).expect("a mark has string keys only");
     let mut file = create(path)?;
     file.write_all(&bytes).and_then(|()| file.sync_all()).map_err(|error| failed(path, &error))
 }
 
-fn create(path: &Path) -> Outcome<File> {
+fn create(path: &Path) -> AgentResult<File> {
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(true).write(true).mode(0o600).open(path);
     file.map_err(|error| failed(path, &error))
 }
 
 /// Renames, and syncs the folder.
-fn rename(from: &Path, to: &Path) -> Outcome<()> {
+fn rename(from: &Path, to: &Path) -> AgentResult<()> {
     let renamed = || {
         fs::rename(from, to)?;
         to.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -398,15 +402,15 @@ fn rename(from: &Path, to: &Path) -> Outcome<()> {
     renamed().map_err(|error: std::io::Error| failed(to, &error))
 }
 
-fn remove(folder: &Path) -> Outcome<()> {
+fn remove(folder: &Path) -> AgentResult<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(folder, &error)),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::passing(
+fn failed(path: &Path, error: &std::io::Error) -> AgentError {
+    AgentError::passing(
         FailureCode::RestoreFiles,
         format!("{}: {error}", path.display()),
         "see that the volume is mounted and has room, then run this again",

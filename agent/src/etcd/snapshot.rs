@@ -28,7 +28,7 @@ use super::local_member::LocalMember;
 use super::wire::Piece;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::refresh::SEALED;
 use crate::status;
 
@@ -45,7 +45,7 @@ const LOCK: &str = "snapshot.lock";
 /// Keys have a resolution of one second, and another member may take a snapshot in the same second.
 const NAMES_AT_MOST: u32 = 10;
 
-pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<SnapshotTaken> {
+pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<SnapshotTaken> {
     let start = Instant::now();
     let node = status::required_node(&local.root)?;
     let draft = Draft::new(&local.root)?;
@@ -65,7 +65,7 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<Sna
     file.sync_all().map_err(|error| unwritable(&draft.path, &error))?;
     let length = file.metadata().map_err(|error| unwritable(&draft.path, &error))?.len();
     if length > SIZE_AT_MOST {
-        return Err(Failure::lasting(
+        return Err(AgentError::lasting(
             FailureCode::SnapshotSize,
             format!("the sealed snapshot has {length} bytes, and S3 takes {SIZE_AT_MOST} at once"),
             "compact and defragment etcd (`etcdctl defrag`), or delete objects that nobody needs; nothing was uploaded",
@@ -77,7 +77,7 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<Sna
     let back = Checker::default();
     let back = fetch(&aws, &node, &key, &draft, back).await?.finish();
     if back.as_ref() != Ok(&whole) {
-        return Err(Failure::passing(
+        return Err(AgentError::passing(
             FailureCode::SnapshotReadBack,
             format!("s3://{}/{key} differs from what was uploaded: {back:?}", node.asset_bucket),
             "run this again, and do not restore from that snapshot",
@@ -96,7 +96,7 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> Outcome<Sna
 }
 
 /// Uploads it under an unused key; returns its time and the key.
-async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, String)> {
+async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> AgentResult<(String, String)> {
     let bucket = aws.bucket(&node.asset_bucket);
     for _ in 0..NAMES_AT_MOST {
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -106,7 +106,7 @@ async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, S
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    Err(Failure::passing(
+    Err(AgentError::passing(
         FailureCode::SnapshotNames,
         format!(
             "other members took a snapshot in each of the last {NAMES_AT_MOST} seconds, so no name was free"
@@ -116,7 +116,7 @@ async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> Outcome<(String, S
 }
 
 /// Seals what etcd streams, line by line.
-async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> Outcome<(Whole, Sealer<W>)> {
+async fn stream<W: std::io::Write>(own: &Endpoint, mut sealer: Sealer<W>) -> AgentResult<(Whole, Sealer<W>)> {
     let broken = |why: String| failed(&CallError::Unreachable(why), "streaming a snapshot");
     let response = own.snapshot().await.map_err(|refusal| failed(&refusal, "beginning a snapshot"))?;
     let (mut stream, mut line, mut checker) = (response.bytes_stream(), Vec::new(), Checker::default());
@@ -167,7 +167,7 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     key: &str,
     draft: &Draft,
     mut to: W,
-) -> Outcome<W> {
+) -> AgentResult<W> {
     draft.create()?;
     aws.bucket(&node.asset_bucket).download(key, &draft.path).await?;
     let file = File::open(&draft.path).map_err(|error| unwritable(&draft.path, &error))?;
@@ -176,7 +176,7 @@ pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
     let data_key = aws.keys(None).unwrap(&sealed.wrapped, &context).await?;
     let opening = tokio::task::spawn_blocking(move || sealed.open(&data_key, &context, &mut to).map(|()| to));
     let opened = opening.await.map_err(|error| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::SnapshotPanic,
             format!("opening the snapshot: {error}"),
             "report this: it is a defect",
@@ -193,7 +193,7 @@ fn context(cluster: &str) -> Context {
 }
 
 /// The KMS key that sealed this node's credentials last: the cluster's own, or the installation's.
-fn sealing_key_arn(root: &Path) -> Outcome<String> {
+fn sealing_key_arn(root: &Path) -> AgentResult<String> {
     let path = below(root, SEALED);
     let bytes = fs::read(&path).map_err(|error| unwritable(&path, &error))?;
     let newest = AwsLc.sealings(&bytes)?.pop();
@@ -209,7 +209,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(root: &Path) -> Outcome<Self> {
+    pub(super) fn new(root: &Path) -> AgentResult<Self> {
         let folder = below(root, DRAFTS);
         let path = folder.join(LOCK);
         let mut options = OpenOptions::new();
@@ -218,7 +218,7 @@ impl Draft {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Failure::passing(
+                return Err(AgentError::passing(
                     FailureCode::SnapshotBusy,
                     "a snapshot is already being taken or restored on this machine",
                     "wait until it ends, then run this again",
@@ -240,14 +240,14 @@ impl Draft {
         Ok(Self { path, _lock: lock })
     }
 
-    fn create(&self) -> Outcome<File> {
+    fn create(&self) -> AgentResult<File> {
         let file = OpenOptions::new().truncate(true).write(true).open(&self.path);
         file.map_err(|error| unwritable(&self.path, &error))
     }
 }
 
-pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::passing(
+pub(super) fn unwritable(path: &Path, error: &std::io::Error) -> AgentError {
+    AgentError::passing(
         FailureCode::SnapshotFiles,
         format!("{}: {error}", path.display()),
         "see that the disk has room, then run this again",

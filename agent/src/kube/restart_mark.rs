@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{MANIFESTS, json};
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Setup;
 
 const ANNOTATION: &str = "slipway/restarted-for";
@@ -15,11 +15,11 @@ const ANNOTATION: &str = "slipway/restarted-for";
 const AGAIN: &str = "-again";
 
 /// `manifest` with the mark of `credentials`, changed in any case.
-pub fn mark(manifest: &str, credentials: &str) -> Outcome<String> {
+pub fn mark(manifest: &str, credentials: &str) -> AgentResult<String> {
     let again = format!("{credentials}{AGAIN}");
     let value = if mark_of(manifest).as_deref() == Some(credentials) { &again } else { credentials };
     with_mark(manifest, value).ok_or_else(|| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::RefreshManifest,
             "a static pod's manifest on this machine is not a pod in JSON",
             "run `slipway-node bootstrap`, which writes it again",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::files;
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -22,7 +22,7 @@ pub struct User {
     pub home: String,
 }
 
-pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
+pub fn user(root: &Path, name: &str) -> AgentResult<Option<User>> {
     let passwd = table(root, "/etc/passwd")?;
     let line = passwd.iter().find(|fields| fields.first().is_some_and(|first| first == name));
     Ok(line.and_then(|fields| {
@@ -32,9 +32,9 @@ pub fn user(root: &Path, name: &str) -> Outcome<Option<User>> {
 }
 
 /// The owner for a user and a group, each by name or number.
-pub fn owner(root: &Path, user_name: &str, group_name: &str) -> Outcome<Owner> {
+pub fn owner(root: &Path, user_name: &str, group_name: &str) -> AgentResult<Owner> {
     let absent = |kind: &str, name: &str| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::MachineAccount,
             format!("this machine has no {kind} {name:?}"),
             format!("use a {kind} that the image has, or a number"),
@@ -51,13 +51,13 @@ pub fn owner(root: &Path, user_name: &str, group_name: &str) -> Outcome<Owner> {
     Ok(Owner { uid, gid })
 }
 
-fn group(root: &Path, name: &str) -> Outcome<Option<u32>> {
+fn group(root: &Path, name: &str) -> AgentResult<Option<u32>> {
     let groups = table(root, "/etc/group")?;
     let line = groups.iter().find(|fields| fields.first().is_some_and(|first| first == name));
     Ok(line.and_then(|fields| fields.get(2)?.parse().ok()))
 }
 
-fn table(root: &Path, path: &str) -> Outcome<Vec<Vec<String>>> {
+fn table(root: &Path, path: &str) -> AgentResult<Vec<Vec<String>>> {
     let text = files::read(&below(root, path))?.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     Ok(text.lines().map(|line| line.split(':').map(str::to_owned).collect()).collect())

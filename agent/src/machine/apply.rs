@@ -7,7 +7,7 @@ use super::accounts::Owner;
 use super::commands::Commands;
 use super::{Setup, Unit, files};
 use crate::credentials::below;
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 pub const UNITS: &str = "/etc/systemd/system";
 
@@ -25,7 +25,7 @@ impl<C: Commands> Host<C> {
     }
 
     /// Writes files and units, and reloads systemd.
-    pub async fn write(&self, setup: &Setup) -> Outcome<()> {
+    pub async fn write(&self, setup: &Setup) -> AgentResult<()> {
         for file in &setup.files {
             files::write(&self.below(&file.path), file.mode, Owner::ROOT, file.content.as_bytes())?;
         }
@@ -40,7 +40,7 @@ impl<C: Commands> Host<C> {
 
     /// Enables and starts the units of `setup`, which was written. A unit that has run since before its files were written is
     /// restarted, as the image may have started it at boot.
-    pub async fn start(&self, setup: &Setup) -> Outcome<()> {
+    pub async fn start(&self, setup: &Setup) -> AgentResult<()> {
         let paths = setup.files.iter().map(|file| self.below(&file.path));
         let shared = newest(paths);
         // A unit without `[Install]` is started by another one, such as a timer.
@@ -62,7 +62,7 @@ impl<C: Commands> Host<C> {
     }
 
     /// When the unit became active, in Unix seconds; `None` if it is not active.
-    async fn active_since(&self, unit: &str) -> Outcome<Option<i64>> {
+    async fn active_since(&self, unit: &str) -> AgentResult<Option<i64>> {
         let arguments = ["show", "--timestamp=unix", "--property=ActiveState,ActiveEnterTimestamp", unit];
         let shown = self.commands.run_checked("systemctl", &arguments).await?;
         let value = |name: &str| {

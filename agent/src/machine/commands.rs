@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// Longer than any program here takes, including mkfs on a large volume.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -21,17 +21,21 @@ pub struct Ran {
 }
 
 pub trait Commands: Send + Sync {
-    fn run(&self, program: &str, arguments: &[&str]) -> impl Future<Output = Outcome<Ran>> + Send;
+    fn run(&self, program: &str, arguments: &[&str]) -> impl Future<Output = AgentResult<Ran>> + Send;
 
     /// Runs `program` and returns its output. A status other than 0 is a failure.
-    fn run_checked(&self, program: &str, arguments: &[&str]) -> impl Future<Output = Outcome<String>> + Send {
+    fn run_checked(
+        &self,
+        program: &str,
+        arguments: &[&str],
+    ) -> impl Future<Output = AgentResult<String>> + Send {
         async move {
             let ran = self.run(program, arguments).await?;
             if ran.status == Some(0) {
                 return Ok(ran.stdout);
             }
             let words = ran.stderr.trim();
-            Err(Failure::passing(
+            Err(AgentError::passing(
                 FailureCode::CommandFailed,
                 format!("`{program} {}` failed: {words}", arguments.join(" ")),
                 "run it by hand on the node to see more",
@@ -40,8 +44,8 @@ pub trait Commands: Send + Sync {
     }
 }
 
-fn absent(program: &str) -> Failure {
-    Failure::lasting(
+fn absent(program: &str) -> AgentError {
+    AgentError::lasting(
         FailureCode::CommandAbsent,
         format!("this machine's image has no program `{program}`"),
         "use an image that has it: all nodes need systemd, e2fsprogs and util-linux; workers with xfs need xfsprogs, and those with RAID 0 \
@@ -53,11 +57,11 @@ fn absent(program: &str) -> Failure {
 pub struct System;
 
 impl Commands for System {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let mut command = tokio::process::Command::new(program);
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |problem: String| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::CommandFailed,
                 format!("`{program} {}`: {problem}", arguments.join(" ")),
                 "run it by hand on the node to see more",

@@ -9,7 +9,7 @@ use super::apply::Host;
 use super::commands::Commands;
 use super::files;
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// A disk counts as empty if this much is zero at its beginning and at its end. File systems, partition tables, RAID, LUKS and
 /// LVM headers all begin there.
@@ -38,11 +38,11 @@ pub enum Kind {
 
 impl Kind {
     /// The kind by the configuration's name of a file system.
-    pub fn from_name(name: &str) -> Outcome<Self> {
+    pub fn from_name(name: &str) -> AgentResult<Self> {
         match name {
             "ext4" => Ok(Self::Ext4),
             "xfs" => Ok(Self::Xfs),
-            other => Err(Failure::lasting(
+            other => Err(AgentError::lasting(
                 FailureCode::VolumeFileSystem,
                 format!("the configuration names the file system {other}, which this agent does not know"),
                 "publish the agent that belongs to it, then render the cluster again",
@@ -103,7 +103,7 @@ fn mark_offset(file: &mut File) -> io::Result<Option<u64>> {
 }
 
 /// Writes or clears the mark; returns its offset.
-fn mark(path: &Path, begun: bool) -> Outcome<u64> {
+fn mark(path: &Path, begun: bool) -> AgentResult<u64> {
     let written = || {
         let mut file = OpenOptions::new().read(true).write(true).open(path)?;
         let at = mark_offset(&mut file)?.ok_or(io::ErrorKind::StorageFull)?;
@@ -143,7 +143,7 @@ pub fn device(root: &Path, volume: &str, device: &str) -> Option<String> {
 impl<C: Commands> Host<C> {
     /// Ensures that `device` has a file system of that kind and label. `name` is for messages. Refuses a disk with any other
     /// content.
-    pub async fn format(&self, device: &str, name: &str, kind: Kind, label: &str) -> Outcome<()> {
+    pub async fn format(&self, device: &str, name: &str, kind: Kind, label: &str) -> AgentResult<()> {
         let path = self.below(device);
         match content(&path, kind, label).map_err(|error| files::failed(&path, &error))? {
             Content::Ours => return Ok(()),
@@ -172,13 +172,13 @@ impl<C: Commands> Host<C> {
     }
 
     /// Repairs an unmounted ext4 after a crash. XFS repairs itself when mounted. A damage that needs a person is a failure.
-    pub async fn check(&self, device: &str) -> Outcome<()> {
+    pub async fn check(&self, device: &str) -> AgentResult<()> {
         let ran = self.commands.run("e2fsck", &["-p", &text(&self.below(device))]).await?;
         // 1: errors were corrected. 2: a reboot is needed, but only for a root file system. Anything else needs a person.
         if ran.status.is_some_and(|status| status & !3 == 0) {
             return Ok(());
         }
-        Err(Failure::lasting(
+        Err(AgentError::lasting(
             FailureCode::VolumeDamaged,
             format!("the file system on {device} is damaged: {}", ran.stdout.trim()),
             "for an etcd member, replace the volume and let the member join again, or repair it with e2fsck on another machine; for a worker, \
@@ -188,17 +188,17 @@ impl<C: Commands> Host<C> {
 }
 
 /// Marks an empty disk as being formatted; returns the room before the mark in bytes.
-pub fn mark_begun(path: &Path) -> Outcome<u64> {
+pub fn mark_begun(path: &Path) -> AgentResult<u64> {
     mark(path, true)
 }
 
-pub fn clear_mark(path: &Path) -> Outcome<()> {
+pub fn clear_mark(path: &Path) -> AgentResult<()> {
     mark(path, false).map(drop)
 }
 
 #[must_use]
-pub fn foreign(device: &str, name: &str) -> Failure {
-    Failure::lasting(
+pub fn foreign(device: &str, name: &str) -> AgentError {
+    AgentError::lasting(
         FailureCode::VolumeForeign,
         format!("{name} ({device}) has content that Slipway did not write"),
         "nothing was written. If the content is not needed, detach the volume, overwrite its first and last MiB with zeros on another \

@@ -8,10 +8,10 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use super::accounts::Owner;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// Makes the file at `path` exactly this; `true` if it changed. After an error the previous file is still there.
-pub fn write(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> Outcome<bool> {
+pub fn write(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> AgentResult<bool> {
     written(path, mode, owner, bytes).map_err(|error| failed(path, &error))
 }
 
@@ -78,7 +78,7 @@ fn make_folders(folder: &Path, mode: u32) -> io::Result<()> {
 }
 
 /// Ensures a folder with that mode and owner.
-pub fn folder(path: &Path, mode: u32, owner: Owner) -> Outcome<()> {
+pub fn folder(path: &Path, mode: u32, owner: Owner) -> AgentResult<()> {
     let made = || {
         // The owner must be able to pass its parents.
         make_folders(path.parent().unwrap_or(Path::new("/")), 0o755)?;
@@ -93,7 +93,7 @@ pub fn folder(path: &Path, mode: u32, owner: Owner) -> Outcome<()> {
 }
 
 /// Gives a folder and its content to `owner`: the same user may have another number on another image.
-pub fn chown_all(path: &Path, owner: Owner) -> Outcome<()> {
+pub fn chown_all(path: &Path, owner: Owner) -> AgentResult<()> {
     chown_below(path, owner).map_err(|error| failed(path, &error))
 }
 
@@ -123,7 +123,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-pub fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
+pub fn read(path: &Path) -> AgentResult<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -132,14 +132,14 @@ pub fn read(path: &Path) -> Outcome<Option<Vec<u8>>> {
 }
 
 /// Removes a file, if it exists.
-pub fn remove(path: &Path) -> Outcome<()> {
+pub fn remove(path: &Path) -> AgentResult<()> {
     // Synced, so that it does not reappear after a power failure.
     let synced = || File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all();
     remove_if_exists(path).and_then(|()| synced()).map_err(|error| failed(path, &error))
 }
 
-pub(crate) fn failed(path: &Path, error: &io::Error) -> Failure {
-    Failure {
+pub(crate) fn failed(path: &Path, error: &io::Error) -> AgentError {
+    AgentError {
         code: FailureCode::MachineFiles,
         message: format!("{}: {error}", path.display()),
         help: "see that the agent runs as root, and that the disk has room and is mounted writable"

@@ -14,7 +14,7 @@ use super::ledger::{self, Ledger};
 use super::sources::Library;
 use super::{MANAGER, prune};
 use crate::api::failed;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// How long after a complete run the next one starts, which also reverts changes that others made meanwhile.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
@@ -28,7 +28,7 @@ struct AddonFile {
 }
 
 /// Applies the add-ons that the pointer names, if that is due.
-pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: &str) -> Outcome<Value> {
+pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: &str) -> AgentResult<Value> {
     let Some(pointer) = library.get(&keys::addons_pointer(cluster)).await? else {
         return Ok(json!({ "state": "none", "why": "no rollout has ended yet" }));
     };
@@ -98,7 +98,7 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
     }))
 }
 
-fn read_pointer(bytes: &[u8]) -> Outcome<AddonsPointer> {
+fn read_pointer(bytes: &[u8]) -> AgentResult<AddonsPointer> {
     let pointer: AddonsPointer =
         serde_json::from_slice(bytes).map_err(|error| damaged("addons.json", &error.to_string()))?;
     if pointer.format != AddonsPointer::FORMAT {
@@ -107,7 +107,7 @@ fn read_pointer(bytes: &[u8]) -> Outcome<AddonsPointer> {
     Ok(pointer)
 }
 
-async fn read_addons(library: &impl Library, cluster: &str, digest: &str) -> Outcome<AddonFile> {
+async fn read_addons(library: &impl Library, cluster: &str, digest: &str) -> AgentResult<AddonFile> {
     let key = keys::addons(cluster, digest);
     let bytes = library.get(&key).await?;
     let bytes = bytes.ok_or_else(|| damaged(&key, "it is missing, or this node's role may not read it"))?;
@@ -127,8 +127,8 @@ async fn read_addons(library: &impl Library, cluster: &str, digest: &str) -> Out
     Ok(addon_file)
 }
 
-fn damaged(what: &str, problem: &str) -> Failure {
-    Failure::lasting(
+fn damaged(what: &str, problem: &str) -> AgentError {
+    AgentError::lasting(
         FailureCode::ManageAddons,
         format!("{what}: {problem}"),
         "upload cluster.yaml again, which renders the add-ons again; if the format is newer than this agent, roll the controllers",
@@ -156,7 +156,7 @@ fn display_name(object: &Value) -> String {
 pub(super) async fn resource(
     client: &Client,
     (api_version, kind): &(String, String),
-) -> Outcome<Option<(ApiResource, Scope)>> {
+) -> AgentResult<Option<(ApiResource, Scope)>> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let wanted = GroupVersionKind::gvk(group, version, kind);
     match pinned_kind(client, &wanted).await {
@@ -167,10 +167,10 @@ pub(super) async fn resource(
     }
 }
 
-async fn apply(client: &Client, object: &Value) -> Outcome<()> {
+async fn apply(client: &Client, object: &Value) -> AgentResult<()> {
     let (kind, (namespace, name)) = (kind(object), namespace_and_name(object));
     let Some((resource, scope)) = resource(client, &kind).await? else {
-        return Err(Failure::passing(
+        return Err(AgentError::passing(
             FailureCode::ManageUnknownKind,
             format!("the API server knows no {} {}", kind.0, kind.1),
             "the add-on that defines the kind must be applied first; the next pass tries again",

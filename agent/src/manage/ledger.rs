@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{failed, status};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 const NAME: &str = "slipway-addons";
 const NAMESPACE: &str = "kube-system";
@@ -88,13 +88,13 @@ fn maps(client: &Client) -> Api<ConfigMap> {
 }
 
 /// The stored ledger, or an empty one.
-pub(super) async fn read(client: &Client) -> Outcome<StoredLedger> {
+pub(super) async fn read(client: &Client) -> AgentResult<StoredLedger> {
     let what = format!("{NAMESPACE}/{NAME}");
     let found = maps(client).get_opt(NAME).await.map_err(|error| failed(&what, &error))?;
     let Some(found) = found else { return Ok(StoredLedger { ledger: Ledger::default(), version: None }) };
     let text = found.data.unwrap_or_default().remove(KEY).unwrap_or_default();
     let ledger = serde_json::from_str(&text).map_err(|error| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::ManageLedger,
             format!("the ConfigMap {what} cannot be read: {error}"),
             "delete the ConfigMap: all add-ons are then applied again, but add-ons that were removed before are no longer pruned",
@@ -105,7 +105,7 @@ pub(super) async fn read(client: &Client) -> Outcome<StoredLedger> {
 
 impl StoredLedger {
     /// Writes it back; `false` if another controller was first.
-    pub(super) async fn write(&mut self, client: &Client) -> Outcome<bool> {
+    pub(super) async fn write(&mut self, client: &Client) -> AgentResult<bool> {
         let text = serde_json::to_string_pretty(&self.ledger).expect("a ledger is JSON");
         let map = ConfigMap {
             metadata: ObjectMeta {

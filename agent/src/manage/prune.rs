@@ -12,7 +12,7 @@ use slipway_core::release::ADDON_LABEL;
 use super::MANAGER;
 use super::addons::{kind, namespace_and_name, resource};
 use crate::api::{failed, status};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 /// Deleting one of these would delete other people's data, so a person must do it.
 const KEPT: [&str; 4] =
@@ -29,7 +29,7 @@ pub(super) async fn prune(
     client: &Client,
     kinds: &BTreeSet<(String, String)>,
     wanted: &[&Value],
-) -> Outcome<Pruned> {
+) -> AgentResult<Pruned> {
     // By group and kind: an object is the same in all versions of its API group.
     let wanted: BTreeSet<_> =
         wanted.iter().map(|object| identity(&kind(object), &namespace_and_name(object))).collect();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::MANAGER;
 use crate::api::{failed, status};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// As kubeadm sets it (kubernetes `cmd/kubeadm/app/phases/markcontrolplane`). A kubelet may not set it on its own node.
 const ROLE: &str = "node-role.kubernetes.io/control-plane";
@@ -24,7 +24,7 @@ const KUBELET_CA: &str = "slipway-kubelet-ca";
 const NAMESPACE: &str = "kube-system";
 
 /// Labels this controller's node, if its kubelet has registered it.
-pub(super) async fn controller_labels(client: &Client, name: &str) -> Outcome<Value> {
+pub(super) async fn controller_labels(client: &Client, name: &str) -> AgentResult<Value> {
     let nodes: Api<Node> = Api::all(client.clone());
     let found =
         nodes.get_metadata_opt(name).await.map_err(|error| failed(&format!("the node {name}"), &error))?;
@@ -47,9 +47,9 @@ fn missing_labels(labels: &BTreeMap<String, String>) -> Option<Value> {
     (!is_marked).then(|| json!({ "metadata": { "labels": { ROLE: "", NO_BALANCERS: "" } } }))
 }
 
-pub(super) async fn kubelet_authority(client: &Client, path: &Path) -> Outcome<Value> {
+pub(super) async fn kubelet_authority(client: &Client, path: &Path) -> AgentResult<Value> {
     let pem = std::fs::read_to_string(path).map_err(|error| {
-        Failure::lasting(
+        AgentError::lasting(
             FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
             "run `slipway-node refresh`, which fetches this node's credentials again",

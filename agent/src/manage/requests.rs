@@ -22,7 +22,7 @@ use super::judge::{
 };
 use super::sources::Cloud;
 use crate::api::{failed, status};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -43,7 +43,7 @@ struct OpenRequest {
 }
 
 /// Approves or denies pending requests.
-pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) -> Outcome<Value> {
+pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) -> AgentResult<Value> {
     let all: Api<CertificateSigningRequest> = Api::all(client.clone());
     let now = Timestamp::now();
     let mut found = Vec::new();
@@ -143,7 +143,7 @@ impl OpenRequest {
         machine: Option<&Machine>,
         now: Timestamp,
         cluster: &str,
-    ) -> Outcome<Verdict> {
+    ) -> AgentResult<Verdict> {
         if !self.is_first {
             return Ok(judge_serving(node, wanted, machine, self.age, cluster));
         }
@@ -151,7 +151,7 @@ impl OpenRequest {
     }
 }
 
-async fn registration(client: &Client, node: &str, now: Timestamp) -> Outcome<Registration> {
+async fn registration(client: &Client, node: &str, now: Timestamp) -> AgentResult<Registration> {
     let found = Api::<Node>::all(client.clone()).get_opt(node).await;
     if found.map_err(|error| failed(&format!("the node {node}"), &error))?.is_none() {
         return Ok(Registration::None);

@@ -7,20 +7,20 @@ use slipway_ports::{ErrorKind, PortError};
 
 use super::judge::Machine;
 use crate::aws::{Aws, BucketOfAssets};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 pub trait Library: Sync {
     /// The object at `key`; `None` if it is missing or denied.
-    fn get(&self, key: &str) -> impl Future<Output = Outcome<Option<Vec<u8>>>> + Send;
+    fn get(&self, key: &str) -> impl Future<Output = AgentResult<Option<Vec<u8>>>> + Send;
 }
 
 pub trait Cloud: Sync {
     /// The existing instances among `ids`.
-    fn machines(&self, ids: &[&str]) -> impl Future<Output = Outcome<BTreeMap<String, Machine>>> + Send;
+    fn machines(&self, ids: &[&str]) -> impl Future<Output = AgentResult<BTreeMap<String, Machine>>> + Send;
 }
 
 impl Library for BucketOfAssets {
-    async fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
+    async fn get(&self, key: &str) -> AgentResult<Option<Vec<u8>>> {
         match BucketOfAssets::get(self, key).await {
             Ok(found) => Ok(found),
             // A node may not list the bucket, so S3 denies it missing objects.
@@ -31,17 +31,17 @@ impl Library for BucketOfAssets {
 }
 
 impl Cloud for Aws {
-    async fn machines(&self, ids: &[&str]) -> Outcome<BTreeMap<String, Machine>> {
+    async fn machines(&self, ids: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
         Aws::machines(self, ids).await.map_err(|error| failure(&error))
     }
 }
 
-fn failure(error: &PortError) -> Failure {
+fn failure(error: &PortError) -> AgentError {
     let message = error.to_string();
     if error.kind == ErrorKind::Transient {
-        return Failure::passing(FailureCode::ManageAws, message, "the next pass tries again");
+        return AgentError::passing(FailureCode::ManageAws, message, "the next pass tries again");
     }
-    Failure::lasting(
+    AgentError::lasting(
         FailureCode::ManageAws,
         message,
         "the controllers' role must allow it: update the cluster's stacks",

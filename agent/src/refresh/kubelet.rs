@@ -14,7 +14,7 @@ use slipway_credentials::policy::KUBERNETES_DIR;
 use tokio::time::Instant;
 
 use crate::credentials::below;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::http;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) async fn renew_if_refused<C: Commands>(
     host: &Host<C>,
     patience: Duration,
-) -> Outcome<Option<KubeletRenewed>> {
+) -> AgentResult<Option<KubeletRenewed>> {
     let Err(refused) = is_good(&host.root) else { return Ok(None) };
     let current = host.below(KUBELET_CLIENT);
     // It is a link to the file with certificate and key. If an earlier run died here, it is already gone.
@@ -45,7 +45,7 @@ pub(super) async fn renew_if_refused<C: Commands>(
         match is_good(&host.root) {
             Ok(()) => break,
             Err(problem) if begun.elapsed() > patience => {
-                return Err(Failure::passing(
+                return Err(AgentError::passing(
                     FailureCode::RefreshKubelet,
                     format!(
                         "{KUBELET_CLIENT} was not valid ({refused}), and after {} s the kubelet has no other: {problem}",

@@ -13,7 +13,7 @@ use crate::credentials::below;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::local_member::LocalMember;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::kube::{DIR, MANIFESTS, restart_mark};
 use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
@@ -43,7 +43,7 @@ pub(super) struct PreviousState {
 impl<C: Commands> Restarts<'_, C> {
     /// Checks that etcd can spare this member for a moment, and moves leadership away. A member that does not serve may be
     /// restarted anyway, and so may a single member.
-    pub(super) async fn check_etcd_may_restart(&self) -> Outcome<()> {
+    pub(super) async fn check_etcd_may_restart(&self) -> AgentResult<()> {
         let NodeConfig::Etcd(config) = self.config else { return Ok(()) };
         let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
         let found = health(&local).await?;
@@ -51,7 +51,7 @@ impl<C: Commands> Restarts<'_, C> {
             return Ok(());
         }
         if !found.healthy {
-            return Err(Failure::passing(
+            return Err(AgentError::passing(
                 FailureCode::RefreshEtcdUnhealthy,
                 format!(
                     "{} must be restarted for these credentials, but etcd is not healthy without it: {}",
@@ -65,7 +65,7 @@ impl<C: Commands> Restarts<'_, C> {
     }
 
     /// Restarts `process` and waits for the new process, not for its health.
-    pub(super) async fn restart(&self, process: Process, before: &mut Vec<PreviousState>) -> Outcome<()> {
+    pub(super) async fn restart(&self, process: Process, before: &mut Vec<PreviousState>) -> AgentResult<()> {
         match process {
             Process::Etcd | Process::Kubelet => {
                 before.push(PreviousState { process, manifest: None });
@@ -74,7 +74,7 @@ impl<C: Commands> Restarts<'_, C> {
             Process::ApiServer | Process::ControllerManager | Process::Scheduler => {
                 let path = self.manifest(process);
                 let stands = files::read(&path)?.ok_or_else(|| {
-                    Failure::lasting(
+                    AgentError::lasting(
                         FailureCode::RefreshManifest,
                         format!("{} is missing, so the kubelet does not run that pod", path.display()),
                         "run `slipway-node bootstrap`, which writes it",
@@ -89,7 +89,7 @@ impl<C: Commands> Restarts<'_, C> {
     }
 
     /// Makes the kubelet retry a static pod that is down at once, instead of after up to five minutes.
-    pub(super) fn retry_if_down(&self, process: Process) -> Outcome<()> {
+    pub(super) fn retry_if_down(&self, process: Process) -> AgentResult<()> {
         let path = self.manifest(process);
         if !self.pids(process).is_empty() {
             return Ok(());
@@ -100,14 +100,14 @@ impl<C: Commands> Restarts<'_, C> {
     }
 
     /// Restarts a process after its files were put back.
-    pub(super) async fn put_back(&self, before: PreviousState) -> Outcome<()> {
+    pub(super) async fn put_back(&self, before: PreviousState) -> AgentResult<()> {
         match before.manifest {
             None => self.restart_unit(before.process).await,
             Some(manifest) => self.restart_pod(before.process, &manifest).await,
         }
     }
 
-    async fn restart_unit(&self, process: Process) -> Outcome<()> {
+    async fn restart_unit(&self, process: Process) -> AgentResult<()> {
         let unit = format!("{}.service", process.name());
         let restart = ["restart", unit.as_str()];
         // etcd's unit counts as started only once it has a majority.
@@ -119,7 +119,7 @@ impl<C: Commands> Restarts<'_, C> {
             .map(drop)
     }
 
-    async fn restart_pod(&self, process: Process, manifest: &[u8]) -> Outcome<()> {
+    async fn restart_pod(&self, process: Process, manifest: &[u8]) -> AgentResult<()> {
         let was = self.pids(process);
         files::write(&self.manifest(process), 0o600, Owner::ROOT, manifest)?;
         let begun = Instant::now();
@@ -141,7 +141,7 @@ impl<C: Commands> Restarts<'_, C> {
         pids_of(&below(&self.host.root, DIR), process.name())
     }
 
-    pub(super) async fn wait_until_healthy(&self, process: Process) -> Outcome<()> {
+    pub(super) async fn wait_until_healthy(&self, process: Process) -> AgentResult<()> {
         let begun = Instant::now();
         loop {
             let problem = match self.problem(process).await? {
@@ -155,7 +155,7 @@ impl<C: Commands> Restarts<'_, C> {
         }
     }
 
-    async fn problem(&self, process: Process) -> Outcome<Option<String>> {
+    async fn problem(&self, process: Process) -> AgentResult<Option<String>> {
         if let (Process::Etcd, NodeConfig::Etcd(config)) = (process, self.config) {
             let local = LocalMember { root: self.host.root.clone(), config: (**config).clone() };
             let found = health(&local).await?;
@@ -169,8 +169,8 @@ impl<C: Commands> Restarts<'_, C> {
     }
 }
 
-fn timed_out(process: Process, patience: Duration, problem: &str) -> Failure {
-    Failure::passing(
+fn timed_out(process: Process, patience: Duration, problem: &str) -> AgentError {
+    AgentError::passing(
         FailureCode::RefreshRestart,
         format!("{}: after {} s {problem}", process.name(), patience.as_secs()),
         "look at its log (`journalctl -u etcd`, `journalctl -u kubelet`, or `crictl logs`)",

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::unwritable;
 use crate::aws::{Aws, Retry};
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::http;
 
 /// Limit of one try: the largest release has about 60 MB.
@@ -24,7 +24,7 @@ pub struct Publisher {
 
 impl Publisher {
     /// Public sites, and buckets that the role behind `aws` may read.
-    pub fn new(aws: &Aws) -> Outcome<Self> {
+    pub fn new(aws: &Aws) -> AgentResult<Self> {
         let http = http::client(http::public()?, PATIENCE)?;
         Ok(Self { http, aws: aws.clone(), retry: Retry { tries: 6, pause: Duration::from_secs(1) } })
     }
@@ -35,7 +35,7 @@ impl Publisher {
     }
 
     /// Downloads `url` into the file `to` and checks its digest. A wrong digest is retried too, since a mirror may be updating.
-    pub(super) async fn fetch(&self, url: &str, sha256: &str, to: &Path) -> Outcome<()> {
+    pub(super) async fn fetch(&self, url: &str, sha256: &str, to: &Path) -> AgentResult<()> {
         let mut pause = self.retry.pause;
         for _ in 1..self.retry.tries {
             match self.try_fetch(url, sha256, to).await {
@@ -48,7 +48,7 @@ impl Publisher {
         self.try_fetch(url, sha256, to).await
     }
 
-    async fn try_fetch(&self, url: &str, sha256: &str, to: &Path) -> Outcome<()> {
+    async fn try_fetch(&self, url: &str, sha256: &str, to: &Path) -> AgentResult<()> {
         match url.strip_prefix("s3://").and_then(|place| place.split_once('/')) {
             Some((bucket, key)) => drop(self.aws.bucket(bucket).download(key, to).await?),
             None => self.download(url, to).await?,
@@ -57,18 +57,18 @@ impl Publisher {
         if found == sha256 {
             return Ok(());
         }
-        Err(Failure::passing(
+        Err(AgentError::passing(
             FailureCode::SoftwareDigest,
             format!("the file at {url} has the SHA-256 {found} instead of {sha256}"),
             "check the mirror (software.baseURL); the expected digest is the publisher's",
         ))
     }
 
-    async fn download(&self, url: &str, to: &Path) -> Outcome<()> {
+    async fn download(&self, url: &str, to: &Path) -> AgentResult<()> {
         let failed = |why: String| {
             let help =
                 "check that nodes can reach it (routes, NAT gateway), or set a mirror: software.baseURL";
-            Failure::passing(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
+            AgentError::passing(FailureCode::SoftwareUnreachable, format!("{url}: {why}"), help)
         };
         let answer =
             self.http.get(url).send().await.map_err(|error| failed(error.without_url().to_string()))?;
@@ -85,7 +85,7 @@ impl Publisher {
     }
 }
 
-async fn digest(path: &Path) -> Outcome<String> {
+async fn digest(path: &Path) -> AgentResult<String> {
     let unreadable = |error: std::io::Error| unwritable(path, &error);
     let mut file = tokio::fs::File::open(path).await.map_err(unreadable)?;
     let mut sha = Sha256::new();

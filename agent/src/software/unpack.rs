@@ -10,12 +10,12 @@ use flate2::read::GzDecoder;
 use slipway_core::software::Program;
 
 use super::unwritable;
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// Limit of the unpacked size: containerd has 120 MB.
 const MOST_BYTES: u64 = 1 << 30;
 
-pub(super) fn unpack(program: Program, url: &str, from: &Path, into: &Path) -> Outcome<()> {
+pub(super) fn unpack(program: Program, url: &str, from: &Path, into: &Path) -> AgentResult<()> {
     fs::create_dir(into).map_err(|error| unwritable(into, &error))?;
     let names = match program {
         // Published as bare binaries.
@@ -40,7 +40,7 @@ pub(super) fn unpack(program: Program, url: &str, from: &Path, into: &Path) -> O
 }
 
 /// Extracts executable regular files of a `tar.gz`; returns their names.
-fn unpack_archive(url: &str, from: &Path, into: &Path) -> Outcome<BTreeSet<String>> {
+fn unpack_archive(url: &str, from: &Path, into: &Path) -> AgentResult<BTreeSet<String>> {
     let file = File::open(from).map_err(|error| unwritable(from, &error))?;
     let mut archive = tar::Archive::new(GzDecoder::new(file).take(MOST_BYTES));
     let broken = |error: io::Error| bad_layout(url, format!("it cannot be unpacked: {error}"));
@@ -61,7 +61,7 @@ fn unpack_archive(url: &str, from: &Path, into: &Path) -> Outcome<BTreeSet<Strin
     Ok(names)
 }
 
-fn write(from: &mut impl Read, to: &Path) -> Outcome<()> {
+fn write(from: &mut impl Read, to: &Path) -> AgentResult<()> {
     let failed = |error: io::Error| unwritable(to, &error);
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o755).open(to).map_err(failed)?;
@@ -71,7 +71,7 @@ fn write(from: &mut impl Read, to: &Path) -> Outcome<()> {
     file.sync_all().map_err(failed)
 }
 
-fn bad_layout(url: &str, why: String) -> Failure {
+fn bad_layout(url: &str, why: String) -> AgentError {
     let help = "report this: Slipway expects another layout of that release";
-    Failure::lasting(FailureCode::SoftwareLayout, format!("{url}: {why}"), help)
+    AgentError::lasting(FailureCode::SoftwareLayout, format!("{url}: {why}"), help)
 }

@@ -7,18 +7,18 @@ use slipway_core::node::{NodeFile, NodeStatus};
 
 use super::{Instance, required_node, status_of_instance};
 use crate::aws::{Aws, Endpoints};
-use crate::failure::Outcome;
+use crate::failure::AgentResult;
 use crate::machine::Unit;
 
 /// Writes this node's status to the asset bucket, and returns it.
-pub async fn publish(root: &Path, endpoints: &Endpoints) -> Outcome<NodeStatus> {
+pub async fn publish(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStatus> {
     let node = required_node(root)?;
     let aws = Aws::new(endpoints, &node.region)?;
     publish_with(root, &aws, &node).await
 }
 
 /// The same, for `node` and with the client `aws`.
-pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> Outcome<NodeStatus> {
+pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
     let found = aws.imds().instance().await?;
     let key = keys::node_status(&node.cluster, &node.role, &found.id);
     let status = status_of_instance(root, Some(Instance::from(found))).await?;

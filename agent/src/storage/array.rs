@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::failure::{Failure, FailureCode, Outcome};
+use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::machine::disk::{self, Content, Kind};
@@ -21,7 +21,7 @@ pub(super) struct Array<'a> {
 
 impl Array<'_> {
     /// Ensures that this array exists and runs; returns its device. Refuses disks with other content.
-    pub(super) async fn ensure_running<C: Commands>(&self, host: &Host<C>) -> Outcome<String> {
+    pub(super) async fn ensure_running<C: Commands>(&self, host: &Host<C>) -> AgentResult<String> {
         // Fail before anything is changed.
         host.commands.run_checked("mdadm", &["--version"]).await?;
         let mut contents = Vec::new();
@@ -37,7 +37,7 @@ impl Array<'_> {
         if has(Content::Empty) || has(Content::Begun) {
             // A marked disk was empty when this array was first created, and no array is used before all marks are cleared.
             if has(Content::Ours) && !has(Content::Begun) && !self.scratch {
-                return Err(Failure::lasting(
+                return Err(AgentError::lasting(
                     FailureCode::VolumeArray,
                     format!("some disks of the array {} ({}) are empty", self.name, self.disks.join(", ")),
                     "nothing was written. Attach the missing volumes again; if their data are not needed, replace this instance",
@@ -58,7 +58,7 @@ impl Array<'_> {
         self.started(host)
     }
 
-    async fn create<C: Commands>(&self, host: &Host<C>) -> Outcome<()> {
+    async fn create<C: Commands>(&self, host: &Host<C>) -> AgentResult<()> {
         if let Some(running) = self.running(host, false) {
             host.commands.run_checked("mdadm", &["--stop", &running]).await?;
         }
@@ -87,9 +87,9 @@ impl Array<'_> {
         self.disks.iter().map(|disk| host.below(disk).display().to_string()).collect()
     }
 
-    fn started<C: Commands>(&self, host: &Host<C>) -> Outcome<String> {
+    fn started<C: Commands>(&self, host: &Host<C>) -> AgentResult<String> {
         self.running(host, true).ok_or_else(|| {
-            Failure::passing(
+            AgentError::passing(
                 FailureCode::VolumeArray,
                 format!("the array {} was assembled, but does not run yet", self.name),
                 "see `cat /proc/mdstat` and `dmesg` on the node",
@@ -122,7 +122,7 @@ impl Array<'_> {
     }
 }
 
-async fn mdadm<C: Commands>(host: &Host<C>, arguments: Vec<String>) -> Outcome<String> {
+async fn mdadm<C: Commands>(host: &Host<C>, arguments: Vec<String>) -> AgentResult<String> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     host.commands.run_checked("mdadm", &arguments).await
 }

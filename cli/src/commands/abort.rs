@@ -6,7 +6,7 @@ use slipway_core::words::moment;
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Abort the open rollout of a cluster in AWS, or its destruction: nothing new starts, and everything else stays as it is.
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     if let Some(going) = cloud.rollout().await?.going_in_words() {
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let (plan, since) = (active.plan.as_str(), moment(active.started_at));
     if let Some(other) = args.plan.as_deref().filter(|named| *named != plan) {
         let problem = format!("plan {other} is not being rolled out, but plan {plan} is");
-        return Err(Failure::refused(problem, format!("see slipway status --cluster {name}")));
+        return Err(CliError::refused(problem, format!("see slipway status --cluster {name}")));
     }
     let watch = format!("slipway watch --cluster {name}");
     let before = active.aborted.is_some();
@@ -78,11 +78,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// Ends a destruction; what was not deleted yet stays.
-async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, Failure> {
+async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer) -> Result<Exit, CliError> {
     let name = cloud.cluster.as_str();
     if let Some(plan) = &args.plan {
         let problem = format!("no rollout is open, neither of plan {plan} nor of another: {going}");
-        return Err(Failure::refused(problem, format!("to abort that: slipway abort --cluster {name}")));
+        return Err(CliError::refused(problem, format!("to abort that: slipway abort --cluster {name}")));
     }
     printer.beside(&format!("{going}; what was deleted is not restored\n"));
     let help = format!("slipway abort --cluster {name} --yes");

@@ -19,7 +19,7 @@ use super::validate::about_imports;
 use super::watch;
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::LocalImports;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
@@ -79,7 +79,7 @@ struct Upload {
     same_spec: bool,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &args.patches)?;
     let cloud = args.cloud.of_installation().await?;
     let checked = match source.parse_for(&cloud.cluster, cloud.region()) {
@@ -101,10 +101,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     must_not_go(&cloud).await?;
     printer.findings(Stream::Err, &source, &findings);
     let specs = cloud.specs().await?;
-    let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(Failure::in_cloud)?;
+    let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(CliError::in_cloud)?;
     let version = match args.dry_run {
         true => None,
-        false => Some(send(&cloud, &specs, &source, &upload).await.map_err(Failure::in_cloud)?),
+        false => Some(send(&cloud, &specs, &source, &upload).await.map_err(CliError::in_cloud)?),
     };
     tell(printer, &cloud, &specs, &checked.cluster, &upload, version.as_deref(), &findings);
     if args.watch {
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// Fails while the cluster is being destroyed, because the render function would refuse the spec.
-async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
+async fn must_not_go(cloud: &Cloud) -> Result<(), CliError> {
     let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
     let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
     else {
@@ -127,7 +127,7 @@ async fn must_not_go(cloud: &Cloud) -> Result<(), Failure> {
         format!("wait until it is over: slipway watch --cluster {name}")
     };
     let help = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
-    Err(Failure::refused(going, help))
+    Err(CliError::refused(going, help))
 }
 
 /// `import/` beside the spec, to be uploaded to a bucket that is not for secrets (P9). Remembers which files were read.
@@ -166,7 +166,7 @@ async fn upload_of(
     specs: &S3Bucket,
     source: &Source,
     going: Going,
-) -> Result<Upload, Failure> {
+) -> Result<Upload, CliError> {
     let name = cloud.cluster.as_str();
     let stored = specs.get(&keys::spec(name)).await.map_err(FlowError::from)?;
     let same_spec = stored.as_ref().is_some_and(|stored| stored.bytes == source.bytes);
@@ -190,7 +190,7 @@ async fn upload_of(
                 source.name,
                 others.join(", ")
             );
-            return Err(Failure::refused(problem, "--prune takes them away, --keep-patches leaves them"));
+            return Err(CliError::refused(problem, "--prune takes them away, --keep-patches leaves them"));
         }
     }
     let read = going.read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -204,7 +204,7 @@ async fn upload_of(
 }
 
 /// Uploads everything, the spec last. Each patch wakes the render function, which stops when it finds a newer spec.
-async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload) -> Result<String, Failure> {
+async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload) -> Result<String, CliError> {
     let name = cloud.cluster.as_str();
     for (file, bytes) in &upload.imports {
         put(specs, &keys::import(name, file), bytes, Condition::Always).await?;
@@ -218,7 +218,7 @@ async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload)
     let key = keys::spec(name);
     let condition = upload.condition.clone().unwrap_or(Condition::Always);
     if !put(specs, &key, &source.bytes, condition).await? {
-        return Err(Failure::refused(
+        return Err(CliError::refused(
             format!("somebody else changed s3://{}/{key} at this moment", specs.name()),
             "see what they did, then try again",
         ));
@@ -227,7 +227,7 @@ async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload)
     Ok(head.map(|head| head.version).unwrap_or_default())
 }
 
-async fn put(specs: &S3Bucket, key: &str, bytes: &[u8], condition: Condition) -> Result<bool, Failure> {
+async fn put(specs: &S3Bucket, key: &str, bytes: &[u8], condition: Condition) -> Result<bool, CliError> {
     let put = specs.put(key, bytes.to_vec(), condition).await.map_err(FlowError::from)?;
     Ok(matches!(put, Put::Written(_)))
 }

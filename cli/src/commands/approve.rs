@@ -12,7 +12,7 @@ use slipway_rollout::Rollout;
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::word;
 use crate::printer::Printer;
 
@@ -48,9 +48,9 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
-    let (plan, before) = newest(&cloud, args.plan.as_deref()).await.map_err(Failure::in_cloud)?;
+    let (plan, before) = newest(&cloud, args.plan.as_deref()).await.map_err(CliError::in_cloud)?;
     let watch = format!("slipway watch --cluster {}", cloud.cluster);
     let machine = |approved: bool| {
         json!({
@@ -81,16 +81,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The plan to approve, and whether it was approved already.
-async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Failure> {
+async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), CliError> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
-        return Err(Failure::refused(problem, format!("slipway status --cluster {name} says why")));
+        return Err(CliError::refused(problem, format!("slipway status --cluster {name} says why")));
     };
     if let Some(named) = named.filter(|named| **named != *desired.plan) {
         let problem = format!("{named} is not the newest plan of {name}: that is {}", desired.plan);
         let help = format!("review that plan: slipway approve --cluster {name}");
-        return Err(Failure::refused(problem, help));
+        return Err(CliError::refused(problem, help));
     }
     let key = keys::plan(name, &desired.plan);
     let Some(plan) = store::load::<Plan>(assets, &key).await?.value else {
@@ -108,7 +108,7 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), Fail
         Some(problem) => {
             let help =
                 format!("upload the spec again for a new plan: slipway apply cluster.yaml --cluster {name}");
-            Err(Failure::refused(problem, help))
+            Err(CliError::refused(problem, help))
         }
         None => Ok((plan, false)),
     }

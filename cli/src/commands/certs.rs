@@ -11,7 +11,7 @@ mod verify;
 use jiff::Timestamp;
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Show, verify and renew certificates: those of a rendered cluster, of a cluster in AWS, of a node, or of kubeadm's and kube-aws'
@@ -30,7 +30,7 @@ enum Verb {
     Gc(gc::Args),
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     match &args.verb {
         Verb::Show(args) => show::run(args, printer).await,
         Verb::Verify(args) => verify::run(args, printer).await,

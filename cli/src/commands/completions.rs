@@ -3,7 +3,7 @@
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 use crate::{Cli, Exit};
 
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "slipway", &mut script);
     printer.raw(&script);

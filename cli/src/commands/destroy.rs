@@ -9,7 +9,7 @@ use slipway_rollout::{LastSnapshot, Rollout};
 use super::watch;
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Destroy a cluster in AWS: take a last snapshot of etcd, then delete pools, control plane, etcd and network.
@@ -50,14 +50,14 @@ pub(crate) struct Args {
     watch: bool,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
     must_stand(&rollout)?;
     if rollout.generation == 0 {
         let problem = format!("nothing of {name} was ever rolled out");
-        return Err(Failure::refused(problem, "there is nothing to destroy"));
+        return Err(CliError::refused(problem, "there is nothing to destroy"));
     }
     printer.beside(&about(&cloud, &rollout, args.without_snapshot));
     let help = format!("slipway destroy --cluster {name} --yes");

@@ -8,7 +8,7 @@ use serde_json::json;
 use slipway_spec::{SCHEMA_FILE, Starter, parse, schema, starter};
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
 
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     force: bool,
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let availability_zones = if args.availability_zones.is_empty() {
         ["a", "b", "c"].map(|letter| format!("{}{letter}", args.region)).to_vec()
     } else {
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
 }
 
 /// Writes the spec; an existing file is overwritten only with --force.
-fn write(args: &Args, text: &str) -> Result<(), Failure> {
+fn write(args: &Args, text: &str) -> Result<(), CliError> {
     let mut options = OpenOptions::new();
     if args.force {
         options.create(true).truncate(true)
@@ -102,8 +102,8 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
         options.create_new(true)
     };
     options.write(true).open(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(
-        |error| match (error.kind(), Failure::file("write", &args.file, &error)) {
-            (ErrorKind::AlreadyExists, Failure::File { verb, what, why, .. }) => Failure::File {
+        |error| match (error.kind(), CliError::file("write", &args.file, &error)) {
+            (ErrorKind::AlreadyExists, CliError::File { verb, what, why, .. }) => CliError::File {
                 verb,
                 what,
                 why,
@@ -115,10 +115,10 @@ fn write(args: &Args, text: &str) -> Result<(), Failure> {
 }
 
 /// Writes the schema beside the spec, where its first line points editors to it. An older schema is replaced.
-fn write_schema(args: &Args) -> Result<String, Failure> {
+fn write_schema(args: &Args) -> Result<String, CliError> {
     let path = args.file.with_file_name(SCHEMA_FILE);
     let mut text = serde_json::to_string_pretty(&schema()).expect("a schema has string keys only");
     text.push('\n');
-    std::fs::write(&path, text).map_err(|error| Failure::file("write", &path, &error))?;
+    std::fs::write(&path, text).map_err(|error| CliError::file("write", &path, &error))?;
     Ok(path.display().to_string())
 }

@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs, must_stand};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Write a kubeconfig for the administrator of a cluster in AWS, into a file that nobody else may read.
@@ -64,32 +64,35 @@ pub(crate) struct Args {
     endpoint: Option<String>,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.clone();
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.kubeconfig")));
     let to_stdout = out == Path::new("-");
     if !to_stdout && !args.force && out.exists() {
         let problem = format!("{} is there already", out.display());
-        return Err(Failure::refused(problem, "name another file with --out, or write over it with --force"));
+        return Err(CliError::refused(
+            problem,
+            "name another file with --out, or write over it with --force",
+        ));
     }
     cloud.known_rollout().await?.as_ref().map_or(Ok(()), must_stand)?;
-    let manifest = manifest(&cloud).await.map_err(Failure::in_cloud)?;
+    let manifest = manifest(&cloud).await.map_err(CliError::in_cloud)?;
     let end = admin_ends(&manifest);
     if let Some(end) = end.filter(|end| *end <= Timestamp::now()) {
-        return Err(Failure::refused(
+        return Err(CliError::refused(
             format!("the certificate of the administrator of {name} expired at {}", moment(end)),
             format!("slipway certs renew admin --cluster {name} --apply --upload"),
         ));
     }
-    let server = server(&cloud, args.endpoint.as_deref()).await.map_err(Failure::in_cloud)?;
-    let files = opened(&cloud, &manifest).await.map_err(Failure::in_cloud)?;
+    let server = server(&cloud, args.endpoint.as_deref()).await.map_err(CliError::in_cloud)?;
+    let files = opened(&cloud, &manifest).await.map_err(CliError::in_cloud)?;
     let text = kubeconfig(&name, &server, &files)?;
     if to_stdout {
         printer.raw(text.as_bytes());
         return Ok(Exit::Done);
     }
-    write(&out, text.as_bytes()).map_err(|error| Failure::file("write", &out, &error))?;
+    write(&out, text.as_bytes()).map_err(|error| CliError::file("write", &out, &error))?;
     let until = end.map(|end| format!(", until {}", moment(end))).unwrap_or_default();
     let shown = out.display();
     let text = format!(
@@ -102,11 +105,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-async fn manifest(cloud: &Cloud) -> Result<Manifest, Failure> {
+async fn manifest(cloud: &Cloud) -> Result<Manifest, CliError> {
     let stored = store::load::<Manifest>(cloud.assets(), &keys::manifest(&cloud.cluster)).await?;
     stored.value.ok_or_else(|| {
         let problem = format!("the cluster {} has no credentials yet", cloud.cluster);
-        Failure::refused(problem, format!("slipway status --cluster {} says why", cloud.cluster))
+        CliError::refused(problem, format!("slipway status --cluster {} says why", cloud.cluster))
     })
 }
 
@@ -115,7 +118,7 @@ fn admin_ends(manifest: &Manifest) -> Option<Timestamp> {
 }
 
 /// The URL of the API according to the last planned spec.
-async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> {
+async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, CliError> {
     let name = &cloud.cluster;
     let desired = store::load::<Desired>(cloud.assets(), &keys::desired(name)).await?.value;
     let specs = cloud.specs().await?;
@@ -128,12 +131,12 @@ async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, Failure> 
     let cluster = spec.and_then(|spec| Some(slipway_spec::parse(&spec.bytes, None).ok()?.cluster));
     let cluster = cluster.ok_or_else(|| {
         let problem = format!("the spec that {name} was planned by is not in s3://{}", specs.name());
-        Failure::refused(problem, "upload the spec again, and wait for its plan")
+        CliError::refused(problem, "upload the spec again, and wait for its plan")
     })?;
     endpoint(&cluster, wanted)
 }
 
-fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> {
+fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, CliError> {
     let endpoints = &cluster.api_endpoints;
     let chosen = match wanted {
         Some(wanted) => endpoints.iter().find(|endpoint| endpoint.name == wanted),
@@ -142,7 +145,7 @@ fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> 
     let chosen = chosen.ok_or_else(|| {
         let names: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
         let problem = format!("{} has no API endpoint {}", cluster.name, wanted.unwrap_or_default());
-        Failure::refused(problem, format!("its endpoints are {}", names.join(", ")))
+        CliError::refused(problem, format!("its endpoints are {}", names.join(", ")))
     })?;
     Ok(format!("https://{}", chosen.dns_name))
 }
@@ -151,7 +154,7 @@ fn endpoint(cluster: &Cluster, wanted: Option<&str>) -> Result<String, Failure> 
 struct Files(BTreeMap<String, Zeroizing<String>>);
 
 /// The administrator's bundle, opened.
-async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
+async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, CliError> {
     #[derive(Deserialize)]
     struct Bundle {
         files: BTreeMap<String, String>,
@@ -159,7 +162,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     let (name, role) = (cloud.cluster.as_str(), Role::Admin);
     let Some(bundle) = manifest.bundles.get(&role) else {
         let problem = format!("the cluster {name} has no bundle for its administrator");
-        return Err(Failure::refused(problem, "upload the spec again, which makes what is missing"));
+        return Err(CliError::refused(problem, "upload the spec again, which makes what is missing"));
     };
     let key = keys::credentials(name, &role.to_string(), &bundle.digest);
     let corrupt = |problem: &str| FlowError::Corrupt {
@@ -178,11 +181,11 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, Failure> {
     Ok(Files(bundle.files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect()))
 }
 
-fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizing<String>, Failure> {
-    let data = |file: &str| -> Result<Zeroizing<String>, Failure> {
+fn kubeconfig(name: &str, server: &str, Files(files): &Files) -> Result<Zeroizing<String>, CliError> {
+    let data = |file: &str| -> Result<Zeroizing<String>, CliError> {
         let text = files.get(file).ok_or_else(|| {
             let problem = format!("the administrator's bundle of {name} lacks {file}");
-            Failure::refused(problem, "upload the spec again, which seals it anew")
+            CliError::refused(problem, "upload the spec again, which seals it anew")
         })?;
         Ok(Zeroizing::new(STANDARD.encode(text.as_bytes())))
     };

@@ -13,7 +13,7 @@ use slipway_migrate::{Change, ChangeKind, migrate};
 use slipway_spec::{SCHEMA_FILE, schema};
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 use crate::source::Source;
 
@@ -53,11 +53,11 @@ struct KubeAws {
 /// The report, beside the spec.
 const REPORT: &str = "MIGRATION.md";
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let From::KubeAws(args) = &args.from;
     refuse_to_overwrite(args)?;
     let spec_file = args.dir.join("cluster.yaml");
-    let bytes = fs::read(&spec_file).map_err(|error| Failure::file("read", &spec_file, &error))?;
+    let bytes = fs::read(&spec_file).map_err(|error| CliError::file("read", &spec_file, &error))?;
     let migrated = match migrate(&bytes) {
         Ok(migrated) => migrated,
         Err(refused) => {
@@ -109,15 +109,15 @@ fn imported(cluster: &str) -> String {
 }
 
 /// Fails if the target is not empty, or lies inside the directory that is read.
-fn refuse_to_overwrite(args: &KubeAws) -> Result<(), Failure> {
+fn refuse_to_overwrite(args: &KubeAws) -> Result<(), CliError> {
     let occupied = match fs::read_dir(&args.out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(error) => return Err(Failure::file("read", &args.out, &error)),
+        Err(error) => return Err(CliError::file("read", &args.out, &error)),
     };
     if occupied {
         let problem = format!("{} is not empty", args.out.display());
-        return Err(Failure::refused(problem, "name a directory with --out that is yet to be made"));
+        return Err(CliError::refused(problem, "name a directory with --out that is yet to be made"));
     }
     let inside = |path: &Path| std::path::absolute(path).ok();
     let within = fs::canonicalize(&args.dir).ok().zip(inside(&args.out)).is_some_and(|(dir, out)| {
@@ -126,15 +126,15 @@ fn refuse_to_overwrite(args: &KubeAws) -> Result<(), Failure> {
     });
     if within {
         let problem = format!("{} lies in the directory that is read", args.out.display());
-        return Err(Failure::refused(problem, "name a directory elsewhere: kube-aws' own is not touched"));
+        return Err(CliError::refused(problem, "name a directory elsewhere: kube-aws' own is not touched"));
     }
     Ok(())
 }
 
-fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
+fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
     use std::io::Write as _;
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| Failure::file("make", folder, &error))?;
+        fs::create_dir_all(folder).map_err(|error| CliError::file("make", folder, &error))?;
     }
     let mut options = fs::OpenOptions::new();
     options
@@ -143,7 +143,7 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Failure> {
         .mode(mode)
         .open(path)
         .and_then(|mut file| file.write_all(bytes))
-        .map_err(|error| Failure::file("write", path, &error))
+        .map_err(|error| CliError::file("write", path, &error))
 }
 
 fn report(changes: &[Change], credentials: &Credentials) -> String {

@@ -8,7 +8,7 @@ use slipway_plan::{Baseline, plan};
 
 use super::render::{With, prepared};
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::{LocalKeys, LocalRegistry, Overlay, Workspace, pin, write_atomic};
 use crate::printer::{Printer, Stream};
 use crate::source::Source;
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     with: With,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     });
     if let Some(path) = &args.html {
         write_atomic(path, plan.to_html().as_bytes())
-            .map_err(|error| Failure::file("write", path, &error))?;
+            .map_err(|error| CliError::file("write", path, &error))?;
     }
     printer.result(&printer.coloured(&plan.to_text()), &machine);
     Ok(if args.exit_code && !plan.is_empty() { Exit::Findings } else { Exit::Done })

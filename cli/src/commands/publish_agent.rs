@@ -16,7 +16,7 @@ use slipway_ports::Objects;
 
 use crate::Exit;
 use crate::cloud::{Installation, Named};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Publish the node agent into the asset bucket of an installation, for each processor architecture that a file is built for.
@@ -66,15 +66,15 @@ struct Published {
     before: Option<String>,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let programs = programs(&args.files)?;
     let named = Named {
         asset_bucket: args.asset_bucket.as_deref(),
         stack: args.stack.as_deref(),
         ..Named::default()
     };
-    let assets = Installation::find(named).await.map_err(Failure::in_cloud)?.assets;
-    let published = publish(&assets, &programs).await.map_err(|error| Failure::from(error).in_cloud())?;
+    let assets = Installation::find(named).await.map_err(CliError::in_cloud)?.assets;
+    let published = publish(&assets, &programs).await.map_err(|error| CliError::from(error).in_cloud())?;
     let mut text = String::new();
     let mut agents = Vec::new();
     for Published { architecture, new, before } in published {
@@ -130,19 +130,19 @@ async fn publish(
 }
 
 /// The given files by architecture; it is an error if one is no agent or two are for the same architecture.
-fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, Failure> {
+fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, CliError> {
     let mut programs: BTreeMap<Architecture, Program> = BTreeMap::new();
     for file in files {
         let bytes = read(file)?;
         let architecture = architecture(&bytes).map_err(|what| {
             let problem = format!("{} {what}", file.display());
-            Failure::refused(problem, "name the slipway-node that infra/package.sh built")
+            CliError::refused(problem, "name the slipway-node that infra/package.sh built")
         })?;
         let program = Program { file: file.clone(), sha256: sha256_hex(&bytes), bytes };
         if let Some(other) = programs.insert(architecture, program) {
             let (one, other, of) = (file.display(), other.file.display(), architecture.as_str());
             let problem = format!("{one} and {other} are both for {of}");
-            return Err(Failure::refused(problem, "name one for each processor"));
+            return Err(CliError::refused(problem, "name one for each processor"));
         }
     }
     Ok(programs)
@@ -151,12 +151,12 @@ fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, Failur
 /// The largest file that is read; an agent has a tenth of that.
 const MOST_BYTES: u64 = 100 << 20;
 
-fn read(file: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |why: std::io::Error| Failure::file("read", file, &why);
+fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+    let failed = |why: std::io::Error| CliError::file("read", file, &why);
     let size = fs::metadata(file).map_err(failed)?.len();
     if size > MOST_BYTES {
         let problem = format!("{} has {size} bytes, which is more than any node agent has", file.display());
-        return Err(Failure::refused(problem, "name the slipway-node that infra/package.sh built"));
+        return Err(CliError::refused(problem, "name the slipway-node that infra/package.sh built"));
     }
     fs::read(file).map_err(failed)
 }

@@ -16,7 +16,7 @@ use slipway_plan::Baseline;
 use slipway_ports::Objects;
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::{
     ImagePin, LocalKeys, LocalParameters, LocalRegistry, SiteArgs, Workspace, is_stand_in, pin, stand_ins,
 };
@@ -78,7 +78,7 @@ pub(crate) struct With {
     pub(crate) site: SiteArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
@@ -125,7 +125,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The directory's key file. A new key is made only if no credentials were made under an old one.
-pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
+pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, CliError> {
     let path = workspace.key_file();
     match LocalKeys::read(AwsLc, &path)? {
         Some(keys) => Ok(keys),
@@ -135,7 +135,7 @@ pub(super) fn keys(workspace: &Workspace) -> Result<LocalKeys<AwsLc>, Failure> {
                 format!("{} is gone, which opens the credentials that were made here", path.display());
             let help = "bring it back; if it is lost for good, render into a new directory, where new credentials are made: what \
                         runs with the old ones does not trust them";
-            Err(Failure::refused(problem, help))
+            Err(CliError::refused(problem, help))
         }
         None => LocalKeys::to_create(AwsLc, &path),
     }
@@ -150,7 +150,7 @@ pub(crate) async fn prepared<O: Objects>(
     cluster: &str,
     source: &Source,
     against: &Baseline,
-) -> Result<Result<Prepared, Vec<Diagnostic>>, Failure> {
+) -> Result<Result<Prepared, Vec<Diagnostic>>, CliError> {
     registry.prepare(objects, cluster).await?;
     // Rendering neither reads the spec bucket nor publishes events.
     let ports = RenderPorts {
@@ -182,7 +182,7 @@ pub(super) fn write(
     before: Option<&Rendering>,
     rendering: &Rendering,
     documents: Vec<(String, Vec<u8>)>,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CliError> {
     let files = files(rendering);
     let mut changed = Vec::new();
     let prefix = format!("clusters/{}/", rendering.cluster);

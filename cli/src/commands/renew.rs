@@ -10,7 +10,7 @@ use serde_json::json;
 use slipway_core::event::{Event, RenewalRequested};
 use slipway_core::keys;
 use slipway_core::status::Desired;
-use slipway_credentials::renewal::{Asked, Decision};
+use slipway_credentials::renewal::{Decision, RenewalRequest};
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_flows::error::FlowError;
 use slipway_flows::scan::Foreseen;
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use super::{scan, watch};
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Renew certificates of a cluster in AWS now, whatever their dates. The scan function issues them, and a rollout delivers them to the
@@ -70,21 +70,22 @@ pub(crate) struct Args {
 const WITHIN: SignedDuration = SignedDuration::from_mins(5);
 const LOOKS: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     match args.recover {
-        true => recover::run(args, &cloud, printer).await.map_err(Failure::in_cloud),
-        false => ask(args, &cloud, printer).await.map_err(Failure::in_cloud),
+        true => recover::run(args, &cloud, printer).await.map_err(CliError::in_cloud),
+        false => ask(args, &cloud, printer).await.map_err(CliError::in_cloud),
     }
 }
 
-async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let now = Timestamp::now();
-    let asked = Asked { certificates: args.names.clone(), everything: args.names.is_empty(), at: None };
+    let asked =
+        RenewalRequest { certificates: args.names.clone(), everything: args.names.is_empty(), at: None };
     let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &asked, now).await?;
     let names = chosen(&decision);
     for name in args.names.iter().filter(|name| !names.contains(name)) {
-        let refused = |error: manifest::PolicyError| Failure::refused(error.to_string(), error.help());
+        let refused = |error: manifest::PolicyError| CliError::refused(error.to_string(), error.help());
         manifest::to_renew(&policy::assets(&cluster), &manifest, name, now).map_err(refused)?;
     }
     let list = names.join(", ");
@@ -119,13 +120,13 @@ fn chosen(decision: &Decision) -> Vec<String> {
     decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect()
 }
 
-async fn inventory(cloud: &Cloud) -> Result<Manifest, Failure> {
+async fn inventory(cloud: &Cloud) -> Result<Manifest, CliError> {
     let stored = store::load::<Manifest>(cloud.assets(), &keys::manifest(&cloud.cluster)).await?;
     Ok(stored.value.unwrap_or_default())
 }
 
 /// The newest plan.
-async fn etag(cloud: &Cloud) -> Result<Option<Desired>, Failure> {
+async fn etag(cloud: &Cloud) -> Result<Option<Desired>, CliError> {
     Ok(store::load::<Desired>(cloud.assets(), &keys::desired(&cloud.cluster)).await?.value)
 }
 
@@ -141,8 +142,8 @@ fn is_renewed(before: &BTreeMap<String, String>, manifest: &Manifest) -> bool {
 async fn until(
     cloud: &Cloud,
     what: &str,
-    done: impl AsyncFn() -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+    done: impl AsyncFn() -> Result<bool, CliError>,
+) -> Result<(), CliError> {
     let begun = Timestamp::now();
     loop {
         match done().await {

@@ -6,7 +6,7 @@ use slipway_core::words::moment;
 
 use crate::Exit;
 use crate::cloud::{BusArgs, CloudArgs, must_stand};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Resume a paused cluster in AWS from its present state.
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, rollout) = (cloud.cluster.as_str(), cloud.rollout().await?);
     let since = rollout.paused_since();

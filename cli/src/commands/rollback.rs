@@ -16,7 +16,7 @@ use slipway_rollout::{Good, Rollout};
 use super::watch;
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs, must_stand};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// Go back to the spec of the last successful rollout. It becomes the newest version of cluster.yaml, and is rendered, planned, approved
@@ -58,12 +58,12 @@ pub(crate) struct Args {
 /// The maximum number of patches that are listed.
 const MOST_PATCHES: usize = 1_000;
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;
     if let Some(going) = rollout.going_in_words() {
-        return Err(Failure::refused(going, format!("slipway abort --cluster {name} ends that")));
+        return Err(CliError::refused(going, format!("slipway abort --cluster {name} ends that")));
     }
     must_stand(&rollout)?;
     let good = chosen(&rollout, args.plan.as_deref())?;
@@ -74,20 +74,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         let problem = format!("{place} has no version {} any more", good.spec_version);
         let help =
             format!("upload the spec from where you keep it: slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, help));
+        return Err(CliError::refused(problem, help));
     };
     let now = specs.get(&key).await.map_err(in_cloud)?;
     let changed = patches_since(&cloud, &specs, good).await?;
     if now.as_ref().is_some_and(|now| now.bytes == then.bytes) {
         return Err(there_already(&place, &rollout, good, &changed));
     }
-    let way = preview(&cloud, &rollout, good).await.map_err(Failure::in_cloud)?;
+    let way = preview(&cloud, &rollout, good).await.map_err(CliError::in_cloud)?;
     printer.beside(&about(printer, &place, &rollout, good, way.as_ref(), &changed));
     if let Some(why) = way.as_ref().and_then(Plan::not_executable) {
         let problem = format!("there is no way back to generation {}: {why}", good.generation);
         let help =
             format!("go on instead: mend the newest spec, then slipway apply cluster.yaml --cluster {name}");
-        return Err(Failure::refused(problem, help));
+        return Err(CliError::refused(problem, help));
     }
     let help = format!("name its plan: slipway rollback --cluster {name} {}; or add --yes", good.plan);
     let sure = args.yes || args.plan.is_some() || printer.confirm("go back to it?", help)?;
@@ -101,7 +101,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
     let condition = now.map_or(Condition::Absent, |now| Condition::Unchanged(now.etag));
     if specs.put(&key, then.bytes, condition).await.map_err(in_cloud)? == Put::Lost {
         let problem = format!("somebody else changed {place} at this moment");
-        return Err(Failure::refused(problem, "see what they did, then try again"));
+        return Err(CliError::refused(problem, "see what they did, then try again"));
     }
     let text = format!(
         "brought back {place} of generation {}; its plan follows\nslipway watch --cluster {name}\n",
@@ -120,14 +120,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// The rollout to go back to: the named one, or the newest.
-fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, Failure> {
+fn chosen<'r>(rollout: &'r Rollout, named: Option<&str>) -> Result<&'r Good, CliError> {
     let name = &rollout.cluster;
     let found = rollout.good.iter().find(|good| named.is_none_or(|named| good.plan == named));
     found.ok_or_else(|| match (named, others(rollout, None)) {
         (Some(named), Some(others)) => {
-            Failure::refused(format!("no plan {named} that succeeded is remembered of {name}"), others)
+            CliError::refused(format!("no plan {named} that succeeded is remembered of {name}"), others)
         }
-        (_, None) | (None, _) => Failure::refused(
+        (_, None) | (None, _) => CliError::refused(
             format!("no rollout of {name} has succeeded that is remembered"),
             format!("upload an earlier spec: slipway apply cluster.yaml --cluster {name}"),
         ),
@@ -150,9 +150,9 @@ fn others(rollout: &Rollout, but: Option<&Good>) -> Option<String> {
 }
 
 /// The error if the spec is that version already.
-fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> Failure {
+fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]) -> CliError {
     if let Some(off) = rollout.called_off() {
-        return Failure::refused(
+        return CliError::refused(
             off.message.clone(),
             "there is nothing to go back to: upload the spec once more",
         );
@@ -169,12 +169,12 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
             "mend what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
         ));
     }
-    Failure::refused(problem, steps.join("; "))
+    CliError::refused(problem, steps.join("; "))
 }
 
 /// A preview without rendering: the plan to the release of that rollout, with the present credentials. `None`: that release is no longer
 /// stored.
-async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, Failure> {
+async fn preview(cloud: &Cloud, rollout: &Rollout, good: &Good) -> Result<Option<Plan>, CliError> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let (release, then) = (keys::release(name, &good.target), keys::plan(name, &good.plan));
     let release = store::load::<Rendering>(assets, &release).await?.value;
@@ -230,13 +230,13 @@ async fn patches_since(
     cloud: &Cloud,
     specs: &slipway_aws::S3Bucket,
     good: &Good,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CliError> {
     let folder = keys::patches(&cloud.cluster);
     let listed = specs.list(&folder, MOST_PATCHES).await.map_err(in_cloud)?;
     let newer = listed.into_iter().filter(|patch| patch.modified > good.started_at);
     Ok(newer.filter_map(|patch| patch.key.strip_prefix(&folder).map(str::to_owned)).collect())
 }
 
-fn in_cloud(error: slipway_ports::PortError) -> Failure {
-    Failure::from(FlowError::from(error)).in_cloud()
+fn in_cloud(error: slipway_ports::PortError) -> CliError {
+    CliError::from(FlowError::from(error)).in_cloud()
 }

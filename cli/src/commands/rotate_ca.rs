@@ -22,7 +22,7 @@ use crate::Exit;
 use crate::cloud::{AWS, Cloud, CloudArgs};
 use crate::commands::certs::renew::deployed::{DeployedCluster, deployed_cluster, upload};
 use crate::commands::render::Rendered;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 use crate::source::PatchArgs;
 
@@ -77,17 +77,17 @@ pub(crate) struct Args {
     upload: bool,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if let Some(cloud) = args.cloud.cluster().await? {
-        return in_cloud(args, &cloud, printer).await.map_err(Failure::in_cloud);
+        return in_cloud(args, &cloud, printer).await.map_err(CliError::in_cloud);
     }
     let (Some(file), Some(out)) = (&args.file, &args.out) else {
-        return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));
+        return Err(CliError::refused("neither a directory nor a cluster is named", "see --help"));
     };
     in_folder(args, file, out, printer).await
 }
 
-async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+async fn in_cloud(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let specs = cloud.specs().await?;
     let DeployedCluster { cluster, manifest, spec, .. } = deployed_cluster(cloud, &specs).await?;
     let assets = cloud.assets();
@@ -130,7 +130,7 @@ fn next_upload(cluster: &Cluster, specs: &S3Bucket, uploaded: Option<bool>) -> S
     }
 }
 
-async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> Result<Exit, Failure> {
+async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> Result<Exit, CliError> {
     let Some(rendered) = Rendered::find(file, &args.patches, out, printer)? else {
         return Ok(Exit::Findings);
     };
@@ -139,7 +139,7 @@ async fn in_folder(args: &Args, file: &Path, out: &Path, printer: &Printer) -> R
     let now = Timestamp::now();
     let key = keys::manifest(&cluster.name);
     let manifest = store::load::<Manifest>(&rendered.folder, &key).await?.value.ok_or_else(|| {
-        Failure::refused(format!("{} holds no credentials", out.display()), "render the spec into it first")
+        CliError::refused(format!("{} holds no credentials", out.display()), "render the spec into it first")
     })?;
     if args.dry_run {
         let (text, machine) = foreseen(args, cluster, &manifest, &seen, now)?;

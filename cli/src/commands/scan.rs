@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::json;
 use slipway_core::event::{Event, ScanRequested};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_crypto::AwsLc;
 use slipway_flows::scan::{self, Foreseen, ScanPorts};
 
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::plain;
 use crate::printer::Printer;
 
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     bus: BusArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.all {
         args.bus.publish_to_all(Event::ScanRequested(ScanRequested { cluster: None })).await?;
         let text = "asked for a scan of every cluster; slipway status --cluster NAME says what it found\n";
@@ -59,11 +59,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         must_stand(&rollout)?;
         if let Some(going) = rollout.going_in_words() {
             let help = format!("its certificates are left alone; slipway watch --cluster {}", cloud.cluster);
-            return Err(Failure::refused(going, help));
+            return Err(CliError::refused(going, help));
         }
     }
     if args.dry_run {
-        return looked(&cloud, printer).await.map_err(Failure::in_cloud);
+        return looked(&cloud, printer).await.map_err(CliError::in_cloud);
     }
     let event = Event::ScanRequested(ScanRequested { cluster: Some(cloud.cluster.clone()) });
     args.bus.publish(&cloud, event).await?;
@@ -73,21 +73,25 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 }
 
 /// What a scan would do with the request `asked` now.
-pub(super) async fn foreseen(cloud: &Cloud, asked: &Asked, now: Timestamp) -> Result<Foreseen, Failure> {
+pub(super) async fn foreseen(
+    cloud: &Cloud,
+    asked: &RenewalRequest,
+    now: Timestamp,
+) -> Result<Foreseen, CliError> {
     let specs = cloud.specs().await?;
     let assets = cloud.assets();
     let ports = ScanPorts { specs: &specs, assets, groups: &(), keys: &(), bus: &(), crypto: &AwsLc };
     let name = &cloud.cluster;
     scan::foresee(&ports, name, asked, now).await?.map_err(|why| {
-        Failure::refused(
+        CliError::refused(
             format!("{name}: {why}"),
             format!("slipway status --cluster {name} says how it stands"),
         )
     })
 }
 
-async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
-    let decision = foreseen(cloud, &Asked::default(), Timestamp::now()).await?.decision;
+async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
+    let decision = foreseen(cloud, &RenewalRequest::default(), Timestamp::now()).await?.decision;
     let due: Vec<String> =
         decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect();
     let mut text = format!("{} certificates in use\n", decision.standings.len());

@@ -8,7 +8,7 @@ use slipway_core::words::moment;
 use slipway_sim::year::{Chronicle, Year};
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::write_atomic;
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
@@ -56,7 +56,7 @@ fn probability(text: &str) -> Result<f64, String> {
     if (0.0..=0.2).contains(&number) { Ok(number) } else { Err("it must be from 0 to 0.2".to_owned()) }
 }
 
-pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &PatchArgs::default())?;
     let accepted = match source.parse() {
         Ok(accepted) => accepted,
@@ -66,7 +66,10 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         }
     };
     if let Some(path) = args.html.as_deref().filter(|path| path.is_dir()) {
-        return Err(Failure::refused(format!("{} is a directory", path.display()), "name a file for --html"));
+        return Err(CliError::refused(
+            format!("{} is a directory", path.display()),
+            "name a file for --html",
+        ));
     }
     let year = Year {
         spec: String::from_utf8_lossy(&source.bytes).into_owned(),
@@ -75,15 +78,16 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
         faults: args.faults,
         unattended: args.unattended,
     };
-    let chronicle =
-        year.live().map_err(|refused| Failure::refused(refused.to_string(), "check it: slipway validate"))?;
+    let chronicle = year
+        .live()
+        .map_err(|refused| CliError::refused(refused.to_string(), "check it: slipway validate"))?;
     let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
     printer.result(&report(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
     // Written last, so that the result is printed even if this fails.
     if let Some(path) = &args.html {
         let subject = format!("{} days with seed {} and faults {}", args.days, args.seed, args.faults);
         write_atomic(path, chronicle.to_html(&accepted.cluster.name, &subject).as_bytes())
-            .map_err(|error| Failure::file("write", path, &error))?;
+            .map_err(|error| CliError::file("write", path, &error))?;
     }
     Ok(if whole { Exit::Done } else { Exit::Findings })
 }

@@ -5,7 +5,7 @@ use slipway_core::event::{Event, RolloutSkip};
 
 use crate::Exit;
 use crate::cloud::{BusArgs, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::has_reported;
 use crate::printer::Printer;
 
@@ -45,7 +45,7 @@ fn instance(text: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err("a machine's id is i- and hexadecimal digits".to_owned()) }
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
     let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             "slipway status --cluster {name} lists those that have; of another the event `Rollout Skip` tells the rollout all the same \
              (docs/cli.md)"
         );
-        return Err(Failure::refused(problem, help));
+        return Err(CliError::refused(problem, help));
     }
     if !before {
         let skip = RolloutSkip { cluster: name.to_owned(), instance: instance.to_owned(), at: None };

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use crate::Exit;
 use crate::cloud::CloudArgs;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::{Overview, Page, Reports};
 use crate::printer::Printer;
 
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     exit_code: bool,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let view = Overview::read(&cloud, &mut Reports::default(), Timestamp::now()).await?;
     printer.result(&Page { printer, all: args.all }.text(&view), &view);

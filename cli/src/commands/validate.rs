@@ -12,7 +12,7 @@ use slipway_flows::rendering::Checked;
 use slipway_spec::Objection;
 
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::Folder;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source};
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     patches: PatchArgs,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &args.patches)?;
     let (cluster, findings) = match source.parse() {
         Ok(accepted) => {
@@ -71,7 +71,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 
 /// Objections to the certificates and keys in `import/`, if the spec names any. A missing file is no error, because it is needed only for
 /// the first rendering. No passphrase is asked for: an encrypted key whose passphrase is not in the environment is left to `render`.
-async fn imports(source: &Source, checked: &Checked) -> Result<Vec<Diagnostic>, Failure> {
+async fn imports(source: &Source, checked: &Checked) -> Result<Vec<Diagnostic>, CliError> {
     let beside = source.imports(false);
     about_imports(&beside, beside.is_there(), checked).await
 }
@@ -81,7 +81,7 @@ pub(crate) async fn about_imports(
     beside: &impl Imports,
     is_there: bool,
     checked: &Checked,
-) -> Result<Vec<Diagnostic>, Failure> {
+) -> Result<Vec<Diagnostic>, CliError> {
     let (manifest, now) = (Manifest::default(), Timestamp::now());
     let nothing = Folder::new(Path::new(""), &checked.cluster.name);
     let (_, objections) = imports::read(beside, &nothing, &AwsLc, &checked.cluster, &manifest, now).await?;

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::Exit;
 use crate::cloud::{Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::{Gravity, Overview, Page, Reports, plain};
 use crate::printer::Printer;
 
@@ -69,7 +69,7 @@ const TRACE_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 /// How many consecutive failures end the watch.
 const MOST_FAILURES: u32 = 5;
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     to_the_end(&cloud, &args.pace, printer).await
 }
@@ -91,7 +91,7 @@ pub(crate) async fn an_order(
     taken: impl Fn(&Rollout) -> bool,
     before: Option<&Ignored>,
     printer: &Printer,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CliError> {
     let pace = Pace::default();
     let looks = TAKEN_WITHIN.as_secs() / pace.every;
     for _ in 0..looks {
@@ -100,19 +100,19 @@ pub(crate) async fn an_order(
             return to_the_end(cloud, &pace, printer).await;
         }
         if let Some(ignored) = rollout.ignored.filter(|ignored| Some(ignored) != before) {
-            return Err(Failure::refused(ignored.message, ignored.help));
+            return Err(CliError::refused(ignored.message, ignored.help));
         }
         sleep(Duration::from_secs(pace.every)).await;
     }
     let problem = format!("the order was not taken within {} seconds", TAKEN_WITHIN.as_secs());
-    Err(Failure::refused(
+    Err(CliError::refused(
         problem,
         "the log of the rollout function says why, or its dead-letter queue has it; then give it again",
     ))
 }
 
 /// Watches until there is nothing left to wait for.
-pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) -> Result<Exit, CliError> {
     let began = Timestamp::now();
     let (mut reports, mut seen) = (Reports::default(), Seen::default());
     loop {
@@ -140,7 +140,7 @@ pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) ->
             .map(|minutes| SignedDuration::from_mins(i64::try_from(minutes).unwrap_or(i64::MAX / 60)));
         if minutes.is_some_and(|most| now.duration_since(began) >= most) {
             let problem = format!("the rollout of {} had not ended in that time", cloud.cluster);
-            return Err(Failure::refused(
+            return Err(CliError::refused(
                 problem,
                 format!("it goes on: slipway watch --cluster {}", cloud.cluster),
             ));
@@ -162,14 +162,14 @@ async fn observe(
     cloud: &Cloud,
     reports: &mut Reports,
     now: Timestamp,
-) -> Result<(Overview, Upload), Failure> {
+) -> Result<(Overview, Upload), CliError> {
     // The upload first, so that what is read afterwards is not older.
-    let upload = upload(cloud, now).await.map_err(Failure::in_cloud)?;
+    let upload = upload(cloud, now).await.map_err(CliError::in_cloud)?;
     Ok((Overview::read(cloud, reports, now).await?, upload))
 }
 
 /// Whether the newest spec has not been rendered yet.
-async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, Failure> {
+async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, CliError> {
     let (name, specs) = (cloud.cluster.as_str(), cloud.specs().await?);
     let key = keys::spec(name);
     let listed = specs.list(&key, 1).await.map_err(FlowError::from)?;

@@ -14,7 +14,7 @@ use slipway_flows::store;
 use slipway_ports::{Objects, Parameters, PortResult, SecretParameter};
 use slipway_render::lock::Lock;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// `ARCH=AMI`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,11 @@ impl Parameters for LocalParameters {
 }
 
 /// Writes the given images into the cluster's lock, replacing pinned ones.
-pub(crate) async fn pin(objects: &impl Objects, cluster: &Cluster, pins: &[ImagePin]) -> Result<(), Failure> {
+pub(crate) async fn pin(
+    objects: &impl Objects,
+    cluster: &Cluster,
+    pins: &[ImagePin],
+) -> Result<(), CliError> {
     if pins.is_empty() {
         return Ok(());
     }

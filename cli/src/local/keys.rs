@@ -12,7 +12,7 @@ use slipway_credentials::AssetKind;
 use slipway_ports::{Context, Crypto, DataKey, Keys, PortResult, Secret};
 
 use super::folder::port_error;
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// Wraps data keys under the 32 bytes of a file that only its owner may read. The wrapped key is sealed, so the context is enforced as
 /// KMS does. A key ARN in the spec has no effect here.
@@ -32,35 +32,35 @@ impl<C: Crypto> LocalKeys<C> {
     ///
     /// # Errors
     /// If it cannot be read, is no key, or is readable by others. `Ok(None)`: it does not exist.
-    pub(crate) fn read(crypto: C, path: &Path) -> Result<Option<Self>, Failure> {
+    pub(crate) fn read(crypto: C, path: &Path) -> Result<Option<Self>, CliError> {
         let text = match fs::read(path) {
             Ok(text) => Secret::new(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Failure::file("read", path, &error)),
+            Err(error) => return Err(CliError::file("read", path, &error)),
         };
         let mode =
-            fs::metadata(path).map_err(|error| Failure::file("read", path, &error))?.permissions().mode();
+            fs::metadata(path).map_err(|error| CliError::file("read", path, &error))?.permissions().mode();
         if mode & 0o077 != 0 {
             let problem = format!("{} may be read by others (mode {:03o})", path.display(), mode & 0o777);
-            return Err(Failure::refused(problem, "take the permission away: chmod 600"));
+            return Err(CliError::refused(problem, "take the permission away: chmod 600"));
         }
         let key = decode(text.expose()).ok_or_else(|| {
             let problem = format!("{} is no key file: 32 bytes in base64 are expected", path.display());
-            Failure::refused(problem, "bring back the file that was made with these credentials")
+            CliError::refused(problem, "bring back the file that was made with these credentials")
         })?;
         Ok(Some(Self { crypto, key, unwritten: Mutex::default() }))
     }
 
     /// Makes a key, without writing it anywhere.
-    pub(crate) fn make(crypto: C) -> Result<(Self, Secret), Failure> {
-        let text = crypto.make(&AssetKind::RandomKey).map_err(|error| Failure::Flow(error.into()))?.private;
+    pub(crate) fn make(crypto: C) -> Result<(Self, Secret), CliError> {
+        let text = crypto.make(&AssetKind::RandomKey).map_err(|error| CliError::Flow(error.into()))?.private;
         let key = decode(text.expose()).expect("a random key is 32 bytes in base64");
         Ok((Self { crypto, key, unwritten: Mutex::default() }, text))
     }
 
     /// A new key, whose file is written only when something is sealed under it: an unused key would be in the way of the key that opens
     /// existing credentials.
-    pub(crate) fn to_create(crypto: C, path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn to_create(crypto: C, path: &Path) -> Result<Self, CliError> {
         let (keys, text) = Self::make(crypto)?;
         Ok(Self { unwritten: Mutex::new(Some((path.to_owned(), text))), ..keys })
     }

@@ -10,7 +10,7 @@ use slipway_ports::{Objects, PortResult, Registry};
 use slipway_registry::OciRegistry;
 use slipway_render::lock::Lock;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// A digest that no image has.
 const STAND_IN: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -32,7 +32,7 @@ impl LocalRegistry {
     }
 
     /// Removes placeholder digests from the lock, if registries are queried.
-    pub(crate) async fn prepare(&self, objects: &impl Objects, cluster: &str) -> Result<(), Failure> {
+    pub(crate) async fn prepare(&self, objects: &impl Objects, cluster: &str) -> Result<(), CliError> {
         if matches!(self, Self::StandIn) {
             return Ok(());
         }

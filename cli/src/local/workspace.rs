@@ -9,7 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::release::{Rendering, Site};
 
 use super::{Folder, write_atomic};
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// `slipway.json`: the cluster of the directory, and the installation that its templates name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,19 +49,19 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     /// Opens `root` for writing, creates it if necessary, and locks it.
-    pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
-        fs::create_dir_all(root).map_err(|error| Failure::file("make", root, &error))?;
-        let lock = File::open(root).map_err(|error| Failure::file("open", root, &error))?;
+    pub(crate) fn open(root: &Path) -> Result<Self, CliError> {
+        fs::create_dir_all(root).map_err(|error| CliError::file("make", root, &error))?;
+        let lock = File::open(root).map_err(|error| CliError::file("open", root, &error))?;
         if lock.try_lock().is_err() {
             let problem = format!("somebody else is rendering into {}", root.display());
-            return Err(Failure::refused(problem, "wait for it, then try again"));
+            return Err(CliError::refused(problem, "wait for it, then try again"));
         }
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: Some(lock) })
     }
 
     /// As [`Workspace::open`], for a directory that must exist.
-    pub(crate) fn open_existing(root: &Path) -> Result<Self, Failure> {
-        fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
+    pub(crate) fn open_existing(root: &Path) -> Result<Self, CliError> {
+        fs::read_dir(root).map_err(|error| CliError::file("read", root, &error))?;
         Self::open(root)
     }
 
@@ -72,8 +72,8 @@ impl Workspace {
     }
 
     /// Opens `root`, which must exist, for reading only.
-    pub(crate) fn open_read_only(root: &Path) -> Result<Self, Failure> {
-        fs::read_dir(root).map_err(|error| Failure::file("read", root, &error))?;
+    pub(crate) fn open_read_only(root: &Path) -> Result<Self, CliError> {
+        fs::read_dir(root).map_err(|error| CliError::file("read", root, &error))?;
         Ok(Self { root: root.to_owned(), marker: marker(root)?, _lock: None })
     }
 
@@ -84,7 +84,7 @@ impl Workspace {
     }
 
     /// Fails for the directory of another cluster; returns its bucket and the installation that templates name.
-    pub(crate) fn claim(&self, cluster: &Cluster, args: &SiteArgs) -> Result<(Folder, Site), Failure> {
+    pub(crate) fn claim(&self, cluster: &Cluster, args: &SiteArgs) -> Result<(Folder, Site), CliError> {
         if let Some(marker) = self.marker.as_ref().filter(|marker| marker.cluster != cluster.name) {
             let problem = format!(
                 "{} belongs to the cluster {}, and the spec describes {}",
@@ -92,7 +92,7 @@ impl Workspace {
                 marker.cluster,
                 cluster.name
             );
-            return Err(Failure::refused(
+            return Err(CliError::refused(
                 problem,
                 "name another directory: credentials of clusters do not mix",
             ));
@@ -111,36 +111,36 @@ impl Workspace {
     }
 
     /// Writes the marker.
-    pub(crate) fn mark(&self, cluster: &Cluster, site: &Site) -> Result<(), Failure> {
+    pub(crate) fn mark(&self, cluster: &Cluster, site: &Site) -> Result<(), CliError> {
         let marker = Marker { format: FORMAT, cluster: cluster.name.clone(), site: site.clone() };
         self.write(MARKER, &slipway_flows::store::json(&marker)).map(drop)
     }
 
     /// The release that was rendered last.
-    pub(crate) fn release(&self) -> Result<Option<Rendering>, Failure> {
+    pub(crate) fn release(&self) -> Result<Option<Rendering>, CliError> {
         let path = self.root.join(RELEASE);
         match fs::read(&path) {
             Ok(bytes) => {
-                serde_json::from_slice(&bytes).map(Some).map_err(|error| Failure::damaged(&path, &error))
+                serde_json::from_slice(&bytes).map(Some).map_err(|error| CliError::damaged(&path, &error))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Failure::file("read", &path, &error)),
+            Err(error) => Err(CliError::file("read", &path, &error)),
         }
     }
 
     /// Writes a file unless it has that content. Returns whether it was written.
-    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<bool, Failure> {
+    pub(crate) fn write(&self, relative: &str, bytes: &[u8]) -> Result<bool, CliError> {
         let path = self.root.join(relative);
-        write_atomic(&path, bytes).map_err(|error| Failure::file("write", &path, &error))
+        write_atomic(&path, bytes).map_err(|error| CliError::file("write", &path, &error))
     }
 
     /// Removes a file of an earlier rendering, if it exists. Returns whether it did.
-    pub(crate) fn remove(&self, relative: &str) -> Result<bool, Failure> {
+    pub(crate) fn remove(&self, relative: &str) -> Result<bool, CliError> {
         let path = self.root.join(relative);
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::file("remove", &path, &error)),
+            Err(error) => Err(CliError::file("remove", &path, &error)),
         }
     }
 
@@ -174,13 +174,13 @@ fn stand_in_key(region: &str) -> String {
     format!("arn:{partition}:kms:{region}{STAND_IN_ACCOUNT}key/00000000-0000-0000-0000-000000000000")
 }
 
-fn marker(root: &Path) -> Result<Option<Marker>, Failure> {
+fn marker(root: &Path) -> Result<Option<Marker>, CliError> {
     let path = root.join(MARKER);
     match fs::read(&path) {
         Ok(bytes) => {
-            serde_json::from_slice(&bytes).map(Some).map_err(|error| Failure::damaged(&path, &error))
+            serde_json::from_slice(&bytes).map(Some).map_err(|error| CliError::damaged(&path, &error))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::file("read", &path, &error)),
+        Err(error) => Err(CliError::file("read", &path, &error)),
     }
 }

@@ -10,7 +10,7 @@ use slipway_core::node::{BootstrapReport, NodeStatus};
 use slipway_ports::{Listed, Objects as _};
 
 use crate::cloud::Cloud;
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// The maximum number of reports listed: those of a cluster of a thousand nodes after several replacements of all.
 const MOST_LISTED: usize = 20_000;
@@ -71,7 +71,7 @@ struct Place {
 }
 
 /// Whether a machine of the cluster ever reported anything. If there are more reports than are listed, this is unknown and counts as yes.
-pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, Failure> {
+pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, CliError> {
     let folder = cloud.key("nodes/");
     let listed = cloud.list("nodes/", MOST_LISTED).await?;
     let all = listed.len() < MOST_LISTED;
@@ -84,7 +84,7 @@ pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, 
 
 impl Reports {
     /// The last reports of all nodes.
-    pub(super) async fn read_all(&mut self, cloud: &Cloud) -> Result<AllReports, Failure> {
+    pub(super) async fn read_all(&mut self, cloud: &Cloud) -> Result<AllReports, CliError> {
         let folder = cloud.key("nodes/");
         let mut listed = cloud.list("nodes/", MOST_LISTED).await?;
         listed.retain(|object| place(&folder, &object.key).is_some());

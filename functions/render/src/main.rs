@@ -8,7 +8,7 @@ use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
 use slipway_core::release::Site;
 use slipway_crypto::AwsLc;
 use slipway_flows::rendering::{RenderPorts, render_newest, render_upload};
-use slipway_lambda::{Environment, Failure, Function, Invocation, environment, event};
+use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment, event};
 use slipway_registry::OciRegistry;
 
 struct Render {
@@ -24,24 +24,24 @@ struct Render {
 }
 
 impl Function for Render {
-    async fn start(environment: &Environment) -> Result<Self, Failure> {
+    async fn start(environment: &Environment) -> Result<Self, InvocationError> {
         let told = environment::Render::read(environment)?;
         let registry = OciRegistry::by_mirror(environment::IMAGE_MIRROR, told.image_mirror.as_deref());
-        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
         Ok(Self {
             specs: aws.bucket(&told.spec_bucket),
             assets: aws.bucket(&told.asset_bucket),
             issuer: told.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
             keys: aws.keys(&told.kms_key_arn),
             parameters: aws.parameters(),
-            registry: registry.map_err(Failure::environment)?,
+            registry: registry.map_err(InvocationError::environment)?,
             bus: aws.bus(&told.bus_name),
             site: told.site(),
             spec_bucket: told.spec_bucket,
         })
     }
 
-    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
         let Some(changed) = event::changed(event, &self.spec_bucket)? else {
             return Ok("neither spec nor patch: left alone".to_owned());
         };

@@ -7,7 +7,7 @@ use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
 use slipway_flows::launch::{Clock, RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
 use slipway_lambda::event::{Woken, woken};
-use slipway_lambda::{Environment, Failure, Function, Invocation, environment};
+use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment};
 
 struct Rollout {
     aws: Aws,
@@ -20,9 +20,9 @@ struct Rollout {
 }
 
 impl Function for Rollout {
-    async fn start(environment: &Environment) -> Result<Self, Failure> {
+    async fn start(environment: &Environment) -> Result<Self, InvocationError> {
         let told = environment::Rollout::read(environment)?;
-        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
         let assets = aws.bucket(&told.asset_bucket);
         let stacks = aws.stacks(&assets, &told.cloudformation_role_arn);
         let (groups, commands) = (aws.groups(), aws.commands());
@@ -30,7 +30,7 @@ impl Function for Rollout {
         Ok(Self { aws, assets, stacks, groups, commands, bus, told })
     }
 
-    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
         let told = &self.told;
         let ticks = self.aws.ticks(&told.tick_group, &told.tick_role_arn, &invocation.function_arn);
         let clock = || invocation.clock();

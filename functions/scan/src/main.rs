@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, S3Bucket};
 use slipway_crypto::AwsLc;
-use slipway_flows::scan::{self, Outcome, ScanPorts};
+use slipway_flows::scan::{self, ScanOutcome, ScanPorts};
 use slipway_lambda::event::{ToScan, to_scan};
-use slipway_lambda::{Environment, Failure, Function, Invocation, environment, metrics};
+use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment, metrics};
 
 struct Scan {
     specs: S3Bucket,
@@ -20,15 +20,15 @@ struct Scan {
 }
 
 impl Function for Scan {
-    async fn start(environment: &Environment) -> Result<Self, Failure> {
+    async fn start(environment: &Environment) -> Result<Self, InvocationError> {
         let told = environment::Scan::read(environment)?;
-        let aws = Aws::from_env().await.map_err(Failure::environment)?;
+        let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
         let (specs, assets) = (aws.bucket(&told.spec_bucket), aws.bucket(&told.asset_bucket));
         let (groups, keys) = (aws.groups(), aws.keys(&told.kms_key_arn));
         Ok(Self { specs, assets, groups, keys, bus: aws.bus(&told.bus_name) })
     }
 
-    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, Failure> {
+    async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
         let (cluster, asked) = match to_scan(event)? {
             ToScan::Everything => {
                 let count = scan::fan_out(&self.assets, &self.bus).await?;
@@ -40,7 +40,7 @@ impl Function for Scan {
         let Self { specs, assets, groups, keys, bus } = self;
         let ports = ScanPorts { specs, assets, groups, keys, bus, crypto: &AwsLc };
         let outcome = scan::scan(&ports, &cluster, &asked, invocation.now).await?;
-        if let Outcome::Scanned(scanned) = &outcome {
+        if let ScanOutcome::Scanned(scanned) = &outcome {
             metrics::report(scanned, invocation.now);
         }
         Ok(outcome.to_string())

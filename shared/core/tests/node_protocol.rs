@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use slipway_core::drain::{Cause, ObjectName, Skipped, Stays, Step, Waiting};
-use slipway_core::node::answer::{self, Outcome, Restored, Unreadable};
-use slipway_core::node::{Answer, DrainRecord, Failure, FailureCode, Verb, Word};
+use slipway_core::node::answer::{self, Restored, Unreadable, VerbOutcome};
+use slipway_core::node::{Answer, DrainRecord, FailureCode, Verb, VerbFailure, Word};
 
 /// One of each verb, and what the agent of Slipway 0.1.0 prints for it: every field, some twice where there are two forms.
 fn printed() -> Vec<(Verb, &'static str)> {
@@ -153,7 +153,7 @@ fn each_failure_code_has_one_word_that_reads_back() {
     assert_eq!(words.len(), FailureCode::ALL.len());
     assert!(FailureCode::ALL.is_sorted_by_key(|code| code.word()), "in the order of their words");
     for code in FailureCode::ALL {
-        let outcome: Outcome = Err(Failure::lasting(*code, "m", "h"));
+        let outcome: VerbOutcome = Err(VerbFailure::lasting(*code, "m", "h"));
         let text = answer::printed(&outcome).to_string();
         assert!(text.contains(&format!(r#""code":"{}""#, code.word())), "{text}");
         assert_eq!(answer::read(&Verb::Status, &text), Ok(outcome));

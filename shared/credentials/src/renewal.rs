@@ -62,12 +62,12 @@ pub struct Observed<'a> {
     /// The state kept by the last scan.
     pub state: &'a State,
     /// The renewals that a person requested.
-    pub asked: &'a Asked,
+    pub asked: &'a RenewalRequest,
 }
 
 /// A request to renew certificates whatever their dates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RenewalRequest {
     /// The assets to renew.
     pub certificates: Vec<String>,
     /// Whether every leaf that can be renewed is requested.

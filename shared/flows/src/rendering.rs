@@ -115,7 +115,7 @@ pub struct Upload {
 
 /// The result of an upload.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum RenderOutcome {
     /// A newer version exists (or the object is gone), or the patches changed meanwhile: another event takes care of that.
     Superseded,
     /// Patches changed of a cluster without a spec.
@@ -128,7 +128,7 @@ pub enum Outcome {
     Planned(Box<Plan>),
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RenderOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSpec => f.write_str("patches of a cluster without a spec: left alone"),
@@ -207,24 +207,24 @@ pub async fn render_upload(
     site: &Site,
     upload: &Upload,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let mut upload = upload.clone();
     for _ in 0..TRIES {
         match render_once(ports, site, &upload, now).await? {
             // The pointer may name an upload that was outdated when it was written, because the run for the newer upload looked before.
-            Outcome::Superseded if is_desired(ports.assets, &upload).await? => {
+            RenderOutcome::Superseded if is_desired(ports.assets, &upload).await? => {
                 let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
                 upload.version = head.version;
             }
-            outcome @ (Outcome::Superseded
-            | Outcome::NoSpec
-            | Outcome::Rejected(_)
-            | Outcome::Unchanged
-            | Outcome::Planned(_)) => return Ok(outcome),
+            outcome @ (RenderOutcome::Superseded
+            | RenderOutcome::NoSpec
+            | RenderOutcome::Rejected(_)
+            | RenderOutcome::Unchanged
+            | RenderOutcome::Planned(_)) => return Ok(outcome),
         }
     }
-    Ok(Outcome::Superseded)
+    Ok(RenderOutcome::Superseded)
 }
 
 /// Whether `desired.json` points to a plan of that upload.
@@ -238,7 +238,7 @@ async fn render_once(
     site: &Site,
     upload: &Upload,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let result = render_version(ports, site, upload, now).await;
     if let Err(error) = &result
@@ -267,9 +267,9 @@ pub async fn render_newest(
     site: &Site,
     cluster: &str,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
-    let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(Outcome::NoSpec) };
+    let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(RenderOutcome::NoSpec) };
     let upload = Upload { cluster: cluster.to_owned(), version: head.version };
     render_upload(ports, site, &upload, now).await
 }
@@ -279,18 +279,18 @@ async fn render_version(
     site: &Site,
     upload: &Upload,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let key = keys::spec(&upload.cluster);
     let Some(head) = ports.specs.head(&key).await?.filter(|head| head.version == upload.version) else {
-        return Ok(Outcome::Superseded);
+        return Ok(RenderOutcome::Superseded);
     };
     let size = usize::try_from(head.size).unwrap_or(usize::MAX);
     if size > slipway_spec::MOST_BYTES {
         return reject(ports, upload, None, vec![slipway_spec::too_large(size)]).await;
     }
     let Some(text) = ports.specs.get_version(&key, &upload.version).await? else {
-        return Ok(Outcome::Superseded);
+        return Ok(RenderOutcome::Superseded);
     };
 
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;

@@ -14,7 +14,7 @@ use slipway_core::event::{CertificateExpiring, CertificateRenewed, Event, Renewa
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{
-    self, Announcement, Asked, CertificateState, Decision, Finding, Renewal, State,
+    self, Announcement, CertificateState, Decision, Finding, Renewal, RenewalRequest, State,
 };
 use slipway_credentials::rotation::due;
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
@@ -44,7 +44,7 @@ pub struct ScanPorts<'a, S, A, G, K, B, C> {
 
 /// The result of a scan.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum ScanOutcome {
     /// There was nothing to scan, with the reason.
     Nothing(&'static str),
     /// The cluster was scanned.
@@ -68,7 +68,7 @@ pub struct Scanned {
     pub findings: Vec<Finding>,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ScanOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing(why) => f.write_str(why),
@@ -112,12 +112,12 @@ fn is_name(folder: &str) -> bool {
 pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
-    asked: &Asked,
+    asked: &RenewalRequest,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<ScanOutcome> {
     let seen = match observe::observe(ports, cluster, now).await? {
         Ok(seen) => seen,
-        Err(why) => return Ok(Outcome::Nothing(why)),
+        Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
     let mut decision = seen.decide(asked, now);
     let mut stored = seen.stored_state.clone();
@@ -146,7 +146,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
-    Ok(Outcome::Scanned(Box::new(Scanned {
+    Ok(ScanOutcome::Scanned(Box::new(Scanned {
         cluster: cluster.to_owned(),
         standings: decision.standings,
         renewed,
@@ -175,7 +175,7 @@ pub struct Foreseen {
 pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
-    asked: &Asked,
+    asked: &RenewalRequest,
     now: Timestamp,
 ) -> FlowResult<Result<Foreseen, &'static str>> {
     let seen = observe::observe(ports, cluster, now).await?;
@@ -186,7 +186,7 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
 }
 
 impl observe::Seen {
-    fn decide(&self, asked: &Asked, now: Timestamp) -> Decision {
+    fn decide(&self, asked: &RenewalRequest, now: Timestamp) -> Decision {
         let observed = renewal::Observed {
             cluster: &self.cluster,
             manifest: &self.manifest,

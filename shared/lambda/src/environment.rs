@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use slipway_core::release::Site;
 
-use crate::Failure;
+use crate::InvocationError;
 
 /// Name of the bucket that specs are uploaded to. Render and scan.
 pub const SPEC_BUCKET: &str = "SLIPWAY_SPEC_BUCKET";
@@ -103,7 +103,7 @@ impl Render {
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
-    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+    pub fn read(environment: &Environment) -> Result<Self, InvocationError> {
         let mut reader = Reader::new(environment);
         let read = Self {
             spec_bucket: reader.bucket(SPEC_BUCKET),
@@ -147,7 +147,7 @@ impl Scan {
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
-    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+    pub fn read(environment: &Environment) -> Result<Self, InvocationError> {
         let mut reader = Reader::new(environment);
         let read = Self {
             spec_bucket: reader.bucket(SPEC_BUCKET),
@@ -163,13 +163,13 @@ impl Scan {
 ///
 /// # Errors
 /// If the value is neither a number nor a file with one, or if the function runs in AWS.
-pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, Failure> {
+pub fn clock_ahead(environment: &Environment) -> Result<SignedDuration, InvocationError> {
     let Some(value) = environment.get(CLOCK_AHEAD_S) else { return Ok(SignedDuration::ZERO) };
     if environment.get(ENDPOINT_URL).is_none() {
         let problem = format!("{CLOCK_AHEAD_S} is set, and this is AWS: it is for tests alone, remove it");
-        return Err(Failure::environment(problem));
+        return Err(InvocationError::environment(problem));
     }
-    let wrong = |what: &str| Failure::environment(format!("{CLOCK_AHEAD_S} is {value:?}; {what}"));
+    let wrong = |what: &str| InvocationError::environment(format!("{CLOCK_AHEAD_S} is {value:?}; {what}"));
     let text = if value.starts_with('/') {
         std::fs::read_to_string(value).map_err(|error| wrong(&format!("that cannot be read: {error}")))?
     } else {
@@ -199,7 +199,7 @@ impl Rollout {
     ///
     /// # Errors
     /// All variables that are missing or wrong, in one.
-    pub fn read(environment: &Environment) -> Result<Self, Failure> {
+    pub fn read(environment: &Environment) -> Result<Self, InvocationError> {
         let mut reader = Reader::new(environment);
         let read = Self {
             asset_bucket: reader.bucket(ASSET_BUCKET),
@@ -262,8 +262,12 @@ impl<'a> Reader<'a> {
         value
     }
 
-    fn done<T>(self, read: T) -> Result<T, Failure> {
-        if self.problems.is_empty() { Ok(read) } else { Err(Failure::environment(self.problems.join("; "))) }
+    fn done<T>(self, read: T) -> Result<T, InvocationError> {
+        if self.problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(InvocationError::environment(self.problems.join("; ")))
+        }
     }
 }
 

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use slipway_core::keys::{cluster_of_patch, cluster_of_spec};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::{Wake, Waker};
 use slipway_flows::rendering::Upload;
 use slipway_rollout::{CLOCKS_APART, Order};
 
-use crate::Failure;
+use crate::InvocationError;
 
 /// Why the rollout function is woken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum ToScan {
         /// `clusterName`.
         cluster: String,
         /// Certificates to renew whatever their dates.
-        asked: Asked,
+        asked: RenewalRequest,
     },
 }
 
@@ -133,7 +133,7 @@ struct ScanDetail {
 ///
 /// # Errors
 /// If it is none of the events that the function's rules and schedule let through, or contains an invalid name.
-pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
+pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
     let at = given_at(&event);
     let event = envelope(event)?;
     let asked = match (event.source.as_str(), event.detail_type.as_str()) {
@@ -144,10 +144,12 @@ pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
     let ScanDetail { cluster, certificates } = detail(event)?;
     match (cluster, asked) {
         (None, None) => Ok(ToScan::Everything),
-        (None, Some(_)) => Err(Failure::malformed("a Renewal Requested event must name its cluster")),
-        (Some(cluster), None) => Ok(ToScan::Cluster { cluster: checked(cluster)?, asked: Asked::default() }),
+        (None, Some(_)) => Err(InvocationError::malformed("a Renewal Requested event must name its cluster")),
+        (Some(cluster), None) => {
+            Ok(ToScan::Cluster { cluster: checked(cluster)?, asked: RenewalRequest::default() })
+        }
         (Some(cluster), Some(at)) => {
-            let asked = Asked { everything: certificates.is_empty(), certificates, at };
+            let asked = RenewalRequest { everything: certificates.is_empty(), certificates, at };
             Ok(ToScan::Cluster { cluster: checked(cluster)?, asked })
         }
     }
@@ -158,7 +160,7 @@ pub fn to_scan(event: Value) -> Result<ToScan, Failure> {
 ///
 /// # Errors
 /// If it is no such event, or is about another bucket than `spec_bucket` or about an unversioned bucket.
-pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failure> {
+pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, InvocationError> {
     let event = envelope(event)?;
     let created = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Certificate Renewed") => {
@@ -171,7 +173,7 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
     };
     let ObjectChanged { bucket, object } = detail(event)?;
     if bucket.name != spec_bucket {
-        return Err(Failure::malformed(format!(
+        return Err(InvocationError::malformed(format!(
             "the event is about the bucket {:?}, and specs are in {spec_bucket:?}; mend the rule that sends it",
             bucket.name
         )));
@@ -181,7 +183,7 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
     }
     let Some(cluster) = cluster_of_spec(&object.key).filter(|_| created) else { return Ok(None) };
     let version = object.version_id.ok_or_else(|| {
-        Failure::malformed(format!(
+        InvocationError::malformed(format!(
             "the event names no version of {:?}: turn versioning on for the bucket {spec_bucket:?}, then upload again",
             object.key
         ))
@@ -193,7 +195,7 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Failu
 ///
 /// # Errors
 /// If it is none of the events that the function's rules let through, or contains an invalid name.
-pub fn woken(event: Value) -> Result<Woken, Failure> {
+pub fn woken(event: Value) -> Result<Woken, InvocationError> {
     let at = given_at(&event);
     let event = envelope(event)?;
     match (event.source.as_str(), event.detail_type.as_str()) {
@@ -229,7 +231,7 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
             let name = stack_id.split_once(":stack/").and_then(|(_, rest)| rest.split('/').next());
             match name.filter(|name| !name.is_empty()) {
                 Some(name) => Ok(Woken::Stack(name.to_owned())),
-                None => Err(Failure::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
+                None => Err(InvocationError::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
             }
         }
         // These events are sent for resources of the whole account and are only hints, so one that cannot be used is ignored and not
@@ -251,7 +253,7 @@ pub fn woken(event: Value) -> Result<Woken, Failure> {
 }
 
 /// The order that an event of that kind gives.
-fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<Order, Failure> {
+fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<Order, InvocationError> {
     Ok(match kind {
         "Rollout Pause" => Order::Pause,
         "Rollout Resume" => Order::Resume,
@@ -260,7 +262,7 @@ fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<O
             let instance = instance.filter(|instance| instance.starts_with("i-") && fits(instance, 19));
             Order::Skip {
                 instance: instance.ok_or_else(|| {
-                    Failure::malformed(
+                    InvocationError::malformed(
                         "a Rollout Skip event must name the machine that is left, by its id (i-…)",
                     )
                 })?,
@@ -268,7 +270,7 @@ fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<O
         }
         _ => Order::Approve {
             plan: plan.ok_or_else(|| {
-                Failure::malformed("a Rollout Approved event must name the plan that it approves")
+                InvocationError::malformed("a Rollout Approved event must name the plan that it approves")
             })?,
         },
     })
@@ -304,19 +306,22 @@ fn given_at(event: &Value) -> Option<Timestamp> {
     event.get("time").and_then(Value::as_str).and_then(|time| time.parse().ok())
 }
 
-fn envelope(event: Value) -> Result<EventBridgeEvent<Value>, Failure> {
+fn envelope(event: Value) -> Result<EventBridgeEvent<Value>, InvocationError> {
     serde_json::from_value(event)
-        .map_err(|error| Failure::malformed(format!("this is no event of EventBridge: {error}")))
+        .map_err(|error| InvocationError::malformed(format!("this is no event of EventBridge: {error}")))
 }
 
-fn detail<T: DeserializeOwned>(event: EventBridgeEvent<Value>) -> Result<T, Failure> {
+fn detail<T: DeserializeOwned>(event: EventBridgeEvent<Value>) -> Result<T, InvocationError> {
     serde_json::from_value(event.detail).map_err(|error| {
-        Failure::malformed(format!("the detail of the {:?} event cannot be read: {error}", event.detail_type))
+        InvocationError::malformed(format!(
+            "the detail of the {:?} event cannot be read: {error}",
+            event.detail_type
+        ))
     })
 }
 
-fn unexpected(event: &EventBridgeEvent<Value>) -> Failure {
-    Failure::malformed(format!(
+fn unexpected(event: &EventBridgeEvent<Value>) -> InvocationError {
+    InvocationError::malformed(format!(
         "an event {:?} of {:?} is none that this function is for; mend the rule that sends it",
         event.detail_type, event.source
     ))
@@ -324,11 +329,11 @@ fn unexpected(event: &EventBridgeEvent<Value>) -> Failure {
 
 /// Checks that it is a valid cluster name. Anyone in the account may put events on the bus, and a name that is a path would lead out of
 /// the cluster's folder.
-fn checked(cluster: String) -> Result<String, Failure> {
+fn checked(cluster: String) -> Result<String, InvocationError> {
     if fits(&cluster, 64) {
         Ok(cluster)
     } else {
-        Err(Failure::malformed(format!("{cluster:?} is not a cluster's name")))
+        Err(InvocationError::malformed(format!("{cluster:?} is not a cluster's name")))
     }
 }
 

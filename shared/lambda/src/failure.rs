@@ -20,12 +20,12 @@ use slipway_flows::FlowError;
 /// | `Slipway.Panic` | report the defect |
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
-pub struct Failure {
+pub struct InvocationError {
     kind: String,
     message: String,
 }
 
-impl Failure {
+impl InvocationError {
     /// The environment is incomplete or wrong.
     #[must_use]
     pub fn environment(problem: impl ToString) -> Self {
@@ -58,14 +58,14 @@ impl Failure {
     }
 }
 
-impl From<FlowError> for Failure {
+impl From<FlowError> for InvocationError {
     fn from(error: FlowError) -> Self {
         Self { kind: error.kind(), message: error.to_string() }
     }
 }
 
-impl From<Failure> for Diagnostic {
-    fn from(failure: Failure) -> Self {
+impl From<InvocationError> for Diagnostic {
+    fn from(failure: InvocationError) -> Self {
         Self { error_type: failure.kind, error_message: failure.message }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
             let message = "AccessDeniedException: no (HTTP 400)".to_owned();
             let subject = "arn:key".to_owned();
             let error = PortError { kind, operation: "kms:Decrypt", subject, message };
-            Diagnostic::from(Failure::from(FlowError::Port(error)))
+            Diagnostic::from(InvocationError::from(FlowError::Port(error)))
         };
         assert_eq!(of(ErrorKind::Denied).error_type, "Slipway.kms.Denied");
         assert_eq!(of(ErrorKind::Transient).error_type, "Slipway.kms.Transient");

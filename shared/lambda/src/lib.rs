@@ -1,7 +1,7 @@
 //! Turns a flow into a Lambda function. The only crate that uses `lambda_runtime`.
 //!
 //! A function implements [`Function`]: how it starts, and how it handles an event. [`run`] does the rest: runtime, [logging](log), clock,
-//! and errors as [`Failure`]s with a stable type. [`environment`] defines the variables, [`event`] translates events, and [`metrics`]
+//! and errors as [`InvocationError`]s with a stable type. [`environment`] defines the variables, [`event`] translates events, and [`metrics`]
 //! writes the metrics of a scan.
 
 pub mod environment;
@@ -20,7 +20,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 pub use environment::Environment;
-pub use failure::Failure;
+pub use failure::InvocationError;
 
 /// A function. It is started once per process and then handles one event at a time on one thread, so its futures need not be `Send`.
 pub trait Function: Sized {
@@ -29,13 +29,17 @@ pub trait Function: Sized {
     /// # Errors
     /// If the environment is incomplete or wrong. The process keeps running and fails each event with this error, so that every event
     /// becomes a dead letter with the reason, and an alarm is raised.
-    fn start(environment: &Environment) -> impl Future<Output = Result<Self, Failure>>;
+    fn start(environment: &Environment) -> impl Future<Output = Result<Self, InvocationError>>;
 
     /// Handles one event and returns a description of the result for the log.
     ///
     /// # Errors
     /// If the event could not be handled. Lambda retries it twice, and then it becomes a dead letter.
-    fn handle(&self, event: Value, invocation: &Invocation) -> impl Future<Output = Result<String, Failure>>;
+    fn handle(
+        &self,
+        event: Value,
+        invocation: &Invocation,
+    ) -> impl Future<Output = Result<String, InvocationError>>;
 }
 
 /// The invocation of a function, besides its event.
@@ -90,7 +94,7 @@ pub fn run<F: Function>() -> ExitCode {
 
 async fn serve<F: Function>(
     environment: &Environment,
-    log_problem: Option<Failure>,
+    log_problem: Option<InvocationError>,
 ) -> Result<(), lambda_runtime::Error> {
     let started = match (log_problem, environment::clock_ahead(environment)) {
         (None, Ok(_)) => F::start(environment).await,
@@ -114,10 +118,10 @@ fn clock(ahead: SignedDuration) -> Timestamp {
 
 /// Handles one invocation. The last line that it logs is the result or the failure.
 async fn answer<F: Function>(
-    function: Result<&F, &Failure>,
+    function: Result<&F, &InvocationError>,
     event: LambdaEvent<Value>,
-    ahead: Result<SignedDuration, Failure>,
-) -> Result<String, Failure> {
+    ahead: Result<SignedDuration, InvocationError>,
+) -> Result<String, InvocationError> {
     let result = match (function, ahead) {
         (Ok(function), Ok(ahead)) => {
             let function_arn = event.context.invoked_function_arn.clone();

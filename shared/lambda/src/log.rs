@@ -13,18 +13,18 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::{Environment, Failure};
+use crate::{Environment, InvocationError};
 
 /// Starts logging at the level of `RUST_LOG` (`info` if it is not set), and makes panics log lines as well. Returns the failure if
 /// `RUST_LOG` cannot be read; then the level is `info`.
 #[must_use]
-pub fn start(environment: &Environment) -> Option<Failure> {
+pub fn start(environment: &Environment) -> Option<InvocationError> {
     let wanted = environment.get(crate::environment::RUST_LOG).unwrap_or("info");
     let (targets, problem) = match Targets::from_str(wanted) {
         Ok(targets) => (targets, None),
         Err(error) => (
             Targets::new().with_default(Level::INFO),
-            Some(Failure::environment(format!(
+            Some(InvocationError::environment(format!(
                 "RUST_LOG is {wanted:?}, which cannot be read: {error}; use a level such as info, or slipway_flows=debug,info"
             ))),
         ),
@@ -46,7 +46,7 @@ where
 {
     // Libraries never log below `info`, whatever RUST_LOG says: below it, SDKs and HTTP clients print what they send and receive.
     let ours_or_info = filter_fn(|line| line.target().starts_with("slipway") || *line.level() <= Level::INFO);
-    // The runtime repeats in debug form what `Failure::log` has logged.
+    // The runtime repeats in debug form what `InvocationError::log` has logged.
     let said_once = filter_fn(|line| line.target() != "lambda_runtime::layers::panic");
     tracing_subscriber::fmt::layer()
         .json()
@@ -97,7 +97,7 @@ mod tests {
         let lines = logged("info", || {
             let span = tracing::info_span!("invocation", requestId = "r-1", cluster = "prod");
             let _entered = span.enter();
-            Failure::malformed("no version").log();
+            InvocationError::malformed("no version").log();
         });
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0]["errorType"], "Slipway.Event.Malformed");

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::decide::finish;
 use super::doing::Doing;
-use super::errand::Asked;
+use super::errand::SentCommand;
 use super::nodes::PATIENCE;
 use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
 use super::outbox::Effects;
@@ -300,7 +300,7 @@ impl Destroy {
 
     /// The commands to members that are not done yet.
     #[must_use]
-    pub fn asked(&self) -> &[Asked] {
+    pub fn asked(&self) -> &[SentCommand] {
         let inquiry = self.snapshot.inquiry().or_else(|| self.records.inquiry());
         inquiry.map_or(&[], |inquiry| inquiry.round.as_slice())
     }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Observed;
-use super::errand::{Asked, PAUSE, TRIES};
+use super::errand::{PAUSE, SentCommand, TRIES};
 use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
 
@@ -19,7 +19,7 @@ const ROUND_S: u32 = 600;
 pub struct Drain {
     /// The command of the present round; `None` if there was none yet, or the last one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
+    pub asked: Option<SentCommand>,
     /// How many rounds failed in a row.
     #[serde(default)]
     pub tries: u32,

@@ -22,7 +22,7 @@ pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);
 /// A command that was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Asked {
+pub struct SentCommand {
     /// The role of the machine.
     pub role: Role,
     /// The command.
@@ -64,7 +64,7 @@ impl Sender<'_> {
 /// Commands that were sent together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Round(Vec<Asked>);
+pub struct Round(Vec<SentCommand>);
 
 impl Round {
     /// The commands of round `number`.
@@ -74,11 +74,11 @@ impl Round {
         whom: Vec<(Role, String, Verb)>,
         now: Timestamp,
     ) -> Self {
-        Self(whom.into_iter().map(|one| Asked::new(sender, number, one, now)).collect())
+        Self(whom.into_iter().map(|one| SentCommand::new(sender, number, one, now)).collect())
     }
 
     /// Each command and its recipient.
-    pub fn iter(&self) -> std::slice::Iter<'_, Asked> {
+    pub fn iter(&self) -> std::slice::Iter<'_, SentCommand> {
         self.0.iter()
     }
 
@@ -88,15 +88,15 @@ impl Round {
         self.0.is_empty()
     }
 
-    pub(super) fn first(&self) -> Option<&Asked> {
+    pub(super) fn first(&self) -> Option<&SentCommand> {
         self.0.first()
     }
 
-    pub(super) fn as_slice(&self) -> &[Asked] {
+    pub(super) fn as_slice(&self) -> &[SentCommand] {
         &self.0
     }
 
-    pub(super) fn as_mut_slice(&mut self) -> &mut [Asked] {
+    pub(super) fn as_mut_slice(&mut self) -> &mut [SentCommand] {
         &mut self.0
     }
 
@@ -110,7 +110,7 @@ impl Round {
         &self,
         observed: &Observed,
         now: Timestamp,
-    ) -> Option<Vec<(&Asked, Result<T, String>)>> {
+    ) -> Option<Vec<(&SentCommand, Result<T, String>)>> {
         self.0.iter().map(|asked| Some((asked, asked.answer(observed, now)?))).collect()
     }
 
@@ -135,7 +135,7 @@ impl Round {
     }
 }
 
-impl Asked {
+impl SentCommand {
     /// The command of round `number` to one machine.
     pub(super) fn new(
         sender: Sender<'_>,

@@ -46,7 +46,7 @@ pub use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save};
 pub use doing::Doing;
 pub use drain::Drain;
-pub use errand::{Asked, Round};
+pub use errand::{Round, SentCommand};
 use fleet::GroupView;
 pub use good::Good;
 pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
@@ -54,7 +54,7 @@ pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
 pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, heard};
-pub use outbox::{Evidence, FRESH, Outcome, Pending, Seen};
+pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 use slipway_core::node::{Command, CommandView};
 use waits::Said;
 

@@ -33,7 +33,7 @@ use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::departures::Departure;
-use super::errand::{Asked, Round, Sender};
+use super::errand::{Round, Sender, SentCommand};
 use super::fleet::{GroupView, Lifecycle, MachineView};
 use super::outbox::{Effects, Seen};
 use super::urgency::{Held, overridden};
@@ -157,16 +157,23 @@ impl Turn<'_> {
     }
 
     /// Sends a command to one machine.
-    fn ask_one(&mut self, role: &Role, instance: String, verb: Verb) -> Asked {
+    fn ask_one(&mut self, role: &Role, instance: String, verb: Verb) -> SentCommand {
         self.ask_one_on(Seen::World, self.now, role, instance, verb)
     }
 
     /// As [`Turn::ask_one`], for a decision based on evidence of the time `at`.
-    fn ask_one_on(&mut self, seen: Seen, at: Timestamp, role: &Role, instance: String, verb: Verb) -> Asked {
+    fn ask_one_on(
+        &mut self,
+        seen: Seen,
+        at: Timestamp,
+        role: &Role,
+        instance: String,
+        verb: Verb,
+    ) -> SentCommand {
         *self.rounds += 1;
         let name = self.role.to_string();
         let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
-        let asked = Asked::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
+        let asked = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
         self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
         asked
     }

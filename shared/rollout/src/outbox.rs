@@ -119,7 +119,7 @@ impl Extend<Effect> for Effects {
 
 /// The result of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum EffectOutcome {
     /// It was performed.
     Done,
     /// The service refused it permanently, with this message.
@@ -290,14 +290,14 @@ impl Rollout {
     /// The state after the results of effects of the outbox, by their numbers. An effect that is not in the outbox any more is ignored:
     /// another invocation recorded it, or it was withdrawn.
     #[must_use]
-    pub fn recorded(mut self, outcomes: &[(u64, Outcome)]) -> Self {
+    pub fn recorded(mut self, outcomes: &[(u64, EffectOutcome)]) -> Self {
         for (id, outcome) in outcomes {
             let Some(at) = self.outbox.iter().position(|pending| pending.id == *id) else { continue };
             let Pending { effect, .. } = self.outbox.remove(at);
             match outcome {
-                Outcome::Done => {}
-                Outcome::Refused(reason) => self.refused(&effect, reason),
-                Outcome::Dropped => self.dropped(&effect),
+                EffectOutcome::Done => {}
+                EffectOutcome::Refused(reason) => self.refused(&effect, reason),
+                EffectOutcome::Dropped => self.dropped(&effect),
             }
         }
         self

@@ -160,7 +160,7 @@ fn through_change_set(
         return Advance {
             state: StepState::ChangeSet,
             effects: vec![Effect::CreateChangeSet(request)],
-            waits: StackWaits::ChangeSet(ChangeSetWaits::Asked),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::SentCommand),
         };
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");

@@ -110,7 +110,7 @@ fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
     };
     let effect = Effect::CreateChangeSet(request);
     state.outbox = vec![Pending { id: u64::MAX, effect, decided_at: Timestamp::UNIX_EPOCH, evidence: None }];
-    state.recorded(&[(u64::MAX, Outcome::Refused(reason.to_owned()))])
+    state.recorded(&[(u64::MAX, EffectOutcome::Refused(reason.to_owned()))])
 }
 
 /// A CloudFormation that executes calls at once, and keeps a log.

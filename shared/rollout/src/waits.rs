@@ -352,7 +352,7 @@ pub enum StackWaits {
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetWaits {
     /// It is being requested.
-    Asked,
+    SentCommand,
     /// It was requested.
     Made,
     /// CloudFormation is creating it.

@@ -13,7 +13,7 @@ use case::Case;
 use effect::Effect;
 use serde_json::Value;
 use slipway_core::diagnostic::Diagnostic;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_spec::schema;
 use slipway_tests::tools;
 use slipway_tests::workshop::Workshop;
@@ -36,10 +36,12 @@ async fn effect(case: &Case) -> Effect {
     let first = workshop.render(&before).await;
     workshop.deployed(&first.plan).await;
     match workshop.outcome(&case.after().to_string()).await {
-        Outcome::Planned(plan) => Effect::of(&plan),
-        Outcome::Unchanged => Effect::default(),
-        Outcome::Rejected(found) => refused(&found),
-        Outcome::Superseded | Outcome::NoSpec => panic!("{}: its own upload was not rendered", case.key),
+        RenderOutcome::Planned(plan) => Effect::of(&plan),
+        RenderOutcome::Unchanged => Effect::default(),
+        RenderOutcome::Rejected(found) => refused(&found),
+        RenderOutcome::Superseded | RenderOutcome::NoSpec => {
+            panic!("{}: its own upload was not rendered", case.key)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use slipway_node::failure::{Failure, FailureCode};
+use slipway_node::failure::{AgentError, FailureCode};
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::workshop::example;
 
@@ -13,7 +13,7 @@ use super::fleet::Fleet;
 const SHOP: &str = "shop";
 const SCALE_DOWN_DISABLED: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
-async fn ask(cluster: &Kubernetes, words: &str) -> Result<Value, Failure> {
+async fn ask(cluster: &Kubernetes, words: &str) -> Result<Value, AgentError> {
     let mut line = vec!["--root", cluster.root().to_str().unwrap()];
     line.extend(words.split(' '));
     slipway_node::answer(&line).await

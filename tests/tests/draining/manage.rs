@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::release::AddonsPointer;
-use slipway_node::failure::Outcome;
+use slipway_node::failure::AgentResult;
 use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use slipway_tests::kubernetes::Kubernetes;
 use slipway_tests::workshop::example;
@@ -24,7 +24,7 @@ const NODE: &str = "i-0a1b2c3d4e5f60718";
 struct Shelves(Mutex<BTreeMap<String, Vec<u8>>>);
 
 impl Library for Shelves {
-    async fn get(&self, key: &str) -> Outcome<Option<Vec<u8>>> {
+    async fn get(&self, key: &str) -> AgentResult<Option<Vec<u8>>> {
         Ok(self.0.lock().unwrap().get(key).cloned())
     }
 }
@@ -49,7 +49,7 @@ impl Shelves {
 struct Machines(BTreeMap<String, Machine>);
 
 impl Cloud for Machines {
-    async fn machines(&self, ids: &[&str]) -> Outcome<BTreeMap<String, Machine>> {
+    async fn machines(&self, ids: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
         Ok(ids.iter().filter_map(|id| Some(((*id).to_owned(), self.0.get(*id)?.clone()))).collect())
     }
 }

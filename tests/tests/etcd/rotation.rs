@@ -12,7 +12,7 @@ use slipway_core::role::Role;
 use slipway_credentials::rotation::{NodeReport, Seen};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::rotation::{self, Did, Request};
-use slipway_node::failure::{FailureCode, Outcome};
+use slipway_node::failure::{AgentResult, FailureCode};
 use slipway_node::refresh::Order;
 use slipway_ports::{Crypto as _, Signer};
 use slipway_tests::surroundings::{INSTANCE, Surroundings};
@@ -53,7 +53,7 @@ fn trusting(files: &Files, authorities: &[&str]) -> Files {
 }
 
 /// Refreshes as its document does; the test does systemd's work.
-async fn refreshed(cloud: &Surroundings, machine: &mut Machine, order: &Order) -> Outcome<Refreshed> {
+async fn refreshed(cloud: &Surroundings, machine: &mut Machine, order: &Order) -> AgentResult<Refreshed> {
     let root = machine.member.dir.clone();
     cloud
         .refresh(&root, order, async |unit| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use slipway_node::failure::Outcome;
+use slipway_node::failure::AgentResult;
 use slipway_node::http;
 use tokio::task::JoinHandle;
 
@@ -39,7 +39,7 @@ pub(crate) struct Writer {
 }
 
 /// A client with a new connection for each call, so that each certificate is used in many handshakes.
-pub(crate) fn client(pki: &Path) -> Outcome<reqwest::Client> {
+pub(crate) fn client(pki: &Path) -> AgentResult<reqwest::Client> {
     let identity = (pki.join("healthcheck-client.pem"), pki.join("healthcheck-client-key.pem"));
     let mut tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1)))?;
     tls.resumption = rustls::client::Resumption::disabled();

@@ -1,7 +1,7 @@
 //! Destroying a cluster: the real flows with the simulated world.
 
 use slipway_core::event::Event;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_rollout::Order;
 use slipway_sim::world::FleetFaults;
 
@@ -35,7 +35,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     let account = Account::up(PRODUCTION).await;
     assert_eq!(account.records().len(), 3, "each member has set its record");
     account.order(Order::Destroy { without_snapshot: false }).await;
-    let Outcome::Rejected(why) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    let RenderOutcome::Rejected(why) = account.render(bigger(PRODUCTION)).await else { panic!() };
     assert!(why[0].message.contains("production is being destroyed"), "{why:?}");
     account.run(Delivery::Deadly { seed: 7 }).await;
     let report = account.status().rollout.unwrap();
@@ -51,7 +51,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     account.is_gone();
     let refused = account.status().spec.unwrap().version;
     assert!(gone.spec_versions.contains(&refused) && gone.spec_versions.len() == 2, "{refused}");
-    let Outcome::Planned(_) = account.render(PRODUCTION).await else { panic!() };
+    let RenderOutcome::Planned(_) = account.render(PRODUCTION).await else { panic!() };
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.status().rollout.unwrap().state, "succeeded");

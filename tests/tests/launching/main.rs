@@ -17,7 +17,7 @@ use slipway_core::status::{Report, Status};
 use slipway_flows::FlowResult;
 use slipway_flows::launch::Waker;
 use slipway_flows::ports::Ticks as _;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_rollout::{Pending, Rollout};
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SimulatedGroups, SimulatedTicks, lock};
@@ -67,7 +67,7 @@ impl Account {
         Self { workshop: Workshop::of(PRODUCTION), begun: Mutex::default() }
     }
 
-    async fn render(&self, text: impl AsRef<[u8]>) -> Outcome {
+    async fn render(&self, text: impl AsRef<[u8]>) -> RenderOutcome {
         let version = self.upload(text);
         (*self.workshop).render(Some(&version), &Life::unending(), self.now()).await.unwrap()
     }
@@ -210,7 +210,7 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
 async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
     let account = Account::launched().await;
     let before = (account.assets.writes(), lock(&account.world).calls().clone());
-    assert_eq!(account.render(PRODUCTION).await, Outcome::Unchanged);
+    assert_eq!(account.render(PRODUCTION).await, RenderOutcome::Unchanged);
     account.invoke(Some("production-network"), Waker::Event, &Life::unending()).await.unwrap();
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     assert_eq!((account.assets.writes(), lock(&account.world).calls().clone()), before);
@@ -219,7 +219,7 @@ async fn p1_an_unchanged_upload_and_a_late_event_touch_nothing() {
 #[tokio::test]
 async fn p2_a_pools_new_size_updates_its_stack_and_no_other() {
     let account = Account::launched().await;
-    let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let mut expected = all("CREATE_COMPLETE");
@@ -238,7 +238,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
     let account = Account::launched().await;
     let before = (account.told(), account.calls("CreateChangeSet"), account.rollout().unwrap());
     assert_eq!(before.0.generation, 1, "a new cluster is told at once");
-    let Outcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     assert_eq!(account.told(), before.0, "a plan alone tells them nothing");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
@@ -257,7 +257,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
     assert!(lock(&account.world).schedules().is_empty());
 
     let writes = account.assets.writes();
-    assert_eq!(account.render(more_dns(PRODUCTION)).await, Outcome::Unchanged);
+    assert_eq!(account.render(more_dns(PRODUCTION)).await, RenderOutcome::Unchanged);
     assert_eq!(account.assets.writes(), writes);
 }
 
@@ -265,7 +265,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
 async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_once_and_in_the_end() {
     for last in 0..20 {
         let account = Account::launched().await;
-        let Outcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
+        let RenderOutcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
         for after in [true, false] {
             let _ = account.invoke(None, Waker::Event, &Life::until(last, after)).await;
         }
@@ -307,7 +307,7 @@ async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_v
 
     // The state says that the first add-ons are applied, so a request for them again is not empty.
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&*early));
-    let Outcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let told = account.told();
@@ -331,7 +331,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
     assert!(lock(&account.world).schedules().is_empty());
 
     let networks = account.calls("CreateChangeSet");
-    assert!(matches!(account.render(PRODUCTION).await, Outcome::Planned(_)));
+    assert!(matches!(account.render(PRODUCTION).await, RenderOutcome::Planned(_)));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
@@ -416,7 +416,7 @@ async fn a_hundred_pools_are_launched_ten_at_a_time() {
     };
     let pools: String = (0..100).map(pool).collect();
     let outcome = account.render(format!("{head}  nodePools:\n{pools}{tail}")).await;
-    assert!(matches!(outcome, Outcome::Planned(_)), "{outcome:?}");
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "{outcome:?}");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
@@ -429,7 +429,7 @@ async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps(
     let account = Account::new();
     account.render(PRODUCTION).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let Outcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(bigger(PRODUCTION)).await else { panic!() };
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     // The old rollout stops at a boundary; the same wake starts the newer one.
@@ -446,7 +446,7 @@ async fn a_newer_spec_that_comes_during_the_launch_is_adopted_between_two_steps(
 async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
     let account = Account::new();
     let spec = PRODUCTION.replacen("approval: auto", "approval: manual", 1);
-    let Outcome::Planned(plan) = account.render(spec).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(spec).await else { panic!() };
     let report = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap().unwrap();
     assert_eq!(report.state, "waiting-for-approval");
     account.invoke(None, approves("some-other-plan".to_owned()), &Life::unending()).await.unwrap();

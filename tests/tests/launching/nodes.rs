@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::{Clock, RolloutPorts};
-use slipway_flows::scan::Outcome as ScanOutcome;
+use slipway_flows::scan::ScanOutcome;
 use slipway_plan::{NodeAction, Plan};
 use slipway_sim::ports::{SimulatedCommands, SimulatedStacks};
 use slipway_sim::{FleetFaults, MachineFacts};
@@ -128,11 +128,11 @@ impl Account {
 
     /// Issues every certificate again and plans the result.
     async fn renewed(&self, text: &str) -> Plan {
-        let asked = Asked { everything: true, at: Some(self.now()), ..Asked::default() };
+        let asked = RenewalRequest { everything: true, at: Some(self.now()), ..RenewalRequest::default() };
         let scanned = self.scan(&asked, &Life::unending(), self.now()).await.unwrap();
         let ScanOutcome::Scanned(scanned) = scanned else { panic!("{scanned}") };
         assert!(!scanned.renewed.is_empty(), "{scanned:?}");
-        let Outcome::Planned(plan) = self.render(text).await else { panic!("nothing is planned") };
+        let RenderOutcome::Planned(plan) = self.render(text).await else { panic!("nothing is planned") };
         *plan
     }
 
@@ -203,7 +203,7 @@ async fn refreshed(deadly: Option<u64>) {
         assert_eq!(machine.credentials, release.roles[&role].credentials_digest, "{}", machine.role);
     }
     assert_eq!(account.rollout().unwrap().behind, BTreeMap::new());
-    assert_eq!(account.render(refreshing()).await, Outcome::Unchanged);
+    assert_eq!(account.render(refreshing()).await, RenderOutcome::Unchanged);
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn p8_a_refresh_whose_every_invocation_dies_once_ends_the_same() {
 async fn replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
-    let Outcome::Planned(plan) = account.render(bigger_members()).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(bigger_members()).await else { panic!() };
     for (role, action) in actions(&plan) {
         let expected = if role.starts_with("etcd-") { NodeAction::Replace } else { NodeAction::Untouched };
         assert_eq!(action, expected, "{role}");
@@ -263,7 +263,7 @@ pub(super) fn bigger_controllers() -> String {
 async fn controllers_replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
-    let Outcome::Planned(plan) = account.render(bigger_controllers()).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(bigger_controllers()).await else { panic!() };
     for (role, action) in actions(&plan) {
         let expected = if role == "controller" { NodeAction::Replace } else { NodeAction::Untouched };
         assert_eq!(action, expected, "{role}");
@@ -330,7 +330,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
         clock: Clock(&clock),
     };
     let outcome = slipway_flows::launch::attempt(&ports, NAME, &late).await.unwrap();
-    assert_eq!(outcome, slipway_rollout::Outcome::Dropped);
+    assert_eq!(outcome, slipway_rollout::EffectOutcome::Dropped);
     assert_eq!(account.calls("SetDesiredCapacity"), done);
 }
 
@@ -346,7 +346,7 @@ fn other_workers() -> String {
 async fn workers_replaced(deadly: Option<u64>) {
     let account = Account::up(PRODUCTION).await;
     let before = account.machines();
-    let Outcome::Planned(plan) = account.render(other_workers()).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(other_workers()).await else { panic!() };
     let rolled = |role: &str| ["pool-general-a", "pool-general-b"].contains(&role);
     for (role, action) in actions(&plan) {
         let expected = if rolled(&role) { NodeAction::Replace } else { NodeAction::Untouched };
@@ -440,7 +440,9 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
 
     // Nothing is forgotten: the same spec does not count as done.
     lock(&account.world).set_fleet_faults(FleetFaults::default());
-    let Outcome::Planned(again) = account.render(refreshing()).await else { panic!("it was forgotten") };
+    let RenderOutcome::Planned(again) = account.render(refreshing()).await else {
+        panic!("it was forgotten")
+    };
     assert_eq!(again.to, plan.to);
     assert_eq!(actions(&again)["etcd-0"], NodeAction::Refresh);
     let report = account.roll(&mut Watch::default(), None).await;

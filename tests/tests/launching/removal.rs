@@ -40,7 +40,7 @@ impl Account {
 async fn removed(deadly: Option<u64>) {
     let account = Account::with_room().await;
     let (before, batch) = (account.machines(), account.batch());
-    let Outcome::Planned(plan) = account.render(without_batch()).await else { panic!() };
+    let RenderOutcome::Planned(plan) = account.render(without_batch()).await else { panic!() };
     let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
     assert_eq!(stack.action, StackAction::Delete);
     let mut watch = Watch { serve: 3, ..Watch::default() };
@@ -61,7 +61,7 @@ async fn removed(deadly: Option<u64>) {
     let rollout = account.rollout().unwrap();
     assert!(!rollout.deployed.contains_key(POOL) && rollout.left.is_empty(), "{rollout:?}");
     account.nothing_was_lost();
-    assert_eq!(account.render(without_batch()).await, Outcome::Unchanged);
+    assert_eq!(account.render(without_batch()).await, RenderOutcome::Unchanged);
 }
 
 #[tokio::test]

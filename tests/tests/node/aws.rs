@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use slipway_node::aws::{Aws, Endpoints, Hook, HookResult, Retry};
-use slipway_node::failure::Failure;
+use slipway_node::failure::AgentError;
 use slipway_ports::{ErrorKind, Keys as _};
 use slipway_tests::imds::{self, Imds};
 use slipway_tests::moto::Moto;
@@ -220,7 +220,7 @@ async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statemen
     assert_eq!(server.asked().len(), 4);
     let error = aws.settle(&hook(), HookResult::Continue).await.unwrap_err();
     assert_eq!((error.kind, server.asked().len()), (ErrorKind::Denied, 5));
-    let failure = Failure::from(error);
+    let failure = AgentError::from(error);
     assert!(failure.help.contains("SettleOwnLifecycleHooks"), "{failure:?}");
     assert!(!failure.passing);
 }

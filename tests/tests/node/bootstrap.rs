@@ -14,7 +14,7 @@ use slipway_credentials::manifest;
 use slipway_crypto::AwsLc;
 use slipway_node::aws::{Aws, Endpoints, Retry};
 use slipway_node::bootstrap::{Bootstrap, HOME, LABEL, Patience, Step};
-use slipway_node::failure::{FailureCode, Outcome};
+use slipway_node::failure::{AgentResult, FailureCode};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_ports::{Context, Crypto as _, Keys as _};
@@ -198,7 +198,7 @@ impl Machine {
         fs::write(path, bytes).unwrap();
     }
 
-    async fn bootstrap(&self, account: &Account) -> Outcome<Bootstrap<Self>> {
+    async fn bootstrap(&self, account: &Account) -> AgentResult<Bootstrap<Self>> {
         let host = Host { root: self.root.clone(), commands: self.clone() };
         let patience = Patience {
             whole: Duration::from_millis(300),
@@ -211,7 +211,7 @@ impl Machine {
     }
 
     /// Runs the steps that need no real etcd; the machines of tests/machines have one.
-    async fn go(&self, account: &Account, steps: &[Step]) -> Outcome<()> {
+    async fn go(&self, account: &Account, steps: &[Step]) -> AgentResult<()> {
         let bootstrap = self.bootstrap(account).await?;
         for step in steps {
             let mut tries = 0;
@@ -307,7 +307,7 @@ impl Machine {
 }
 
 impl Commands for Machine {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let dies = {
             let mut systemd = self.systemd.lock().unwrap();
             systemd.log.push(format!("{program} {}", arguments.join(" ")));

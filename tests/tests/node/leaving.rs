@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use slipway_node::aws::{Aws, Endpoints, Retry};
-use slipway_node::failure::{FailureCode, Outcome};
+use slipway_node::failure::{AgentResult, FailureCode};
 use slipway_node::leave::{Leaving, Patience};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
@@ -26,7 +26,7 @@ const INSTANCE: &str = "i-0123456789abcdef0";
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
 impl Commands for Recorder {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         self.0.lock().unwrap().push(format!("{program} {}", arguments.join(" ")));
         Ok(Ran { status: Some(0), stdout: String::new(), stderr: String::new() })
     }
@@ -55,7 +55,7 @@ impl Site {
         }
     }
 
-    fn leaving(&self) -> Outcome<Leaving<Recorder>> {
+    fn leaving(&self) -> AgentResult<Leaving<Recorder>> {
         let variables = BTreeMap::from([
             ("AWS_ENDPOINT_URL", self.groups.url.as_str()),
             ("AWS_EC2_METADATA_SERVICE_ENDPOINT", self.imds.url()),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use slipway_core::node::Machine;
 use slipway_node::aws::{Aws, Endpoints, Retry};
-use slipway_node::failure::{Failure, FailureCode, Outcome};
+use slipway_node::failure::{AgentError, AgentResult, FailureCode};
 use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran, System};
 use slipway_node::storage::Storage;
@@ -150,7 +150,7 @@ impl Worker {
         self.state.lock().unwrap().active.clear();
     }
 
-    async fn go(&self, cloud: &Cloud, machine: &Machine) -> Outcome<()> {
+    async fn go(&self, cloud: &Cloud, machine: &Machine) -> AgentResult<()> {
         let (host, aws) = (Host { root: self.root.clone(), commands: self.clone() }, cloud.aws());
         let storage = Storage { host: &host, machine, aws: &aws };
         storage.prepare().await?;
@@ -200,12 +200,16 @@ impl Worker {
         symlink(name, self.root.join("dev").join(array)).unwrap();
     }
 
-    async fn effect(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn effect(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let mut ran = Ran { status: Some(0), stdout: String::new(), stderr: String::new() };
         let last = arguments.last().copied().unwrap_or_default().to_owned();
         match (program, arguments[0]) {
             ("mdadm", _) if self.without_mdadm => {
-                return Err(Failure::lasting(FailureCode::CommandAbsent, "no mdadm", "take another image"));
+                return Err(AgentError::lasting(
+                    FailureCode::CommandAbsent,
+                    "no mdadm",
+                    "take another image",
+                ));
             }
             ("mdadm", _) => self.mdadm(arguments),
             ("mkfs.ext4" | "e2fsck" | "resize2fs", _) => return System.run(program, arguments).await,
@@ -224,7 +228,7 @@ impl Worker {
 }
 
 impl Commands for Worker {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let dies = {
             let mut state = self.state.lock().unwrap();
             state.log.push(format!("{program} {}", arguments.join(" ")));
@@ -464,7 +468,7 @@ impl Real {
 }
 
 impl Commands for Real {
-    async fn run(&self, program: &str, arguments: &[&str]) -> Outcome<Ran> {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
         let mut ran = Ran { status: Some(0), stdout: String::new(), stderr: String::new() };
         match (program, arguments[0]) {
             ("systemctl", "is-active") => {

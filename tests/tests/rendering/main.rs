@@ -7,7 +7,7 @@ mod software;
 use slipway_core::event::Event;
 use slipway_core::keys;
 use slipway_core::status::SpecResult;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_plan::{NodeAction, StackAction};
 use slipway_ports::ErrorKind;
 use slipway_render::lock::Lock;
@@ -61,7 +61,7 @@ async fn p1_uploading_the_same_bytes_again_makes_no_kms_call_and_writes_nothing(
     account.deployed(&plan).await;
     account.said();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
-    assert_eq!(account.outcome(PRODUCTION).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(PRODUCTION).await, RenderOutcome::Unchanged);
     assert_eq!(account.assets.writes(), writes);
     assert_eq!(account.keys.journal().calls().len(), calls);
     assert_eq!(account.said(), ["Plan Unchanged"]);
@@ -77,7 +77,7 @@ async fn p1_pools_in_another_order_change_nothing() {
     let (b, tail) = rest.split_once("    # Spot instances").unwrap();
     let swapped =
         format!("{head}    - name: general-b\n{b}    - name: general-a\n{a}    # Spot instances{tail}");
-    assert_eq!(account.outcome(swapped).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(swapped).await, RenderOutcome::Unchanged);
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_change_that_is_taken_back_before_it_was_approved_can_no_longer_be_app
     account.deployed(&plan).await;
     let change = account.render(manual(&bigger(PRODUCTION))).await.plan;
     assert_eq!(account.desired().unwrap().plan, change.id);
-    assert_eq!(account.outcome(manual(PRODUCTION)).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(manual(PRODUCTION)).await, RenderOutcome::Unchanged);
     assert_ne!(account.desired().unwrap().plan, change.id);
 }
 
@@ -121,8 +121,8 @@ async fn of_two_uploads_that_overtake_each_other_the_newest_is_rendered_once() {
         let mut planned = 0;
         for upload in &events {
             match account.rendered(Some(upload), &Life::unending()).await.unwrap() {
-                Outcome::Planned(_) => planned += 1,
-                Outcome::Superseded => assert_eq!(upload, &old),
+                RenderOutcome::Planned(_) => planned += 1,
+                RenderOutcome::Superseded => assert_eq!(upload, &old),
                 other => panic!("{other:?}"),
             }
         }
@@ -146,7 +146,7 @@ async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
         let _ = account.rendered(Some(&old), &Life::until(last, true)).await;
         let new = account.upload(bigger(PRODUCTION));
         account.rendered(Some(&new), &Life::unending()).await.unwrap();
-        assert_eq!(account.rendered(Some(&old), &Life::unending()).await.unwrap(), Outcome::Superseded);
+        assert_eq!(account.rendered(Some(&old), &Life::unending()).await.unwrap(), RenderOutcome::Superseded);
         assert_eq!(account.desired().unwrap().spec_version, new, "after call {last}");
     }
 }
@@ -165,7 +165,8 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
         let upload = account.upload(text.as_str());
         let death = account.rendered(Some(&upload), &Life::until(last, after)).await;
         assert!(death.is_err(), "call {last} was never made");
-        let Outcome::Planned(plan) = account.rendered(Some(&upload), &Life::unending()).await.unwrap() else {
+        let RenderOutcome::Planned(plan) = account.rendered(Some(&upload), &Life::unending()).await.unwrap()
+        else {
             panic!("no plan after a death at call {last}");
         };
         assert_eq!(account.desired().unwrap().plan, plan.id);
@@ -174,7 +175,10 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
         assert_eq!(account.issuer.keys(), reference.issuer.keys());
         // There is one PKI: a second try changes nothing.
         account.deployed(&plan).await;
-        assert_eq!(account.rendered(Some(&upload), &Life::unending()).await.unwrap(), Outcome::Unchanged);
+        assert_eq!(
+            account.rendered(Some(&upload), &Life::unending()).await.unwrap(),
+            RenderOutcome::Unchanged
+        );
     }
 }
 
@@ -185,7 +189,7 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
     account.deployed(&plan).await;
     account.said();
     let before = account.assets.keys();
-    let Outcome::Rejected(findings) =
+    let RenderOutcome::Rejected(findings) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
     else {
         panic!("a typo was accepted");
@@ -198,7 +202,7 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
     let [Event::SpecRejected(rejected)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(rejected.total, findings.len());
     // The next valid spec clears the error, even if it changes nothing.
-    assert_eq!(account.outcome(PRODUCTION).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(PRODUCTION).await, RenderOutcome::Unchanged);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
 
@@ -235,7 +239,7 @@ async fn p3_a_plan_that_now_needs_approval_is_another_plan() {
 #[tokio::test]
 async fn a_spec_of_ten_megabytes_is_refused_unread() {
     let account = Workshop::of(PRODUCTION);
-    let Outcome::Rejected(findings) = account.outcome(vec![b'#'; 10 << 20]).await else { panic!() };
+    let RenderOutcome::Rejected(findings) = account.outcome(vec![b'#'; 10 << 20]).await else { panic!() };
     assert_eq!(findings[0].code, "too-large");
     assert_eq!(account.specs.journal().count("s3:GetObjectVersion"), 0);
 }
@@ -282,7 +286,7 @@ async fn an_image_parameter_that_does_not_exist_is_named() {
 async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
     let account = Workshop::of(PRODUCTION);
     let elsewhere = PRODUCTION.replace("eu-west-1", "us-west-2");
-    let Outcome::Rejected(findings) = account.outcome(elsewhere).await else {
+    let RenderOutcome::Rejected(findings) = account.outcome(elsewhere).await else {
         panic!("a spec of another region was accepted");
     };
     let found: Vec<(&str, &str)> =
@@ -303,7 +307,8 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
     account.said();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
 
-    let Outcome::Rejected(found) = account.outcome(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await else {
+    let RenderOutcome::Rejected(found) = account.outcome(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await
+    else {
         panic!("the spec was accepted")
     };
     let line = PRODUCTION.lines().position(|line| line.starts_with("kubernetesVersion")).unwrap() + 1;
@@ -367,7 +372,7 @@ async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
     );
     assert_eq!(plan.membership.len(), 2);
     account.deployed(&plan).await;
-    assert_eq!(account.outcome(five).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(five).await, RenderOutcome::Unchanged);
     // Back to the earlier spec, with the same bytes as before.
     let back = account.render(PRODUCTION).await.plan;
     assert_eq!((back.to, back.membership.len()), (first.to, 2));
@@ -389,13 +394,13 @@ async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_al
     assert_eq!(read(&jwks)["keys"].as_array().unwrap().len(), 1);
 
     let writes = account.issuer.writes();
-    assert_eq!(account.outcome(text.clone()).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(text.clone()).await, RenderOutcome::Unchanged);
     assert_eq!(account.issuer.writes(), writes);
 
     let good = account.issuer.peek(&jwks).unwrap();
     account.issuer.upload(&jwks, "{}");
     account.issuer.purge(&discovery);
-    assert_eq!(account.outcome(text).await, Outcome::Unchanged);
+    assert_eq!(account.outcome(text).await, RenderOutcome::Unchanged);
     assert_eq!((account.issuer.peek(&jwks).unwrap(), account.issuer.versions(&discovery)), (good, 1));
 }
 
@@ -408,6 +413,6 @@ async fn nothing_is_published_that_nobody_asked_for() {
     account.render(between).await;
     let refused =
         format!("{PRODUCTION}{WITH_ROLES}").replace("instanceType: m7i.large", "instanceTyp: m7i.large");
-    assert!(matches!(account.outcome(refused).await, Outcome::Rejected(_)));
+    assert!(matches!(account.outcome(refused).await, RenderOutcome::Rejected(_)));
     assert_eq!(account.issuer.keys(), Vec::<String>::new());
 }

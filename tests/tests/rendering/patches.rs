@@ -4,7 +4,7 @@
 use slipway_core::event::Event;
 use slipway_core::keys;
 use slipway_core::status::SpecResult;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_plan::{NodeAction, StackAction};
 use slipway_sim::mortal::Life;
 use slipway_spec::patch::{MOST_BYTES, MOST_FILES};
@@ -27,7 +27,7 @@ fn patch(account: &Workshop, name: &str, text: &str) {
 
 /// The roles that the newest plan replaces.
 async fn replaced(account: &Workshop) -> Vec<String> {
-    let Outcome::Planned(plan) = account.rendered(None, &Life::unending()).await.unwrap() else {
+    let RenderOutcome::Planned(plan) = account.rendered(None, &Life::unending()).await.unwrap() else {
         panic!("no plan")
     };
     let replaced = plan.nodes.iter().filter(|node| node.action == NodeAction::Replace);
@@ -43,7 +43,7 @@ async fn p2_a_patch_that_comes_replaces_its_nodes_and_one_that_goes_plans_the_wa
     assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
     assert_ne!(account.desired().unwrap().target, there);
     account.specs.purge(&key("10-pods.yaml"));
-    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
     assert_eq!(account.desired().unwrap().target, there);
 }
 
@@ -56,8 +56,8 @@ async fn p1_patches_that_are_as_they_were_move_nothing_and_cost_no_kms_call() {
     account.said();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
     patch(&account, "10-pods.yaml", PODS);
-    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::Unchanged);
-    assert_eq!(account.outcome(PRODUCTION).await, Outcome::Unchanged);
+    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
+    assert_eq!(account.outcome(PRODUCTION).await, RenderOutcome::Unchanged);
     assert_eq!((account.assets.writes(), account.keys.journal().calls().len()), (writes, calls));
     assert_eq!(account.said(), ["Plan Unchanged", "Plan Unchanged"]);
 }
@@ -66,7 +66,7 @@ async fn p1_patches_that_are_as_they_were_move_nothing_and_cost_no_kms_call() {
 async fn a_stack_that_is_patched_is_planned_and_no_other() {
     let account = Workshop::launched(PRODUCTION).await;
     patch(&account, "10-note.yaml", "target: { stack: network }\nmerge: { Description: mine }\n");
-    let Outcome::Planned(plan) = account.rendered(None, &Life::unending()).await.unwrap() else {
+    let RenderOutcome::Planned(plan) = account.rendered(None, &Life::unending()).await.unwrap() else {
         panic!("no plan")
     };
     let changed = plan.stacks.iter().filter(|stack| stack.action != StackAction::Unchanged);
@@ -87,7 +87,7 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
     for (text, code) in cases {
         patch(&account, "10-bad.yaml", text);
         let calls = account.keys.journal().calls().len();
-        let Outcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
+        let RenderOutcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
             panic!("{text}")
         };
         assert_eq!((found[0].code.as_str(), found[0].file.as_deref()), (code, Some("patches/10-bad.yaml")));
@@ -101,7 +101,7 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
     assert_eq!(account.desired(), before);
     // Removing the bad patch makes the render succeed again.
     account.specs.purge(&key("10-bad.yaml"));
-    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
 
@@ -109,7 +109,7 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
 async fn findings_of_spec_and_patches_are_told_together() {
     let account = Workshop::of(PRODUCTION);
     patch(&account, "10-bad.yaml", "target: 1\n");
-    let Outcome::Rejected(found) =
+    let RenderOutcome::Rejected(found) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
     else {
         panic!("the patch was accepted")
@@ -124,7 +124,7 @@ async fn what_a_patch_expects_is_tested_against_what_is_really_rendered() {
     let version =
         r#"ops: [{ op: test, path: /kubernetesVersion, value: "1.0.0" }, { op: add, path: /a, value: 1 }]"#;
     patch(&account, "10-test.yaml", &format!("target: {{ node: controller }}\n{version}\n"));
-    let Outcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
+    let RenderOutcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
         panic!("taken")
     };
     assert_eq!(found[0].code, "patch-does-not-apply");
@@ -136,7 +136,7 @@ async fn what_lies_there_and_is_no_patch_is_left_alone_and_told() {
     for name in ["readme.md", "20-more.yml", "deeper/30.yaml"] {
         patch(&account, name, PODS);
     }
-    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::Unchanged);
+    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
     let told = account.status().unwrap().spec.unwrap().diagnostics;
     let files: Vec<&str> = told.iter().filter_map(|found| found.file.as_deref()).collect();
     assert_eq!(files, ["patches/20-more.yml", "patches/deeper/30.yaml"]);
@@ -147,7 +147,7 @@ async fn too_many_and_too_large_patches_are_refused_unread() {
     let account = Workshop::launched(PRODUCTION).await;
     patch(&account, "10-large.yaml", &format!("{PODS}#{}", "x".repeat(MOST_BYTES)));
     let read = account.specs.journal().count("s3:GetObject");
-    let Outcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
+    let RenderOutcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
         panic!("taken")
     };
     assert_eq!(
@@ -157,7 +157,7 @@ async fn too_many_and_too_large_patches_are_refused_unread() {
     for number in 0..=MOST_FILES {
         patch(&account, &format!("{number:03}.yaml"), PODS);
     }
-    let Outcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
+    let RenderOutcome::Rejected(found) = account.rendered(None, &Life::unending()).await.unwrap() else {
         panic!("taken")
     };
     assert_eq!(found[0].code, "too-many-patches");
@@ -168,7 +168,7 @@ async fn too_many_and_too_large_patches_are_refused_unread() {
 async fn patches_of_a_cluster_without_a_spec_wait_for_it() {
     let account = Workshop::of(PRODUCTION);
     patch(&account, "10-pods.yaml", PODS);
-    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), Outcome::NoSpec);
+    assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::NoSpec);
     assert!(account.assets.keys().is_empty() && account.said().is_empty());
     account.render(PRODUCTION).await;
     assert!(configs(&account).iter().any(|config| config.contains(r#""maxPods":58"#)));
@@ -218,7 +218,7 @@ async fn p8_a_wish_that_is_outdated_when_it_is_written_does_not_stay() {
     let specs = account.specs.clone();
     account.assets.meanwhile("s3:PutObject", &keys::desired(NAME), move || specs.purge(&key("10-pods.yaml")));
     let outcome = account.rendered(None, &Life::unending()).await.unwrap();
-    assert_eq!(outcome, Outcome::Unchanged);
+    assert_eq!(outcome, RenderOutcome::Unchanged);
     assert_eq!(account.desired().unwrap().target, there);
 }
 

@@ -78,11 +78,11 @@ async fn an_inventory_that_lacks_what_the_spec_asks_for_is_a_finding() {
 
     // Without a readable inventory nothing can be done, and the error names the solution.
     account.assets.upload(&keys::manifest(NAME), "{");
-    let error = account.scan(&Asked::default(), &Life::unending(), launch()).await.unwrap_err();
+    let error = account.scan(&RenewalRequest::default(), &Life::unending(), launch()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.Corrupt");
     account.assets.purge(&keys::manifest(NAME));
-    let outcome = account.scan(&Asked::default(), &Life::unending(), launch()).await.unwrap();
-    assert!(matches!(outcome, Outcome::Nothing(_)));
+    let outcome = account.scan(&RenewalRequest::default(), &Life::unending(), launch()).await.unwrap();
+    assert!(matches!(outcome, ScanOutcome::Nothing(_)));
 }
 
 /// If a spec is refused or deleted, the cluster's certificates are still renewed by the last accepted one.

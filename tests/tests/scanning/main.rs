@@ -14,9 +14,9 @@ use slipway_core::event::Event;
 use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::Manifest;
-use slipway_credentials::renewal::{Asked, State};
+use slipway_credentials::renewal::{RenewalRequest, State};
 use slipway_crypto::AwsLc;
-use slipway_flows::scan::{Outcome, Scanned, fan_out};
+use slipway_flows::scan::{ScanOutcome, Scanned, fan_out};
 use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
@@ -37,17 +37,17 @@ fn days(days: i64) -> SignedDuration {
 /// Invokes the scan function for the cluster.
 async fn scan(account: &Workshop, now: Timestamp) -> Scanned {
     account.assets.set_clock(now);
-    match account.scan(&Asked::default(), &Life::unending(), now).await.unwrap() {
-        Outcome::Scanned(scanned) => *scanned,
-        Outcome::Nothing(why) => panic!("{why}"),
+    match account.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap() {
+        ScanOutcome::Scanned(scanned) => *scanned,
+        ScanOutcome::Nothing(why) => panic!("{why}"),
     }
 }
 
 /// The plan that the render function makes after the event about renewed certificates.
 async fn planned(account: &Workshop, now: Timestamp) -> Option<Plan> {
     match (**account).render(None, &Life::unending(), now).await.unwrap() {
-        rendering::Outcome::Planned(plan) => Some(*plan),
-        rendering::Outcome::Unchanged => None,
+        rendering::RenderOutcome::Planned(plan) => Some(*plan),
+        rendering::RenderOutcome::Unchanged => None,
         other => panic!("{other:?}"),
     }
 }
@@ -197,13 +197,13 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
     let base = Workshop::launched(PRODUCTION).await;
     let total = {
         let (account, life) = (base.fork(), Life::unending());
-        account.scan(&Asked::default(), &life, now).await.unwrap();
+        account.scan(&RenewalRequest::default(), &life, now).await.unwrap();
         life.calls()
     };
     assert!(total > 60, "{total} calls");
     for (last, after) in (0..total).flat_map(|last| [(last, false), (last, true)]) {
         let (account, at) = (base.fork(), format!("at call {last}, after: {after}"));
-        let died = account.scan(&Asked::default(), &Life::until(last, after), now).await;
+        let died = account.scan(&RenewalRequest::default(), &Life::until(last, after), now).await;
         // The last write stores the scan's own memory: it is the only call whose lost answer nobody notices.
         assert!(died.is_err(), "{at}");
         scan(&account, now).await;
@@ -225,7 +225,7 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
 async fn p8_of_two_scans_one_renews() {
     let account = Workshop::launched(PRODUCTION).await;
     let now = launch() + days(359);
-    let (life, asked) = (Life::unending(), Asked::default());
+    let (life, asked) = (Life::unending(), RenewalRequest::default());
     let (one, other) = tokio::join!(account.scan(&asked, &life, now), account.scan(&asked, &life, now));
     let lost: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
     assert!(lost.len() < 2 && lost.iter().all(slipway_flows::FlowError::is_transient), "{lost:?}");
@@ -236,11 +236,14 @@ async fn p8_of_two_scans_one_renews() {
 #[tokio::test]
 async fn what_is_asked_for_is_renewed_and_a_doubled_event_renews_nothing() {
     let account = Workshop::launched(PRODUCTION).await;
-    let asked =
-        Asked { certificates: vec!["scheduler".to_owned()], everything: false, at: Some(launch() + days(1)) };
+    let asked = RenewalRequest {
+        certificates: vec!["scheduler".to_owned()],
+        everything: false,
+        at: Some(launch() + days(1)),
+    };
     for (now, renewed) in [(launch() + days(1), 1), (launch() + days(2), 0)] {
         let outcome = account.scan(&asked, &Life::unending(), now).await.unwrap();
-        let Outcome::Scanned(scanned) = outcome else { panic!("{outcome}") };
+        let ScanOutcome::Scanned(scanned) = outcome else { panic!("{outcome}") };
         assert_eq!(scanned.renewed.len(), renewed);
     }
     let plan = planned(&account, launch() + days(2)).await.unwrap();
@@ -284,7 +287,7 @@ async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
     // A refusal of KMS is an error of the function, and not of the certificates.
     let account = Workshop::launched(PRODUCTION).await;
     account.keys.faults().plan("kms:Decrypt", "", Fault::Before(slipway_ports::ErrorKind::Transient), 1);
-    let outcome = account.scan(&Asked::default(), &Life::unending(), now).await;
+    let outcome = account.scan(&RenewalRequest::default(), &Life::unending(), now).await;
     assert!(outcome.is_err(), "it is tried again: {outcome:?}");
     assert_eq!(scan(&account, now).await.renewed.len(), 15);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use slipway_crypto::verify::{File, Found, Survey, survey};
 use slipway_ports::Secret;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// The largest file that is read as a certificate or key.
 const MOST_BYTES: u64 = 1 << 20;
@@ -23,25 +23,25 @@ pub(super) fn is_ours(dir: &Path) -> bool {
 }
 
 /// All files; in a directory of `slipway render` only those of its credentials.
-pub(super) fn files(dir: &Path) -> Result<Vec<File>, Failure> {
+pub(super) fn files(dir: &Path) -> Result<Vec<File>, CliError> {
     let root = if is_ours(dir) { dir.join("credentials") } else { dir.to_owned() };
-    fs::read_dir(&root).map_err(|error| Failure::file("read", &root, &error))?;
+    fs::read_dir(&root).map_err(|error| CliError::file("read", &root, &error))?;
     let mut files = Vec::new();
     walk(&root, "", 0, &mut files);
     if files.len() > MOST_FILES {
         let problem = format!("{} holds more than {MOST_FILES} files", dir.display());
-        return Err(Failure::refused(problem, "name the folder with the certificates"));
+        return Err(CliError::refused(problem, "name the folder with the certificates"));
     }
     Ok(files)
 }
 
 /// Analyses the files; it is an error if there is no certificate.
-pub(super) fn inspect(place: &str, files: Vec<File>) -> Result<Survey, Failure> {
+pub(super) fn inspect(place: &str, files: Vec<File>) -> Result<Survey, CliError> {
     let survey = survey(&files);
     if survey.certificates.is_empty() && survey.findings.is_empty() {
         let problem = format!("there is no certificate in {place}");
         let help = "name a directory that `slipway render` wrote, or one with certificates in PEM";
-        return Err(Failure::refused(problem, help));
+        return Err(CliError::refused(problem, help));
     }
     Ok(survey)
 }

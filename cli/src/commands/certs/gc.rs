@@ -12,7 +12,7 @@ use slipway_ports::{Listing, Objects, Removal};
 use super::place::Place;
 use crate::Exit;
 use crate::cloud::CloudArgs;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::Workspace;
 use crate::printer::Printer;
 
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 /// A locked directory has no other writers, so young files can be judged as well.
 const AT_ONCE: SignedDuration = SignedDuration::ZERO;
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let place = Place::open(args.dir.as_deref().unwrap_or(Path::new(".")), &args.cloud).await?;
     let (cluster, going) = match &place {
         Place::Folder(dir) => {
@@ -60,12 +60,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
                 if args.apply { Workspace::open_existing(dir)? } else { Workspace::open_read_only(dir)? };
             let Some((folder, cluster)) = workspace.bucket() else {
                 let problem = format!("{} is no directory that slipway render wrote", dir.display());
-                return Err(Failure::refused(problem, "name one, such as the one given to --out"));
+                return Err(CliError::refused(problem, "name one, such as the one given to --out"));
             };
             let Some(release) = workspace.release()? else {
                 let problem =
                     format!("{} holds no release, so that nobody knows what is in use", dir.display());
-                return Err(Failure::refused(problem, "render into it to the end, then try again"));
+                return Err(CliError::refused(problem, "render into it to the end, then try again"));
             };
             let mut referred = Referred::default();
             referred.add_release(&release);
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
             let referred = || gc::referred(cloud.assets(), &cloud.cluster, &Nodes::Unknown);
             let going =
                 unused(args.apply, cloud.assets(), &cloud.cluster, referred, YOUNG, Timestamp::now()).await;
-            (cloud.cluster.clone(), going.map_err(|error| Failure::from(error).in_cloud())?)
+            (cloud.cluster.clone(), going.map_err(|error| CliError::from(error).in_cloud())?)
         }
     };
     let bytes: u64 = going.iter().map(|verdict| verdict.size).sum();

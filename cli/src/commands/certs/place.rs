@@ -8,7 +8,7 @@ use slipway_crypto::verify::{File, Survey};
 
 use super::folder;
 use crate::cloud::{Cloud, CloudArgs};
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// A folder, or a cluster in AWS.
 #[derive(Debug, clap::Args)]
@@ -28,14 +28,14 @@ pub(super) enum Place {
 }
 
 impl PlaceArgs {
-    pub(super) async fn find(&self) -> Result<Place, Failure> {
+    pub(super) async fn find(&self) -> Result<Place, CliError> {
         Place::open(&self.dir, &self.cloud).await
     }
 }
 
 impl Place {
     /// The cluster in AWS, if one was named; otherwise `dir`.
-    pub(super) async fn open(dir: &Path, cloud: &CloudArgs) -> Result<Self, Failure> {
+    pub(super) async fn open(dir: &Path, cloud: &CloudArgs) -> Result<Self, CliError> {
         Ok(match cloud.cluster().await? {
             Some(cloud) => Self::Cloud(Box::new(cloud)),
             None => Self::Folder(dir.to_owned()),
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Every file that may be a certificate or a key.
-    pub(super) async fn files(&self) -> Result<Vec<File>, Failure> {
+    pub(super) async fn files(&self) -> Result<Vec<File>, CliError> {
         match self {
             Self::Folder(dir) => folder::files(dir),
             Self::Cloud(cloud) => cloud.files().await,
@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// Analyses the files.
-    pub(super) fn survey(&self, files: Vec<File>) -> Result<Survey, Failure> {
+    pub(super) fn survey(&self, files: Vec<File>) -> Result<Survey, CliError> {
         folder::inspect(&self.to_string(), files)
     }
 

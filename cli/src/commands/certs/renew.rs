@@ -12,7 +12,7 @@ use slipway_flows::credentials;
 use crate::Exit;
 use crate::cloud::{AWS, CloudArgs};
 use crate::commands::render::{Changed, Rendered};
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 use crate::source::PatchArgs;
 
@@ -58,12 +58,12 @@ pub(in crate::commands) struct Args {
     upload: bool,
 }
 
-pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(in crate::commands) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if let Some(cloud) = args.cloud.cluster().await? {
         return deployed::run(args, &cloud, printer).await;
     }
     let (Some(file), Some(out)) = (&args.file, &args.out) else {
-        return Err(Failure::refused("neither a directory nor a cluster is named", "see --help"));
+        return Err(CliError::refused("neither a directory nor a cluster is named", "see --help"));
     };
     let Some(rendered) = Rendered::find(file, &args.patches, out, printer)? else {
         return Ok(Exit::Findings);

@@ -12,11 +12,11 @@ use slipway_crypto::verify::{File, Found};
 use slipway_flows::error::FlowError;
 use slipway_ports::{ErrorKind, Keys, Objects, PortError, Secret};
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::{LocalKeys, Workspace};
 
 /// As [`open`], for a directory of `slipway render` with its local.key. `false`: there is no key.
-pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<bool, Failure> {
+pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<bool, CliError> {
     let workspace = Workspace::open_read_only(dir)?;
     let Some((cluster, folder)) = workspace.folder() else { return Ok(false) };
     let local = match LocalKeys::read(AwsLc, &workspace.key_file()) {

@@ -11,7 +11,7 @@ use slipway_crypto::verify::{Certificate, Survey};
 use super::place::PlaceArgs;
 use super::{Moment, SOON_DAYS};
 use crate::Exit;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::write_atomic;
 use crate::printer::{Colour, Printer};
 
@@ -53,7 +53,7 @@ enum Sort {
     Name,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let now = args.moment.get();
     let place = args.place.find().await?;
     let survey = place.survey(place.files().await?)?;
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         let rows: Vec<Row> =
             shown.iter().map(|(name, one)| Row::of(name, one, held_by(&survey, one))).collect();
         let page = timeline::page(&place.to_string(), &rows, &survey.twins(), now, SOON_DAYS);
-        write_atomic(path, page.as_bytes()).map_err(|error| Failure::file("write", path, &error))?;
+        write_atomic(path, page.as_bytes()).map_err(|error| CliError::file("write", path, &error))?;
     }
     let twins = survey.twins();
     let mut machine = json!({

@@ -15,7 +15,7 @@ use super::place::{Place, PlaceArgs};
 use super::{Moment, SOON_DAYS, folder, sealed};
 use crate::Exit;
 use crate::cloud::Cloud;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::{Colour, Printer};
 use crate::source::{PatchArgs, Source};
 
@@ -59,7 +59,7 @@ pub(crate) struct Args {
     moment: Moment,
 }
 
-pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure> {
+pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let given = match &args.spec {
         Some(path) => match demanded(path)? {
             Ok(cluster) => Some((path.display().to_string(), cluster)),
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
         Place::Folder(dir) => folder::is_ours(dir) && sealed::open_folder(dir, &mut files).await?,
         Place::Cloud(cloud) if args.open => {
             let opened = sealed::open(cloud.assets(), &cloud.keys(""), &cloud.cluster, &mut files).await;
-            opened.map_err(|error| Failure::from(error).in_cloud())?;
+            opened.map_err(|error| CliError::from(error).in_cloud())?;
             true
         }
         Place::Cloud(_) => false,
@@ -114,7 +114,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, Failure>
 /// The cluster that a spec describes, Slipway's or kube-aws'.
 fn demanded(
     path: &Path,
-) -> Result<Result<Cluster, (Source, Vec<slipway_core::diagnostic::Diagnostic>)>, Failure> {
+) -> Result<Result<Cluster, (Source, Vec<slipway_core::diagnostic::Diagnostic>)>, CliError> {
     let source = Source::read(path, &PatchArgs::default())?;
     let findings = match source.parse() {
         Ok(checked) => return Ok(Ok(checked.cluster)),
@@ -126,10 +126,10 @@ fn demanded(
 }
 
 /// The newest spec of a cluster in AWS, and why it cannot be used.
-async fn newest(cloud: &Cloud) -> Result<Spec, Failure> {
+async fn newest(cloud: &Cloud) -> Result<Spec, CliError> {
     let Some(specs) = cloud.known_specs() else { return Ok((None, None)) };
     let key = keys::spec(&cloud.cluster);
-    let object = specs.get(&key).await.map_err(|error| Failure::from(FlowError::from(error)).in_cloud())?;
+    let object = specs.get(&key).await.map_err(|error| CliError::from(FlowError::from(error)).in_cloud())?;
     let path = format!("s3://{}/{key}", specs.name());
     let Some(object) = object else { return Ok((None, Some(format!("there is no {path}")))) };
     Ok(match slipway_spec::parse(&object.bytes, None) {

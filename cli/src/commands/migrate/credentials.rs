@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use slipway_crypto::{Inspected, inspect};
 use slipway_ports::Secret;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 
 /// The largest file that is read. kube-aws' files are smaller.
 const MOST_BYTES: u64 = 256 * 1024;
@@ -88,20 +88,20 @@ impl Serialize for File {
 }
 
 /// Reads `credentials/` of a kube-aws directory, which may be missing.
-pub(super) fn read(dir: &Path) -> Result<Credentials, Failure> {
+pub(super) fn read(dir: &Path) -> Result<Credentials, CliError> {
     let folder = dir.join("credentials");
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Credentials::default()),
-        Err(error) => return Err(Failure::file("read", &folder, &error)),
+        Err(error) => return Err(CliError::file("read", &folder, &error)),
     };
     let mut names: Vec<String> = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| Failure::file("read", &folder, &error))?;
+        let entry = entry.map_err(|error| CliError::file("read", &folder, &error))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
     }
     names.sort_unstable();
-    let root = fs::canonicalize(dir).map_err(|error| Failure::file("read", dir, &error))?;
+    let root = fs::canonicalize(dir).map_err(|error| CliError::file("read", dir, &error))?;
     let mut found = Credentials::default();
     let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut pems: BTreeMap<String, (Inspected, Secret)> = BTreeMap::new();
@@ -147,8 +147,8 @@ enum Opened {
 }
 
 /// A file's bytes. Links are reported and not followed.
-fn open(path: &Path, root: &Path) -> Result<Opened, Failure> {
-    let fail = |error: std::io::Error| Failure::file("read", path, &error);
+fn open(path: &Path, root: &Path) -> Result<Opened, CliError> {
+    let fail = |error: std::io::Error| CliError::file("read", path, &error);
     let about = fs::symlink_metadata(path).map_err(fail)?;
     let inside = |real: &Path| real.starts_with(root) && real.is_file();
     let followed = ["ca.pem", "ca-key.pem"].iter().any(|name| path.ends_with(name))

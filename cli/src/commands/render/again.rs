@@ -11,7 +11,7 @@ use slipway_flows::rendering::Prepared;
 use slipway_plan::Baseline;
 use slipway_ports::Objects;
 
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::local::{Folder, LocalKeys, LocalRegistry, Overlay, SiteArgs, Workspace};
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
@@ -44,7 +44,7 @@ impl Rendered {
         patches: &PatchArgs,
         out: &Path,
         printer: &Printer,
-    ) -> Result<Option<Self>, Failure> {
+    ) -> Result<Option<Self>, CliError> {
         let source = Source::read(file, patches)?;
         let cluster = match source.parse() {
             Ok(accepted) => accepted.cluster,
@@ -56,7 +56,7 @@ impl Rendered {
         // Read before it is opened, because opening creates a directory.
         let before = Workspace::open_read_only(out)?.release()?.ok_or_else(|| {
             let problem = format!("nothing was rendered into {}", out.display());
-            Failure::refused(problem, "name the directory that `slipway render` wrote")
+            CliError::refused(problem, "name the directory that `slipway render` wrote")
         })?;
         let workspace = Workspace::open(out)?;
         let (folder, site) = workspace.claim(&cluster, &SiteArgs::default())?;
@@ -69,8 +69,8 @@ impl Rendered {
         &self,
         what: &str,
         printer: &Printer,
-        act: impl AsyncFnOnce(&Folder, &LocalKeys<AwsLc>) -> Result<T, Failure>,
-    ) -> Result<Option<Changed<T>>, Failure> {
+        act: impl AsyncFnOnce(&Folder, &LocalKeys<AwsLc>) -> Result<T, CliError>,
+    ) -> Result<Option<Changed<T>>, CliError> {
         let keys = super::keys(&self.workspace)?;
         // In memory first: a refused change has no effect.
         let (folder, _) = self.workspace.claim(&self.cluster, &SiteArgs::default())?;
@@ -78,7 +78,7 @@ impl Rendered {
             return Ok(None);
         };
         if first.rendering.id() != self.before.id() {
-            return Err(Failure::refused(
+            return Err(CliError::refused(
                 format!("the spec says more than was rendered, and {what} changes nothing else"),
                 "run `slipway render` first, and look at what it changes with `slipway plan`",
             ));
@@ -96,7 +96,7 @@ impl Rendered {
         objects: &O,
         keys: &LocalKeys<AwsLc>,
         printer: &Printer,
-    ) -> Result<Option<Prepared>, Failure> {
+    ) -> Result<Option<Prepared>, CliError> {
         let registry = LocalRegistry::new(false);
         let baseline = Baseline::whole(Some(self.before.clone()));
         let (site, cluster, source) = (&self.site, &self.cluster.name, &self.source);

@@ -9,28 +9,28 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::role::Role;
 use slipway_credentials::Origin;
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_credentials::renewal::recovery::{Node, Progress, Recovery, Stage};
 use slipway_crypto::AwsLc;
 use slipway_flows::credentials::rotation::Machines;
 use slipway_flows::recovery;
-use slipway_flows::scan::{self as scanning, Outcome, ScanPorts};
+use slipway_flows::scan::{self as scanning, ScanOutcome, ScanPorts};
 use tokio::time::sleep;
 
 use super::Args;
 use crate::Exit;
 use crate::cloud::Cloud;
 use crate::commands::scan;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::overview::plain;
 use crate::printer::Printer;
 
 /// The pause between two queries of Run Command.
 const LOOKS: Duration = Duration::from_secs(3);
 
-pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let now = Timestamp::now();
-    let looked = scan::foreseen(cloud, &Asked::default(), now).await?;
+    let looked = scan::foreseen(cloud, &RenewalRequest::default(), now).await?;
     let expired = looked.decision.standings.iter().filter(|one| one.ends <= now);
     let ours = expired.filter(|one| one.group.is_some() && one.origin == Origin::Generated);
     let names: Vec<String> = match args.names.as_slice() {
@@ -43,7 +43,7 @@ pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result
         printer.result(&text, &machine);
         return Ok(Exit::Done);
     }
-    let asked = Asked { certificates: names, everything: false, at: Some(now) };
+    let asked = RenewalRequest { certificates: names, everything: false, at: Some(now) };
     let failed = renew(args, cloud, &looked.manifest.sealed_under, &asked, printer).await?;
     let digests = super::inventory(cloud).await?.bundles.into_iter().map(|(role, one)| (role, one.digest));
     let run = format!("recover-{}", now.as_second());
@@ -59,17 +59,17 @@ async fn renew(
     args: &Args,
     cloud: &Cloud,
     sealed_under: &str,
-    asked: &Asked,
+    asked: &RenewalRequest,
     printer: &Printer,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, CliError> {
     let (specs, bus) = (cloud.specs().await?, args.bus.open(cloud).await?);
     let (keys, groups) = (cloud.keys(sealed_under), cloud.groups());
     let (assets, crypto) = (cloud.assets(), &AwsLc);
     let ports = ScanPorts { specs: &specs, assets, groups: &groups, keys: &keys, bus: &bus, crypto };
     let scanned = match scanning::scan(&ports, &cloud.cluster, asked, Timestamp::now()).await? {
-        Outcome::Scanned(scanned) => scanned,
-        Outcome::Nothing(why) => {
-            return Err(Failure::refused(format!("{}: {why}", cloud.cluster), "upload its spec first"));
+        ScanOutcome::Scanned(scanned) => scanned,
+        ScanOutcome::Nothing(why) => {
+            return Err(CliError::refused(format!("{}: {why}", cloud.cluster), "upload its spec first"));
         }
     };
     let words = match scanned.renewed.as_slice() {
@@ -84,7 +84,7 @@ async fn renew(
     Ok(scanned.failed.into_iter().flat_map(|failed| failed.certificates).collect())
 }
 
-async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -> Result<(), Failure> {
+async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -> Result<(), CliError> {
     let commands = cloud.commands();
     let mut words = String::new();
     loop {
@@ -125,7 +125,7 @@ fn result(cloud: &Cloud, recovery: &Recovery, failed: &[String]) -> (String, Val
     let state = |node: &Node| match &node.progress {
         Progress::Done => ("back", None),
         Progress::Failed(why) => ("notBack", Some(why.clone())),
-        Progress::Waiting(_) | Progress::Asked(_) => ("notAsked", None),
+        Progress::Waiting(_) | Progress::RenewalRequest(_) => ("notAsked", None),
     };
     let mut counts: BTreeMap<&Role, (usize, usize)> = BTreeMap::new();
     for node in recovery.nodes() {

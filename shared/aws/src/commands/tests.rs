@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use slipway_core::node::{
-    Command, CommandStatus, CommandView, Drained, Failure, HowUnanswered, Unanswered, Verb, Word,
+    Command, CommandStatus, CommandView, Drained, HowUnanswered, Unanswered, Verb, VerbFailure, Word,
 };
 use slipway_flows::ports::Commands;
 use slipway_ports::ErrorKind;
@@ -124,7 +124,7 @@ async fn an_answer_is_whole_or_none_and_says_why() {
         SENT,
         refusal("ThrottlingException"),
     ]);
-    let failure = Failure {
+    let failure = VerbFailure {
         code: Word::Other("new.kind".to_owned()),
         message: "m".to_owned(),
         help: "h".to_owned(),

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::report::Served;
-use super::{EtcdHealth, Failure, NodeStatus, Verb, Word};
+use super::{EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
 use crate::drain::{Cause, Stays, Step};
 
 /// What a verb prints: its answer, or why it failed.
-pub type Outcome = Result<Answer, Failure>;
+pub type VerbOutcome = Result<Answer, VerbFailure>;
 
 /// A type that is the answer of one verb.
 pub trait OfVerb: Clone + Sized {
@@ -78,7 +78,7 @@ answers! {
 
 /// The JSON object to print for `outcome`.
 #[must_use]
-pub fn printed(outcome: &Result<impl Serialize, Failure>) -> Value {
+pub fn printed(outcome: &Result<impl Serialize, VerbFailure>) -> Value {
     match outcome {
         Ok(answer) => serde_json::to_value(answer).expect("an answer has string keys only"),
         Err(failure) => json!({ "error": failure }),
@@ -89,7 +89,7 @@ pub fn printed(outcome: &Result<impl Serialize, Failure>) -> Value {
 ///
 /// # Errors
 /// What is wrong, if it is neither an answer of that verb nor a failure.
-pub fn read(verb: &Verb, printed: &str) -> Result<Outcome, Unreadable> {
+pub fn read(verb: &Verb, printed: &str) -> Result<VerbOutcome, Unreadable> {
     let value: Value = serde_json::from_str(printed).map_err(|_| Unreadable::NoJson)?;
     let Value::Object(mut object) = value else { return Err(Unreadable::NoJson) };
     let outcome = match object.remove("error") {

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{self, Answer, Unreadable};
-use super::{Failure, FailureCode};
+use super::{FailureCode, VerbFailure};
 
 /// The verbs of `slipway-node` that have a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -206,7 +206,7 @@ pub enum CommandView {
     /// The verb succeeded, and this is its answer.
     Answered(Answer),
     /// The verb failed, and says why.
-    Failed(Failure),
+    Failed(VerbFailure),
     /// It has ended without an answer that could be read.
     Unanswered(Unanswered),
 }

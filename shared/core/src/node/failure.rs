@@ -1,4 +1,4 @@
-//! What a verb of `slipway-node` prints when it fails: a [`Failure`] with a [`FailureCode`].
+//! What a verb of `slipway-node` prints when it fails: a [`VerbFailure`] with a [`FailureCode`].
 //!
 //! The agent and the simulator write only codes of that list. A reader also accepts codes of newer agents: [`Word::Other`].
 
@@ -12,7 +12,7 @@ use super::Word;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[serde(rename_all = "camelCase")]
-pub struct Failure {
+pub struct VerbFailure {
     /// The kind of failure, for programs.
     pub code: Word<FailureCode>,
     /// What is wrong, and where.
@@ -25,7 +25,7 @@ pub struct Failure {
     pub passing: bool,
 }
 
-impl Failure {
+impl VerbFailure {
     /// A failure that may pass by itself.
     #[must_use]
     pub fn passing(code: FailureCode, message: impl Into<String>, help: impl Into<String>) -> Self {

@@ -46,7 +46,7 @@ pub enum Progress {
     /// It is to be asked at that time.
     Waiting(Timestamp),
     /// It was asked at that time.
-    Asked(Timestamp),
+    RenewalRequest(Timestamp),
     /// It is recovered.
     Done,
     /// It is not recovered and is not asked again.
@@ -167,7 +167,7 @@ impl Recovery {
     /// The commands in progress, whose state has to be queried.
     #[must_use]
     pub fn under_way(&self) -> Vec<Command> {
-        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::Asked(_)));
+        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
         asked.map(|node| self.refresh(node)).chain(self.open.clone()).collect()
     }
 
@@ -177,7 +177,7 @@ impl Recovery {
         let asked: Vec<String> = self
             .nodes
             .iter()
-            .filter(|node| matches!(node.progress, Progress::Asked(_)))
+            .filter(|node| matches!(node.progress, Progress::RenewalRequest(_)))
             .map(|node| format!("{} ({})", node.instance, node.role))
             .collect();
         let waits = match asked.as_slice() {
@@ -216,7 +216,7 @@ impl Recovery {
     pub fn next(&mut self, heard: &BTreeMap<String, CommandReport>, now: Timestamp) -> Turn {
         let mut turn = Turn::default();
         for place in 0..self.nodes.len() {
-            if let Progress::Asked(since) = self.nodes[place].progress {
+            if let Progress::RenewalRequest(since) = self.nodes[place].progress {
                 let token = self.refresh(&self.nodes[place]).token;
                 self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.said);
             }
@@ -237,7 +237,7 @@ impl Recovery {
             Progress::Done | Progress::Failed(_) => true,
             // A controller's kubelet that waits for its certificate is asked again during the workers' stage.
             Progress::Waiting(_) => self.stage == Stage::Controllers && node.in_force,
-            Progress::Asked(_) => false,
+            Progress::RenewalRequest(_) => false,
         });
         let (all, good) = (
             self.of_stage(self.stage).count(),
@@ -295,7 +295,7 @@ impl Recovery {
             Stage::Etcd | Stage::Controllers | Stage::Workers => {}
         }
         let most = if self.stage == Stage::Workers { AT_ONCE } else { 1 };
-        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::Asked(_)));
+        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
         let mut room = most.saturating_sub(asked.count());
         let stage = self.stage;
         while room > 0 {
@@ -306,7 +306,7 @@ impl Recovery {
             };
             let Some(node) = self.nodes.iter_mut().filter(due).min_by_key(|node| node.tries) else { break };
             node.tries += 1;
-            node.progress = Progress::Asked(now);
+            node.progress = Progress::RenewalRequest(now);
             let node = node.clone();
             send.push(self.refresh(&node));
             room -= 1;
@@ -377,7 +377,8 @@ impl Node {
     /// Whether it is still to be asked or to answer.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        matches!(self.progress, Progress::Waiting(_) | Progress::Asked(_)) && self.role != Role::Admin
+        matches!(self.progress, Progress::Waiting(_) | Progress::RenewalRequest(_))
+            && self.role != Role::Admin
     }
 
     fn take_report(

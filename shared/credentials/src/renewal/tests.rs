@@ -158,7 +158,7 @@ impl World {
             .collect()
     }
 
-    fn decide(&self, asked: &Asked) -> Decision {
+    fn decide(&self, asked: &RenewalRequest) -> Decision {
         let observed = Observed {
             cluster: &self.cluster,
             manifest: &self.manifest,
@@ -184,7 +184,7 @@ impl World {
 
     /// A scan that dies after so many steps: intent, renewal, state.
     fn scan(&mut self, steps: u8) -> Decision {
-        let decision = self.decide(&Asked::default());
+        let decision = self.decide(&RenewalRequest::default());
         self.perform(&decision, steps);
         decision
     }
@@ -277,7 +277,7 @@ proptest! {
                         prop_assert!(world.ends(&leaf) > world.now, "{leaf} has expired");
                         prop_assert!(world.ends(&leaf) <= world.ends(&issuer), "{leaf} outlives {issuer}");
                     }
-                    let decision = world.decide(&Asked::default());
+                    let decision = world.decide(&RenewalRequest::default());
                     world.perform(&decision, dies_after);
                     if matches!(step, Step::Twice { .. }) {
                         world.perform(&decision, 3);

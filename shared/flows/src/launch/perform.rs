@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use slipway_core::keys;
 use slipway_core::release::AddonsPointer;
 use slipway_ports::{ErrorKind, Objects, PortError};
-use slipway_rollout::{Effect, Outcome, Pending, Rollout};
+use slipway_rollout::{Effect, EffectOutcome, Pending, Rollout};
 
 use super::{RolloutPorts, disarm};
 use crate::error::{FlowError, FlowResult};
@@ -36,12 +36,12 @@ pub(super) async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Comm
         }
         // After a failure nothing else begins.
         if refused && pending.effect.begins() {
-            outcomes.push((pending.id, Outcome::Dropped));
+            outcomes.push((pending.id, EffectOutcome::Dropped));
             continue;
         }
         match attempt(ports, &state.cluster, pending).await {
             Ok(outcome) => {
-                refused |= matches!(outcome, Outcome::Refused(_));
+                refused |= matches!(outcome, EffectOutcome::Refused(_));
                 outcomes.push((pending.id, outcome));
             }
             Err(failure) if pending.holds_up() => error = error.or(Some(failure)),
@@ -59,7 +59,7 @@ async fn record(
     assets: &impl Objects,
     key: &str,
     mut stored: Stored<Rollout>,
-    outcomes: &[(u64, Outcome)],
+    outcomes: &[(u64, EffectOutcome)],
 ) -> FlowResult<Option<Stored<Rollout>>> {
     if outcomes.is_empty() {
         return Ok(Some(stored));
@@ -87,40 +87,40 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     cluster: &str,
     pending: &Pending,
-) -> FlowResult<Outcome> {
+) -> FlowResult<EffectOutcome> {
     let effect = &pending.effect;
     if pending.is_stale((ports.clock.0)()) {
         tracing::warn!(cluster, effect = name(effect), "too old: decided anew");
-        return Ok(Outcome::Dropped);
+        return Ok(EffectOutcome::Dropped);
     }
     if effect.is_disruptive() {
         // An invocation that stood still may come back when a person has said to stop, or others have gone on.
         let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         if now.is_none_or(|now| now.outbox.iter().all(|one| one.id != pending.id)) {
-            return Ok(Outcome::Dropped);
+            return Ok(EffectOutcome::Dropped);
         }
     }
     tracing::info!(cluster, effect = name(effect), "perform");
-    let Err(error) = perform(ports, cluster, effect).await else { return Ok(Outcome::Done) };
+    let Err(error) = perform(ports, cluster, effect).await else { return Ok(EffectOutcome::Done) };
     match (error, refusal_of(effect)) {
         // The service's no is final: the rollout says so in its words.
         (
             FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }),
             Refusal::By(service, whom),
-        ) => Ok(Outcome::Refused(format!("{service} refuses {whom}: {message}"))),
+        ) => Ok(EffectOutcome::Refused(format!("{service} refuses {whom}: {message}"))),
         // A machine that Run Command does not know may be on its way: whoever asked hears that.
         (FlowError::Port(PortError { kind: ErrorKind::Invalid, message, .. }), Refusal::Command) => {
-            Ok(Outcome::Refused(message))
+            Ok(EffectOutcome::Refused(message))
         }
         // Somebody deleted the change set, or the group: the next look at the world says what is there.
         (FlowError::Port(error), Refusal::By(..)) if error.kind == ErrorKind::Missing => {
             tracing::warn!(cluster, effect = name(effect), %error, "is gone: decided anew");
-            Ok(Outcome::Dropped)
+            Ok(EffectOutcome::Dropped)
         }
         // What can never be said or cleaned up must not hold up what comes after it.
         (FlowError::Port(error), Refusal::Left) if error.kind == ErrorKind::Invalid => {
             tracing::error!(cluster, effect = name(effect), %error, "left undone");
-            Ok(Outcome::Done)
+            Ok(EffectOutcome::Done)
         }
         (error, _) => Err(error),
     }

@@ -18,7 +18,7 @@ use slipway_core::node::{Command, Verb};
 use slipway_core::status::Desired;
 use slipway_ports::ErrorKind;
 use slipway_rollout::{
-    Active, Departure, Doing, Effect, Evidence, Order, Outcome, Pending, Rollout, Seen, StackStatus,
+    Active, Departure, Doing, Effect, EffectOutcome, Evidence, Order, Pending, Rollout, Seen, StackStatus,
 };
 
 use super::*;

@@ -15,7 +15,7 @@ use slipway_plan::{Baseline, Plan, RenewalPlan};
 use slipway_ports::{Listing, Objects};
 use slipway_rollout::Rollout;
 
-use super::{Outcome, Prepared, RenderWorld, Running, Upload};
+use super::{Prepared, RenderOutcome, RenderWorld, Running, Upload};
 use crate::error::{FlowError, FlowResult};
 use crate::launch::{baseline, plan_ready, recall};
 use crate::patches::PatchSet;
@@ -30,7 +30,7 @@ pub(super) async fn publish_plan(
     prepared: &Prepared,
     running: Running,
     now: Timestamp,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let cluster = &prepared.cluster.name;
     let status = |plan: Option<&Plan>| SpecStatus {
@@ -67,7 +67,7 @@ pub(super) async fn publish_plan(
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
             if !is_newest(ports.specs, upload, Some(patches)).await? {
-                return Ok(Outcome::Superseded);
+                return Ok(RenderOutcome::Superseded);
             }
             let wish = Desired {
                 format: Desired::FORMAT,
@@ -82,14 +82,14 @@ pub(super) async fn publish_plan(
             }
             // The run for the newest upload may have found nothing to do before this was written.
             if !is_newest(ports.specs, upload, Some(patches)).await? {
-                return Ok(Outcome::Superseded);
+                return Ok(RenderOutcome::Superseded);
             }
         }
         if unchanged {
             tell(ports.assets, cluster, status(None)).await?;
             let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
             ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
-            return Ok(Outcome::Unchanged);
+            return Ok(RenderOutcome::Unchanged);
         }
         tell(ports.assets, cluster, status(Some(&plan))).await?;
         let mut events = vec![plan_ready(&plan, &upload.version, now)];
@@ -98,7 +98,7 @@ pub(super) async fn publish_plan(
             events.push(Event::RolloutRequested(reference));
         }
         ports.bus.publish(&events).await?;
-        return Ok(Outcome::Planned(Box::new(plan)));
+        return Ok(RenderOutcome::Planned(Box::new(plan)));
     }
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
 }
@@ -163,7 +163,7 @@ pub(super) async fn reject(
     upload: &Upload,
     patches: Option<&PatchSet>,
     diagnostics: Vec<Diagnostic>,
-) -> FlowResult<Outcome> {
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let rejected = SpecStatus {
         version: upload.version.clone(),
@@ -175,7 +175,7 @@ pub(super) async fn reject(
     };
     // The findings about an older spec must not overwrite the result of a newer one.
     if !is_newest(ports.specs, upload, patches).await? {
-        return Ok(Outcome::Superseded);
+        return Ok(RenderOutcome::Superseded);
     }
     tell(ports.assets, &upload.cluster, rejected).await?;
     let line = |found: &Diagnostic| match &found.help {
@@ -189,7 +189,7 @@ pub(super) async fn reject(
         total: diagnostics.len(),
     };
     ports.bus.publish(&[Event::SpecRejected(event)]).await?;
-    Ok(Outcome::Rejected(diagnostics))
+    Ok(RenderOutcome::Rejected(diagnostics))
 }
 
 /// Writes the result for the spec into `status.json`. If only the version differs it is not written, because an upload that changes

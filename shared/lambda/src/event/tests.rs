@@ -42,18 +42,18 @@ fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
     // As the schedule sends it.
     let daily = json!({"source": "slipway", "detail-type": "Scan Requested", "detail": {}});
     assert_eq!(to_scan(daily).unwrap(), ToScan::Everything);
-    let one = |asked: Asked| ToScan::Cluster { cluster: "prod".to_owned(), asked };
+    let one = |asked: RenewalRequest| ToScan::Cluster { cluster: "prod".to_owned(), asked };
     for kind in ["Scan Requested", "Rollout Succeeded"] {
         assert_eq!(
             to_scan(event(kind, json!({"cluster": "prod", "plan": "1"}))).unwrap(),
-            one(Asked::default())
+            one(RenewalRequest::default())
         );
     }
     let at = Some("2026-11-20T12:00:00Z".parse().unwrap());
     let asked = json!({"cluster": "prod", "certificates": ["apiserver"]});
-    let named = Asked { certificates: vec!["apiserver".to_owned()], everything: false, at };
+    let named = RenewalRequest { certificates: vec!["apiserver".to_owned()], everything: false, at };
     assert_eq!(to_scan(event("Renewal Requested", asked)).unwrap(), one(named));
-    let everything = Asked { certificates: Vec::new(), everything: true, at };
+    let everything = RenewalRequest { certificates: Vec::new(), everything: true, at };
     assert_eq!(to_scan(event("Renewal Requested", json!({"cluster": "prod"}))).unwrap(), one(everything));
     for (kind, detail) in [
         ("Renewal Requested", json!({})),
@@ -73,7 +73,7 @@ fn renewed_certificates_are_rendered() {
     assert_eq!(kind(super::changed(event("a/b"), "specs")), "Slipway.Event.Malformed");
 }
 
-fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+fn kind<T: std::fmt::Debug>(result: Result<T, InvocationError>) -> String {
     result.unwrap_err().kind().to_owned()
 }
 

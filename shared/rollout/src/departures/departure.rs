@@ -7,7 +7,7 @@ use slipway_core::role::Role;
 
 use super::{Scene, Slots};
 use crate::drain::{Drain, DrainProgress, Patience};
-use crate::errand::{Asked, PAUSE, Sender, TRIES};
+use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::states::{Wakes, Way, leads};
@@ -104,7 +104,7 @@ pub enum DepartureState {
     Withdraw {
         /// The drain that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<Asked>,
+        asked: Option<SentCommand>,
         /// When the drain was last cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         told: Option<Timestamp>,
@@ -113,7 +113,7 @@ pub enum DepartureState {
     Uncordon {
         /// The last uncordon command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<Asked>,
+        asked: Option<SentCommand>,
         /// How often uncordoning failed.
         #[serde(default)]
         tries: u32,
@@ -160,7 +160,7 @@ impl DepartureState {
         Self::Drain { drain: Drain::default(), prolonged: None }
     }
 
-    fn asked(&self) -> Option<&Asked> {
+    fn asked(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } => drain.asked.as_ref(),
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
@@ -168,7 +168,7 @@ impl DepartureState {
         }
     }
 
-    fn asked_mut(&mut self) -> Option<&mut Option<Asked>> {
+    fn asked_mut(&mut self) -> Option<&mut Option<SentCommand>> {
         match self {
             Self::Drain { drain, .. } => Some(&mut drain.asked),
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
@@ -220,7 +220,7 @@ impl Departure {
     }
 
     /// The departure of a cordoned machine that stays after all; `asked`: the drain that may still run.
-    pub(crate) fn called_off(role: Role, group: &str, asked: Option<Asked>, now: Timestamp) -> Self {
+    pub(crate) fn called_off(role: Role, group: &str, asked: Option<SentCommand>, now: Timestamp) -> Self {
         let (cause, state) =
             (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { asked, told: None });
         Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
@@ -260,12 +260,12 @@ impl Departure {
 
     /// The last command for it.
     #[must_use]
-    pub fn asked(&self) -> Option<&Asked> {
+    pub fn asked(&self) -> Option<&SentCommand> {
         self.state.asked()
     }
 
     /// The command that uncordons it.
-    pub(super) fn uncordon_asked(&self) -> Option<&Asked> {
+    pub(super) fn uncordon_asked(&self) -> Option<&SentCommand> {
         match &self.state {
             DepartureState::Uncordon { asked, .. } => asked.as_ref(),
             DepartureState::Drain { .. }
@@ -281,7 +281,7 @@ impl Departure {
     }
 
     /// The drain command for it.
-    pub(super) fn drain_asked(&self) -> Option<&Asked> {
+    pub(super) fn drain_asked(&self) -> Option<&SentCommand> {
         match &self.state {
             DepartureState::Drain { drain, .. } => drain.asked.as_ref(),
             DepartureState::Leave { .. }
@@ -433,7 +433,13 @@ impl Departure {
     }
 
     /// Sends a command to the controller with the fewest drains; `None` if no controller is in service.
-    fn ask(&mut self, id: &str, verb: Verb, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> Option<Asked> {
+    fn ask(
+        &mut self,
+        id: &str,
+        verb: Verb,
+        scene: &Scene<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<SentCommand> {
         // Among equal controllers, another one each time, and not the same one for all machines.
         let at = id.bytes().fold(self.rounds as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let (later, first) = scene.controllers.split_at(at % scene.controllers.len().max(1));
@@ -446,7 +452,7 @@ impl Departure {
         let sender = Sender { of: &of, cluster: scene.cluster, name: &name };
         let command = sender.command(self.rounds, controller.clone(), verb);
         effects.push(Effect::Send(command.clone()));
-        Some(Asked { role: Role::Controller, command, at: scene.now, refused: None })
+        Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })
     }
 
     /// Cancels its drain repeatedly until it has ended: Run Command may not list the command yet, and does not guarantee the cancellation.
@@ -575,7 +581,7 @@ impl Departure {
 }
 
 /// Whether a cancelled drain may still run.
-fn still_runs(asked: &Asked, observed: &Observed, now: Timestamp) -> bool {
+fn still_runs(asked: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
     let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
     asked.outcome(observed, now).is_none() && !is_late
 }

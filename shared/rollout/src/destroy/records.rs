@@ -30,7 +30,7 @@ pub enum Records {
     #[default]
     Stand,
     /// Members have the command to delete them.
-    Asked(Inquiry),
+    SentCommand(Inquiry),
     /// A member has deleted them.
     TakenBack,
     /// No member could delete them; the reason.
@@ -40,19 +40,19 @@ pub enum Records {
 impl Records {
     /// Whether they still have to be deleted.
     pub(super) const fn are_open(&self) -> bool {
-        matches!(self, Self::Stand | Self::Asked(_))
+        matches!(self, Self::Stand | Self::SentCommand(_))
     }
 
     pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
         match self {
-            Self::Asked(inquiry) => Some(inquiry),
+            Self::SentCommand(inquiry) => Some(inquiry),
             Self::Stand | Self::TakenBack | Self::Left(_) => None,
         }
     }
 
     pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
         match self {
-            Self::Asked(inquiry) => Some(inquiry),
+            Self::SentCommand(inquiry) => Some(inquiry),
             Self::Stand | Self::TakenBack | Self::Left(_) => None,
         }
     }
@@ -63,7 +63,7 @@ impl Records {
             Self::Left(why) => format!(
                 "; in a hosted zone of your own, delete the A records of etcd's members, which nobody took back ({why})"
             ),
-            Self::Stand | Self::Asked(_) | Self::TakenBack => String::new(),
+            Self::Stand | Self::SentCommand(_) | Self::TakenBack => String::new(),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn retire(
     }
     let inquiry = match open.records.clone() {
         Records::Stand => Inquiry::new(now),
-        Records::Asked(inquiry) => inquiry,
+        Records::SentCommand(inquiry) => inquiry,
         Records::TakenBack | Records::Left(_) => return None,
     };
     let (records, waits) = take_back(state, open, inquiry, observed, now, effects);
@@ -104,10 +104,10 @@ fn take_back(
 ) -> (Records, Option<GoingWaits>) {
     if inquiry.round.is_empty() {
         if member_groups(&state.cluster).any(|(_, group)| !observed.groups.contains_key(&group)) {
-            return (Records::Asked(inquiry), Some(GoingWaits::Records));
+            return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
         }
         if let Some(waits) = boots(state, &inquiry, observed, now) {
-            return (Records::Asked(inquiry), Some(waits));
+            return (Records::SentCommand(inquiry), Some(waits));
         }
         let whom = members(state, observed);
         if whom.is_empty() {
@@ -115,19 +115,21 @@ fn take_back(
         }
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
         let round = open.ask(state, whom, now, effects);
-        return (Records::Asked(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
+        return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
     let said: Vec<_> =
         inquiry.round.iter().map(|asked| asked.answer::<RecordsRetired>(observed, now)).collect();
     if said.iter().flatten().any(Result::is_ok) {
         // It was launched after the command was sent, and may have written its record after the answer.
         return match boots(state, &inquiry, observed, now) {
-            Some(waits) => (Records::Asked(Inquiry { round: Round::default(), ..inquiry }), Some(waits)),
+            Some(waits) => {
+                (Records::SentCommand(Inquiry { round: Round::default(), ..inquiry }), Some(waits))
+            }
             None => (Records::TakenBack, None),
         };
     }
     let Some(said) = said.into_iter().collect::<Option<Vec<_>>>() else {
-        return (Records::Asked(inquiry), Some(GoingWaits::Records));
+        return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
     };
     let why = why_not(&inquiry.round, &said);
     left(inquiry, observed, &why, now)
@@ -160,7 +162,7 @@ fn left(
     if inquiry.gives_up(now) || !machines {
         return (Records::Left(why.to_owned()), None);
     }
-    (Records::Asked(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
+    (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
 }
 
 /// What a person does about a zone of ours that still has records: the exact command.
@@ -170,7 +172,7 @@ pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records)
     }
     let why = match records {
         Records::Left(why) => format!(" (nobody took them back: {why})"),
-        Records::Stand | Records::Asked(_) | Records::TakenBack => String::new(),
+        Records::Stand | Records::SentCommand(_) | Records::TakenBack => String::new(),
     };
     format!(
         "; if the zone holds records of etcd's members{why}, this deletes them: zone=$(aws cloudformation describe-stack-resource \

@@ -129,7 +129,7 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
     let goes = [("c-etcd", deleting())];
     for (stacks, records, asks) in [
         (&etcd[..], Records::Stand, true),
-        (&etcd, Records::Asked(asked(&["1"])), true),
+        (&etcd, Records::SentCommand(asked(&["1"])), true),
         (&etcd, Records::TakenBack, false),
         (&etcd, Records::Left("no".to_owned()), false),
         (&pools, Records::Stand, false),
@@ -146,7 +146,7 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
 fn p8_of_what_members_were_asked_it_is_known_what_was_refused_and_what_was_never_sent() {
     let save = Save::Leader(asked(&["1", "2"]));
     let snapshot = Destroy { snapshot: LastSnapshot::Wanted { save, earlier: None }, ..open(&[]) };
-    let records = Destroy { records: Records::Asked(asked(&["1", "2"])), ..open(&[]) };
+    let records = Destroy { records: Records::SentCommand(asked(&["1", "2"])), ..open(&[]) };
     for mut open in [snapshot, records] {
         open.unsent("1", "unknown");
         let refused: Vec<Option<&str>> = open.asked().iter().map(|one| one.refused.as_deref()).collect();
@@ -348,7 +348,7 @@ fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while
         (StackStatus::UpdateInProgress, false, patience + 1, None, 0),
         (StackStatus::DeleteInProgress, false, patience + 1, None, 0),
     ] {
-        let records = Records::Asked(Inquiry::new(NOW));
+        let records = Records::SentCommand(Inquiry::new(NOW));
         let mut open = Destroy { records, ..open(&[("c-etcd", GoingState::Stands)]) };
         let mut effects = Effects::new(at(second));
         let what = retire(&state, &mut open, &stack(status), held, &observed, at(second), &mut effects);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::node::{Command, CommandView, Drained, Failure};
+use slipway_core::node::{Command, CommandView, Drained, VerbFailure};
 use slipway_core::role::Role;
 
 use super::*;
@@ -19,7 +19,7 @@ fn after(seconds: i64) -> Timestamp {
 fn running() -> Drain {
     let verb = Drain::verb("i-1", None);
     let command = Command { token: "1".to_owned(), instance: "i-cp".to_owned(), verb };
-    let asked = Asked { role: Role::Controller, command, at: NOW, refused: None };
+    let asked = SentCommand { role: Role::Controller, command, at: NOW, refused: None };
     Drain { asked: Some(asked), ..Drain::default() }
 }
 
@@ -28,7 +28,7 @@ fn seen(view: CommandView) -> Observed {
 }
 
 fn failed(code: FailureCode) -> Observed {
-    seen(CommandView::Failed(Failure::passing(code, "no", "look")))
+    seen(CommandView::Failed(VerbFailure::passing(code, "no", "look")))
 }
 
 fn answered(done: bool) -> Observed {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use slipway_core::node::Failure;
+use slipway_core::node::VerbFailure;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn asked(token: &str, verb: Verb) -> Asked {
+fn asked(token: &str, verb: Verb) -> SentCommand {
     let command = Command { token: token.to_owned(), instance: "i-1".to_owned(), verb };
-    Asked { role: Role::Controller, command, at: NOW, refused: None }
+    SentCommand { role: Role::Controller, command, at: NOW, refused: None }
 }
 
 fn after(seconds: i64) -> Timestamp {
@@ -53,7 +53,7 @@ fn p10_a_drain_and_a_snapshot_are_taken_back_and_credentials_that_are_half_taken
 #[test]
 fn an_error_is_known_by_its_code_and_by_its_own_command() {
     let asked = asked("1", Verb::Status);
-    let failed = |code| Some(CommandView::Failed(Failure::passing(code, "no", "look")));
+    let failed = |code| Some(CommandView::Failed(VerbFailure::passing(code, "no", "look")));
     let no_node = FailureCode::DrainNoNode;
     for (observed, is_so) in [
         (seen("1", failed(no_node)), true),

@@ -22,7 +22,7 @@ use slipway_core::role::Role;
 use super::super::Effect;
 use super::super::departures::Departure;
 use super::super::drain::{Drain, DrainProgress, Patience};
-use super::super::errand::{Asked, Round};
+use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
 use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Looked, Many, Waits};
@@ -133,7 +133,7 @@ impl Controllers {
     }
 
     /// The running drain of a controller, if there is one.
-    pub(super) fn drain_asked(&self) -> Option<Asked> {
+    pub(super) fn drain_asked(&self) -> Option<SentCommand> {
         match self.phase.state()? {
             ControllersState::Drain { drain, .. } => drain.asked.clone(),
             ControllersState::Look { .. }
@@ -149,7 +149,7 @@ impl Controllers {
     /// A cordoned controller is not terminated now: it is uncordoned ([`Departure`]). `asked`: the drain that may still run.
     pub(super) fn call_off(
         &mut self,
-        asked: Option<Asked>,
+        asked: Option<SentCommand>,
         role: &Role,
         group: &str,
         departures: &mut BTreeMap<String, Departure>,
@@ -447,7 +447,7 @@ impl Controllers {
         Move::Stay(ControllersState::Leave { machine: id }, Waits::Departure(waits))
     }
 
-    fn refresh(&mut self, asked: Asked, turn: &Turn<'_>) -> To {
+    fn refresh(&mut self, asked: SentCommand, turn: &Turn<'_>) -> To {
         let id = asked.command.instance.clone();
         match refreshed(&asked, turn) {
             None => Move::Stay(ControllersState::Refresh(asked), Waits::Credentials(vec![id])),

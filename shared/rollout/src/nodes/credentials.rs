@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::errand::{Asked, Round};
+use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::waits::{Boot, Comes, Looked, Many, Waits};
 use super::idle::surely;
@@ -74,14 +74,14 @@ impl State for PoolRefreshState {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::Refresh(round) => round.as_slice(),
             Self::Look { .. } => &[],
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Refresh(round) => round.as_mut_slice(),
             Self::Look { .. } => &mut [],

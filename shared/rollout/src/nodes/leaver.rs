@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::role::Role;
 
-use super::super::errand::{Asked, Round};
+use super::super::errand::{Round, SentCommand};
 use super::super::outbox::Seen;
 use super::super::waits::{Asks, Looked, Waits};
 use super::danger::{self, Answers};
@@ -44,7 +44,7 @@ pub enum LeaverState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
         /// The command.
-        asked: Asked,
+        asked: SentCommand,
     },
     /// All members are asked whether they can do without it.
     Check {
@@ -55,14 +55,14 @@ pub enum LeaverState {
         round: Round,
     },
     /// It moves leadership to another member.
-    MoveLeader(Asked),
+    MoveLeader(SentCommand),
     /// A member that stays removes it.
     Remove {
         /// Its machine, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
         /// The command.
-        asked: Asked,
+        asked: SentCommand,
     },
     /// The remaining members are asked whether they are healthy.
     Verify(Round),
@@ -135,7 +135,7 @@ impl State for LeaverState {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
                 std::slice::from_ref(asked)
@@ -145,7 +145,7 @@ impl State for LeaverState {
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
                 std::slice::from_mut(asked)
@@ -279,7 +279,7 @@ impl Leaver {
         }
     }
 
-    fn leader(&mut self, asked: Asked, turn: &mut Turn<'_>) -> To {
+    fn leader(&mut self, asked: SentCommand, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
             return Move::Stay(LeaverState::MoveLeader(asked), Waits::Look(Looked::Machine));
         };

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::BETWEEN_TRIES;
 
-use super::super::errand::{Asked, Round, TRIES};
+use super::super::errand::{Round, SentCommand, TRIES};
 use super::super::states::{Way, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
 use super::{PATIENCE, Turn};
@@ -106,11 +106,11 @@ pub(super) trait State: Sized {
     }
 
     /// The commands of the state.
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         &[]
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         &mut []
     }
 
@@ -157,8 +157,8 @@ impl Place {
 pub(super) trait Open {
     fn place(&self) -> Place;
     fn machine(&self) -> Option<&String>;
-    fn asked(&self) -> &[Asked];
-    fn asked_mut(&mut self) -> &mut [Asked];
+    fn asked(&self) -> &[SentCommand];
+    fn asked_mut(&mut self) -> &mut [SentCommand];
     fn is_left(&self) -> bool;
     fn failure(&self) -> Option<&str>;
     fn fail(&mut self, why: &str);
@@ -182,11 +182,11 @@ impl<S: State> Open for Phase<S> {
         self.state().and_then(S::machine)
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         self.state().map_or(&[], S::asked)
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         self.state_mut().map_or(&mut [], S::asked_mut)
     }
 

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::Urgency;
 
-use super::super::errand::{Asked, Round};
+use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::waits::{Asks, Boot, Boots, Comes, Looked, Many, Waits};
 use super::danger::{self, Answers};
@@ -53,7 +53,7 @@ pub enum MemberState<A> {
         /// Its machine.
         machine: String,
         /// The command.
-        asked: Asked,
+        asked: SentCommand,
     },
     /// All members are asked whether they can do without it.
     Check {
@@ -120,8 +120,8 @@ pub(super) trait Act {
 
     fn place(&self) -> Place;
     fn machine(&self) -> &String;
-    fn asked(&self) -> &[Asked];
-    fn asked_mut(&mut self) -> &mut [Asked];
+    fn asked(&self) -> &[SentCommand];
+    fn asked_mut(&mut self) -> &mut [SentCommand];
 
     /// Whether the work should be completed before anything else begins.
     fn is_busy(&self) -> bool;
@@ -152,7 +152,7 @@ impl<A: Act> State for MemberState<A> {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::Snapshot { asked, .. } => std::slice::from_ref(asked),
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
@@ -161,7 +161,7 @@ impl<A: Act> State for MemberState<A> {
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Snapshot { asked, .. } => std::slice::from_mut(asked),
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Refreshed, SnapshotTaken, Verb};
 use slipway_core::role::Role;
 
-use super::super::errand::{Asked, Round};
+use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::outbox::FRESH;
 use super::super::waits::{Asks, Danger, Waits};
@@ -34,7 +34,7 @@ pub(super) fn everyone<'a>(turn: &Turn<'a>) -> BTreeMap<&'a Role, String> {
 
 /// Takes a snapshot: on another member than the one to be taken down, or on that one if there is no other. `None` if no member is in
 /// service.
-pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<Asked> {
+pub(super) fn take_snapshot(turn: &mut Turn<'_>) -> Option<SentCommand> {
     let found = everyone(turn);
     let other =
         found.iter().find(|(role, _)| role.member() != turn.role.member()).or_else(|| found.iter().next());
@@ -48,7 +48,7 @@ pub(super) fn no_snapshot() -> String {
 }
 
 /// The result of a snapshot; `None` if it is being taken.
-pub(super) fn snapshot(asked: &Asked, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
+pub(super) fn snapshot(asked: &SentCommand, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
     let taken = asked.answer::<SnapshotTaken>(turn.observed, turn.now)?;
     let taken = taken.map_err(|why| format!("{why} (on {})", asked.command.instance));
     Some(taken.map(|_| {
@@ -99,7 +99,7 @@ pub(super) fn leads(role: &Role, answers: &Answers) -> bool {
 }
 
 /// Whether a machine has installed its credentials; `None` if it is still doing so.
-pub(super) fn refreshed(asked: &Asked, turn: &Turn<'_>) -> Option<Result<(), String>> {
+pub(super) fn refreshed(asked: &SentCommand, turn: &Turn<'_>) -> Option<Result<(), String>> {
     let answer = asked.answer::<Refreshed>(turn.observed, turn.now)?;
     Some(answer.and_then(|answer| match &asked.command.verb {
         Verb::Refresh { credentials, .. } if *credentials == answer.credentials => Ok(()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::states::{Wakes, Way};
 
-use super::super::errand::Asked;
+use super::super::errand::SentCommand;
 use super::super::waits::Waits;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{no_snapshot, snapshot, take_snapshot};
@@ -30,7 +30,7 @@ pub enum SaverState {
     /// Checks whether there is a recent snapshot.
     Look,
     /// A snapshot is being taken.
-    Snapshot(Asked),
+    Snapshot(SentCommand),
 }
 
 impl State for SaverState {
@@ -62,14 +62,14 @@ impl State for SaverState {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::Look => &[],
             Self::Snapshot(asked) => std::slice::from_ref(asked),
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Look => &mut [],
             Self::Snapshot(asked) => std::slice::from_mut(asked),

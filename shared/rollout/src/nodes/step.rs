@@ -11,7 +11,7 @@ use slipway_core::role::Role;
 
 use super::super::Effect;
 use super::super::departures::Departure;
-use super::super::errand::Asked;
+use super::super::errand::SentCommand;
 use super::super::waits::Waits;
 use super::machine::{Open, Place, run};
 use super::{
@@ -221,7 +221,7 @@ impl NodeStep {
 
     /// The last commands to its machines.
     #[must_use]
-    pub fn asked(&self) -> &[Asked] {
+    pub fn asked(&self) -> &[SentCommand] {
         self.task.open().asked()
     }
 
@@ -343,7 +343,8 @@ impl NodeStep {
     ) -> Vec<Effect> {
         let place = self.place();
         let is_snapshot = place == Place::Snapshot;
-        let effects = self.asked().iter().filter(|_| is_snapshot).filter_map(Asked::take_back).collect();
+        let effects =
+            self.asked().iter().filter(|_| is_snapshot).filter_map(SentCommand::take_back).collect();
         match &mut self.task {
             // This includes a machine whose termination was decided, because it may not have been performed; a machine that is really
             // terminated does not need it.

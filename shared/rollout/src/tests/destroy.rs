@@ -4,7 +4,7 @@ mod back;
 mod ends;
 mod records;
 
-use slipway_core::node::{CommandView, EtcdHealth, Failure, FailureCode, RecordsRetired, Verb};
+use slipway_core::node::{CommandView, EtcdHealth, FailureCode, RecordsRetired, Verb, VerbFailure};
 
 use super::left::{Harbour, exporting};
 use super::*;
@@ -107,7 +107,8 @@ impl Quay {
 
     fn said(&self, verb: &Verb, instance: &str) -> CommandView {
         let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
-        let failed = |why: &str| CommandView::Failed(Failure::passing(FailureCode::AwsDenied, why, "look"));
+        let failed =
+            |why: &str| CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look"));
         let retires = self.retires.is_some_and(|index| instance == format!("i-{index}"));
         match (verb, self.snapshot) {
             (Verb::EtcdRetire, _) if retires => {

@@ -2,8 +2,8 @@
 //! etcd's stack deletes its group.
 
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, HowUnanswered,
-    MemberRemoved, Unanswered, Verb,
+    Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, FailureCode, HowUnanswered, MemberRemoved,
+    Unanswered, Verb, VerbFailure,
 };
 
 use super::evidence::LastAsks;
@@ -69,7 +69,7 @@ impl Store {
                 self.told.push(format!("{name} {}", command.verb.document()));
                 if self.failing > 0 {
                     self.failing -= 1;
-                    let full = Failure::passing(FailureCode::AwsDenied, "no room", "look");
+                    let full = VerbFailure::passing(FailureCode::AwsDenied, "no room", "look");
                     self.answers.insert(command.token.clone(), CommandView::Failed(full));
                     return;
                 }

@@ -251,16 +251,16 @@ fn p10_a_deletion_that_cloudformation_refuses_ends_what_wanted_it_and_is_tried_a
         open = Rollout { outbox: Vec::new(), ..decision.next };
     };
     let id = told.outbox.iter().find(|one| deletes(&one.effect)).unwrap().id;
-    let end = |outcome: Outcome| {
+    let end = |outcome: EffectOutcome| {
         let state = Rollout { outbox: Vec::new(), ..told.clone().recorded(&[(id, outcome)]) };
         let look = to_observe(&state, Some(&wanted), at(1));
         decide(&state, &harbour.fake.observe(&look, Some(&wanted)), at(1))
     };
-    let refused = end(Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()));
+    let refused = end(EffectOutcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()));
     assert_eq!(refused.report.state, "failed");
     assert!(refused.report.message.contains("c-pool-a: in use"), "{}", refused.report.message);
     assert!(refused.next.deployed.contains_key(POOL), "it stands");
     // A call that was too late is made again.
-    let dropped = end(Outcome::Dropped);
+    let dropped = end(EffectOutcome::Dropped);
     assert!(dropped.effects.iter().any(deletes), "{:?}", dropped.effects);
 }

@@ -200,7 +200,8 @@ fn p12_what_is_performed_too_late_is_decided_anew() {
     let pending = &decided.outbox[0];
     assert!(matches!(pending.effect, Effect::ExecuteChangeSet { .. }), "{pending:?}");
     assert!(!pending.is_stale(at(run.second + 180)) && pending.is_stale(at(run.second + 181)));
-    run.state = Rollout { outbox: Vec::new(), ..decided.clone().recorded(&[(pending.id, Outcome::Dropped)]) };
+    run.state =
+        Rollout { outbox: Vec::new(), ..decided.clone().recorded(&[(pending.id, EffectOutcome::Dropped)]) };
     run.wake(None);
     assert_eq!(run.said("execute c-network"), 1, "it is asked for again: {:?}", run.fake.log);
 }
@@ -218,7 +219,8 @@ fn p8_events_have_an_id_each_and_whoever_records_twice_records_once() {
     let ids: BTreeSet<String> = decided.outbox.iter().filter_map(id).collect();
     let published = decided.outbox.iter().filter(|one| matches!(one.effect, Effect::Publish(_))).count();
     assert_eq!((ids.len(), published > 0), (published, true));
-    let done: Vec<(u64, Outcome)> = decided.outbox.iter().map(|one| (one.id, Outcome::Done)).collect();
+    let done: Vec<(u64, EffectOutcome)> =
+        decided.outbox.iter().map(|one| (one.id, EffectOutcome::Done)).collect();
     run.state = decided.recorded(&done);
     assert!(run.state.outbox.is_empty());
     assert_eq!(run.state.clone().recorded(&done), run.state);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use slipway_core::cluster::MaintenanceWindow;
 use slipway_core::deadline::Deadline;
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, Verb,
+    Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, Verb, VerbFailure,
 };
 use slipway_plan::RenewalPlan;
 
@@ -402,7 +402,7 @@ impl Yard {
         let said = if up { self.answer(command) } else { Err("lost") };
         let view = match said {
             Ok(answer) => CommandView::Answered(Answer::read(&command.verb, answer).unwrap()),
-            Err(why) => CommandView::Failed(Failure::passing(FailureCode::AwsDenied, why, "look")),
+            Err(why) => CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look")),
         };
         self.answers.insert(command.token.clone(), view);
     }

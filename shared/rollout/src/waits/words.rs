@@ -253,7 +253,7 @@ impl Display for StackWaits {
 impl Display for ChangeSetWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "asking for a change set",
+            Self::SentCommand => "asking for a change set",
             Self::Made => "its change set is being made",
             Self::Making => "CloudFormation is making the change set",
             Self::Anew => "somebody else changed the stack; making a new change set",
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn how_far_a_change_set_is_is_told_in_words() {
         for (waits, words) in [
-            (ChangeSetWaits::Asked, "asking for a change set"),
+            (ChangeSetWaits::SentCommand, "asking for a change set"),
             (ChangeSetWaits::Made, "its change set is being made"),
             (ChangeSetWaits::Making, "CloudFormation is making the change set"),
             (ChangeSetWaits::Anew, "somebody else changed the stack; making a new change set"),

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use slipway_core::node::answer::{Outcome, printed};
-use slipway_core::node::{Failure, FailureCode, Verb};
+use slipway_core::node::answer::{VerbOutcome, printed};
+use slipway_core::node::{FailureCode, Verb, VerbFailure};
 
 use super::World;
 use super::cluster::Drain;
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// The verb ends with this outcome and prints it.
-    fn verb_ends(&mut self, place: usize, outcome: &Outcome) {
+    fn verb_ends(&mut self, place: usize, outcome: &VerbOutcome) {
         let details = if outcome.is_ok() { Details::Success } else { Details::Failed };
         if self.is_reached(place) {
             return self.command_ends(place, details, Some(&printed(outcome)));
@@ -463,7 +463,7 @@ impl World {
         let fails = self.fleet.faults.command_fails;
         if self.chance("command fails", fails) {
             let message = "the machine is too busy to answer";
-            let failure = Failure::passing(FailureCode::CommandFailed, message, "try again");
+            let failure = VerbFailure::passing(FailureCode::CommandFailed, message, "try again");
             return self.verb_ends(place, &Err(failure));
         }
         if self.is_delegated(place) {

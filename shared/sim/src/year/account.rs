@@ -11,7 +11,7 @@ use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{Rendering, Site};
 use slipway_core::status::{Report, Status};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::FlowResult;
 use slipway_flows::launch::{
     Clock, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
@@ -53,7 +53,7 @@ pub enum Woken {
     /// The scan function, for every cluster.
     Scans,
     /// The scan function, for the cluster.
-    Scan(Asked),
+    Scan(RenewalRequest),
 }
 
 /// An account with one cluster. `C` makes its keys and certificates.
@@ -236,7 +236,7 @@ impl<C: Crypto + Clone> Account<C> {
         version: Option<&str>,
         life: &Life,
         now: Timestamp,
-    ) -> FlowResult<rendering::Outcome> {
+    ) -> FlowResult<rendering::RenderOutcome> {
         let ports = RenderPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),
@@ -266,7 +266,12 @@ impl<C: Crypto + Clone> Account<C> {
     ///
     /// # Errors
     /// Those of the flow.
-    pub async fn scan(&self, asked: &Asked, life: &Life, now: Timestamp) -> FlowResult<scan::Outcome> {
+    pub async fn scan(
+        &self,
+        asked: &RenewalRequest,
+        life: &Life,
+        now: Timestamp,
+    ) -> FlowResult<scan::ScanOutcome> {
         let ports = ScanPorts {
             specs: &life.of(&self.specs),
             assets: &life.of(&self.assets),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 
 use super::account::{Account, block_on};
 use super::check::Checker;
@@ -499,14 +499,14 @@ impl Base {
                 block_on(account.render(Some(&version), &forever, now))
             }
             Change::Refresh | Change::Renew => {
-                let asked = Asked { everything: true, at: Some(now), ..Asked::default() };
+                let asked = RenewalRequest { everything: true, at: Some(now), ..RenewalRequest::default() };
                 block_on(account.scan(&asked, &forever, now))
                     .map(drop)
                     .unwrap_or_else(|error| panic!("{error}"));
                 block_on(account.render(None, &forever, now))
             }
             Change::Urgent | Change::Deadline => {
-                block_on(account.scan(&Asked::default(), &forever, now))
+                block_on(account.scan(&RenewalRequest::default(), &forever, now))
                     .map(drop)
                     .unwrap_or_else(|error| panic!("{error}"));
                 block_on(account.render(None, &forever, now))

@@ -19,7 +19,7 @@ use slipway_core::cluster::{Cluster, KeyAlgorithm};
 use slipway_core::release::Site;
 use slipway_credentials::{AssetKind, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::rendering::Outcome;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_ports::Crypto as _;
 use slipway_render::lock::Lock;
 use slipway_sim::memory::OWN_KEY;
@@ -66,12 +66,14 @@ async fn main() -> Anyhow<()> {
         let started = Instant::now();
         let outcome = workshop.outcome(PRODUCTION).await;
         first.push(started.elapsed());
-        let Outcome::Planned(plan) = outcome else { return Err("the first upload makes a plan".into()) };
+        let RenderOutcome::Planned(plan) = outcome else {
+            return Err("the first upload makes a plan".into());
+        };
         workshop.deployed(&plan).await;
         let started = Instant::now();
         let outcome = workshop.outcome(PRODUCTION).await;
         unchanged.push(started.elapsed());
-        assert_eq!(outcome, Outcome::Unchanged, "the same bytes change nothing");
+        assert_eq!(outcome, RenderOutcome::Unchanged, "the same bytes change nothing");
     }
     let first = row("first full render with all PKI (production.yaml)", &mut first, "target ≤ 60 ms");
     row("the same again", &mut unchanged, "target ≤ 5 ms");

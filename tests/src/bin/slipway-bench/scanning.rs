@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
 use slipway_credentials::manifest::{self, names};
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_credentials::{Entry, Manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::scan::{Outcome, ScanPorts, fan_out, scan};
+use slipway_flows::scan::{ScanOutcome, ScanPorts, fan_out, scan};
 use slipway_flows::store;
 use slipway_ports::{
     Condition, Crypto as _, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Signer,
@@ -168,8 +168,9 @@ pub(crate) async fn one_fleet(clusters: usize) -> Anyhow<()> {
     let (mut certificates, started) = (0, Instant::now());
     for index in 0..clusters {
         let outcome =
-            scan(&ports, &name(index), &Asked::default(), now + SignedDuration::from_hours(24)).await?;
-        let Outcome::Scanned(scanned) = outcome else { return Err(format!("{outcome}").into()) };
+            scan(&ports, &name(index), &RenewalRequest::default(), now + SignedDuration::from_hours(24))
+                .await?;
+        let ScanOutcome::Scanned(scanned) = outcome else { return Err(format!("{outcome}").into()) };
         if !scanned.findings.is_empty() || !scanned.renewed.is_empty() {
             return Err(format!("{scanned:?}").into());
         }

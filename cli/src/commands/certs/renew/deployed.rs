@@ -26,7 +26,7 @@ use slipway_ports::{Condition, Object, Objects as _, Put};
 use super::Args;
 use crate::Exit;
 use crate::cloud::Cloud;
-use crate::failure::Failure;
+use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// What a renewal has to know of the cluster.
@@ -38,11 +38,11 @@ pub(in crate::commands) struct DeployedCluster {
     pub(in crate::commands) spec: Object,
 }
 
-pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
-    renew(args, cloud, printer).await.map_err(Failure::in_cloud)
+pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
+    renew(args, cloud, printer).await.map_err(CliError::in_cloud)
 }
 
-async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Failure> {
+async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let specs = cloud.specs().await?;
     let standing = deployed_cluster(cloud, &specs).await?;
     let DeployedCluster { cluster, release, manifest, spec } = &standing;
@@ -94,16 +94,16 @@ async fn renew(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, Fa
 pub(in crate::commands) async fn deployed_cluster(
     cloud: &Cloud,
     specs: &S3Bucket,
-) -> Result<DeployedCluster, Failure> {
+) -> Result<DeployedCluster, CliError> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
-        return Err(Failure::refused(problem, "upload its spec, and look at its status.json"));
+        return Err(CliError::refused(problem, "upload its spec, and look at its status.json"));
     };
     let key = keys::spec(name);
     let Some(spec) = specs.get(&key).await.map_err(FlowError::from)? else {
         let problem = format!("there is no s3://{}/{key}", specs.name());
-        return Err(Failure::refused(problem, "upload the spec again, and wait for its plan"));
+        return Err(CliError::refused(problem, "upload the spec again, and wait for its plan"));
     };
     let cluster = slipway_spec::parse(&spec.bytes, None).map(|accepted| accepted.cluster);
     let planned = if spec.version == desired.spec_version {
@@ -127,7 +127,7 @@ pub(in crate::commands) async fn deployed_cluster(
             "the spec names {wanted}, and the credentials are sealed under {}",
             manifest.sealed_under
         );
-        return Err(Failure::refused(
+        return Err(CliError::refused(
             problem,
             "upload the spec again, which seals them under that key first",
         ));
@@ -135,13 +135,13 @@ pub(in crate::commands) async fn deployed_cluster(
     if !manifest.sealed_under.starts_with("arn:") {
         let problem =
             format!("the credentials are sealed under {}, which is no key of KMS", manifest.sealed_under);
-        return Err(Failure::refused(problem, "upload the spec, which seals them under a key of KMS first"));
+        return Err(CliError::refused(problem, "upload the spec, which seals them under a key of KMS first"));
     }
     Ok(DeployedCluster { cluster, release, manifest, spec })
 }
 
-fn says_more(specs: &S3Bucket, key: &str) -> Failure {
-    Failure::refused(
+fn says_more(specs: &S3Bucket, key: &str) -> CliError {
+    CliError::refused(
         format!(
             "s3://{}/{key} says something else than was planned last, and renewing a certificate changes nothing else",
             specs.name()
@@ -150,7 +150,7 @@ fn says_more(specs: &S3Bucket, key: &str) -> Failure {
     )
 }
 
-fn lost(key: String, help: &str) -> Failure {
+fn lost(key: String, help: &str) -> CliError {
     let problem = "is lost, and what stands refers to it".to_owned();
     FlowError::Corrupt { key, problem, help: help.to_owned() }.into()
 }
@@ -191,22 +191,22 @@ pub(in crate::commands) async fn upload(
     cluster: &Cluster,
     specs: &S3Bucket,
     spec: &Object,
-) -> Result<bool, Failure> {
+) -> Result<bool, CliError> {
     let condition = Condition::Unchanged(spec.etag.clone());
     let put = specs.put(&keys::spec(&cluster.name), spec.bytes.clone(), condition).await;
     Ok(matches!(put.map_err(FlowError::from)?, Put::Written(_)))
 }
 
 /// An error after the renewal says that only the upload is missing, so that nobody renews again.
-fn only_uploading(name: &str, error: Failure) -> Failure {
+fn only_uploading(name: &str, error: CliError) -> CliError {
     match error.in_cloud() {
-        Failure::Cloud { why, help } => {
+        CliError::Cloud { why, help } => {
             let help = help.unwrap_or_default();
             let help =
                 format!("{name} was issued anew, and the same spec is still to be uploaded again; {help}");
-            Failure::Cloud { why, help: Some(help) }
+            CliError::Cloud { why, help: Some(help) }
         }
-        other @ (Failure::File { .. } | Failure::Refused { .. } | Failure::Flow(_)) => other,
+        other @ (CliError::File { .. } | CliError::Refused { .. } | CliError::Flow(_)) => other,
     }
 }
 

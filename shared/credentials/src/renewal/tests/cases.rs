@@ -27,7 +27,7 @@ fn nearly() -> World {
 #[test]
 fn leaves_that_roll_together_are_renewed_together_and_workers_have_none() {
     let mut world = nearly();
-    let decision = world.decide(&Asked::default());
+    let decision = world.decide(&RenewalRequest::default());
     let groups = names(&decision);
     assert_eq!(
         groups[&Group::Etcd],
@@ -57,13 +57,13 @@ fn leaves_that_roll_together_are_renewed_together_and_workers_have_none() {
     let workers = world.workers();
     world.perform(&decision, 3);
     assert_eq!(world.workers(), workers);
-    assert!(world.decide(&Asked::default()).renew.is_empty(), "once");
+    assert!(world.decide(&RenewalRequest::default()).renew.is_empty(), "once");
 
     // One that was made for a new member goes along only when it is old enough to be worth it.
     let mut world = nearly();
     world.issue("etcd-server-1", start() + days(300));
     world.issue("etcd-peer-1", start() + days(100));
-    let decision = world.decide(&Asked::default());
+    let decision = world.decide(&RenewalRequest::default());
     let etcd = &names(&decision)[&Group::Etcd];
     assert!(!etcd.contains(&"etcd-server-1") && etcd.contains(&"etcd-peer-1"), "{etcd:?}");
 }
@@ -76,7 +76,7 @@ fn a_certificate_goes_along_only_in_less_than_half_of_its_life() {
     world.issue("etcd-peer-0", world.now - half_life);
     world.issue("etcd-peer-1", world.now - half_life - second);
     world.issue("etcd-peer-2", world.now - half_life + second);
-    let decision = world.decide(&Asked::default());
+    let decision = world.decide(&RenewalRequest::default());
     let etcd = &names(&decision)[&Group::Etcd];
     let peers: Vec<_> = etcd.iter().filter(|name| name.starts_with("etcd-peer-")).collect();
     assert_eq!(peers, [&"etcd-peer-1"], "etcd-peer-0 has exactly half of its life left");
@@ -145,7 +145,7 @@ fn an_authority_is_announced_a_year_ahead_and_never_renewed() {
     world.roll_out();
     world.tell = true;
     world.now = end - days(2);
-    let decision = world.decide(&Asked::default());
+    let decision = world.decide(&RenewalRequest::default());
     assert!(decision.renew.is_empty(), "{:?}", decision.renew);
     let said = decision.announce.iter().find(|one| one.certificate == "apiserver").unwrap();
     assert!(said.help.contains("slipway rotate-ca ca"), "{}", said.help);
@@ -212,7 +212,7 @@ fn a_rotation_that_begins_by_itself_or_is_under_way_is_not_announced_on_its_day(
     world.cluster.certificates.ca_rotation_days = Some(400);
     let said = |world: &mut World, left: i64| {
         world.now = world.ends("etcd-ca") - days(left);
-        let decision = world.decide(&Asked::default());
+        let decision = world.decide(&RenewalRequest::default());
         decision.announce.into_iter().find(|one| one.certificate == "etcd-ca").map(|one| one.threshold_days)
     };
     assert_eq!(said(&mut world, 399), None, "it begins now");
@@ -228,7 +228,7 @@ fn what_we_cannot_issue_is_announced_with_its_owners_next_step() {
     let own = OwnAuthority { source: OwnSource::Provided, certificate, key, passphrase_parameter: None };
     world.cluster.certificates.authorities.insert("etcd-ca".to_owned(), own);
     world.now = start() + days(359);
-    let decision = world.decide(&Asked::default());
+    let decision = world.decide(&RenewalRequest::default());
     assert!(!names(&decision).contains_key(&Group::Etcd), "{:?}", decision.renew);
     assert!(names(&decision).contains_key(&Group::ControlPlane));
     let said = decision.announce.iter().find(|one| one.certificate == "etcd-peer-1").unwrap();
@@ -294,7 +294,7 @@ fn without_reports_a_rollout_that_reached_its_goal_says_that_nodes_have_it() {
             nodes: &[],
             planned: Some(&planned),
             state: &world.state,
-            asked: &Asked::default(),
+            asked: &RenewalRequest::default(),
         };
         super::super::decide(&observed, world.now)
     };
@@ -318,7 +318,7 @@ fn a_certificate_that_no_node_holds_is_renewed_and_overrides_nothing() {
         world.now = start() + days(100);
         world.issue(name, world.now - days(364));
         world.seal();
-        let decision = world.decide(&Asked::default());
+        let decision = world.decide(&RenewalRequest::default());
         assert_eq!(names(&decision), [(group, vec![name])].into());
         let told = decision.next.urgent.map(|urgent| urgent.certificate);
         assert_eq!(told.as_deref(), urgent, "{name}");
@@ -340,17 +340,17 @@ fn an_expired_certificate_is_renewed_at_once_and_nothing_holds_it_up() {
 fn what_is_asked_for_is_renewed_once_however_often_it_is_asked() {
     let mut world = World::new(None, 365, 3650);
     world.now = start() + days(10);
-    let asked = Asked {
+    let asked = RenewalRequest {
         certificates: vec!["scheduler".to_owned(), "ca".to_owned()],
         at: Some(world.now),
-        ..Asked::default()
+        ..RenewalRequest::default()
     };
     let decision = world.decide(&asked);
     assert_eq!(names(&decision), [(Group::ControlPlane, vec!["scheduler"])].into());
     world.perform(&decision, 3);
     world.now = start() + days(11);
     assert!(world.decide(&asked).renew.is_empty());
-    let everything = Asked { everything: true, at: Some(world.now), ..Asked::default() };
+    let everything = RenewalRequest { everything: true, at: Some(world.now), ..RenewalRequest::default() };
     assert_eq!(names(&world.decide(&everything)).len(), 3);
 }
 
@@ -382,7 +382,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
         nodes: &[],
         planned: None,
         state: &world.state,
-        asked: &Asked::default(),
+        asked: &RenewalRequest::default(),
     };
     let decision = super::super::decide(&observed, world.now);
     let told: Vec<&str> = decision.findings.iter().map(|found| found.message.as_str()).collect();
@@ -424,7 +424,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
         nodes: &nodes,
         planned: None,
         state: &world.state,
-        asked: &Asked::default(),
+        asked: &RenewalRequest::default(),
     };
     let findings = super::super::decide(&observed, world.now).findings;
     assert_eq!(findings.len(), 1, "{findings:#?}");

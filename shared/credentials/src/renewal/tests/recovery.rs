@@ -3,15 +3,15 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "of the verbs two are meant")]
 
 use slipway_core::node::{
-    Command, CommandView, EtcdHealth, Failure, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+    Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb, VerbFailure,
 };
 
 use super::{BTreeMap, BTreeSet, Role, SignedDuration, Timestamp};
 use crate::renewal::recovery::{CommandReport, ETCD_MEETS, LOST, Progress, Recovery, Stage, TRIES};
 
 fn failed(code: FailureCode, passing: bool) -> CommandReport {
-    let failure = Failure::passing(code, "it does not work", "look there");
-    CommandReport::View(CommandView::Failed(Failure { passing, ..failure }))
+    let failure = VerbFailure::passing(code, "it does not work", "look there");
+    CommandReport::View(CommandView::Failed(VerbFailure { passing, ..failure }))
 }
 
 fn start(machines: &[(Role, &[&str])]) -> Recovery {
@@ -287,7 +287,7 @@ fn p7_a_command_that_run_command_does_not_know_is_lost_after_three_minutes() {
     let mut recovery = start(&MEMBERS[..1]);
     recovery.next(&BTreeMap::new(), begun);
     assert_eq!(recovery.next(&BTreeMap::new(), begun + LOST - second).said, Vec::<String>::new());
-    assert_eq!(recovery.nodes()[0].progress, Progress::Asked(begun));
+    assert_eq!(recovery.nodes()[0].progress, Progress::RenewalRequest(begun));
     let turn = recovery.next(&BTreeMap::new(), begun + LOST);
     let why = "Run Command does not say what became of it; it is asked again";
     assert_eq!(turn.said, [format!("i-e0 (etcd-0): {why}")]);

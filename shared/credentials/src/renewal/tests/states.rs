@@ -10,7 +10,7 @@ fn decide(world: &World, stored: &BTreeMap<String, Stored>, nodes: &[Reported]) 
         nodes,
         planned: None,
         state: &world.state,
-        asked: &Asked::default(),
+        asked: &RenewalRequest::default(),
     };
     super::super::decide(&observed, world.now)
 }

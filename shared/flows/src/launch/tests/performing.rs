@@ -57,16 +57,16 @@ async fn p12_what_is_too_old_when_its_turn_comes_is_dropped_and_no_call_is_made(
         let until = pending.evidence.unwrap().until;
         let shore = Shore::with(&Rollout { outbox: vec![pending.clone()], ..idle() });
         shore.passes(until.duration_since(at(0)).as_secs() + 1);
-        assert_eq!(shore.attempts(&pending).await.unwrap(), Outcome::Dropped, "{call}");
+        assert_eq!(shore.attempts(&pending).await.unwrap(), EffectOutcome::Dropped, "{call}");
         assert_eq!(shore.log(), [""; 0], "{call}");
 
         // To the last moment it is done, and what carries no evidence is at any age.
         shore.passes(-1);
-        assert_eq!(shore.attempts(&pending).await.unwrap(), Outcome::Done, "{call}");
+        assert_eq!(shore.attempts(&pending).await.unwrap(), EffectOutcome::Done, "{call}");
         assert_eq!(shore.done(), [call]);
         shore.passes(100_000);
         let ageless = Pending { evidence: None, ..pending };
-        assert_eq!(shore.attempts(&ageless).await.unwrap(), Outcome::Done, "{call}");
+        assert_eq!(shore.attempts(&ageless).await.unwrap(), EffectOutcome::Done, "{call}");
         assert_eq!(shore.done(), [call]);
     }
 }
@@ -79,7 +79,7 @@ async fn p12_what_changes_what_runs_is_dropped_once_it_is_no_longer_in_the_store
         let withdrawn = Rollout { outbox: vec![other], ..rolling(json!("changeSet")) };
         for shore in [Shore::with(&withdrawn), Shore::default()] {
             let outcome = shore.attempts(&pending).await.unwrap();
-            assert_eq!(outcome == Outcome::Dropped, is_disruptive, "{call}");
+            assert_eq!(outcome == EffectOutcome::Dropped, is_disruptive, "{call}");
             assert_eq!(shore.done().is_empty(), is_disruptive, "{call}");
         }
     }
@@ -114,19 +114,19 @@ async fn p10_what_a_service_refuses_is_told_in_its_words_and_what_may_work_later
             assert!(matches!(error, FlowError::Port(error) if error.kind == kind), "{call}");
         }
         let (invalid, missing) = (attempt(ErrorKind::Invalid).await, attempt(ErrorKind::Missing).await);
-        let refused = |words: &str| Some(Outcome::Refused(words.to_owned()));
+        let refused = |words: &str| Some(EffectOutcome::Refused(words.to_owned()));
         let (of_invalid, of_missing) = match &effect {
             Effect::CreateChangeSet(_) | Effect::ExecuteChangeSet { .. } => {
-                (refused("CloudFormation refuses c-network: no"), Some(Outcome::Dropped))
+                (refused("CloudFormation refuses c-network: no"), Some(EffectOutcome::Dropped))
             }
             Effect::DeleteStack { .. } => {
-                (refused("CloudFormation refuses c-pool-a: no"), Some(Outcome::Dropped))
+                (refused("CloudFormation refuses c-pool-a: no"), Some(EffectOutcome::Dropped))
             }
             Effect::SetDesired { .. }
             | Effect::Terminate { .. }
             | Effect::ProlongTermination { .. }
             | Effect::CompleteTermination { .. } => {
-                (refused("Auto Scaling refuses c-pool-a: no"), Some(Outcome::Dropped))
+                (refused("Auto Scaling refuses c-pool-a: no"), Some(EffectOutcome::Dropped))
             }
             Effect::Send(_) => (refused("no"), None),
             // Somebody has to see to it: what the node managers were told is part of the state.
@@ -135,7 +135,7 @@ async fn p10_what_a_service_refuses_is_told_in_its_words_and_what_may_work_later
             | Effect::Cancel(_)
             | Effect::ArmTick
             | Effect::DisarmTick
-            | Effect::Publish(_) => (Some(Outcome::Done), None),
+            | Effect::Publish(_) => (Some(EffectOutcome::Done), None),
         };
         assert_eq!(invalid.ok(), of_invalid, "{call}");
         assert_eq!(missing.ok(), of_missing, "{call}");
@@ -221,7 +221,7 @@ async fn p8_a_tick_that_is_taken_away_late_is_given_back_to_what_was_begun_meanw
         (idle(), &["disarm"]),
     ] {
         let shore = Shore::with(&state);
-        assert_eq!(shore.attempts(&disarms).await.unwrap(), Outcome::Done);
+        assert_eq!(shore.attempts(&disarms).await.unwrap(), EffectOutcome::Done);
         assert_eq!(shore.done(), log);
     }
 }
@@ -232,7 +232,7 @@ async fn p8_whoever_comes_back_late_does_not_bring_older_add_ons_back() {
     let shore = Shore::with(&idle());
     let point = async |generation| {
         let pending = Pending { evidence: None, ..pending(7, Effect::PointAddons(pointer(generation)), 0) };
-        assert_eq!(shore.attempts(&pending).await.unwrap(), Outcome::Done);
+        assert_eq!(shore.attempts(&pending).await.unwrap(), EffectOutcome::Done);
         shore.kept::<AddonsPointer>(&key).unwrap().generation
     };
     assert_eq!([point(2).await, point(1).await, point(3).await], [2, 2, 3]);

@@ -13,7 +13,7 @@ use slipway_core::status::{Report, Status};
 use slipway_ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
 use slipway_rollout::fleet::{GroupView, TargetState, Targets};
 use slipway_rollout::{
-    ChangeSetRequest, ChangeSetStatus, ChangeSetView, Outcome, Pending, ResourceFailure, Rollout,
+    ChangeSetRequest, ChangeSetStatus, ChangeSetView, EffectOutcome, Pending, ResourceFailure, Rollout,
     StackStatus, StackView, decide,
 };
 
@@ -178,7 +178,7 @@ impl Shore {
         self.run(async |ports| wake_deciding(ports, &who, now, decide).await).await
     }
 
-    pub(super) async fn attempts(&self, pending: &Pending) -> FlowResult<Outcome> {
+    pub(super) async fn attempts(&self, pending: &Pending) -> FlowResult<EffectOutcome> {
         self.run(async |ports| attempt(ports, "c", pending).await).await
     }
 }

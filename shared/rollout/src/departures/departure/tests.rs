@@ -1,6 +1,6 @@
 //! The departure of one machine, look by look: how long it is waited for, which controller gets its commands, and when they are repeated.
 
-use slipway_core::node::{Command, CommandView, Failure};
+use slipway_core::node::{Command, CommandView, VerbFailure};
 
 use super::*;
 use crate::Rollout;
@@ -20,16 +20,16 @@ fn departure(cause: Cause, state: DepartureState) -> Departure {
 }
 
 /// A command to that controller at the beginning, with that token.
-fn asked(token: &str, controller: &str, verb: Verb) -> Asked {
+fn asked(token: &str, controller: &str, verb: Verb) -> SentCommand {
     let command = Command { token: token.to_owned(), instance: controller.to_owned(), verb };
-    Asked { role: Role::Controller, command, at: NOW, refused: None }
+    SentCommand { role: Role::Controller, command, at: NOW, refused: None }
 }
 
-fn drain(token: &str, controller: &str) -> Asked {
+fn drain(token: &str, controller: &str) -> SentCommand {
     asked(token, controller, Drain::verb("i-1", None))
 }
 
-fn drains(asked: Option<Asked>) -> DepartureState {
+fn drains(asked: Option<SentCommand>) -> DepartureState {
     DepartureState::Drain { drain: Drain { asked, ..Drain::default() }, prolonged: None }
 }
 
@@ -92,7 +92,7 @@ fn sent(effects: &[Effect]) -> Vec<(&str, &str)> {
 }
 
 fn failed(code: FailureCode) -> CommandView {
-    CommandView::Failed(Failure::passing(code, "no", "look"))
+    CommandView::Failed(VerbFailure::passing(code, "no", "look"))
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::states::{Wakes, Way};
 use super::super::Phase;
 use super::super::machine::{Place, State, Tries};
 use crate::drain::Drain;
-use crate::errand::{Asked, Round};
+use crate::errand::{Round, SentCommand};
 
 /// The work on the controllers of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,10 +86,10 @@ pub enum ControllersState {
         /// The controller to be changed or terminated.
         machine: String,
         /// The command.
-        asked: Asked,
+        asked: SentCommand,
     },
     /// A controller installs its credentials.
-    Refresh(Asked),
+    Refresh(SentCommand),
     /// An additional controller is launched before one is terminated.
     OneMore,
     /// Pods are evicted.
@@ -185,7 +185,7 @@ impl State for ControllersState {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_ref(asked),
@@ -194,7 +194,7 @@ impl State for ControllersState {
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_mut(asked),

@@ -6,7 +6,7 @@ use slipway_core::deadline::Urgency;
 use slipway_core::node::Verb;
 
 use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, verifies};
-use crate::errand::{Asked, Round};
+use crate::errand::{Round, SentCommand};
 use crate::fleet::GroupView;
 use crate::nodes::Turn;
 use crate::nodes::danger::Answers;
@@ -32,7 +32,7 @@ pub struct RefreshMember {
 #[serde(rename_all = "camelCase")]
 pub enum Refreshing {
     /// It installs the credentials.
-    Refresh(Asked),
+    Refresh(SentCommand),
 }
 
 impl Act for Refreshing {
@@ -60,12 +60,12 @@ impl Act for Refreshing {
         &asked.command.instance
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         let Self::Refresh(asked) = self;
         std::slice::from_ref(asked)
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         let Self::Refresh(asked) = self;
         std::slice::from_mut(asked)
     }

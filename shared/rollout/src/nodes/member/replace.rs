@@ -7,7 +7,7 @@ use slipway_core::node::{LeaderMoved, Verb};
 
 use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, checks, still_serves, verifies};
 use crate::Effect;
-use crate::errand::{Asked, Round};
+use crate::errand::{Round, SentCommand};
 use crate::fleet::{GroupView, MachineView};
 use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, State, Tries, waited};
@@ -27,7 +27,7 @@ pub struct ReplaceMember {}
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Replacing {
     /// It hands leadership to another member.
-    MoveLeader(Asked),
+    MoveLeader(SentCommand),
     /// It was terminated, and its successor is expected.
     Successor {
         /// The old machine.
@@ -76,14 +76,14 @@ impl Act for Replacing {
         }
     }
 
-    fn asked(&self) -> &[Asked] {
+    fn asked(&self) -> &[SentCommand] {
         match self {
             Self::MoveLeader(asked) => std::slice::from_ref(asked),
             Self::Successor { .. } => &[],
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [Asked] {
+    fn asked_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::MoveLeader(asked) => std::slice::from_mut(asked),
             Self::Successor { .. } => &mut [],

@@ -1,7 +1,7 @@
 //! One node step and its observation, both written by hand, for tests that go from look to look.
 
 use slipway_core::node::{
-    Answer, CommandView, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, SnapshotTaken,
+    Answer, CommandView, EtcdHealth, EtcdMemberHealth, FailureCode, SnapshotTaken, VerbFailure,
 };
 
 use super::*;
@@ -130,7 +130,7 @@ impl Dock {
 
     /// Makes the command with that token fail.
     pub(super) fn fails(&mut self, token: &str) {
-        let view = CommandView::Failed(Failure::passing(FailureCode::AwsDenied, "no", "look"));
+        let view = CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, "no", "look"));
         self.observed.answers.insert(token.to_owned(), Some(view));
     }
 

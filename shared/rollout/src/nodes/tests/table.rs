@@ -17,7 +17,8 @@ fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
         assert_eq!(phase.place(), place, "{state}");
         assert_eq!(phase.machine().map(String::as_str), machine, "{state}");
         assert_eq!(phase.is_busy(), is_busy, "{state}");
-        let tokens = |asked: &[Asked]| asked.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
+        let tokens =
+            |asked: &[SentCommand]| asked.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
         assert_eq!(tokens(phase.asked()), asked, "{state}");
         assert_eq!(tokens(phase.asked_mut()), asked, "{state}");
         names.push(place.name());

@@ -31,7 +31,7 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
             let minute = quay.minute;
             quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }))
         } else {
-            let refused = Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned());
+            let refused = EffectOutcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned());
             quay.state = quay.state.clone().recorded(&[(1_000, refused)]);
             quay.wake(None)
         };

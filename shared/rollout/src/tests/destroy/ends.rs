@@ -102,7 +102,8 @@ fn p10_a_destruction_whose_resume_comes_over_an_hour_late_looks_for_its_leader_a
 
 #[test]
 fn a_deletion_that_cloudformation_refuses_stops_a_destruction_and_one_that_came_too_late_is_told_again() {
-    for outcome in [Outcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()), Outcome::Dropped]
+    for outcome in
+        [EffectOutcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()), EffectOutcome::Dropped]
     {
         let mut quay = Quay::new();
         quay.wake(Some(ordered(0, false)));
@@ -123,7 +124,7 @@ fn a_deletion_that_cloudformation_refuses_stops_a_destruction_and_one_that_came_
         quay.state = state.recorded(&[(1_000, outcome.clone())]);
         let report = quay.wake(None);
         let again = quay.deletions()[told..].contains(&"c-pool-a");
-        assert_eq!(again, outcome == Outcome::Dropped, "{:?}", quay.log);
+        assert_eq!(again, outcome == EffectOutcome::Dropped, "{:?}", quay.log);
         let says =
             report.message.contains("the destruction stopped: CloudFormation refuses c-pool-a: in use");
         assert_eq!(says, !again, "{}", report.message);

@@ -9,16 +9,16 @@ const WHY: &str = "Auto Scaling refuses it: ValidationError";
 impl Yard {
     /// One minute passes. The effects are performed and recorded as the flows do it: a call that `fate` refuses or drops is not performed,
     /// and after a refusal nothing begins. Returns the number of refused or dropped calls.
-    fn meets(&mut self, fate: &mut dyn FnMut(&Effect) -> Outcome) -> usize {
+    fn meets(&mut self, fate: &mut dyn FnMut(&Effect) -> EffectOutcome) -> usize {
         let decision = self.decides(None);
         let (mut performed, mut outcomes, mut refused, mut met) = (Vec::new(), Vec::new(), false, 0);
         for Pending { id, effect, .. } in &decision.next.outbox {
-            let outcome = if refused && effect.begins() { Outcome::Dropped } else { fate(effect) };
+            let outcome = if refused && effect.begins() { EffectOutcome::Dropped } else { fate(effect) };
             match outcome {
-                Outcome::Done => performed.push(effect.clone()),
-                Outcome::Refused(_) | Outcome::Dropped => met += 1,
+                EffectOutcome::Done => performed.push(effect.clone()),
+                EffectOutcome::Refused(_) | EffectOutcome::Dropped => met += 1,
             }
-            refused |= matches!(outcome, Outcome::Refused(_));
+            refused |= matches!(outcome, EffectOutcome::Refused(_));
             outcomes.push((*id, outcome));
         }
         self.performs(performed);
@@ -31,8 +31,8 @@ impl Yard {
     /// Runs until it ends; every call that `which` selects is refused.
     fn run_refusing(&mut self, which: &dyn Fn(&Effect) -> bool) -> String {
         let mut fate = |effect: &Effect| match which(effect) {
-            true => Outcome::Refused(WHY.to_owned()),
-            false => Outcome::Done,
+            true => EffectOutcome::Refused(WHY.to_owned()),
+            false => EffectOutcome::Done,
         };
         for _ in 0..400 {
             self.meets(&mut fate);
@@ -170,7 +170,7 @@ fn p6_a_hook_that_auto_scaling_will_not_end_or_prolong_is_told_so_again_and_its_
             let prolongs = matches!(effect, Effect::ProlongTermination { .. }) && prolonged < 1;
             completions += u32::from(ends);
             prolonged += u32::from(prolongs);
-            if ends || prolongs { Outcome::Refused(WHY.to_owned()) } else { Outcome::Done }
+            if ends || prolongs { EffectOutcome::Refused(WHY.to_owned()) } else { EffectOutcome::Done }
         };
         let mut ended = String::new();
         for _ in 0..200 {
@@ -219,7 +219,7 @@ fn p10_a_machine_stays_known_until_run_command_sends_that_it_takes_pods_again() 
         let uncordons = sends(effect, "Slipway-Uncordon");
         refused += usize::from(uncordons);
         let no = terminates(effect) || uncordons && refused <= 5;
-        if no { Outcome::Refused(WHY.to_owned()) } else { Outcome::Done }
+        if no { EffectOutcome::Refused(WHY.to_owned()) } else { EffectOutcome::Done }
     };
     for _ in 0..40 {
         yard.meets(&mut fate);
@@ -271,9 +271,9 @@ fn p12_whatever_is_dropped_as_too_old_is_decided_anew_and_the_roll_ends_well() {
                 seen += usize::from(counts);
                 if counts && seen > nth && dropped < 5 {
                     dropped += 1;
-                    return Outcome::Dropped;
+                    return EffectOutcome::Dropped;
                 }
-                Outcome::Done
+                EffectOutcome::Done
             };
             for _ in 0..400 {
                 yard.meets(&mut fate);
@@ -308,12 +308,12 @@ fn p12_a_command_that_was_dropped_is_decided_anew_within_two_looks() {
         for look in 0..30 {
             yard.meets(&mut |effect| {
                 if terminates(effect) {
-                    return Outcome::Refused(WHY.to_owned());
+                    return EffectOutcome::Refused(WHY.to_owned());
                 }
                 let counts = sends(effect, document) && looks.len() < 2;
                 let is_first = counts && looks.is_empty();
                 looks.extend(counts.then_some(look));
-                if is_first { Outcome::Dropped } else { Outcome::Done }
+                if is_first { EffectOutcome::Dropped } else { EffectOutcome::Done }
             });
         }
         assert_eq!(looks.len(), 2, "{document}");

@@ -169,10 +169,10 @@ fn p6_surplus_machines_that_are_terminated_late_or_in_another_order_leave_none_t
                 seen += usize::from(shrinks(effect));
                 if shrinks(effect) && seen > after && dropped < drops {
                     dropped += 1;
-                    outcomes.push((*id, Outcome::Dropped));
+                    outcomes.push((*id, EffectOutcome::Dropped));
                 } else {
                     performed.push(effect.clone());
-                    outcomes.push((*id, Outcome::Done));
+                    outcomes.push((*id, EffectOutcome::Done));
                 }
             }
             if drops == 0 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::{Answer, Force, Policy, Try, decide};
-use slipway_core::node::{DrainRecord, Drained, Failure, FailureCode};
+use slipway_core::node::{DrainRecord, Drained, FailureCode, VerbFailure};
 
 use super::super::World;
 use super::super::commands::HELP;
@@ -28,7 +28,7 @@ pub(crate) enum Looked {
     /// The drain continues at that time.
     Again(Timestamp),
     /// The drain has ended with this answer.
-    Answer(Result<Drained, Failure>),
+    Answer(Result<Drained, VerbFailure>),
 }
 
 impl Drain {
@@ -45,12 +45,12 @@ impl Drain {
     }
 }
 
-fn unavailable() -> Failure {
-    Failure::passing(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
+fn unavailable() -> VerbFailure {
+    VerbFailure::passing(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
 }
 
-fn unknown(node: &str) -> Failure {
-    Failure::lasting(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
+fn unknown(node: &str) -> VerbFailure {
+    VerbFailure::lasting(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
 }
 
 impl World {
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Uncordons a node.
-    pub(in crate::world) fn uncordon(&mut self, cluster: &str, node: &str) -> Result<(), Failure> {
+    pub(in crate::world) fn uncordon(&mut self, cluster: &str, node: &str) -> Result<(), VerbFailure> {
         if !self.api_serves(cluster) {
             return Err(unavailable());
         }

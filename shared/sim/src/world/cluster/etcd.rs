@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::node::{Failure, FailureCode, MemberRemoved};
+use slipway_core::node::{FailureCode, MemberRemoved, VerbFailure};
 
 use super::super::World;
 use super::super::commands::HELP;
@@ -273,15 +273,15 @@ impl World {
         cluster: &str,
         by: &str,
         name: &str,
-    ) -> Result<MemberRemoved, Failure> {
+    ) -> Result<MemberRemoved, VerbFailure> {
         let now = self.now;
-        let refused = |why: &str| Failure::passing(FailureCode::EtcdRefused, why, HELP);
+        let refused = |why: &str| VerbFailure::passing(FailureCode::EtcdRefused, why, HELP);
         let etcd = self.etcd(cluster);
         let serves =
             etcd.members.get(by).is_some_and(|member| Etcd::is_up(member, now)) && etcd.leader.is_some();
         if by == name {
             let message = format!("{name} is this member");
-            return Err(Failure::lasting(FailureCode::EtcdRemoveSelf, message, HELP));
+            return Err(VerbFailure::lasting(FailureCode::EtcdRemoveSelf, message, HELP));
         }
         if !serves {
             return Err(refused("etcdserver: no leader"));

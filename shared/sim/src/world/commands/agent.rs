@@ -1,10 +1,10 @@
 //! What `slipway-node` does and answers when a document runs one of its verbs.
 
-use slipway_core::node::answer::{KubeletRenewed, LeaderStays, Outcome};
+use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
-    EtcdAlarm, EtcdHealth, EtcdMemberHealth, Failure, FailureCode, LeaderMoved, NodeStatus, RecordsRetired,
-    Refreshed, SnapshotTaken, Uncordoned, Verb,
+    EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved, NodeStatus, RecordsRetired, Refreshed,
+    SnapshotTaken, Uncordoned, Verb, VerbFailure,
 };
 
 use super::super::World;
@@ -23,11 +23,11 @@ const RESTARTS_S: (f64, f64) = (5.0, 20.0);
 
 impl World {
     /// Performs a command on the machine that it was sent to.
-    pub(super) fn perform_verb(&mut self, place: usize) -> Outcome {
+    pub(super) fn perform_verb(&mut self, place: usize) -> VerbOutcome {
         let sent = self.fleet.commands[place].clone();
         let Some(machine) = self.fleet.machines.get(&sent.instance).cloned() else {
             let message = "this machine was never told who it is";
-            return Err(Failure::lasting(FailureCode::ConfigUnreadable, message, HELP));
+            return Err(VerbFailure::lasting(FailureCode::ConfigUnreadable, message, HELP));
         };
         let cluster = machine.cluster().unwrap_or_default().to_owned();
         let is_member = machine.role().starts_with("etcd-");
@@ -45,7 +45,7 @@ impl World {
             | Verb::EtcdRetire
                 if !is_member =>
             {
-                Err(Failure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
+                Err(VerbFailure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
             }
             Verb::EtcdHealth => Ok(self.etcd_health(&cluster, machine.role()).into()),
             Verb::EtcdMoveLeader => self.move_leader(&cluster, machine.role()),
@@ -55,19 +55,19 @@ impl World {
             Verb::EtcdRetire => {
                 let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else {
                     let message = "node.json names no hosted zone for this member's record";
-                    return Err(Failure::lasting(FailureCode::BootstrapZone, message, HELP));
+                    return Err(VerbFailure::lasting(FailureCode::BootstrapZone, message, HELP));
                 };
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
             Verb::EtcdSnapshot => self.snapshot(&cluster, machine.role()),
             // A drain takes time, and is performed round by round.
             Verb::Drain { .. } => {
-                Err(Failure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
+                Err(VerbFailure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
             }
         }
     }
 
-    fn refresh(&mut self, machine: &Machine, wanted: &str, restarts: bool) -> Outcome {
+    fn refresh(&mut self, machine: &Machine, wanted: &str, restarts: bool) -> VerbOutcome {
         let wanted = wanted.to_owned();
         let changed = machine.credentials != wanted;
         if changed {
@@ -86,7 +86,7 @@ impl World {
             Some(Ok(())) => {
                 Some(KubeletRenewed { refused: "it has expired".to_owned(), serial: "01".to_owned() })
             }
-            Some(Err(why)) => return Err(Failure::passing(FailureCode::RefreshKubelet, why, HELP)),
+            Some(Err(why)) => return Err(VerbFailure::passing(FailureCode::RefreshKubelet, why, HELP)),
         };
         let restarted = if changed && restarts { restarted(machine.role()) } else { &[] };
         let restarted = restarted.iter().map(|name| (*name).to_owned()).collect();
@@ -117,15 +117,15 @@ impl World {
     }
 
     /// Credentials are read from S3 and opened with KMS; snapshots are sealed with a key of KMS and stored in S3.
-    fn reaches_storage(&self) -> Result<(), Failure> {
+    fn reaches_storage(&self) -> Result<(), VerbFailure> {
         let down = [Service::Storage, Service::Keys].into_iter().find(|one| self.down_until(*one).is_some());
         let unreachable = |service| {
-            Failure::passing(FailureCode::AwsUnreachable, format!("{service:?} does not answer"), HELP)
+            VerbFailure::passing(FailureCode::AwsUnreachable, format!("{service:?} does not answer"), HELP)
         };
         down.map_or(Ok(()), |service| Err(unreachable(service)))
     }
 
-    fn snapshot(&mut self, cluster: &str, role: &str) -> Outcome {
+    fn snapshot(&mut self, cluster: &str, role: &str) -> VerbOutcome {
         self.reaches_storage()?;
         let now = self.now;
         let version = self.etcd_version();
@@ -153,7 +153,7 @@ impl World {
         .into())
     }
 
-    fn move_leader(&mut self, cluster: &str, role: &str) -> Outcome {
+    fn move_leader(&mut self, cluster: &str, role: &str) -> VerbOutcome {
         let now = self.now;
         let Some(etcd) = self.fleet.clusters.get(cluster).map(|found| &found.etcd) else {
             return Err(unreachable());
@@ -179,7 +179,7 @@ impl World {
             .filter(|(_, member)| Etcd::is_up(member, now) && etcd.behind(member, now) <= BEHIND_AT_MOST);
         let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
             let message = format!("{role} leads, and no other voter answers that is well and close behind");
-            return Err(Failure::passing(FailureCode::EtcdNobodyElse, message, HELP));
+            return Err(VerbFailure::passing(FailureCode::EtcdNobodyElse, message, HELP));
         };
         self.lead(cluster, to);
         Ok(LeaderMoved { moved: true, leader: id, reason: None }.into())
@@ -319,10 +319,10 @@ fn restarted(role: &str) -> &'static [&'static str] {
     }
 }
 
-fn unreachable() -> Failure {
-    Failure::passing(FailureCode::EtcdUnreachable, "etcd does not answer", HELP)
+fn unreachable() -> VerbFailure {
+    VerbFailure::passing(FailureCode::EtcdUnreachable, "etcd does not answer", HELP)
 }
 
-fn no_leader() -> Failure {
-    Failure::passing(FailureCode::EtcdNoLeader, "the cluster has no leader", HELP)
+fn no_leader() -> VerbFailure {
+    VerbFailure::passing(FailureCode::EtcdNoLeader, "the cluster has no leader", HELP)
 }

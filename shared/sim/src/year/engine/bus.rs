@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
-use slipway_credentials::renewal::Asked;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::Waker;
 
 use super::{Engine, Happening};
@@ -59,20 +59,24 @@ impl Engine<'_> {
                 Some(_) => {
                     // The same event starts the daily check of the rollout function.
                     self.send(Woken::Rollout(Waker::Look), true);
-                    Woken::Scan(Asked::default())
+                    Woken::Scan(RenewalRequest::default())
                 }
                 None => Woken::Scans,
             },
             Event::RenewalRequested(asked) => {
                 let everything = asked.certificates.is_empty();
-                Woken::Scan(Asked { certificates: asked.certificates.clone(), everything, at: Some(now) })
+                Woken::Scan(RenewalRequest {
+                    certificates: asked.certificates.clone(),
+                    everything,
+                    at: Some(now),
+                })
             }
             Event::RolloutSucceeded(report) => {
                 said(self, "rollout succeeded", &report.message);
                 if !self.scans {
                     return;
                 }
-                Woken::Scan(Asked::default())
+                Woken::Scan(RenewalRequest::default())
             }
             Event::RolloutFailed(report) => return said(self, "rollout failed", &report.message),
             Event::RolloutAborted(report) => return said(self, "rollout aborted", &report.message),
