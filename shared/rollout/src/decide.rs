@@ -17,14 +17,14 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{OWNER_TAG, advance};
+use super::stack_step::{advance, called_off_creation, is_to_begin};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{RolloutWaits, Said, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
-    Active, ChangeSetStatus, ChangeSetView, Decision, Effect, Ended, Observed, Rollout, RolloutResult,
-    StackStatus, StackView, Step, StepState, ToObserve, Wanted, departures, destroy,
+    Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
+    departures, destroy,
 };
 
 /// Stacks of one wave that are processed in parallel, so that an invocation stays bounded and CloudFormation does not throttle it.
@@ -101,8 +101,8 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
     let stopped = is_held(&next, &active);
-    let is_to_begin = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
-    if !stopped && active.steps.iter().any(is_to_begin) {
+    let grows_etcd = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
+    if !stopped && active.steps.iter().any(grows_etcd) {
         active.nodes.members_still_to_join(now);
     }
     // Several waves may be done at once (nothing to change): continue until there is something to wait for.
@@ -186,19 +186,6 @@ pub(super) fn stage(active: &Active) -> Option<Stage> {
     }
 }
 
-/// Whether CloudFormation must still be told to execute the change set of a stack. The call may have been dropped because it was too late:
-/// then the change set is still ready, and the stack is not being changed.
-fn is_to_begin(step: &Step, observed: &Observed) -> bool {
-    match step.state {
-        StepState::Waiting | StepState::ChangeSet => true,
-        StepState::Executing => {
-            let ready = |view: &ChangeSetView| view.status == ChangeSetStatus::Ready;
-            observed.change_sets.get(&step.stack).and_then(Option::as_ref).is_some_and(ready)
-        }
-        StepState::Done | StepState::Failed(_) => false,
-    }
-}
-
 /// Advances the stacks of a wave as far as the observation allows.
 fn stacks(
     next: &mut Rollout,
@@ -248,26 +235,6 @@ fn stacks(
         }
         active.steps[at].state = moved.state;
     }
-}
-
-/// The deletion of a stack that was being created for the first time when the rollout was aborted: CloudFormation may wait for hours until
-/// the stack's groups are stable, and nothing depends on the stack yet.
-fn called_off_creation(
-    state: &Rollout,
-    active: &Active,
-    step: &Step,
-    stack: Option<&StackView>,
-) -> Option<Effect> {
-    let stack = stack.filter(|stack| stack.status == StackStatus::CreateInProgress)?;
-    let is_ours = stack.tags.get(OWNER_TAG) == step.tags.get(OWNER_TAG);
-    let is_new = !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack);
-    let called_off = active.aborted.is_some() && is_ours && is_new;
-    called_off.then(|| Effect::DeleteStack {
-        stack: step.stack.clone(),
-        id: stack.id.clone(),
-        stands: false,
-        token: active.token(&stack.id, "call-off"),
-    })
 }
 
 /// Deleted stacks are not part of the state any more: a plan starts without them.

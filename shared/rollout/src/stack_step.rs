@@ -3,8 +3,8 @@
 use super::destroy::zone_cure;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
 use super::{
-    Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, ResourceFailure, StackStatus,
-    StackView, Step, StepState,
+    Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, Observed, ResourceFailure, Rollout,
+    StackStatus, StackView, Step, StepState,
 };
 
 /// The next move of a step.
@@ -247,4 +247,37 @@ pub(super) fn because(what: String, failures: &[ResourceFailure]) -> String {
 /// The status as CloudFormation spells it.
 pub(super) fn status_of(stack: Option<&StackView>) -> String {
     stack.map_or_else(|| "absent".to_owned(), |view| view.status.to_string())
+}
+
+/// Whether CloudFormation must still be told to execute the change set of a stack. The call may have been dropped because it was too late:
+/// then the change set is still ready, and the stack is not being changed.
+pub(super) fn is_to_begin(step: &Step, observed: &Observed) -> bool {
+    match step.state {
+        StepState::Waiting | StepState::ChangeSet => true,
+        StepState::Executing => {
+            let ready = |view: &ChangeSetView| view.status == ChangeSetStatus::Ready;
+            observed.change_sets.get(&step.stack).and_then(Option::as_ref).is_some_and(ready)
+        }
+        StepState::Done | StepState::Failed(_) => false,
+    }
+}
+
+/// The deletion of a stack that was being created for the first time when the rollout was aborted: CloudFormation may wait for hours until
+/// the stack's groups are stable, and nothing depends on the stack yet.
+pub(super) fn called_off_creation(
+    state: &Rollout,
+    active: &Active,
+    step: &Step,
+    stack: Option<&StackView>,
+) -> Option<Effect> {
+    let stack = stack.filter(|stack| stack.status == StackStatus::CreateInProgress)?;
+    let is_ours = stack.tags.get(OWNER_TAG) == step.tags.get(OWNER_TAG);
+    let is_new = !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack);
+    let called_off = active.aborted.is_some() && is_ours && is_new;
+    called_off.then(|| Effect::DeleteStack {
+        stack: step.stack.clone(),
+        id: stack.id.clone(),
+        stands: false,
+        token: active.token(&stack.id, "call-off"),
+    })
 }
