@@ -201,7 +201,8 @@ impl Machine {
     async fn bootstrap(&self, account: &Account) -> AgentResult<Bootstrap<Self>> {
         let host = Host { root: self.root.clone(), commands: self.clone() };
         let patience = Patience {
-            whole: Duration::from_millis(300),
+            // Enough for a machine that is busy with other tests.
+            whole: Duration::from_secs(3),
             permissions: Duration::from_millis(100),
             first: Duration::from_millis(5),
             longest: Duration::from_millis(20),
