@@ -50,6 +50,17 @@ impl Drop for Held {
     }
 }
 
+/// How the world's time passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tempo {
+    /// Seconds of the world that pass in one.
+    pub speed: f64,
+    /// How long things take there, as a factor of what they take in AWS.
+    pub pace: f64,
+    /// Its time does not stand while a function is at work: machines of its own clock are in it.
+    pub keeps_going: bool,
+}
+
 /// What the world's doings reach.
 #[derive(Debug)]
 pub struct Reach {
@@ -86,21 +97,21 @@ impl Reach {
 }
 
 impl Cloud {
-    /// A world that begins to live now, in which `speed` seconds pass in one, and none while a function is at work or an event on its
-    /// way to one; it reads templates
-    /// from `s3`.
+    /// A world that begins to live now, whose time stands while a function is at work or an event on its way to one, unless it keeps going; it
+    /// reads templates from `s3`.
     ///
     /// # Errors
     /// If there is no port to be had.
-    pub async fn start(region: &str, speed: f64, s3: &str, reach: Reach) -> io::Result<Self> {
+    pub async fn start(region: &str, tempo: Tempo, s3: &str, reach: Reach) -> io::Result<Self> {
         let config = Config {
+            pace: tempo.pace,
             account: ACCOUNT.to_owned(),
             region: region.to_owned(),
             start: Timestamp::now(),
             ..Config::default()
         };
         let world = Arc::new(Mutex::new(World::new(config)));
-        let options = Options { speed, s3_endpoint: Some(s3.to_owned()) };
+        let options = Options { speed: tempo.speed, s3_endpoint: Some(s3.to_owned()) };
         let mut served = serve((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&world), options).await?;
         let endpoint = served.endpoint();
         let clock = served.clock().clone();
@@ -115,7 +126,7 @@ impl Cloud {
                     *holds.borrow_and_update() > 0,
                     rings.borrow_and_update().open(),
                 ];
-                standing.stand(stands.contains(&true));
+                standing.stand(!tempo.keeps_going && stands.contains(&true));
                 let changed = tokio::select! {
                     changed = open.changed() => changed,
                     changed = rings.changed() => changed,
