@@ -23,6 +23,12 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 	$(CARGO) build --locked --workspace --bins
 	@$${CARGO_TARGET_DIR:-target}/debug/slipway-demo $(ARGS)
 
+.PHONY: cluster
+EXAMPLE ?= examples/development.yaml
+cluster: tools ## A whole cluster on virtual machines, from upload to Ready; root, QEMU; EXAMPLE= ARGS=--keep leaves it running
+	$(CARGO) build --locked --workspace --bins
+	@tests/cluster/run.sh $${CARGO_TARGET_DIR:-target}/debug/slipway-cluster --example $(EXAMPLE) $(ARGS)
+
 .PHONY: test
 test: tools ## All tests, with all that they need, and the templates' lint
 	@# What the rules of the layout look at is there for other platforms too.

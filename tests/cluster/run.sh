@@ -25,4 +25,16 @@ SLIPWAY_DEPOT=${SLIPWAY_DEPOT-$("$here/software.sh" $cached)}
 SLIPWAY_AUTHORITY=$("$here/authority.sh")
 SLIPWAY_KUBERNETES=$(sed -n 's/^require k8s.io\/kubernetes v//p' "$here/../tools/kubernetes/go.mod")
 export SLIPWAY_IMAGE SLIPWAY_DEPOT SLIPWAY_AUTHORITY SLIPWAY_KUBERNETES SLIPWAY_CLUSTER=1
-exec unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc "$@"
+# Disks, volumes and consoles. $SLIPWAY_OUTER: the process in whose network the machines are, as the host knows it.
+TMPDIR=$(mktemp -d -t slipway-cluster.XXXXXX)
+export TMPDIR
+child=
+trap '[ -z "$child" ] || kill -KILL "$child" 2>/dev/null; wait; rm -rf "$TMPDIR"' EXIT
+trap 'exit 130' INT TERM HUP
+SLIPWAY_OUTER=$TMPDIR/pid unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc "$@" &
+child=$!
+echo "$child" >"$TMPDIR/pid"
+status=0
+wait "$child" || status=$?
+child=
+exit "$status"

@@ -196,11 +196,13 @@ impl Workshop {
         let role = profiles.get(profile).and_then(|profile| profile["Roles"][0].as_str()).unwrap_or_default();
         let policies =
             roles.get(role).and_then(|role| role["Policies"].as_array()).cloned().unwrap_or_default();
-        // One that cannot be read grants nothing.
-        let statements: Vec<Statement> = policies
-            .iter()
-            .flat_map(|policy| iam::parse(&policy["PolicyDocument"]).unwrap_or_default())
-            .collect();
+        let read = |policy: &Value| {
+            iam::parse(&policy["PolicyDocument"]).unwrap_or_else(|error| {
+                self.tell(role, format!("grants nothing, since its policy cannot be read: {error}"));
+                Vec::new()
+            })
+        };
+        let statements: Vec<Statement> = policies.iter().flat_map(read).collect();
         let principal = Principal { name: role.to_owned(), statements };
         self.slipway.world().gateway().know(&format!("ASIA{role}"), principal);
         role.to_owned()

@@ -70,6 +70,8 @@ async fn answer(
     match path {
         "user-data" => guest.userdata.into_response(),
         "dynamic/instance-identity/document" => identity(&state, &guest).to_string().into_response(),
+        "dynamic" | "dynamic/" => "instance-identity/".into_response(),
+        "dynamic/instance-identity" | "dynamic/instance-identity/" => "document".into_response(),
         _ => match path
             .strip_prefix("meta-data")
             .and_then(|path| told(&state, &guest, path.trim_start_matches('/')))

@@ -138,6 +138,7 @@ impl Running {
         let tap = format!("t{c}-{d}");
         network::plug(&tap).await?;
         let handle = Handle { socket: folder.join("qmp") };
+        let uuid = uuid(hardware.id);
         let mut command = Command::new(QEMU);
         command
             .args(["-nodefaults", "-machine", "q35", "-display", "none", "-smp", "2"])
@@ -157,13 +158,13 @@ impl Running {
             .args(["-device", "virtio-rng-pci"])
             .args(["-serial", &format!("file:{}", folder.join("console").display())])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", handle.socket.display())])
-            // By these cloud-init knows EC2 (ds-identify: "Amazon EC2" as the system's vendor).
+            // By these cloud-init knows EC2 (`identify_aws` in its DataSourceEc2.py: a UUID that begins with "ec2", and the same as the
+            // serial number).
             .args([
                 "-smbios",
                 &format!(
-                    "type=1,manufacturer=Amazon EC2,product={},serial=ec2{}",
-                    hardware.instance_type,
-                    hardware.id.trim_start_matches("i-")
+                    "type=1,manufacturer=Amazon EC2,product={},uuid={uuid},serial={uuid}",
+                    hardware.instance_type
                 ),
             ]);
         for slot in 0..SLOTS {
@@ -264,6 +265,12 @@ impl Handle {
         }
         Ok(Value::Null)
     }
+}
+
+/// As EC2 makes one of an instance's id, or nearly.
+fn uuid(id: &str) -> String {
+    let hex: String = id.chars().filter(char::is_ascii_hexdigit).chain(std::iter::repeat('0')).take(29).collect();
+    format!("ec2{}-{}-4{}-8{}-{}", &hex[..5], &hex[5..9], &hex[9..12], &hex[12..15], &hex[15..27])
 }
 
 async fn run(command: &mut Command) -> io::Result<()> {
