@@ -11,6 +11,7 @@
 //! - [`front`]: TLS under AWS' own names and the mirror's, handed on to the embedded AWS, to [`ec2`], [`route53`] or the [`depot`].
 //! - [`balancer`]: forwards TCP to the targets that pass the target group's own check.
 //! - [`control`]: runs lines on machines.
+//! - [`kubectl`]: the administrator's.
 //! - [`room`]: all of it, started and deployed into. Start reading there.
 
 pub mod balancer;
@@ -20,6 +21,7 @@ pub mod depot;
 pub mod dhcp;
 pub mod ec2;
 pub mod front;
+pub mod kubectl;
 pub mod metadata;
 pub mod names;
 pub mod network;

@@ -46,6 +46,7 @@ enum Operator {
     NumericLessThan,
     ForAnyValueStringEquals,
     ForAllValuesStringEquals,
+    ForAllValuesLike,
 }
 
 /// What somebody wants to do.
@@ -126,6 +127,9 @@ impl Condition {
             Operator::ForAllValuesStringEquals => {
                 given.is_none_or(|given| given.iter().all(|given| self.values.contains(given)))
             }
+            Operator::ForAllValuesLike => given.is_none_or(|given| {
+                given.iter().all(|given| self.values.iter().any(|value| like(value, given)))
+            }),
             Operator::Like => any(&like),
             Operator::Bool => any(&|value, given| value.eq_ignore_ascii_case(given)),
             Operator::Null => self.values.iter().any(|value| (value == "true") == given.is_none()),
@@ -175,6 +179,7 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
             "NumericLessThan" => Operator::NumericLessThan,
             "ForAnyValue:StringEquals" => Operator::ForAnyValueStringEquals,
             "ForAllValues:StringEquals" => Operator::ForAllValuesStringEquals,
+            "ForAllValues:StringLike" => Operator::ForAllValuesLike,
             other => return Err(refuse(format!("condition operator `{other}` is not modelled"))),
         };
         for (key, values) in keys.as_object().into_iter().flatten() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState};
+use slipway_tests::cluster::kubectl::Kubectl;
 use slipway_tests::cluster::room::{Room, Stores, adapted};
 use slipway_tests::observe::Observed;
 use tokio::time::Instant;
@@ -30,6 +31,7 @@ pub(crate) struct Launch {
     spec: String,
     /// Role and instance of each machine that was told of, and what its report said last.
     reported: BTreeMap<(String, String), String>,
+    kubectl: Option<Kubectl>,
 }
 
 impl Launch {
@@ -54,7 +56,7 @@ impl Launch {
             Ink::Plain,
             &format!("QEMU by {on}; consoles in {}", room.folder().join("machines").display()),
         );
-        Ok(Self { room, narrator, cluster, spec, reported: BTreeMap::new() })
+        Ok(Self { room, narrator, cluster, spec, reported: BTreeMap::new(), kubectl: None })
     }
 
     /// Uploads the spec and tells what happens until the launch has ended: whether it succeeded.
@@ -111,8 +113,25 @@ impl Launch {
         Ok(())
     }
 
+    /// Writes the administrator's kubeconfig, and asks Kubernetes who is there: whether every node is Ready.
+    pub(crate) async fn show(&mut self) -> Fallible<bool> {
+        self.narrator.title("Kubernetes");
+        let kubectl = Kubectl::new(&self.room, &self.cluster, &api_names(&self.spec)).await?;
+        let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]).await?;
+        self.narrator.say(&nodes);
+        self.narrator.say(&kubectl.run(&["get", "pods", "--all-namespaces"]).await?);
+        let good = nodes.lines().skip(1).count() > 0 && nodes.lines().skip(1).all(|line| line.contains(" Ready"));
+        self.kubectl = Some(kubectl);
+        Ok(good)
+    }
+
     pub(crate) fn leave_running(&self) {
-        self.narrator.say("It stays as it is until you interrupt this (ctrl-c).");
+        self.narrator.title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
+        if let Some(kubectl) = &self.kubectl {
+            self.narrator.say(&format!("  {} get nodes", kubectl.script().display()));
+        }
+        let control = self.room.folder().join("control");
+        self.narrator.say(&format!("  tests/cluster/on.sh {} etcd-0 journalctl --lines=20", control.display()));
     }
 }
 

@@ -66,7 +66,10 @@ async fn main() -> ExitCode {
 
 async fn run(options: Options) -> Result<bool, Box<dyn std::error::Error>> {
     let mut launch = Launch::set_up(&options.stores, &options.example).await?;
-    let good = launch.launch().await?;
+    let mut good = launch.launch().await?;
+    if good {
+        good = launch.show().await?;
+    }
     if options.keep {
         launch.leave_running();
         std::future::pending::<()>().await;
