@@ -68,6 +68,11 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 			$(CARGO) test --offline --locked --workspace --test machines -- --nocapture --test-threads=1; \
 	fi
 
+.PHONY: test-cluster
+test-cluster: tools ## A whole cluster on virtual machines, from upload to Ready; needs root and QEMU; builds Kubernetes for it once
+	$(CARGO) build --locked --workspace --all-targets
+	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3
+
 .PHONY: simulate
 # By default a few minutes' worth; SEEDS=1000000 is a night's.
 SEEDS ?= 10000
