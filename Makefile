@@ -23,6 +23,15 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 	$(CARGO) build --locked --workspace --bins
 	@$${CARGO_TARGET_DIR:-target}/debug/slipway-demo $(ARGS)
 
+.PHONY: cluster
+EXAMPLE ?= examples/development.yaml
+# On a machine without KVM an agent that hashes and unpacks without optimisation does so for minutes.
+FAST_AGENT := $(foreach crate,adler2 block-buffer crc32fast digest flate2 miniz_oxide sha2 simd-adler32 tar,--config profile.dev.package.$(crate).opt-level=3)
+cluster: tools ## A whole cluster on virtual machines, from upload to Ready; root, QEMU; EXAMPLE= ARGS=--keep leaves it running
+	$(CARGO) build --locked --workspace --bins
+	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
+	@tests/cluster/run.sh $${CARGO_TARGET_DIR:-target}/debug/slipway-cluster --example $(EXAMPLE) $(ARGS)
+
 .PHONY: test
 test: tools ## All tests, with all that they need, and the templates' lint
 	@# What the rules of the layout look at is there for other platforms too.
@@ -61,6 +70,12 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 		SLIPWAY_MACHINES=1 unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc \
 			$(CARGO) test --offline --locked --workspace --test machines -- --nocapture --test-threads=1; \
 	fi
+
+.PHONY: test-cluster
+test-cluster: tools ## A whole cluster on virtual machines, from upload to Ready; needs root and QEMU; builds Kubernetes for it once
+	$(CARGO) build --locked --workspace --all-targets
+	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
+	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3
 
 .PHONY: simulate
 # By default a few minutes' worth; SEEDS=1000000 is a night's.

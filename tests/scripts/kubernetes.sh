@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the folder that has a real Kubernetes: kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and kubelet. Built from the
-# modules' own sources by Go, once, into .tools/kubernetes/<version>.
+# Prints the folder that has a real Kubernetes: kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kubelet and kube-proxy.
+# Built from the modules' own sources by Go, once, into .tools/kubernetes/<version>.
 #
 #   tests/scripts/kubernetes.sh             builds what is missing: half an hour on one processor
 #   tests/scripts/kubernetes.sh --cached    only if it is there
@@ -24,15 +24,19 @@ finish() {
     echo "$home"
     exit 0
 }
+programs="kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet kube-proxy"
+is_complete() {
+    for program in $programs; do [ -e "$home/$program" ] || return 1; done
+}
 
-if [ -e "$home/.complete" ]; then finish; fi
+if is_complete; then finish; fi
 if [ "${1-}" = --cached ]; then absent "it was not built here" "make kubernetes, half an hour, once"; fi
 command -v go >/dev/null || absent "there is no Go here to build it" "install Go, as new as tests/tools/kubernetes/go.mod asks for"
 
 mkdir -p "$home"
 exec 9>"$home.lock"
 flock 9
-if [ -e "$home/.complete" ]; then finish; fi
+if is_complete; then finish; fi
 
 jobs=${JOBS:-$(nproc)}
 GOMAXPROCS=$jobs
@@ -62,8 +66,5 @@ build() {
     esac
 }
 
-for program in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
-    build "$program"
-done
-touch "$home/.complete"
+for program in $programs; do build "$program"; done
 finish

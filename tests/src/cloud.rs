@@ -50,6 +50,17 @@ impl Drop for Held {
     }
 }
 
+/// How the world's time passes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tempo {
+    /// Seconds of the world that pass in one.
+    pub speed: f64,
+    /// How long operations take, as a factor of their duration in AWS.
+    pub pace: f64,
+    /// Its time also passes while a function runs, because machines with a clock of their own are part of it.
+    pub keeps_going: bool,
+}
+
 /// The parts of the embedded AWS that the world calls.
 #[derive(Debug)]
 pub struct Reach {
@@ -86,20 +97,21 @@ impl Reach {
 }
 
 impl Cloud {
-    /// Starts a world. `speed` of its seconds pass per second, and none while a function runs or an event is on its way to one. It reads
-    /// templates from `s3`.
+    /// Starts a world. No time passes while a function runs or an event is on its way to one, unless the tempo keeps going. It reads templates
+    /// from `s3`.
     ///
     /// # Errors
     /// If no port is available.
-    pub async fn start(region: &str, speed: f64, s3: &str, reach: Reach) -> io::Result<Self> {
+    pub async fn start(region: &str, tempo: Tempo, s3: &str, reach: Reach) -> io::Result<Self> {
         let config = Config {
+            pace: tempo.pace,
             account: ACCOUNT.to_owned(),
             region: region.to_owned(),
             start: Timestamp::now(),
             ..Config::default()
         };
         let world = Arc::new(Mutex::new(World::new(config)));
-        let options = Options { speed, s3_endpoint: Some(s3.to_owned()) };
+        let options = Options { speed: tempo.speed, s3_endpoint: Some(s3.to_owned()) };
         let mut served = serve((Ipv4Addr::LOCALHOST, 0).into(), Arc::clone(&world), options).await?;
         let endpoint = served.endpoint();
         let clock = served.clock().clone();
@@ -114,7 +126,7 @@ impl Cloud {
                     *holds.borrow_and_update() > 0,
                     rings.borrow_and_update().open(),
                 ];
-                standing.stand(stands.contains(&true));
+                standing.stand(!tempo.keeps_going && stands.contains(&true));
                 let changed = tokio::select! {
                     changed = open.changed() => changed,
                     changed = rings.changed() => changed,

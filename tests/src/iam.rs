@@ -45,6 +45,8 @@ enum Operator {
     Null,
     NumericLessThan,
     ForAnyValueStringEquals,
+    ForAllValuesStringEquals,
+    ForAllValuesLike,
 }
 
 /// A call that needs permission.
@@ -121,6 +123,13 @@ impl Condition {
         };
         match self.operator {
             Operator::StringEquals | Operator::ForAnyValueStringEquals => any(&|value, given| value == given),
+            // "Returns true … if there are no keys in the request" (IAM user guide, "Set operators for multivalued context keys").
+            Operator::ForAllValuesStringEquals => {
+                given.is_none_or(|given| given.iter().all(|given| self.values.contains(given)))
+            }
+            Operator::ForAllValuesLike => given.is_none_or(|given| {
+                given.iter().all(|given| self.values.iter().any(|value| like(value, given)))
+            }),
             Operator::Like => any(&like),
             Operator::Bool => any(&|value, given| value.eq_ignore_ascii_case(given)),
             Operator::Null => self.values.iter().any(|value| (value == "true") == given.is_none()),
@@ -169,6 +178,8 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
             "Null" => Operator::Null,
             "NumericLessThan" => Operator::NumericLessThan,
             "ForAnyValue:StringEquals" => Operator::ForAnyValueStringEquals,
+            "ForAllValues:StringEquals" => Operator::ForAllValuesStringEquals,
+            "ForAllValues:StringLike" => Operator::ForAllValuesLike,
             other => return Err(refuse(format!("condition operator `{other}` is not modelled"))),
         };
         for (key, values) in keys.as_object().into_iter().flatten() {
@@ -298,5 +309,21 @@ mod tests {
         ] {
             assert!(parse(&json!({"Statement": statement})).is_err(), "{statement}");
         }
+    }
+
+    #[test]
+    fn all_values_of_a_call_must_be_among_those_of_a_set_condition() {
+        let document = json!({ "Statement": [{
+            "Effect": "Allow", "Action": "route53:*", "Resource": "*",
+            "Condition": { "ForAllValues:StringEquals": { "route53:ChangeResourceRecordSetsActions": ["UPSERT"] } },
+        }] });
+        let statements = parse(&document).unwrap();
+        let asked = |given: &[(&str, &str)]| {
+            decide(&statements, &request("route53:ChangeResourceRecordSets", "*", given))
+        };
+        let key = "route53:changeresourcerecordsetsactions";
+        assert!(matches!(asked(&[(key, "UPSERT")]), Decision::Allowed(_)));
+        assert_eq!(asked(&[(key, "UPSERT"), (key, "DELETE")]), Decision::NotGranted);
+        assert!(matches!(asked(&[]), Decision::Allowed(_)), "a call without any");
     }
 }

@@ -4,6 +4,7 @@
 //! - [`installation`]: Slipway in it, and its users' actions.
 //! - [`imds`]: the metadata service of an instance.
 //! - [`machines`]: etcd members that boot for real, by systemd-nspawn.
+//! - [`cluster`]: a whole cluster on virtual machines, and all that they find around them.
 //! - [`moto`]: S3, KMS, SSM parameters, EventBridge's patterns and SQS, by moto's server.
 //! - [`operator`]: what an operator creates in moto before a test begins.
 //! - [`gateway`]: the single endpoint in front of everything; checks every call against the template's IAM policies.
@@ -19,6 +20,7 @@
 pub mod bell;
 pub mod client;
 pub mod cloud;
+pub mod cluster;
 pub mod deploy;
 pub mod gateway;
 pub mod iam;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::{Client, ClientError};
-use crate::cloud::{Cloud, Reach};
+use crate::cloud::{Cloud, Reach, Tempo};
 use crate::deploy::{DeployError, Deployed, Target, deploy, translate};
 use crate::gateway::Gateway;
 use crate::lambda::{Caller, Lambda};
@@ -43,6 +43,12 @@ pub struct Settings {
     pub stack_name: String,
     /// Seconds of CloudFormation and Scheduler per second.
     pub speed: f64,
+    /// How long operations take, as a factor of their duration in AWS.
+    pub pace: f64,
+    /// Machines are really booted, by a program that follows what groups launch.
+    pub real_machines: bool,
+    /// The registry and server of images and programs; `None`: a registry that has every image, with the image's name as content.
+    pub mirror: Option<String>,
     /// The factor for Lambda's delays between tries: with 0.002 a minute takes 120 ms.
     pub time_scale: f64,
     /// `RUST_LOG` of the functions; `None` leaves the template's.
@@ -62,6 +68,9 @@ impl Default for Settings {
             region: "eu-west-1".to_owned(),
             stack_name: "slipway".to_owned(),
             speed: 200.0,
+            pace: 1.0,
+            real_machines: false,
+            mirror: None,
             time_scale: 0.002,
             log: None,
             parameters: Vec::new(),
@@ -113,7 +122,7 @@ impl Embedded {
             gateway: &gateway,
             lambda: &lambda,
             stack_name: &settings.stack_name,
-            parameters: [("ImageMirror", registry.url())]
+            parameters: [("ImageMirror", settings.mirror.as_deref().unwrap_or(registry.url()))]
                 .into_iter()
                 .filter(|(name, _)| takes(name))
                 .collect(),
@@ -122,7 +131,11 @@ impl Embedded {
         };
         let deployed = deploy(&plain, &target).await?;
         let reach = Reach::new(&client, &lambda, &observer, gateway.bell(), &deployed);
-        let cloud = Cloud::start(&settings.region, settings.speed, &gateway.templates_url(), reach).await?;
+        let tempo = Tempo { speed: settings.speed, pace: settings.pace, keeps_going: settings.real_machines };
+        let cloud = Cloud::start(&settings.region, tempo, &gateway.templates_url(), reach).await?;
+        if settings.real_machines {
+            cloud.with(slipway_sim::World::leave_machines_to_others);
+        }
         gateway.serve_by_world(cloud.world(), cloud.endpoint());
         if settings.one_clock {
             lambda.live_by(cloud.clock(), work_folder.path());

@@ -25,6 +25,6 @@ pub mod year;
 
 pub use schema::type_names;
 pub use world::{
-    BusEvent, ClusterFacts, Config, Delegated, DocumentFacts, DrainFacts, Fate, FleetFaults, GroupFacts,
-    Loss, MachineFacts, MemberFacts, Outgoing, Phase, Power, World, documents,
+    BusEvent, ClusterFacts, Config, Delegated, DocumentFacts, DrainFacts, Ended, Fate, FleetFaults,
+    GroupFacts, Launch, Loss, MachineFacts, MemberFacts, Outgoing, Phase, Power, World, documents,
 };

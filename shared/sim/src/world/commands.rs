@@ -2,10 +2,12 @@
 
 mod agent;
 mod documents;
+mod outside;
 mod workers;
 
 pub(super) use agent::HELP;
 pub use documents::{DocumentFacts, documents};
+pub use outside::Ended;
 
 use std::collections::BTreeMap;
 
@@ -78,8 +80,12 @@ pub struct Delegated {
     pub document: String,
     /// By name.
     pub parameters: BTreeMap<String, String>,
-    /// The role of the machine that it was sent to: `etcd-0`, ….
+    /// The machine that it was sent to.
+    pub instance: String,
+    /// The role of that machine: `etcd-0`, ….
     pub role: String,
+    /// How long it may take.
+    pub timeout_s: u32,
 }
 
 /// The time span of a node's drain.
@@ -236,12 +242,17 @@ impl World {
     fn is_delegated(&mut self, place: usize) -> bool {
         let sent = &self.fleet.commands[place];
         let role = self.fleet.machines.get(&sent.instance).map(|machine| machine.role().to_owned());
-        let Some(role) = role.filter(|role| self.fleet.outside.contains(role)) else { return false };
+        let others = self.fleet.others_run_machines;
+        let Some(role) = role.filter(|role| others || self.fleet.outside.contains(role)) else {
+            return false;
+        };
         self.fleet.delegated.push(Delegated {
             id: sent.id.clone(),
             document: sent.document.clone(),
             parameters: sent.parameters.clone(),
+            instance: sent.instance.clone(),
             role,
+            timeout_s: documents::timeout_s(&sent.document),
         });
         true
     }
@@ -437,6 +448,10 @@ impl World {
             documents::timeout_s(&document),
             Task::Command(CommandTask::ExecutionOver(place)),
         );
+        if self.fleet.others_run_machines {
+            self.is_delegated(place);
+            return;
+        }
         if self.chance("command hangs", faults.command_hangs) {
             return self.tell(format!("{document} hangs"));
         }

@@ -13,6 +13,7 @@ mod hooks;
 mod leave;
 mod made;
 mod others;
+mod outside;
 mod partitions;
 mod scaling;
 mod shown;
@@ -33,6 +34,7 @@ pub(crate) use api::Termination;
 pub use faults::{Fate, FleetFaults};
 pub(super) use made::groups_of;
 pub use others::Process;
+pub use outside::Launch;
 pub(crate) use shown::{ShownGroup, ShownMachine};
 pub(crate) use targets::ShownTarget;
 pub use view::{GroupFacts, MachineFacts};
@@ -59,6 +61,8 @@ pub(crate) struct Fleet {
     /// yet.
     pub(super) outside: BTreeSet<String>,
     pub(super) delegated: Vec<Delegated>,
+    /// Nothing happens to machines by itself: see `outside`.
+    pub(super) others_run_machines: bool,
     pub(super) faults: FleetFaults,
     pub(super) autoscaler: Option<autoscaler::Autoscaler>,
     /// How many pods of workloads fit on a worker's node; `None`: any number.
@@ -184,6 +188,8 @@ pub(crate) struct Machine {
     pub(crate) protected: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
+    /// Whether it answers health checks, where machines outside of this world are used.
+    pub(crate) answers: bool,
     /// Its state in the target groups of its group.
     pub(crate) targets: Vec<targets::Target>,
 }

@@ -65,6 +65,7 @@ impl World {
         match (machine.state, result) {
             (State::PendingWait, HookResult::Continue) => {
                 machine.state = State::PendingProceed;
+                machine.ready |= self.fleet.others_run_machines;
                 let seconds = self.draw_s("serve", SERVES_S.0, SERVES_S.1);
                 self.fleet_after_s(seconds, FleetTask::InService { machine: id.to_owned() });
             }

@@ -24,7 +24,7 @@ impl World {
             role if role.starts_with("etcd-") => MEMBER_S,
             _ => return,
         };
-        if machine.power != Power::Up || !machine.ready {
+        if machine.power != Power::Up || !machine.ready || self.fleet.others_run_machines {
             return;
         }
         let seconds = self.draw_s("leaves", least, most);

@@ -170,6 +170,7 @@ impl World {
             protected: false,
             waits: None,
             fate,
+            answers: false,
             targets: Vec::new(),
         };
         self.tell(format!("{name} launches {id} in {}", machine.zone));
@@ -178,6 +179,7 @@ impl World {
             self.wait_for_hook(&id, hook);
         }
         match fate {
+            _ if self.fleet.others_run_machines => {}
             super::Fate::Dead => {}
             super::Fate::GivesUp | super::Fate::Boots(_) => {
                 let slower = if let super::Fate::Boots(slower) = fate { slower } else { 1.0 };

@@ -203,6 +203,9 @@ impl World {
 
     /// Whether a machine answers health checks.
     fn answers(&self, machine: &Machine) -> bool {
+        if self.fleet.others_run_machines {
+            return machine.answers;
+        }
         match machine.role() {
             "controller" => self.is_api_server(machine),
             _ => machine.power == Power::Up && machine.ready && !machine.silent,

@@ -1,0 +1,3 @@
+module slipway.test/flannel-cni
+
+go 1.24

@@ -1,0 +1,147 @@
+//! The upload, and what must come of it.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use slipway_core::keys;
+use slipway_core::node::{BootstrapReport, BootstrapState};
+use slipway_tests::cluster::kubectl::Kubectl;
+use slipway_tests::cluster::room::{Room, Stores, adapted};
+use slipway_tests::observe::Observed;
+use tokio::time::Instant;
+
+use crate::narrator::{Ink, Narrator};
+
+type Fallible<T> = Result<T, Box<dyn Error>>;
+
+/// How long a launch may take.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+/// How often it looks what there is to tell.
+const LOOK: Duration = Duration::from_secs(1);
+const ENDS: [&str; 4] = ["Rollout Succeeded", "Rollout Failed", "Rollout Aborted", "Spec Rejected"];
+
+/// A launch on virtual machines.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    room: Room,
+    narrator: Narrator,
+    cluster: String,
+    spec: String,
+    /// Role and instance of each machine that was told of, and what its report said last.
+    reported: BTreeMap<(String, String), String>,
+    kubectl: Option<Kubectl>,
+}
+
+impl Launch {
+    pub(crate) async fn set_up(stores: &Stores, example: &Path) -> Fallible<Self> {
+        let narrator = Narrator::new(Instant::now());
+        let example = std::fs::read_to_string(example)?;
+        let spec = adapted(&example, &stores.kubernetes);
+        let cluster = spec
+            .lines()
+            .find_map(|line| line.strip_prefix("clusterName:"))
+            .unwrap_or_default()
+            .trim()
+            .to_owned();
+        narrator.say(
+            &narrator.ink(Ink::Title, "A cluster on virtual machines, in an AWS embedded on this machine."),
+        );
+        let room = Room::start(stores).await?;
+        room.workshop().state.set_api_names(api_names(&spec));
+        let on = room.workshop().accelerator.name();
+        narrator.line(
+            "machines",
+            Ink::Plain,
+            &format!("QEMU by {on}; consoles in {}", room.folder().join("machines").display()),
+        );
+        Ok(Self { room, narrator, cluster, spec, reported: BTreeMap::new(), kubectl: None })
+    }
+
+    /// Uploads the spec and tells what happens until the launch has ended: whether it succeeded.
+    pub(crate) async fn launch(&mut self) -> Fallible<bool> {
+        let begun = Instant::now();
+        self.narrator.title(&format!("Upload of clusters/{}/cluster.yaml", self.cluster));
+        self.room.slipway().upload(&self.cluster, self.spec.clone()).await?;
+        let deadline = begun + PATIENCE;
+        let end = loop {
+            let observer = self.room.slipway().world().observer();
+            let found = self.narrator.follow(observer, LOOK, |seen| {
+                let Observed::Event { bus, event } = &seen.what else { return None };
+                let kind = event["detail-type"].as_str()?;
+                (bus == "slipway" && ENDS.contains(&kind)).then(|| kind.to_owned())
+            });
+            if let Some(end) = found.await {
+                break end;
+            }
+            self.tell_machines().await?;
+            if Instant::now() > deadline {
+                break "no end within an hour".to_owned();
+            }
+        };
+        self.tell_machines().await?;
+        let good = end == ENDS[0];
+        let ink = if good { Ink::Good } else { Ink::Bad };
+        self.narrator.line("launch", ink, &format!("{end} after {:.0} s", begun.elapsed().as_secs_f64()));
+        Ok(good)
+    }
+
+    /// What became of machines, and what they report of their bootstrap.
+    async fn tell_machines(&mut self) -> Fallible<()> {
+        for (id, line) in self.room.workshop().story() {
+            self.narrator.line(&id, Ink::Plain, &line);
+        }
+        for guest in self.room.workshop().state.guests() {
+            let world = self.room.slipway().world();
+            let key = keys::bootstrap_report(&self.cluster, &guest.role, &guest.id);
+            let bytes = world.client().object(world.reference("AssetBucket")?, &key).await?;
+            let Some(report) = bytes.and_then(|bytes| serde_json::from_slice::<BootstrapReport>(&bytes).ok())
+            else {
+                continue;
+            };
+            let failure =
+                report.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+            let step = report.step.as_deref().map(|step| format!(" at {step}")).unwrap_or_default();
+            let line = format!("{} is {:?}{step}{failure}", guest.role, report.state);
+            let place = (guest.role.clone(), guest.id.clone());
+            if self.reported.insert(place, line.clone()).as_ref() != Some(&line) {
+                let ink = if report.state == BootstrapState::Healthy { Ink::Good } else { Ink::Plain };
+                self.narrator.line(&guest.id, ink, &line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the administrator's kubeconfig, and asks Kubernetes who is there: whether every node is Ready.
+    pub(crate) async fn show(&mut self) -> Fallible<bool> {
+        self.narrator.title("Kubernetes");
+        let kubectl = Kubectl::new(&self.room, &self.cluster, &api_names(&self.spec)).await?;
+        let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]).await?;
+        self.narrator.say(&nodes);
+        self.narrator.say(&kubectl.run(&["get", "pods", "--all-namespaces"]).await?);
+        let good =
+            nodes.lines().skip(1).count() > 0 && nodes.lines().skip(1).all(|line| line.contains(" Ready"));
+        self.kubectl = Some(kubectl);
+        Ok(good)
+    }
+
+    pub(crate) fn leave_running(&self) {
+        self.narrator
+            .title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
+        if let Some(kubectl) = &self.kubectl {
+            self.narrator.say(&format!("  {} get nodes", kubectl.script().display()));
+        }
+        let control = self.room.folder().join("control");
+        self.narrator
+            .say(&format!("  tests/cluster/on.sh {} etcd-0 journalctl --lines=20", control.display()));
+    }
+}
+
+/// The names of the API's endpoints.
+fn api_names(spec: &str) -> Vec<String> {
+    spec.lines()
+        .filter_map(|line| line.trim().strip_prefix("dnsName:"))
+        .map(|name| name.trim().to_owned())
+        .collect()
+}
