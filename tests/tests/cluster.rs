@@ -39,6 +39,9 @@ async fn the_development_example_launches_on_virtual_machines_and_runs_what_it_i
     println!("{nodes}");
     assert_eq!(nodes.lines().count(), 2, "a controller and a worker");
     assert!(nodes.lines().all(|line| line.contains(" Ready")));
-    kubectl.run(&["--namespace=kube-system", "rollout", "status", "--timeout=600s", "deployment/coredns"]).await.unwrap();
+    kubectl
+        .run(&["--namespace=kube-system", "rollout", "status", "--timeout=600s", "deployment/coredns"])
+        .await
+        .unwrap();
     println!("from upload to DNS: {:.0} s", begun.elapsed().as_secs_f64());
 }

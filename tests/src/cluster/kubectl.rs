@@ -39,7 +39,8 @@ impl Kubectl {
             .env("SLIPWAY_BUS_NAME", world.reference("Bus")?);
         output(&mut command).await?;
         // The name resolves inside the VPC alone.
-        let mut arguments = vec![format!("--kubeconfig={}", config.display()), format!("--server=https://{BALANCER}:443")];
+        let mut arguments =
+            vec![format!("--kubeconfig={}", config.display()), format!("--server=https://{BALANCER}:443")];
         arguments.extend(api.first().map(|name| format!("--tls-server-name={name}")));
         let script = room.folder().join("kubectl");
         write(&script, &arguments)?;

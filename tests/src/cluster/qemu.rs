@@ -269,7 +269,8 @@ impl Handle {
 
 /// As EC2 makes one of an instance's id, or nearly.
 fn uuid(id: &str) -> String {
-    let hex: String = id.chars().filter(char::is_ascii_hexdigit).chain(std::iter::repeat('0')).take(29).collect();
+    let hex: String =
+        id.chars().filter(char::is_ascii_hexdigit).chain(std::iter::repeat('0')).take(29).collect();
     format!("ec2{}-{}-4{}-8{}-{}", &hex[..5], &hex[5..9], &hex[9..12], &hex[12..15], &hex[15..27])
 }
 

@@ -35,7 +35,9 @@ pub fn answer(state: &State, method: &Method, path: &str, body: &[u8]) -> Respon
             "DELETE" if there.as_ref() == Some(&record) => state.set_record(zone, &name, None),
             // "If the batch contains an invalid change, Route 53 performs none": members delete one by one what they have listed.
             _ => {
-                return refused(&format!("Tried to {action} resource record set {name} but it was not found"));
+                return refused(&format!(
+                    "Tried to {action} resource record set {name} but it was not found"
+                ));
             }
         }
     }

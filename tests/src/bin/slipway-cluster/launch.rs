@@ -120,18 +120,21 @@ impl Launch {
         let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]).await?;
         self.narrator.say(&nodes);
         self.narrator.say(&kubectl.run(&["get", "pods", "--all-namespaces"]).await?);
-        let good = nodes.lines().skip(1).count() > 0 && nodes.lines().skip(1).all(|line| line.contains(" Ready"));
+        let good =
+            nodes.lines().skip(1).count() > 0 && nodes.lines().skip(1).all(|line| line.contains(" Ready"));
         self.kubectl = Some(kubectl);
         Ok(good)
     }
 
     pub(crate) fn leave_running(&self) {
-        self.narrator.title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
+        self.narrator
+            .title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
         if let Some(kubectl) = &self.kubectl {
             self.narrator.say(&format!("  {} get nodes", kubectl.script().display()));
         }
         let control = self.room.folder().join("control");
-        self.narrator.say(&format!("  tests/cluster/on.sh {} etcd-0 journalctl --lines=20", control.display()));
+        self.narrator
+            .say(&format!("  tests/cluster/on.sh {} etcd-0 journalctl --lines=20", control.display()));
     }
 }
 
