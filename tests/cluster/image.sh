@@ -2,7 +2,7 @@
 # Makes the image that all virtual machines of `make cluster` boot from: Debian 12 with what Debian's own image for EC2 has of use to us,
 # as one ext4 file system, with its kernel and initrd beside it. Prints its folder: root.ext4 (never written to again), vmlinuz, initrd.
 #
-#   tests/cluster/image.sh             makes what is missing: a minute and a half, once
+#   tests/cluster/image.sh             makes what is missing: three minutes, once
 #   tests/cluster/image.sh --cached    only if it is there
 #
 # It is kept outside the checkout, in $SLIPWAY_CACHE (~/.cache/slipway), by the digest of what it is made by.
@@ -31,17 +31,19 @@ mkdir -p "$cache/images"
 exec 9>"$home.lock"
 flock 9
 if [ -e "$home/.complete" ]; then echo "$home" && exit 0; fi
-echo "making the virtual machines' image (once, a minute and a half)" >&2
+echo "making the virtual machines' image (once, three minutes)" >&2
 rm -rf "$home"
 mkdir -p "$home"
-tree=$home/tree
+# One that was interrupted may still be at work in its own.
+tree=$(mktemp -d "$home/tree.XXXXXX")
+chmod 755 "$tree"
 
 # As Debian's own: github.com/debian-cloud-images, config_space/bookworm/package_config (base, cloud and EC2), without what only people use.
 # No SSM agent is in Debian, nor in its image; ours stands in for it: image/ssm-agent.py.
 packages=(
     linux-image-cloud-amd64 initramfs-tools systemd systemd-sysv systemd-resolved systemd-timesyncd libpam-systemd libnss-resolve dbus udev kmod
     cloud-init cloud-guest-utils isc-dhcp-client netplan.io e2fsprogs fdisk
-    ca-certificates curl openssl iproute2 iputils-ping procps nftables iptables ethtool conntrack socat less mdadm xfsprogs
+    openssh-server locales ca-certificates curl openssl iproute2 iputils-ping procps nftables iptables ethtool conntrack socat less mdadm xfsprogs
 )
 include=$(
     IFS=,
