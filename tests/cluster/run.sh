@@ -26,7 +26,7 @@ SLIPWAY_AUTHORITY=$("$here/authority.sh")
 SLIPWAY_KUBERNETES=$(sed -n 's/^require k8s.io\/kubernetes v//p' "$here/../tools/kubernetes/go.mod")
 export SLIPWAY_IMAGE SLIPWAY_DEPOT SLIPWAY_AUTHORITY SLIPWAY_KUBERNETES SLIPWAY_CLUSTER=1
 # Disks, volumes and consoles. $SLIPWAY_OUTER: the process in whose network the machines are, as the host knows it.
-TMPDIR=$(mktemp -d -t slipway-cluster.XXXXXX)
+TMPDIR=$(mktemp -d --suffix=.slipway-cluster)
 export TMPDIR
 child=
 trap '[ -z "$child" ] || kill -KILL "$child" 2>/dev/null; wait; rm -rf "$TMPDIR"' EXIT

@@ -126,7 +126,7 @@ impl Launch {
         Ok(good)
     }
 
-    pub(crate) fn leave_running(&self) {
+    pub(crate) fn leave_running(&mut self) {
         self.narrator
             .title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
         if let Some(kubectl) = &self.kubectl {
