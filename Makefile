@@ -27,7 +27,7 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 EXAMPLE ?= examples/development.yaml
 # On a machine without KVM an agent that hashes and unpacks without optimisation does so for minutes.
 FAST_AGENT := $(foreach crate,adler2 block-buffer crc32fast digest flate2 miniz_oxide sha2 simd-adler32 tar,--config profile.dev.package.$(crate).opt-level=3)
-cluster: tools ## A whole cluster on virtual machines, from upload to Ready; root, QEMU; EXAMPLE= ARGS=--keep leaves it running
+cluster: tools ## An example's cluster on virtual machines; unfinished: etcd comes up, controllers do not yet; root, QEMU; EXAMPLE= ARGS=--keep
 	$(CARGO) build --locked --workspace --bins
 	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
 	@tests/cluster/run.sh $${CARGO_TARGET_DIR:-target}/debug/slipway-cluster --example $(EXAMPLE) $(ARGS)
@@ -72,7 +72,7 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 	fi
 
 .PHONY: test-cluster
-test-cluster: tools ## A whole cluster on virtual machines, from upload to Ready; needs root and QEMU; builds Kubernetes for it once
+test-cluster: tools ## The same as a test, which has not passed yet; needs root and QEMU; builds Kubernetes for it once
 	$(CARGO) build --locked --workspace --all-targets
 	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
 	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3

@@ -9,7 +9,7 @@ use slipway_tests::tools;
 
 const CLUSTER: &str = "development";
 const API: &str = "api.development.example.com";
-/// On two processors without KVM, with nothing else at work, a launch takes a quarter of it.
+/// How long the launch may take on two processors without KVM.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Issue 19, section 2, runs 1 and 2.
