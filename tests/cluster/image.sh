@@ -35,7 +35,7 @@ echo "making the virtual machines' image (once, three minutes)" >&2
 rm -rf "$home"
 mkdir -p "$home"
 # One that was interrupted may still be at work in its own.
-tree=$(mktemp -d "$home/tree.XXXXXX")
+tree=$(mktemp -d --tmpdir="$home" --suffix=.tree)
 chmod 755 "$tree"
 
 # As Debian's own: github.com/debian-cloud-images, config_space/bookworm/package_config (base, cloud and EC2), without what only people use.
