@@ -11,7 +11,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use slipway_spec::patch;
 
-const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 100 });
+/// Processor time. The promise is that of an optimised build. Unoptimised, the dearest text takes 416 ms on a quiet machine, and took 657 ms where other tests shared
+/// the two processors.
+const LIMIT: Duration = Duration::from_millis(if cfg!(debug_assertions) { 800 } else { 100 });
 const SHARE: usize = if cfg!(debug_assertions) { 16 } else { 1 };
 
 /// What this thread works on `read`: the least of three, so that no other's work is counted.
