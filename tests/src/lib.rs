@@ -31,6 +31,7 @@ pub mod lambda;
 pub mod leaks;
 pub mod machines;
 pub mod moto;
+pub mod narrator;
 pub mod observe;
 pub mod operator;
 pub mod process;

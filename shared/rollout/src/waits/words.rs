@@ -171,8 +171,8 @@ impl Display for Departs {
             HowFar::Stays => write!(f, "has {machine} take pods again"),
             HowFar::StaysCordoned(why) => write!(
                 f,
-                "{machine} stays cordoned, since it could not be told to take pods again ({why}): that is tried every ten minutes, or \
-                 `kubectl uncordon` its node"
+                "{machine} stays cordoned, since it could not be told to take pods again ({why}): that is tried every ten minutes, or run \
+                 `slipway-node uncordon` for it on a controller"
             ),
         }
     }

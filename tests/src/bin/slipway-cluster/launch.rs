@@ -9,10 +9,9 @@ use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState};
 use slipway_tests::cluster::kubectl::Kubectl;
 use slipway_tests::cluster::room::{Room, Stores, adapted};
+use slipway_tests::narrator::{Ink, Narrator};
 use slipway_tests::observe::Observed;
 use tokio::time::Instant;
-
-use crate::narrator::{Ink, Narrator};
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 

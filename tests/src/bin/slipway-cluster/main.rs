@@ -8,9 +8,6 @@
 //! Exit status: 0 if the cluster serves, 1 if the launch failed, 2 if it could not be set up or asked wrongly.
 
 mod launch;
-#[path = "../slipway-demo/narrator.rs"]
-#[allow(dead_code, reason = "the demo tells more")]
-mod narrator;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -19,7 +19,7 @@ use slipway_tests::tools;
 use slipway_tests::world::Settings;
 use tokio::time::Instant;
 
-use crate::narrator::{Ink, Narrator, resources, stack_of};
+use slipway_tests::narrator::{Ink, Narrator, resources, stack_of};
 
 const CLUSTER: &str = "production";
 /// The patch of act 4.

@@ -8,7 +8,6 @@
 //! Exit status: 0 if everything came out as promised, 1 if not, 2 if it could not be set up or asked wrongly.
 
 mod acts;
-mod narrator;
 
 use std::error::Error;
 use std::process::ExitCode;

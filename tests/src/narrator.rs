@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use crate::observe::{Call, Observation, Observed, Observer, Outcome};
 use serde_json::Value;
-use slipway_tests::observe::{Call, Observation, Observed, Observer, Outcome};
 use tokio::time::Instant;
 
 /// The width of the column with the subject.
@@ -13,17 +13,22 @@ const WHO: usize = 24;
 
 /// A colour, if there is a terminal to show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
+pub enum Ink {
+    /// No colour.
     Plain,
+    /// Details.
     Dim,
+    /// A success.
     Good,
+    /// A failure.
     Bad,
+    /// A heading.
     Title,
 }
 
 /// Writes the story to standard output.
 #[derive(Debug)]
-pub(crate) struct Narrator {
+pub struct Narrator {
     begun: Instant,
     colour: bool,
     next: usize,
@@ -36,12 +41,16 @@ pub(crate) struct Narrator {
 }
 
 impl Narrator {
-    pub(crate) fn new(begun: Instant) -> Self {
+    /// A narrator whose times count from `begun`.
+    #[must_use]
+    pub fn new(begun: Instant) -> Self {
         let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Self { begun, colour, next: 0, run: None, told: BTreeSet::new(), resources: BTreeMap::new() }
     }
 
-    pub(crate) fn ink(&self, ink: Ink, text: &str) -> String {
+    /// `text` in that colour.
+    #[must_use]
+    pub fn ink(&self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Dim => "2",
             Ink::Good => "32",
@@ -53,24 +62,25 @@ impl Narrator {
     }
 
     /// Prints a line without a time.
-    pub(crate) fn say(&self, text: &str) {
+    pub fn say(&self, text: &str) {
         // If the reader has closed our output, it needs nothing more.
         let _ = writeln!(std::io::stdout(), "{text}");
     }
 
-    pub(crate) fn title(&mut self, text: &str) {
+    /// Prints a heading.
+    pub fn title(&mut self, text: &str) {
         self.told.clear();
         self.say(&format!("\n{}", self.ink(Ink::Title, text)));
     }
 
     /// Prints a line with its time.
-    pub(crate) fn line(&self, who: &str, ink: Ink, text: &str) {
+    pub fn line(&self, who: &str, ink: Ink, text: &str) {
         let seconds = format!("{:6.1} s", self.begun.elapsed().as_secs_f64());
         self.say(&format!("{}  {who:<WHO$} {}", self.ink(Ink::Dim, &seconds), self.ink(ink, text)));
     }
 
     /// Prints what happens until `end` returns a value; `None` after `patience`.
-    pub(crate) async fn follow<T>(
+    pub async fn follow<T>(
         &mut self,
         observer: &Observer,
         patience: Duration,
@@ -243,15 +253,19 @@ fn kind_of_object(arn: &str) -> Option<&'static str> {
 }
 
 /// The stack's name in a stack's ARN.
-pub(crate) fn stack_of(arn: &str) -> String {
+#[must_use]
+pub fn stack_of(arn: &str) -> String {
     arn.split('/').nth(1).unwrap_or(arn).to_owned()
 }
 
 /// The beginning of an id, enough to distinguish it from others.
-pub(crate) fn short(id: &str) -> &str {
+#[must_use]
+pub fn short(id: &str) -> &str {
     id.get(..8).unwrap_or(id)
 }
 
-pub(crate) fn resources(count: usize) -> String {
+/// `count` resources, in words.
+#[must_use]
+pub fn resources(count: usize) -> String {
     if count == 1 { "1 resource".to_owned() } else { format!("{count} resources") }
 }
