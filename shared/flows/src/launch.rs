@@ -456,7 +456,8 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
         // Machines that the old plan counted on may have been replaced since: their certificates hurry nobody any more.
         let (manifest, _) = store::load_or_none::<Manifest>(ports.assets, &keys::manifest(cluster)).await?;
         let lead = SignedDuration::from_secs(renewal.deadline.lead_s);
-        let known = manifest.value.map(|manifest| slipway_plan::deadline(&baseline, &manifest, lead));
+        let known =
+            manifest.value.map(|manifest| slipway_plan::deadline(&baseline, &release, &manifest, lead));
         renewal.deadline = known.unwrap_or(renewal.deadline);
     }
     if renewal.deadline.urgency(|_| true, now).has_expired() {

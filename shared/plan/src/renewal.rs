@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Approval;
 use slipway_core::deadline::{Deadline, Urgency, in_days};
 use slipway_core::digest::sha256_hex;
-use slipway_core::release::StackKind;
+use slipway_core::release::{Rendering, StackKind};
 use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
@@ -32,10 +32,15 @@ impl RenewalPlan {
     }
 }
 
-/// When the certificates on the nodes of `baseline` expire, for each role that would receive ones that last longer, by the bundles
-/// recorded in `manifest`. `lead`: as [`slipway_core::deadline::Roll::lead`].
+/// When the certificates on the nodes of `baseline` expire, for each role to which `target` gives ones that last longer. `manifest`
+/// knows when each bundle ends. `lead`: as [`slipway_core::deadline::Roll::lead`].
 #[must_use]
-pub fn deadline(baseline: &Baseline, manifest: &Manifest, lead: SignedDuration) -> Deadline {
+pub fn deadline(
+    baseline: &Baseline,
+    target: &Rendering,
+    manifest: &Manifest,
+    lead: SignedDuration,
+) -> Deadline {
     let standing = baseline.rendering.iter().flat_map(|rendering| &rendering.roles);
     let behind = baseline
         .behind
@@ -43,10 +48,11 @@ pub fn deadline(baseline: &Baseline, manifest: &Manifest, lead: SignedDuration) 
         .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
     let mut ends: BTreeMap<Role, Timestamp> = BTreeMap::new();
     for (role, node) in standing.chain(behind) {
-        let (Some(known), Some(bundle)) = (manifest.ends.get(role), manifest.bundles.get(role)) else {
+        let (Some(known), Some(next)) = (manifest.ends.get(role), target.roles.get(role)) else {
             continue;
         };
-        let (Some(end), after) = (known.get(&node.credentials_digest), known.get(&bundle.digest)) else {
+        let (Some(end), after) = (known.get(&node.credentials_digest), known.get(&next.credentials_digest))
+        else {
             continue;
         };
         if after.is_some_and(|after| after > end) {

@@ -111,7 +111,7 @@ fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalP
     let roles = deployed.rendering.iter().flat_map(|rendering| &rendering.roles);
     let before: BTreeMap<Role, String> =
         roles.map(|(role, node)| (role.clone(), node.credentials_digest.clone())).collect();
-    let deadline = slipway_plan::deadline(deployed, manifest, lead);
+    let deadline = slipway_plan::deadline(deployed, &prepared.rendering, manifest, lead);
     // Replacing a machine needs healthy other machines, and with expired certificates they do not answer. A refresh in place works
     // without them.
     let replaced = match deadline.urgency(|_| true, now).has_expired() {

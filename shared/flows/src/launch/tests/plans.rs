@@ -239,35 +239,47 @@ async fn p7_a_plan_that_is_made_anew_replaces_nobody_for_credentials_that_have_e
     }
 }
 
+/// The deadline of a plan that is made anew, if certificates end (in hours) as `ends` says and "earlier" still stands on some machine or not.
+async fn deadline_made_anew(earlier_stands: bool, newest: &str, ends: Value) -> Deadline {
+    let earlier = with_controllers(3, "earlier");
+    let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
+    let releases = BTreeSet::from([earlier.id()]);
+    let behind = earlier_stands.then_some((Role::Controller, releases)).into_iter().collect();
+    let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
+    shore.keeps(&keys::release("c", &earlier.id()), &earlier);
+    let manifest = json!({
+        "format": 1, "sealedUnder": "", "assets": {}, "ends": { "controller": ends },
+        "bundles": { "controller": { "digest": newest, "files": {}, "sealedUnder": "" } },
+    });
+    shore.keeps(&keys::manifest("c"), &manifest);
+    let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
+    stale.renewal = RenewalPlan { deadline: deadline_in(1), ..RenewalPlan::default() };
+    stale.id = "stale".to_owned();
+    shore.keeps(&keys::plan("c", &stale.id), &stale);
+    desired.plan.clone_from(&stale.id);
+    shore.keeps(&keys::desired("c"), &desired);
+    shore.wakes(Waker::Event).await.unwrap();
+    shore.kept::<Plan>(&keys::plan("c", &desired_of(&shore).plan)).unwrap().renewal.deadline
+}
+
+fn deadline_in(hours: i64) -> Deadline {
+    Deadline { ends: BTreeMap::from([(Role::Controller, at(hours * 3_600))]), lead_s: 7_200 }
+}
+
 /// A rollout replaced the controllers while the plan waited: certificates that nobody has any more hurried it through the windows.
 #[tokio::test]
 async fn p7_a_plan_that_is_made_anew_is_as_urgent_as_the_certificates_that_are_in_use_now() {
-    let earlier = with_controllers(3, "earlier");
-    for (behind, hours) in [(false, 200), (true, 1)] {
-        let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
-        let releases = BTreeSet::from([earlier.id()]);
-        let behind = behind.then_some((Role::Controller, releases)).into_iter().collect();
-        let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
-        shore.keeps(&keys::release("c", &earlier.id()), &earlier);
-        let ends = json!({ "controller": { "earlier": at(3_600), "old": at(200 * 3_600), "new": at(9_000 * 3_600) } });
-        let bundle = json!({ "digest": "new", "files": {}, "sealedUnder": "" });
-        let manifest = json!({
-            "format": 1, "sealedUnder": "", "assets": {}, "bundles": { "controller": bundle }, "ends": ends,
-        });
-        shore.keeps(&keys::manifest("c"), &manifest);
-        let mut stale: Plan = shore.kept(&keys::plan("c", &desired.plan)).unwrap();
-        let deadline = Deadline { ends: BTreeMap::from([(Role::Controller, at(3_600))]), lead_s: 7_200 };
-        stale.renewal = RenewalPlan { deadline, ..RenewalPlan::default() };
-        stale.id = "stale".to_owned();
-        shore.keeps(&keys::plan("c", &stale.id), &stale);
-        desired.plan.clone_from(&stale.id);
-        shore.keeps(&keys::desired("c"), &desired);
-        shore.wakes(Waker::Event).await.unwrap();
-        let plan: Plan = shore.kept(&keys::plan("c", &desired_of(&shore).plan)).unwrap();
-        let expected =
-            Deadline { ends: BTreeMap::from([(Role::Controller, at(hours * 3_600))]), lead_s: 7_200 };
-        assert_eq!(plan.renewal.deadline, expected);
+    for (earlier_stands, hours) in [(false, 200), (true, 1)] {
+        let ends = json!({ "earlier": at(3_600), "old": at(200 * 3_600), "new": at(9_000 * 3_600) });
+        assert_eq!(deadline_made_anew(earlier_stands, "new", ends).await, deadline_in(hours));
     }
+}
+
+/// The scan has issued newer ones since, for which there will be a plan of their own: what this one brings ends when what stands does.
+#[tokio::test]
+async fn p7_a_plan_that_is_made_anew_hurries_nobody_for_certificates_that_it_does_not_bring() {
+    let ends = json!({ "old": at(3_600), "new": at(3_600), "newest": at(9_000 * 3_600) });
+    assert_eq!(deadline_made_anew(false, "newest", ends).await.ends, BTreeMap::new());
 }
 
 #[tokio::test]
