@@ -9,11 +9,11 @@ mod evidence;
 mod looks;
 mod membership;
 mod pods;
-mod refreshes;
 mod stops;
 mod surge;
 mod target;
 mod targets;
+mod tries;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,11 +27,11 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::left_behind;
-use refreshes::Refreshes;
 use stops::Stops;
 use surge::Surges;
 pub(super) use target::{Begun, Told};
 use target::{Spent, Target};
+use tries::Tried;
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub struct Checker {
     /// The open rollout as the bus reports it, and since when.
     target: Option<Target>,
     /// How machines installed their credentials in that rollout.
-    refreshes: Refreshes,
+    tried: Tried,
     /// The rollouts that did not succeed.
     spent: Spent,
     /// Since when no pod may be evicted, except from machines that Auto Scaling terminates.
@@ -173,7 +173,7 @@ impl Checker {
             forced_at: BTreeMap::new(),
             asked: BTreeMap::new(),
             target: None,
-            refreshes: Refreshes::default(),
+            tried: Tried::default(),
             spent: Spent::default(),
             stood_still_at: None,
             begun_at: None,
@@ -489,7 +489,7 @@ impl Checker {
 
     fn sends(&mut self, world: &World, facts: &ClusterFacts, command: &Command) {
         let now = world.now();
-        self.asks_to_refresh(command);
+        self.note_try(command);
         match &command.verb {
             Verb::Refresh { restart, credentials } => {
                 let Some(machine) = self.machines.get(&command.instance).cloned() else { return };

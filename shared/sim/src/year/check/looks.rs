@@ -36,7 +36,7 @@ impl Checker {
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);
         self.note_stacks(world, now);
-        self.note_refreshes(world, now);
+        self.note_tries(world, now);
         self.note_sizes(world, now);
         self.note_canaries(world, now);
         self.note_standstill(now);

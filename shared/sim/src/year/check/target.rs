@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use slipway_core::release::{NodeRole, Rendering};
 
-use super::refreshes::Refreshes;
+use super::tries::Tried;
 use super::{CLOCKS, Checker, Stops};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
@@ -138,7 +138,7 @@ impl Checker {
         self.aborted = false;
         self.skipped.clear();
         self.surges.begun();
-        self.refreshes = Refreshes::default();
+        self.tried = Tried::default();
         let Some(begun) = begun else {
             self.wrong(now, "P3", "a rollout begins of which there is no plan, or no release".to_owned());
             return;
@@ -259,7 +259,7 @@ impl Checker {
     /// What has failed in this rollout, a stack or the work on a machine, so long ago that the decision knew it.
     pub(super) fn known_failure(&self, now: Timestamp) -> Option<&str> {
         let stack = self.target.as_ref().and_then(|target| target.failed.as_ref());
-        let machine = self.refreshes.failed.as_ref().filter(|(machine, _)| !self.skipped.contains(machine));
+        let machine = self.tried.failed.as_ref().filter(|(machine, _)| !self.skipped.contains(machine));
         [stack, machine].into_iter().flatten().find_map(|(what, at)| {
             (now.duration_since(*at) > self.grace().max(CLOCKS)).then_some(what.as_str())
         })

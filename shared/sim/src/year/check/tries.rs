@@ -1,6 +1,6 @@
-//! When the work on a machine has failed: the machine was told three times in a row to install new credentials, and its agent failed each
-//! time. From then on nothing begins in that rollout. Commands that were lost, timed out or never arrived are not counted here, although
-//! the rollout counts some of them.
+//! When the work on a machine has failed: the same verb failed on it three times in a row, each time by its agent's own word. From then on
+//! nothing begins in that rollout. Commands that were lost, timed out or never arrived are not counted here, although the rollout counts
+//! some of them. Snapshots and drains are not judged: any member or controller is asked for them, and a drain may go on for hours.
 
 use jiff::Timestamp;
 use slipway_core::node::{Command, Verb};
@@ -11,59 +11,72 @@ use crate::world::World;
 /// The number of tries per machine (docs/architecture.md, "Rollout").
 const TRIES: usize = 3;
 
-/// How machines of each role installed their credentials in the open rollout.
+/// What was tried in the open rollout.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refreshes {
-    /// For each role, the machine that was asked last, and the tokens of its commands in order.
-    asked: Vec<Asked>,
+pub(super) struct Tried {
+    /// For each verb and role, the machine that it was for last, and the tokens of its commands in order.
+    tried: Vec<Tries>,
     /// The first machine that failed, and since when this has been visible.
     pub(super) failed: Option<(String, Timestamp)>,
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct Tries {
+    document: &'static str,
     role: String,
+    /// An instance, or an etcd member that is removed.
     machine: String,
     tokens: Vec<String>,
 }
 
 impl Checker {
-    /// A machine is told to install its credentials.
-    pub(super) fn asks_to_refresh(&mut self, command: &Command) {
+    /// A machine is told to do something.
+    pub(super) fn note_try(&mut self, command: &Command) {
         let Some(role) = self.roles.get(&command.instance).cloned() else { return };
-        // If several machines of a pool are asked at once, only the first one that fails is tried again.
-        if !matches!(command.verb, Verb::Refresh { .. }) || self.rules.may_miss(&role) > 1 {
-            return;
-        }
-        let asked = &mut self.refreshes.asked;
-        match asked.iter_mut().find(|one| one.role == role) {
-            Some(one) if one.machine == command.instance => {
+        let (role, machine) = match &command.verb {
+            // If several machines of a pool are asked at once, only the first one that fails is tried again.
+            Verb::Refresh { .. } if self.rules.may_miss(&role) <= 1 => (role, &command.instance),
+            Verb::EtcdMoveLeader => (role, &command.instance),
+            // Any of the others can be asked to remove it.
+            Verb::EtcdRemove { member } => (String::new(), member),
+            Verb::Refresh { .. }
+            | Verb::Status
+            | Verb::EtcdHealth
+            | Verb::EtcdSnapshot
+            | Verb::EtcdRetire
+            | Verb::Drain { .. }
+            | Verb::Uncordon { .. } => return,
+        };
+        let document = command.verb.document();
+        let mut tried = self.tried.tried.iter_mut();
+        match tried.find(|one| one.document == document && one.role == role) {
+            Some(one) if one.machine == *machine => {
                 // A retry after a dead function sends the command again.
                 if !one.tokens.contains(&command.token) {
                     one.tokens.push(command.token.clone());
                 }
             }
             found => {
-                let new =
-                    Asked { role, machine: command.instance.clone(), tokens: vec![command.token.clone()] };
+                let tokens = vec![command.token.clone()];
+                let new = Tries { document, role, machine: machine.clone(), tokens };
                 match found {
                     Some(one) => *one = new,
-                    None => asked.push(new),
+                    None => self.tried.tried.push(new),
                 }
             }
         }
     }
 
     /// Reads the results of these commands.
-    pub(super) fn note_refreshes(&mut self, world: &World, now: Timestamp) {
-        if self.refreshes.failed.is_some() {
+    pub(super) fn note_tries(&mut self, world: &World, now: Timestamp) {
+        if self.tried.failed.is_some() {
             return;
         }
-        let failed = |one: &&Asked| {
+        let failed = |one: &&Tries| {
             let last = one.tokens.iter().rev().take(TRIES);
             one.tokens.len() >= TRIES && last.into_iter().all(|token| world.has_failed(token))
         };
-        let found = self.refreshes.asked.iter().find(failed).map(|one| (one.machine.clone(), now));
-        self.refreshes.failed = found;
+        let found = self.tried.tried.iter().find(failed).map(|one| (one.machine.clone(), now));
+        self.tried.failed = found;
     }
 }
