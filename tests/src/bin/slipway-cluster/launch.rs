@@ -5,6 +5,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
+use slipway_core::diagnostic::Diagnostic;
 use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState};
 use slipway_tests::cluster::kubectl::Kubectl;
@@ -27,6 +28,8 @@ pub(crate) struct Launch {
     room: Room,
     narrator: Narrator,
     cluster: String,
+    /// The names of the API's endpoints.
+    api_names: Vec<String>,
     spec: String,
     /// Role and instance of each machine that was told of, and what its report said last.
     reported: BTreeMap<(String, String), String>,
@@ -38,24 +41,22 @@ impl Launch {
         let narrator = Narrator::new(Instant::now());
         let example = std::fs::read_to_string(example)?;
         let spec = adapted(&example, &stores.kubernetes);
-        let cluster = spec
-            .lines()
-            .find_map(|line| line.strip_prefix("clusterName:"))
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
+        let read = slipway_spec::parse(spec.as_bytes(), None).map_err(|findings| said(&findings))?;
+        let cluster = read.cluster.name;
+        let api_names: Vec<String> =
+            read.cluster.api_endpoints.into_iter().map(|endpoint| endpoint.dns_name).collect();
         narrator.say(
             &narrator.ink(Ink::Title, "A cluster on virtual machines, in an AWS embedded on this machine."),
         );
         let room = Room::start(stores).await?;
-        room.workshop().state.set_api_names(api_names(&spec));
+        room.workshop().state.set_api_names(api_names.clone());
         let on = room.workshop().accelerator.name();
         narrator.line(
             "machines",
             Ink::Plain,
             &format!("QEMU by {on}; consoles in {}", room.folder().join("machines").display()),
         );
-        Ok(Self { room, narrator, cluster, spec, reported: BTreeMap::new(), kubectl: None })
+        Ok(Self { room, narrator, cluster, api_names, spec, reported: BTreeMap::new(), kubectl: None })
     }
 
     /// Uploads the spec and tells what happens until the launch has ended: whether it succeeded.
@@ -115,7 +116,7 @@ impl Launch {
     /// Writes the administrator's kubeconfig, and asks Kubernetes who is there: whether every node is Ready.
     pub(crate) async fn show(&mut self) -> Fallible<bool> {
         self.narrator.title("Kubernetes");
-        let kubectl = Kubectl::new(&self.room, &self.cluster, &api_names(&self.spec)).await?;
+        let kubectl = Kubectl::new(&self.room, &self.cluster, &self.api_names).await?;
         let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]).await?;
         self.narrator.say(&nodes);
         self.narrator.say(&kubectl.run(&["get", "pods", "--all-namespaces"]).await?);
@@ -137,10 +138,8 @@ impl Launch {
     }
 }
 
-/// The names of the API's endpoints.
-fn api_names(spec: &str) -> Vec<String> {
-    spec.lines()
-        .filter_map(|line| line.trim().strip_prefix("dnsName:"))
-        .map(|name| name.trim().to_owned())
-        .collect()
+/// The findings of a spec that is refused, a line each.
+fn said(findings: &[Diagnostic]) -> String {
+    let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    format!("the spec is refused:\n{}", lines.join("\n"))
 }
