@@ -1,5 +1,5 @@
 //! Version skew: what an update may not do to a running cluster. It may not skip a minor release or go back one, leave kubelets too far
-//! behind, rename etcd's zone, or issue tokens that half of the controllers refuse.
+//! behind, rename etcd's zone, issue tokens that half of the controllers refuse, or change addresses that what runs keeps.
 //!
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
 //! each minor). The running versions are known from the deployed release. A release of an older Slipway that did not record versions
@@ -9,6 +9,7 @@
 //! that was harmless when it was uploaded may be a step back once the rollout in progress has ended.
 
 mod issuer;
+mod network;
 #[cfg(test)]
 mod tests;
 mod zone;
@@ -100,6 +101,7 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &
     found.extend(etcd(cluster, lock, runs));
     found.extend(volumes(cluster, running));
     found.extend(issuer::objection(cluster, running));
+    found.extend(network::objections(cluster, runs));
     found.extend(zone::objection(running, &NameZone::from_id(cluster.etcd.hosted_zone_id.as_deref())));
     found
 }
@@ -126,6 +128,7 @@ pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Obj
         found.extend(zone::objection(running, asked));
     }
     found.extend(issuer::between(running, new));
+    found.extend(network::between(running, new));
     found.retain(|objection| objection.severity == Severity::Error);
     found
 }

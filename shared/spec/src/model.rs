@@ -95,13 +95,14 @@ pub(crate) struct Spec {
     pub(crate) map_public_ips: Option<bool>,
     /// The subnets of the cluster's nodes and load balancers.
     pub(crate) subnets: Vec<SubnetSpec>,
-    /// The range of pods; 10.2.0.0/16 unless given.
+    /// The range of pods; 10.2.0.0/16 unless given. It cannot change once the cluster runs.
     #[serde(rename = "podCIDR")]
     pub(crate) pod_cidr: Option<String>,
-    /// The range of services; 10.3.0.0/24 unless given.
+    /// The range of services; 10.3.0.0/24 unless given. It cannot change once the cluster runs.
     #[serde(rename = "serviceCIDR")]
     pub(crate) service_cidr: Option<String>,
-    /// The address of the cluster's DNS service, inside `serviceCIDR`; its tenth address unless given.
+    /// The address of the cluster's DNS service, inside `serviceCIDR`; its tenth address unless given. It cannot change once the cluster
+    /// runs.
     #[serde(rename = "dnsServiceIP")]
     pub(crate) dns_service_ip: Option<String>,
     /// Ranges from which port 22 of every node is reached; from nowhere unless given.

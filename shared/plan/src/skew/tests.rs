@@ -185,6 +185,48 @@ fn the_issuer_of_tokens_is_switched_in_two_steps() {
     }
 }
 
+/// The findings about the base with more keys, where nodes with these configurations run.
+fn onto_addresses(more: &str, endpoint: &str) -> String {
+    let text = format!("{BASE}{more}");
+    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
+    let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[("general", "1.37.0")], etcd: "3.7.3" });
+    running.roles.get_mut(&Role::Controller).unwrap().config = r#"{
+        "apiServer": "https://127.0.0.1:443", "podNetwork": {"podCidr": "10.2.0.0/16"},
+        "controlPlane": {"serviceCidr": "10.3.0.0/24"}, "kubelet": {"clusterDns": "10.3.0.10"}}"#
+        .to_owned();
+    running.roles.get_mut(&Role::Pool("general".to_owned())).unwrap().config =
+        format!(r#"{{"apiServer": "https://{endpoint}"}}"#);
+    findings_text(&check_update(
+        &accepted.places,
+        &accepted.cluster,
+        &Lock::default(),
+        &running,
+        &BTreeMap::new(),
+    ))
+}
+
+#[test]
+fn the_ranges_of_a_cluster_that_runs_cannot_change_and_the_way_is_named() {
+    let api = parse(BASE.as_bytes(), None).unwrap().cluster.api_endpoints[0].dns_name.clone();
+    insta::assert_snapshot!(
+        onto_addresses("podCIDR: 10.4.0.0/16\nserviceCIDR: 10.5.0.0/24\ndnsServiceIP: 10.5.0.10\n", &api), @r##"
+    15:10 error address-changes at `podCIDR`: the range of the pods is 10.2.0.0/16 in the cluster that runs, and 10.4.0.0/16 is asked for: it cannot change in place
+        write `podCIDR: 10.2.0.0/16`. To have another range, launch a second cluster with it and move the workloads
+    16:14 error address-changes at `serviceCIDR`: the range of the Services is 10.3.0.0/24 in the cluster that runs, and 10.5.0.0/24 is asked for: it cannot change in place
+        write `serviceCIDR: 10.3.0.0/24`. For more addresses, create a `ServiceCIDR` object (kubernetes.io/docs/tasks/network/extend-service-ip-ranges); to have another range instead, launch a second cluster with it and move the workloads
+    "##);
+    assert!(onto_addresses("dnsServiceIP: 10.3.0.20\n", &api).contains("write `dnsServiceIP: 10.3.0.10`"));
+    assert_eq!(onto_addresses("podCIDR: 10.2.0.0/16\nserviceCIDR: 10.3.0.0/24\n", &api), "");
+}
+
+#[test]
+fn a_name_of_the_api_stays_while_nodes_use_it() {
+    insta::assert_snapshot!(onto_addresses("", "old.example.com"), @r##"
+    6:12 error endpoint-in-use at `apiEndpoints[0].dnsName`: nodes of `pool-general` reach the API by old.example.com, which is no longer among the endpoints: they would lose it
+        rename an endpoint in three uploads, each when the one before is rolled out: add an endpoint with the new `dnsName`; name it in `worker.apiEndpointName`, in the pools' `apiEndpointName` and in `adminAPIEndpointName`; remove the old one
+    "##);
+}
+
 #[test]
 fn a_release_that_wrote_no_versions_down_objects_to_nothing() {
     let mut old = running(&OF_1_34);

@@ -33,10 +33,25 @@ fn vpc() -> Vec<Case> {
             "",
         )
         .single(),
-        case("podCIDR", json!("10.4.0.0/16"), "control-plane, pools", REPLACED),
-        case("serviceCIDR", json!("10.5.0.0/24"), "control-plane, pools", REPLACED)
-            .along("dnsServiceIP", json!("10.5.0.10")),
-        case("dnsServiceIP", json!("10.3.0.20"), "control-plane, pools", REPLACED),
+        case(
+            "podCIDR",
+            json!("10.4.0.0/16"),
+            "refused: podCIDR: the range of the pods is 10.2.0.0/16 in the cluster that runs, and 10.4.0.0/16 is asked for: it cannot change in place",
+            "",
+        ),
+        case(
+            "serviceCIDR",
+            json!("10.5.0.0/24"),
+            "refused: serviceCIDR: the range of the Services is 10.3.0.0/24 in the cluster that runs, and 10.5.0.0/24 is asked for: it cannot change in place",
+            "",
+        )
+        .along("dnsServiceIP", json!("10.5.0.10")),
+        case(
+            "dnsServiceIP",
+            json!("10.3.0.20"),
+            "refused: dnsServiceIP: the address of DNS is 10.3.0.10 in the cluster that runs, and 10.3.0.20 is asked for: it cannot change in place",
+            "",
+        ),
     ]
 }
 

@@ -1,0 +1,121 @@
+//! Addresses that a running cluster keeps. The range of pods, the range of Services and the address of DNS cannot change in place, and a
+//! name of the API cannot go while nodes reach the API by it.
+//!
+//! - Pods: a node gets its part of the range once. The API server refuses every later change of `spec.podCIDRs` (Kubernetes,
+//!   `pkg/apis/core/validation`, `ValidateNodeUpdate`: "node updates may not change podCIDR except from "" to valid"), and flannel routes
+//!   only what is inside its own `Network`: nodes of the old range and of the new one would not reach each other's pods.
+//! - Services: a Service keeps its address until it is deleted. More addresses come by `ServiceCIDR` objects
+//!   (kubernetes.io/docs/tasks/network/extend-service-ip-ranges, stable since 1.33), not by another `--service-cluster-ip-range`.
+//! - DNS: `spec.clusterIP` of a Service cannot change, and every pod has the address in its `resolv.conf`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use slipway_core::cluster::Cluster;
+use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
+use slipway_spec::Objection;
+
+use super::Runs;
+
+/// A kept address or range: where a controller's configuration has it, the key of the spec, what it is called, and the way out.
+const KEPT: [(&str, &str, &str, &str); 3] = [
+    (
+        "/podNetwork/podCidr",
+        "podCIDR",
+        "the range of the pods",
+        "To have another range, launch a second cluster with it and move the workloads",
+    ),
+    (
+        "/controlPlane/serviceCidr",
+        "serviceCIDR",
+        "the range of the Services",
+        "For more addresses, create a `ServiceCIDR` object (kubernetes.io/docs/tasks/network/extend-service-ip-ranges); to have another \
+         range instead, launch a second cluster with it and move the workloads",
+    ),
+    (
+        "/kubelet/clusterDns",
+        "dnsServiceIP",
+        "the address of DNS",
+        "To have another address, launch a second cluster with it and move the workloads",
+    ),
+];
+
+/// What the running controllers' configuration says, and a new one's. `None`: it cannot be read, or says nothing.
+fn said(config: &str, pointer: &str) -> Option<String> {
+    serde_json::from_str::<Value>(config).ok()?.pointer(pointer)?.as_str().map(str::to_owned)
+}
+
+/// Objects to each kept address for which `wanted` gives another than `running` has.
+fn changes(running: &Rendering, wanted: impl Fn(&str) -> Option<String>) -> Vec<Objection> {
+    let Some(controller) = running.roles.get(&Role::Controller) else { return Vec::new() };
+    let changed = KEPT.into_iter().filter_map(|(pointer, key, what, way)| {
+        let (before, after) = (said(&controller.config, pointer)?, wanted(pointer)?);
+        (before != after).then(|| {
+            Objection::error(
+                "address-changes",
+                vec![key.to_owned()],
+                format!("{what} is {before} in the cluster that runs, and {after} is asked for: it cannot change in place"),
+                format!("write `{key}: {before}`. {way}"),
+            )
+        })
+    });
+    let mut found: Vec<Objection> = changed.collect();
+    // The address of DNS lies in the range of Services and changes with it: one finding for one cause.
+    if found.iter().any(|objection| objection.paths == ["serviceCIDR"]) {
+        found.retain(|objection| objection.paths != ["dnsServiceIP"]);
+    }
+    found
+}
+
+/// The objections to going from one release's addresses to the other's.
+pub(super) fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
+    let Some(controller) = new.roles.get(&Role::Controller) else { return Vec::new() };
+    changes(running, |pointer| said(&controller.config, pointer))
+}
+
+/// The objections to the addresses and to the API's names of such a spec.
+pub(super) fn objections(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
+    let network = &cluster.network;
+    let mut found = changes(runs.deployed, |pointer| match pointer {
+        "/podNetwork/podCidr" => Some(network.pod_cidr.to_string()),
+        "/controlPlane/serviceCidr" => Some(network.service_cidr.to_string()),
+        "/kubelet/clusterDns" => Some(network.dns_service_ip.to_string()),
+        _ => None,
+    });
+    found.extend(names(cluster, runs));
+    found
+}
+
+/// Objects to each name of the API that goes while nodes use it. CloudFormation removes its record before the nodes are replaced.
+fn names(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
+    let keeps = |name: &str| cluster.api_endpoints.iter().any(|endpoint| endpoint.dns_name == name);
+    let behind = runs
+        .behind
+        .iter()
+        .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
+    let nodes = runs.deployed.roles.iter().chain(behind);
+    let used = nodes.filter_map(|(role, node)| Some((api_name(node)?, role)));
+    let gone: BTreeSet<(String, &Role)> = used.filter(|(name, _)| !keeps(name)).collect();
+    let names: BTreeSet<&str> = gone.iter().map(|(name, _)| name.as_str()).collect();
+    let objection = |name: &str| {
+        let roles: Vec<String> =
+            gone.iter().filter(|(one, _)| one == name).map(|(_, role)| format!("`{role}`")).collect();
+        Objection::error(
+            "endpoint-in-use",
+            vec!["apiEndpoints[0].dnsName".to_owned(), "apiEndpoints".to_owned()],
+            format!("nodes of {} reach the API by {name}, which is no longer among the endpoints: they would lose it", roles.join(", ")),
+            "rename an endpoint in three uploads, each when the one before is rolled out: add an endpoint with the new `dnsName`; name it in \
+             `worker.apiEndpointName`, in the pools' `apiEndpointName` and in `adminAPIEndpointName`; remove the old one"
+                .to_owned(),
+        )
+    };
+    names.into_iter().map(objection).collect()
+}
+
+/// The name by which nodes reach the API. `None`: they need none, as controllers do, or the configuration cannot be read.
+fn api_name(node: &NodeRole) -> Option<String> {
+    let url = said(&node.config, "/apiServer")?;
+    let name = url.strip_prefix("https://")?;
+    (!name.starts_with("127.0.0.1")).then(|| name.to_owned())
+}
