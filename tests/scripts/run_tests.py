@@ -10,6 +10,7 @@ has ended; RUST_TEST_THREADS is for each, as ever.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,9 @@ LONGEST = [
     "etcd", "verbs_in_aws", "kubernetes", "launch", "render_faults", "launching", "simulating", "slipway_core",
     "rendering", "templates", "draining", "blast_radius", "node", "keeping", "rollout_faults",
 ]
+# What libtest says at the end of a binary, and what a test says that could not run (tests/src/tools.rs, `not_tested`).
+RESULT = re.compile(rb"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
+NOT_TESTED = re.compile(rb"!!! NOT TESTED: ([\w:]+): ")
 # A word in between, so that whoever waits sees that it goes on.
 PATIENCE_S = 60
 
@@ -52,6 +56,8 @@ class Run:
         self.jobs = jobs
         self.running = {}
         self.failed = []
+        self.passed_tests = self.failed_tests = self.ignored_tests = 0
+        self.skipped_tests = set()
         self.ended = 0
         self.lock = threading.Lock()
         self.began = time.monotonic()
@@ -71,15 +77,25 @@ class Run:
                     command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, check=False).returncode
                 output.seek(0)
+                printed = output.read()
                 with self.lock:
+                    self.count(name, printed)
                     took = time.monotonic() - self.running.pop(name)
                     said = "passed" if code == 0 else f"FAILED ({code})"
                     print(f"=== {name}: {said} after {took:.0f} s", flush=True)
-                    sys.stdout.buffer.write(output.read())
+                    sys.stdout.buffer.write(printed)
                     sys.stdout.buffer.flush()
                     self.ended += 1
                     if code:
                         self.failed.append((name, which))
+
+    def count(self, name, printed):
+        """A test that could not run ends as libtest's "passed": it is counted as skipped instead."""
+        for passed, failed, ignored in RESULT.findall(printed):
+            self.passed_tests += int(passed)
+            self.failed_tests += int(failed)
+            self.ignored_tests += int(ignored)
+        self.skipped_tests |= {f"{name}: {test.decode()}" for test in NOT_TESTED.findall(printed)}
 
     def watch(self, lanes):
         """Until all have ended."""
@@ -109,6 +125,10 @@ def main():
     print(f"=== {count} test binaries in {time.monotonic() - run.began:.0f} s, {len(run.failed)} failed")
     for name, which in run.failed:
         print(f"FAILED: {name}; again: cargo test --locked --workspace {which}")
+    for test in sorted(run.skipped_tests):
+        print(f"SKIPPED: {test}; its reason is told above")
+    skipped = len(run.skipped_tests)
+    print(f"=== {run.passed_tests - skipped} passed, {run.failed_tests} failed, {skipped + run.ignored_tests} skipped")
     # A lane that breaks, as on a full disk, takes what it ran and perhaps the rest with it.
     if run.ended < count:
         sys.exit(f"{count - run.ended} test binaries have not ended: what broke is told above")

@@ -29,10 +29,13 @@ pub fn python() -> Result<PathBuf, Absent> {
     present("the Python of the tests", path, "make tools".to_owned())
 }
 
-/// Reports what is not tested and why, also when the test's output is captured.
+/// Reports that the running test does not test something and why, also when its output is captured. `tests/scripts/run_tests.py` reads
+/// this line and counts the test as skipped.
 pub fn not_tested(what: &str) {
     use std::io::Write as _;
-    let _ = writeln!(std::io::stderr(), "!!! NOT TESTED: {what}");
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("unnamed");
+    let _ = writeln!(std::io::stderr(), "!!! NOT TESTED: {test}: {what}");
 }
 
 /// A program of a Debian package: the installed one, or one that is downloaded into `.tools/` (without root). `None` if it is not
@@ -42,7 +45,7 @@ pub fn not_tested(what: &str) {
 /// If the download script cannot be run, or fails for another reason.
 #[must_use]
 pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
-    fetched("tests/scripts/debian_tool.sh", &[package, program])
+    needed(fetched("tests/scripts/debian_tool.sh", &[package, program]), program)
 }
 
 /// A program of an etcd release, built from its Go modules into `.tools/`; `None` as for [`debian`].
@@ -51,16 +54,24 @@ pub fn debian(package: &str, program: &str) -> Option<PathBuf> {
 /// As [`debian`].
 #[must_use]
 pub fn etcd(version: &str, program: &str) -> Option<PathBuf> {
-    fetched("tests/scripts/etcd_release.sh", &[version, program])
+    needed(fetched("tests/scripts/etcd_release.sh", &[version, program]), program)
 }
 
-/// As [`etcd`], but only if it was built before (`make test-etcd`), because each release takes minutes.
+/// As [`etcd`], but only if it was built before (`make test-etcd`), because each release takes minutes. Tests do without it.
 ///
 /// # Panics
 /// As [`debian`].
 #[must_use]
 pub fn cached_etcd(version: &str, program: &str) -> Option<PathBuf> {
     fetched("tests/scripts/etcd_release.sh", &["--cached", version, program])
+}
+
+/// The program, without which the running test is skipped.
+fn needed(program: Option<PathBuf>, name: &str) -> Option<PathBuf> {
+    if program.is_none() {
+        not_tested(&format!("there is no {name}, as its script has said"));
+    }
+    program
 }
 
 /// Runs `script` once per process, so that a missing program is reported only once.
@@ -86,7 +97,7 @@ fn fetch(script: &str, of: &[&str]) -> Option<PathBuf> {
 /// As [`debian`].
 #[must_use]
 pub fn kubernetes() -> Option<PathBuf> {
-    fetched("tests/scripts/kubernetes.sh", &["--cached"])
+    needed(fetched("tests/scripts/kubernetes.sh", &["--cached"]), "Kubernetes")
 }
 
 /// A file that `cargo build` made: the binary of a function or the agent, in the profile of this code.
