@@ -31,7 +31,7 @@ OUT = ROOT / "target/mutants"
 TREE = OUT / "tree"
 FILES = ["shared/rollout/src/**", "shared/credentials/src/renewal/**", "shared/core/src/drain/**", "shared/core/src/deadline.rs", "shared/flows/src/launch.rs",
          "shared/flows/src/launch/**"]
-# The packages whose unit tests judge, and the filters that keep them to what is mutated. The engine's judge the others' mistakes, too.
+# The packages whose unit tests judge, and the filters that keep them to what is mutated. Each judges the others' mistakes, too.
 UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "deadline::"], "slipway-credentials": ["renewal::"], "slipway-flows": []}
 # `--fail-fast` is libtest's own, and still asks for this.
 FAIL_FAST = ["-Zunstable-options", "--fail-fast", "--test-threads=1"]
@@ -410,7 +410,7 @@ def main():
     def judge(mutant):
         package = mutant["package"]
         number = mutant["number"]
-        for judging in dict.fromkeys([package, "slipway-rollout"]):
+        for judging in dict.fromkeys([package, "slipway-rollout", *UNIT_TESTS]):
             if run(library[judging], UNIT_TESTS[judging], number, patience[judging], folder=folders[judging]):
                 return mutant, "unit tests"
         for name, arguments, seeds in stages if options.seeds else []:

@@ -362,6 +362,13 @@ mod tests {
     }
 
     #[test]
+    fn the_usual_roll_takes_each_machine_in_turn_after_the_stacks() {
+        let usual = |strategy| Roll { members: 3, controllers: 2, strategy }.usual();
+        assert_eq!(usual(RenewalStrategy::Rollout), MINUTE * (10 + 5 * 20));
+        assert_eq!(usual(RenewalStrategy::Refresh), MINUTE * (10 + 5 * 5));
+    }
+
+    #[test]
     fn lengths_of_two_days_and_more_are_said_in_days() {
         let said = |minutes: i32| in_days(MINUTE * minutes);
         assert_eq!((said(40), said(26 * 60)), ("40m".to_owned(), "26h".to_owned()));

@@ -87,6 +87,15 @@ fn whole() -> usize {
         .unwrap()
 }
 
+/// A sender chooses the time of its event, and clocks differ by seconds.
+#[test]
+fn p10_an_order_from_the_future_counts_from_when_it_is_received_unless_clocks_explain_it() {
+    let apart = CLOCKS_APART.as_secs();
+    for (given, counts) in [(-100, -100), (0, 0), (apart, apart), (apart + 1, 0), (2_000_000_000, 0)] {
+        assert_eq!(Given::heard(Order::Pause, at(given), at(0)).at, at(counts), "{given}");
+    }
+}
+
 #[test]
 fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
     for moment in 0..whole() {

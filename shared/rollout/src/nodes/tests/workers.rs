@@ -332,6 +332,28 @@ fn p6_a_current_worker_goes_as_surplus_only_where_more_serve_than_there_are_to_b
     assert_eq!(dock.told().len(), 1, "{:?}", dock.departures);
 }
 
+/// The desired capacity with which a surplus machine leaves counts every other surplus machine that has not left yet: one that is drained, even
+/// if it died meanwhile, and one whose termination was requested, as long as it serves.
+#[test]
+fn p6_a_surplus_machine_leaves_room_for_each_other_one_that_still_goes() {
+    for (leaves, first, desired) in [(false, NEW, 6), (false, GOES, 6), (true, NEW, 6), (true, GOES, 7)] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+        let fields = json!({
+            "size": 4, "extra": extra(2), "proved": true, "done": ["i-9"], "pace": pace(2, 2), "phase": phase,
+        });
+        let rest = ["i-3", "i-4", "i-5", "i-6", "i-7"].map(|id| (id, NEW));
+        let machines: Vec<_> = [("i-1", first), ("i-2", OLD)].into_iter().chain(rest).collect();
+        let mut dock = pool(7, &machines, &fields);
+        dock.departs("i-1", Ending::Surplus { of: 7 });
+        if leaves {
+            dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
+        }
+        dock.look(1);
+        let second = serde_json::to_value(dock.departures.get("i-2")).unwrap();
+        assert_eq!(second["cause"]["rollout"]["surplus"]["of"], desired, "{leaves} {first:?}: {second}");
+    }
+}
+
 #[test]
 fn machines_that_were_to_come_first_and_that_auto_scaling_was_never_told_of_are_not_left_over() {
     let expected = json!({"desired": 6, "first": 2, "since": at(0)});
