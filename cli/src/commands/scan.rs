@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         }
     }
     if args.dry_run {
-        return looked(&cloud, printer).await.map_err(CliError::in_cloud);
+        return print_foreseen(&cloud, printer).await.map_err(CliError::in_cloud);
     }
     let event = Event::ScanRequested(ScanRequested { cluster: Some(cloud.cluster.clone()) });
     args.bus.publish(&cloud, event).await?;
@@ -90,7 +90,7 @@ pub(super) async fn foreseen(
     })
 }
 
-async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
+async fn print_foreseen(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let decision = foreseen(cloud, &RenewalRequest::default(), Timestamp::now()).await?.decision;
     let due: Vec<String> =
         decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect();

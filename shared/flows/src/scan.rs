@@ -194,7 +194,7 @@ impl observe::Seen {
             nodes: &self.nodes,
             planned: self.planned.as_ref(),
             state: &self.state,
-            asked,
+            request: asked,
         };
         let mut decision = renewal::decide(&observed, now);
         decision.findings.extend(self.findings.clone());

@@ -404,7 +404,7 @@ impl Plan {
     }
 
     /// The orphaned stacks: an earlier rollout removed them from the cluster, and they still exist.
-    pub fn left(&self) -> impl Iterator<Item = &StackPlan> {
+    pub fn orphaned(&self) -> impl Iterator<Item = &StackPlan> {
         self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
     }
 

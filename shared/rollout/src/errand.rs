@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::answer::OfVerb;
+use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
 use slipway_core::role::Role;
 
@@ -106,7 +106,7 @@ impl Round {
     }
 
     /// All answers; `None` if some are still missing.
-    pub(super) fn answers<T: OfVerb>(
+    pub(super) fn answers<T: VerbAnswer>(
         &self,
         observed: &Observed,
         now: Timestamp,
@@ -115,7 +115,7 @@ impl Round {
     }
 
     /// The answer of a round with a single machine; `None` if it is still missing.
-    pub(super) fn only_answer<T: OfVerb>(
+    pub(super) fn only_answer<T: VerbAnswer>(
         &self,
         observed: &Observed,
         now: Timestamp,
@@ -187,11 +187,15 @@ impl SentCommand {
     }
 
     /// The answer of its verb as a `T`; `None` if it is still running.
-    pub(super) fn answer<T: OfVerb>(&self, observed: &Observed, now: Timestamp) -> Option<Result<T, String>> {
+    pub(super) fn answer<T: VerbAnswer>(
+        &self,
+        observed: &Observed,
+        now: Timestamp,
+    ) -> Option<Result<T, String>> {
         let answer = self.outcome(observed, now)?;
         let verb = self.command.verb.document();
         Some(answer.and_then(|answer| {
-            T::of(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
+            T::from_answer(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
         }))
     }
 

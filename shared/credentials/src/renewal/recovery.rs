@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::node::answer::OfVerb as _;
+use slipway_core::node::answer::VerbAnswer as _;
 use slipway_core::node::{
     Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
 };
@@ -341,7 +341,7 @@ impl Recovery {
             Some(CommandReport::NotSent(why)) => Err(why.clone()),
             Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
-                Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
+                Some(Ok(health)) => match health.and_then(EtcdHealth::from_answer) {
                     Some(health) if health.serving => Ok(()),
                     Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
                     None => Err(NO_ANSWER.to_owned()),
@@ -397,8 +397,10 @@ impl Node {
                 None => return,
                 Some(Ok(answer)) => {
                     (self.progress, self.in_force) = (Progress::Done, true);
-                    let did =
-                        answer.and_then(Refreshed::of).map(|did| refresh_in_words(&did)).unwrap_or_default();
+                    let did = answer
+                        .and_then(Refreshed::from_answer)
+                        .map(|did| refresh_in_words(&did))
+                        .unwrap_or_default();
                     said.push(format!("{name} is back{did}"));
                     return;
                 }

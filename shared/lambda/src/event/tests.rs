@@ -155,7 +155,7 @@ fn p10_of_a_pause_and_a_resume_within_one_second_the_later_holds_whichever_comes
             else {
                 panic!("it is an order");
             };
-            slipway_rollout::heard(&state, &Given::heard(order, at.unwrap(), now), None, now)
+            slipway_rollout::after_order(&state, &Given::received(order, at.unwrap(), now), None, now)
         });
         heard.paused_since().is_some()
     };

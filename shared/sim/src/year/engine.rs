@@ -20,7 +20,7 @@ use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
-use super::check::{Begun, Checker, Told};
+use super::check::{Begun, Checker, Knowledge};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::{Rates, Trouble};
@@ -152,22 +152,22 @@ impl<'m> Engine<'m> {
             dead_boot: faults / 2.0,
             failed_boot: faults / 2.0,
             report_lost: faults,
-            abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
-            stale_groups: faults * self.rates.of(Trouble::StaleGroups),
-            stale_stacks: faults * self.rates.of(Trouble::StaleStacks),
-            stale_targets: faults * self.rates.of(Trouble::StaleTargets),
-            rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
+            abandoned_hooks: (faults * self.rates.rate_of(Trouble::AbandonedHooks)).min(1.0),
+            stale_groups: faults * self.rates.rate_of(Trouble::StaleGroups),
+            stale_stacks: faults * self.rates.rate_of(Trouble::StaleStacks),
+            stale_targets: faults * self.rates.rate_of(Trouble::StaleTargets),
+            rebalances: (faults * self.rates.rate_of(Trouble::Rebalances)).min(1.0),
             command_hangs: faults / 4.0,
             command_fails: faults,
             command_doubled: faults,
             command_unlisted: faults,
-            command_undescribed: faults * self.rates.of(Trouble::Undescribed),
-            output_cut: faults * self.rates.of(Trouble::CutAnswers),
+            command_undescribed: faults * self.rates.rate_of(Trouble::Undescribed),
+            output_cut: faults * self.rates.rate_of(Trouble::CutAnswers),
             stubborn_budget: 0.0,
             slow_member: faults,
             throttled: faults / 10.0,
             resource_fails: faults / 50.0,
-            rollback_fails: (faults * self.rates.of(Trouble::RollbacksFail)).min(0.5),
+            rollback_fails: (faults * self.rates.rate_of(Trouble::RollbacksFail)).min(0.5),
         });
     }
 
@@ -232,7 +232,7 @@ impl<'m> Engine<'m> {
             let story = world.story();
             self.unseen = story.is_empty();
             if !self.unseen {
-                self.checker.look(&world);
+                self.checker.observe(&world);
             }
             (world.drain(), story, world.bootstrap_reports())
         };
@@ -256,7 +256,7 @@ impl<'m> Engine<'m> {
             copies = 2;
         }
         for _ in 0..copies {
-            let late = self.rates.of(Trouble::Late);
+            let late = self.rates.rate_of(Trouble::Late);
             let wait = match self.random.chance(self.faults) {
                 true if late > 0.0 && self.random.chance(late) => {
                     SignedDuration::from_secs(self.random.seconds(900, LATE_S))
@@ -312,7 +312,7 @@ impl<'m> Engine<'m> {
 
     /// A process that is interrupted by another invocation or by a pause; `None` if it is not interrupted.
     fn interrupted(&mut self) -> Option<Life> {
-        let (overlaps, pauses) = (self.rates.of(Trouble::Overlaps), self.rates.of(Trouble::Pauses));
+        let (overlaps, pauses) = (self.rates.rate_of(Trouble::Overlaps), self.rates.rate_of(Trouble::Pauses));
         let (twin, now) = (self.account.handle(), self.now());
         if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
             let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
@@ -357,10 +357,10 @@ impl<'m> Engine<'m> {
         *self.tally.invocations.entry(function).or_default() += 1;
         let at = self.now() + skew;
         if self.unseen {
-            self.checker.look(&lock(&self.account.world));
+            self.checker.observe(&lock(&self.account.world));
         }
         let before = self.checker.stops();
-        self.may_be_heard(&who);
+        self.order_may_be_received(&who);
         let began = self.now();
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
@@ -376,32 +376,32 @@ impl<'m> Engine<'m> {
         let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
         let unheard = overlap.filter(|one| one.unheard).map(|one| (one.acts, before.clone()));
         if result.is_err() && acts.is_empty() && !self.is_stored(&who) {
-            self.checker.not_heard(before);
+            self.checker.order_not_received(before);
             self.may_have_stopped(&who);
         }
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An outage of the bus delays no step: events that could not be published stay in the outbox.
-        let unsaid = if result.is_err() { self.unsaid_start() } else { Vec::new() };
+        let unsaid = if result.is_err() { self.unpublished_start() } else { Vec::new() };
         let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
         let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // Acts before the pause are judged by the world before it.
-            self.checker.acts(&midst.before, &midst.acts, Told::default());
-            self.checker.look(&midst.before);
-            self.checker.look(&midst.after);
+            self.checker.acts(&midst.before, &midst.acts, Knowledge::default());
+            self.checker.observe(&midst.before);
+            self.checker.observe(&midst.after);
             self.transcript.extend(midst.acts.iter().map(|act| (began, format!("  {act}"))));
         }
         {
             let mut world = lock(&self.account.world);
-            self.checker.acts(&world, &acts, Told { unheard, earlier });
+            self.checker.acts(&world, &acts, Knowledge { unheard, earlier });
             ended.into_iter().for_each(|well| self.checker.ended(well));
             if gone {
                 self.checker.gone();
             }
             // The observed facts do not change within one moment without an act.
             if !acts.is_empty() {
-                self.checker.look(&world);
+                self.checker.observe(&world);
             }
             self.unseen = false;
             // The time may have advanced during the invocation.
@@ -415,7 +415,7 @@ impl<'m> Engine<'m> {
         match &result {
             Ok(said) => {
                 self.transcript.push((now, format!("{function}: {said}")));
-                self.was_heard(&who);
+                self.order_received(&who);
             }
             Err(error) => {
                 self.transcript.push((now, format!("{function} fails: {error}")));
@@ -438,7 +438,7 @@ impl<'m> Engine<'m> {
     /// wakes the function for whatever is open.
     fn lies_there(&mut self, who: Woken, durable: bool) {
         self.tally.dead_letters += 1;
-        let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
+        let unredriven = (self.faults * self.rates.rate_of(Trouble::Unredriven)).min(0.5);
         if unredriven > 0.0 && self.random.chance(unredriven) {
             self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
             let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
@@ -449,7 +449,7 @@ impl<'m> Engine<'m> {
     }
 
     /// The `Rollout Started` event in the outbox, and all events before it: acts that follow the start are allowed.
-    fn unsaid_start(&self) -> Vec<Event> {
+    fn unpublished_start(&self) -> Vec<Event> {
         let Some(rollout) = self.account.rollout() else { return Vec::new() };
         let unsaid = rollout.outbox.iter().filter_map(|pending| match &pending.effect {
             Effect::Publish(event) => Some(event.clone()),
@@ -545,7 +545,7 @@ impl<'m> Engine<'m> {
             world.kill_machine(&machine.id);
             self.tally.deaths += 1;
         }
-        self.checker.look(&world);
+        self.checker.observe(&world);
         self.transcript.extend(world.story());
     }
 
@@ -553,7 +553,7 @@ impl<'m> Engine<'m> {
     pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
         let mut world = lock(&self.account.world);
         what(&mut world);
-        self.checker.look(&world);
+        self.checker.observe(&world);
         self.transcript.extend(world.story());
     }
 

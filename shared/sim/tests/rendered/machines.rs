@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::Cause;
-use slipway_core::node::answer::OfVerb;
+use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{
     Command, CommandView, Drained, EtcdHealth, FailureCode, HowUnanswered, LeaderMoved, NodeStatus,
     Refreshed, SnapshotTaken, Uncordoned, Verb,
@@ -85,10 +85,10 @@ impl Fleet {
         }
     }
 
-    async fn answer<T: OfVerb>(&self, instance: &str, verb: Verb) -> T {
+    async fn answer<T: VerbAnswer>(&self, instance: &str, verb: Verb) -> T {
         let view = self.ask(instance, verb, 600).await;
         let CommandView::Answered(answer) = view else { panic!("{view:?}") };
-        T::of(&answer).unwrap()
+        T::from_answer(&answer).unwrap()
     }
 
     fn story(&self) -> Vec<(Timestamp, String)> {

@@ -42,7 +42,7 @@ fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -
     year
 }
 
-fn says(year: &Chronicle, words: &str) -> bool {
+fn has_event(year: &Chronicle, words: &str) -> bool {
     year.said.iter().any(|(_, line)| line.contains(words))
 }
 
@@ -72,7 +72,7 @@ fn p7_a_renewal_that_nobody_approves_begins_in_time_and_that_is_said() {
     for (windows, strategy) in [("", "rollout"), (WEEKLY, "refresh")] {
         let year = live(7, windows, "manual", strategy, 0.0);
         assert!(
-            says(&year, "begun without approval, since certificates in use expire at"),
+            has_event(&year, "begun without approval, since certificates in use expire at"),
             "{:#?}",
             year.said
         );

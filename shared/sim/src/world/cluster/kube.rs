@@ -321,7 +321,7 @@ impl World {
                 asked,
             };
             self.fleet.clusters.entry(cluster.to_owned()).or_default().losses.push(loss);
-            self.tell(format!("{lost} pods of {} are lost with it", machine.id));
+            self.record(format!("{lost} pods of {} are lost with it", machine.id));
         }
         self.replenish(cluster);
         self.schedule_pods(cluster);

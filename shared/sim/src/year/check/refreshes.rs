@@ -15,13 +15,13 @@ const TRIES: usize = 3;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refreshes {
     /// For each role, the machine that was asked last, and the tokens of its commands in order.
-    asked: Vec<Asked>,
+    asked: Vec<RefreshTries>,
     /// The first machine that failed, and since when this has been visible.
     pub(super) failed: Option<(String, Timestamp)>,
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct RefreshTries {
     role: String,
     machine: String,
     tokens: Vec<String>,
@@ -44,8 +44,11 @@ impl Checker {
                 }
             }
             found => {
-                let new =
-                    Asked { role, machine: command.instance.clone(), tokens: vec![command.token.clone()] };
+                let new = RefreshTries {
+                    role,
+                    machine: command.instance.clone(),
+                    tokens: vec![command.token.clone()],
+                };
                 match found {
                     Some(one) => *one = new,
                     None => asked.push(new),
@@ -59,7 +62,7 @@ impl Checker {
         if self.refreshes.failed.is_some() {
             return;
         }
-        let failed = |one: &&Asked| {
+        let failed = |one: &&RefreshTries| {
             let last = one.tokens.iter().rev().take(TRIES);
             one.tokens.len() >= TRIES && last.into_iter().all(|token| world.has_failed(token))
         };
