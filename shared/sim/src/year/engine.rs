@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::event::Event;
+use slipway_core::event::{Event, RolloutStarted};
 use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
@@ -92,7 +92,7 @@ pub struct Engine<'m> {
     /// Until when Lambda has no concurrency.
     pub(super) exhausted_until: Option<Timestamp>,
     /// The ids of the rollout events that the bus delivered. A retry publishes an event again.
-    told: BTreeSet<String>,
+    published: BTreeSet<String>,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
@@ -115,7 +115,7 @@ impl<'m> Engine<'m> {
             queued: 0,
             unseen: true,
             exhausted_until: None,
-            told: BTreeSet::new(),
+            published: BTreeSet::new(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -138,7 +138,7 @@ impl<'m> Engine<'m> {
             queued: self.queued,
             unseen: self.unseen,
             exhausted_until: self.exhausted_until,
-            told: self.told.clone(),
+            published: self.published.clone(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -479,11 +479,13 @@ impl<'m> Engine<'m> {
     fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<bool>, bool) {
         let (mut ended, mut gone) = (Vec::new(), false);
         for event in events {
-            if id_of(event).is_some_and(|id| !self.told.insert(id.to_owned())) {
+            let Some(boundary) = Boundary::from_event(event) else { continue };
+            let id = boundary.id();
+            if !id.is_empty() && !self.published.insert(id.to_owned()) {
                 continue;
             }
-            match event {
-                Event::RolloutStarted(started) => {
+            match boundary {
+                Boundary::Start(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
                     // From the plan, only the release is read.
                     let target = plan.map(|plan| plan.to).unwrap_or_default();
@@ -505,31 +507,11 @@ impl<'m> Engine<'m> {
                         None => self.checker.begun(&lock(&self.account.world), begun),
                     }
                 }
-                Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended.push(true),
-                Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended.push(false),
-                Event::ClusterDestroyed(_) => {
+                Boundary::End { succeeded, .. } => ended.push(succeeded),
+                Boundary::Destroyed { .. } => {
                     ended.push(true);
                     gone = true;
                 }
-                Event::SpecRejected(_)
-                | Event::PlanReady(_)
-                | Event::PlanUnchanged(_)
-                | Event::RolloutRequested(_)
-                | Event::RolloutApproved(_)
-                | Event::RolloutPause(_)
-                | Event::RolloutResume(_)
-                | Event::RolloutAbort(_)
-                | Event::RolloutSkip(_)
-                | Event::DestroyRequested(_)
-                | Event::OrderIgnored(_)
-                | Event::RolloutStep(_)
-                | Event::RolloutWaiting(_)
-                | Event::RolloutPaused(_)
-                | Event::ScanRequested(_)
-                | Event::RenewalRequested(_)
-                | Event::CertificateExpiring(_)
-                | Event::CertificateRenewed(_)
-                | Event::RenewalFailed(_) => {}
             }
         }
         (ended, gone)
@@ -563,34 +545,52 @@ impl<'m> Engine<'m> {
     }
 }
 
-/// The id of an event that begins or ends a rollout; `None` for other events, or if it has none.
-fn id_of(event: &Event) -> Option<&str> {
-    let id = match event {
-        Event::RolloutStarted(detail) => &detail.id,
-        Event::RolloutSucceeded(detail)
-        | Event::RolloutSuperseded(detail)
-        | Event::RolloutFailed(detail)
-        | Event::RolloutAborted(detail) => &detail.id,
-        Event::ClusterDestroyed(detail) => &detail.id,
-        Event::SpecRejected(_)
-        | Event::PlanReady(_)
-        | Event::PlanUnchanged(_)
-        | Event::RolloutRequested(_)
-        | Event::RolloutApproved(_)
-        | Event::RolloutPause(_)
-        | Event::RolloutResume(_)
-        | Event::RolloutAbort(_)
-        | Event::RolloutSkip(_)
-        | Event::DestroyRequested(_)
-        | Event::OrderIgnored(_)
-        | Event::RolloutStep(_)
-        | Event::RolloutWaiting(_)
-        | Event::RolloutPaused(_)
-        | Event::ScanRequested(_)
-        | Event::RenewalRequested(_)
-        | Event::CertificateExpiring(_)
-        | Event::CertificateRenewed(_)
-        | Event::RenewalFailed(_) => return None,
-    };
-    Some(id).filter(|id| !id.is_empty()).map(String::as_str)
+/// An event that begins or ends a rollout.
+enum Boundary<'e> {
+    Start(&'e RolloutStarted),
+    End { id: &'e str, succeeded: bool },
+    Destroyed { id: &'e str },
+}
+
+impl<'e> Boundary<'e> {
+    /// `None` for other events.
+    fn from_event(event: &'e Event) -> Option<Self> {
+        Some(match event {
+            Event::RolloutStarted(started) => Self::Start(started),
+            Event::RolloutSucceeded(detail) | Event::RolloutSuperseded(detail) => {
+                Self::End { id: &detail.id, succeeded: true }
+            }
+            Event::RolloutFailed(detail) | Event::RolloutAborted(detail) => {
+                Self::End { id: &detail.id, succeeded: false }
+            }
+            Event::ClusterDestroyed(detail) => Self::Destroyed { id: &detail.id },
+            Event::SpecRejected(_)
+            | Event::PlanReady(_)
+            | Event::PlanUnchanged(_)
+            | Event::RolloutRequested(_)
+            | Event::RolloutApproved(_)
+            | Event::RolloutPause(_)
+            | Event::RolloutResume(_)
+            | Event::RolloutAbort(_)
+            | Event::RolloutSkip(_)
+            | Event::DestroyRequested(_)
+            | Event::OrderIgnored(_)
+            | Event::RolloutStep(_)
+            | Event::RolloutWaiting(_)
+            | Event::RolloutPaused(_)
+            | Event::ScanRequested(_)
+            | Event::RenewalRequested(_)
+            | Event::CertificateExpiring(_)
+            | Event::CertificateRenewed(_)
+            | Event::RenewalFailed(_) => return None,
+        })
+    }
+
+    /// The ID of the effect that published it; empty if it has none.
+    const fn id(&self) -> &'e str {
+        match self {
+            Self::Start(started) => started.id.as_str(),
+            Self::End { id, .. } | Self::Destroyed { id } => id,
+        }
+    }
 }
