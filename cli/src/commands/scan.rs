@@ -75,14 +75,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 /// What a scan would do with the request `asked` now.
 pub(super) async fn foreseen(
     cloud: &Cloud,
-    asked: &RenewalRequest,
+    request: &RenewalRequest,
     now: Timestamp,
 ) -> Result<Foreseen, CliError> {
     let specs = cloud.specs().await?;
     let assets = cloud.assets();
     let ports = ScanPorts { specs: &specs, assets, groups: &(), keys: &(), bus: &(), crypto: &AwsLc };
     let name = &cloud.cluster;
-    scan::foresee(&ports, name, asked, now).await?.map_err(|why| {
+    scan::foresee(&ports, name, request, now).await?.map_err(|why| {
         CliError::refused(
             format!("{name}: {why}"),
             format!("slipway status --cluster {name} says how it stands"),

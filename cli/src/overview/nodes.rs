@@ -225,15 +225,15 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
             role: report.role.clone(),
             instance: report.instance.clone(),
             standing: NodeState::Up,
-            heard: report.heard,
+            heard: report.received_at,
             bootstrap: None,
             status: None,
             behind: None,
         });
-        node.heard = node.heard.max(report.heard);
-        match &report.said {
-            ReportContent::Boot(boot) => node.bootstrap = Some((&**boot, report.heard).into()),
-            ReportContent::Serves(status) => node.status = Some((&**status, report.heard).into()),
+        node.heard = node.heard.max(report.received_at);
+        match &report.content {
+            ReportContent::Boot(boot) => node.bootstrap = Some((&**boot, report.received_at).into()),
+            ReportContent::Serves(status) => node.status = Some((&**status, report.received_at).into()),
             ReportContent::Not(_) => {}
         }
     }
@@ -346,7 +346,12 @@ mod tests {
             "failure": (state == "given-up").then(|| json!({"code": "x", "message": "no disk", "help": "attach one"})),
         });
         let said = ReportContent::Boot(serde_json::from_value(report).unwrap());
-        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+        Report {
+            role: role.to_owned(),
+            instance: instance.to_owned(),
+            received_at: minutes_ago(minutes),
+            content: said,
+        }
     }
 
     fn status(role: &str, instance: &str, minutes: i64, credentials: &str) -> Report {
@@ -355,7 +360,12 @@ mod tests {
             "components": [], "applied": {"config": "c1", "credentials": credentials, "asAsked": true},
         });
         let said = ReportContent::Serves(serde_json::from_value(report).unwrap());
-        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+        Report {
+            role: role.to_owned(),
+            instance: instance.to_owned(),
+            received_at: minutes_ago(minutes),
+            content: said,
+        }
     }
 
     fn release(role: &str, max: u32) -> Rendering {
@@ -410,7 +420,7 @@ mod tests {
     #[test]
     fn within_one_second_of_the_bucket_the_machines_clocks_tell_which_came_later() {
         let at = |mut report: Report, second: i8| {
-            if let ReportContent::Boot(boot) = &mut report.said {
+            if let ReportContent::Boot(boot) = &mut report.content {
                 boot.at += SignedDuration::from_millis(i64::from(second));
             }
             report

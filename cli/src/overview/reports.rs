@@ -38,8 +38,8 @@ pub(super) struct Report {
     pub(super) role: String,
     pub(super) instance: String,
     /// When the bucket received it, because a node's clock may be wrong.
-    pub(super) heard: Timestamp,
-    pub(super) said: ReportContent,
+    pub(super) received_at: Timestamp,
+    pub(super) content: ReportContent,
 }
 
 /// A report that could not be read.
@@ -113,7 +113,12 @@ impl Reports {
             }
             let heard_at = object.modified.min(Timestamp::now());
             self.0.insert(object.key, (object.etag, said.clone()));
-            heard.reports.push(Report { role: place.role, instance: place.instance, heard: heard_at, said });
+            heard.reports.push(Report {
+                role: place.role,
+                instance: place.instance,
+                received_at: heard_at,
+                content: said,
+            });
         }
         Ok(heard)
     }

@@ -33,7 +33,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
                 NodeAction::Remove,
                 "the spec no longer has it: it leaves the membership first, then its machine goes",
             ),
-            None if baseline.left.contains(&node.stack) => (
+            None if baseline.orphaned.contains(&node.stack) => (
                 NodeAction::Remove,
                 "the spec has had it no longer since an earlier rollout, and its stack still stands: all its nodes are drained, then the \
                  stack is deleted",

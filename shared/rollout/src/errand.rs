@@ -38,7 +38,7 @@ pub struct SentCommand {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender<'a> {
     /// What identifies the sender within its cluster, such as its rollout.
-    pub(super) of: &'a str,
+    pub(super) owner: &'a str,
     /// `clusterName`.
     pub(super) cluster: &'a str,
     /// What it works on.
@@ -48,7 +48,7 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// A command of round `round`.
     pub(super) fn command(&self, round: u32, instance: String, verb: Verb) -> Command {
-        let Self { of, cluster, name } = self;
+        let Self { owner: of, cluster, name } = self;
         let whole = format!("{of} {name} {round} {instance} {} {:?}", verb.document(), verb.parameters());
         let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let token = format!(

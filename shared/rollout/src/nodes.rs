@@ -150,7 +150,7 @@ impl Turn<'_> {
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
         *self.rounds += 1;
         let name = self.role.to_string();
-        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let round = Round::new(sender, *self.rounds, whom, self.now);
         self.effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
         round
@@ -172,7 +172,7 @@ impl Turn<'_> {
     ) -> SentCommand {
         *self.rounds += 1;
         let name = self.role.to_string();
-        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let asked = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
         self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
         asked

@@ -89,11 +89,11 @@ fn renewed_from(
 }
 
 fn is_requested(observed: &Observed<'_>, standing: &CertificateState) -> bool {
-    let asked = observed.request;
+    let request = observed.request;
     // A certificate that was issued after the request answers it.
     let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
-    let answered = asked.at.is_some_and(|at| issued >= at);
-    is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
+    let answered = request.at.is_some_and(|at| issued >= at);
+    is_ours(standing) && !answered && (request.everything || request.certificates.contains(&standing.name))
 }
 
 fn renewals(observed: &Observed<'_>, standings: &[CertificateState], now: Timestamp) -> Vec<Renewal> {

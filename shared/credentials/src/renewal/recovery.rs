@@ -86,7 +86,7 @@ pub struct Turn {
     /// Commands to send.
     pub send: Vec<Command>,
     /// What has happened, in words.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 /// A recovery in progress.
@@ -218,11 +218,11 @@ impl Recovery {
         for place in 0..self.nodes.len() {
             if let Progress::RenewalRequest(since) = self.nodes[place].progress {
                 let token = self.refresh(&self.nodes[place]).token;
-                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.said);
+                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.messages);
             }
         }
-        self.take_etcd_health(heard, now, &mut turn.said);
-        while self.stage != Stage::Over && self.is_past(now, &mut turn.said) {}
+        self.take_etcd_health(heard, now, &mut turn.messages);
+        while self.stage != Stage::Over && self.is_past(now, &mut turn.messages) {}
         self.send(now, &mut turn.send);
         turn
     }

@@ -449,7 +449,7 @@ impl Departure {
         *busy.entry(controller.clone()).or_default() += 1;
         self.rounds += 1;
         let (of, name) = (format!("{id} {}", self.since), self.role.to_string());
-        let sender = Sender { of: &of, cluster: scene.cluster, name: &name };
+        let sender = Sender { owner: &of, cluster: scene.cluster, name: &name };
         let command = sender.command(self.rounds, controller.clone(), verb);
         effects.push(Effect::Send(command.clone()));
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })

@@ -268,7 +268,7 @@ impl<C: Crypto + Clone> Account<C> {
     /// Those of the flow.
     pub async fn scan(
         &self,
-        asked: &RenewalRequest,
+        request: &RenewalRequest,
         life: &Life,
         now: Timestamp,
     ) -> FlowResult<scan::ScanOutcome> {
@@ -280,7 +280,7 @@ impl<C: Crypto + Clone> Account<C> {
             bus: &life.wrap(&self.bus),
             crypto: &self.crypto,
         };
-        scan(&ports, &self.name, asked, now).await
+        scan(&ports, &self.name, request, now).await
     }
 
     /// Invokes the rollout function.

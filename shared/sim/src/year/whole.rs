@@ -39,7 +39,7 @@ pub struct Chronicle {
     /// The content of `status.json` at that moment.
     pub status: Option<String>,
     /// The events about rollouts and certificates.
-    pub said: Vec<(Timestamp, String)>,
+    pub events: Vec<(Timestamp, String)>,
     /// The counts of the engine.
     pub tally: Tally,
     /// The duration since the first machine served.
@@ -256,13 +256,13 @@ impl Life<'_> {
         Chronicle {
             status: status.filter(|_| !self.engine.checker.violations.is_empty()),
             violations: self.engine.checker.violations,
-            said: self.said,
+            events: self.said,
             tally: self.engine.tally,
             lived: self.lived,
             etcd: self.etcd,
             api: self.api,
             evicted: facts.evicted,
-            lost: facts.losses.iter().filter(|loss| !loss.asked).map(|loss| loss.pods).sum(),
+            lost: facts.losses.iter().filter(|loss| !loss.terminated).map(|loss| loss.pods).sum(),
             margin: self.margins.iter().map(|(_, left)| *left).min(),
             rollouts,
             from: self.from,

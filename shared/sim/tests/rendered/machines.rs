@@ -231,7 +231,7 @@ async fn p6_a_budget_that_never_allows_keeps_a_drain_waiting_in_words_and_a_dead
     assert!(!fleet.answer::<Uncordoned>(&controller.id, uncordon).await.cordoned);
     lock(&fleet.account.world).kill_machine(&worker.id);
     let facts = fleet.facts();
-    assert_eq!((facts.losses.len(), facts.losses[0].asked), (1, false));
+    assert_eq!((facts.losses.len(), facts.losses[0].terminated), (1, false));
     fleet.pass(2_400);
     assert_eq!(fleet.of_role("pool-general-a").iter().filter(|one| one.ready).count(), 2);
 }

@@ -35,7 +35,7 @@ fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
 fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -> Chronicle {
     let spec = spec(days, windows, approval, strategy);
     let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true }.live().unwrap();
-    let told: Vec<String> = year.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
+    let told: Vec<String> = year.events.iter().map(|(at, line)| format!("{at} {line}")).collect();
     let what = format!("days: {days}, {windows}, {approval}, {strategy}: {told:#?}; {:?}", year.status);
     assert_eq!(year.violations, [], "{what}");
     assert!(year.rollouts["succeeded"] >= 2 && year.rollouts.len() == 1, "{what}");
@@ -43,7 +43,7 @@ fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -
 }
 
 fn has_event(year: &Chronicle, words: &str) -> bool {
-    year.said.iter().any(|(_, line)| line.contains(words))
+    year.events.iter().any(|(_, line)| line.contains(words))
 }
 
 /// The nine specs of the issue; in five of them controllers had expired certificates.
@@ -74,7 +74,7 @@ fn p7_a_renewal_that_nobody_approves_begins_in_time_and_that_is_said() {
         assert!(
             has_event(&year, "begun without approval, since certificates in use expire at"),
             "{:#?}",
-            year.said
+            year.events
         );
     }
 }

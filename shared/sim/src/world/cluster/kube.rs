@@ -318,7 +318,7 @@ impl World {
                 machine: machine.id.clone(),
                 role: machine.role().to_owned(),
                 pods: lost,
-                asked,
+                terminated: asked,
             };
             self.fleet.clusters.entry(cluster.to_owned()).or_default().losses.push(loss);
             self.record(format!("{lost} pods of {} are lost with it", machine.id));
