@@ -143,7 +143,7 @@ pub fn write(root: &Path, digest: &str, bundle: &Bundle) -> AgentResult<Written>
     for (path, files) in folders {
         let folder = Folder::open(below(root, path))?;
         let lock = folder.lock()?;
-        let after = folder.prepare(digest, &files)?;
+        let after = folder.write_generation(digest, &files)?;
         prepared.push((folder, lock, after, files.into_keys().collect::<BTreeSet<_>>()));
     }
     let mut written = Written { changed: false, swaps: Vec::new() };

@@ -1,6 +1,6 @@
 //! A worker's disks: `volumeMounts`, `raid0Mounts`, `ephemeralStorage`.
 //!
-//! - [`Storage::prepare`] finds them, assembles arrays, creates missing file systems, and links each to a stable name. It is a
+//! - [`Storage::ensure_file_systems`] finds them, assembles arrays, creates missing file systems, and links each to a stable name. It is a
 //!   step of the bootstrap and a verb that a unit runs at each boot, because an instance store is empty after a stop.
 //! - [`Storage::mount`] writes and starts the mount units ([`units`]) of those links.
 //!
@@ -76,7 +76,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let storage = Storage { host: &host, machine: &config.machine, aws: &aws };
     let begun = Instant::now();
     loop {
-        match storage.prepare().await {
+        match storage.ensure_file_systems().await {
             Ok(found) => return Ok(json!({ "disks": found })),
             Err(failure) if !failure.passing || begun.elapsed() > PATIENCE => return Err(failure),
             Err(_) => tokio::time::sleep(PAUSE).await,
@@ -92,7 +92,7 @@ pub fn is_wanted(machine: &Machine) -> bool {
 
 impl<C: Commands> Storage<'_, C> {
     /// Ensures that every disk has its file system and its link; returns devices by mount point.
-    pub async fn prepare(&self) -> AgentResult<BTreeMap<String, String>> {
+    pub async fn ensure_file_systems(&self) -> AgentResult<BTreeMap<String, String>> {
         let mut found = BTreeMap::new();
         for disk in self.disks().await? {
             let link = self.host.below(&format!("{LINKS}/{}", disk.link));

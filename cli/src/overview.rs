@@ -233,7 +233,7 @@ impl Documents {
             (None, Some(_) | None) => {}
         }
         if rollout.active().is_none() {
-            of_what_goes(&mut view, &rollout, lags);
+            show_destruction(&mut view, &rollout, lags);
         }
         view.generation = rollout.generation;
         view.running =
@@ -289,7 +289,7 @@ fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
 }
 
 /// A cluster that is being destroyed, or was.
-fn of_what_goes(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
+fn show_destruction(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
     if let Some(open) = rollout.destroy() {
         let told = matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
         if lags || !told || (view.state == "failed" && !open.has_stopped()) {

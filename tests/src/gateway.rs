@@ -170,7 +170,7 @@ impl Gateway {
         for operation in fleet::OF_COMMANDS {
             self.serve_elsewhere(&format!("ssm:{operation}"), url);
         }
-        self.rules(|rules| rules.fleet = Fleet::of(world));
+        self.rules(|rules| rules.fleet = Fleet::from_world(world));
     }
 
     /// From now on, calls signed with `access_key` belong to `principal`.
@@ -179,7 +179,7 @@ impl Gateway {
     }
 
     /// From now on, events about that bucket's objects go to EventBridge.
-    pub fn tells(&self, bucket: &str) {
+    pub fn send_events_of(&self, bucket: &str) {
         self.rules(|rules| rules.telling.insert(bucket.to_owned()));
     }
 
@@ -311,7 +311,7 @@ async fn handle(
     }
     let stalls = effect == Some(Effect::StallAfter);
     record(status, None, if stalls { session() } else { None });
-    if shared.may_be_told(&first) {
+    if shared.may_cause_event(&first) {
         shared.bell.ring();
     }
     if stalls {
@@ -327,7 +327,7 @@ impl Shared {
     }
 
     /// Whether EventBridge may get an event because of that call.
-    fn may_be_told(&self, need: &Request) -> bool {
+    fn may_cause_event(&self, need: &Request) -> bool {
         match need.action.as_str() {
             "events:PutEvents" => true,
             "s3:PutObject" | "s3:DeleteObject" => {

@@ -21,13 +21,13 @@ const TOKEN: &str = "a-session-token-of-imds";
 #[derive(Debug)]
 pub struct Imds {
     url: String,
-    told: Arc<Told>,
+    told: Arc<Metadata>,
     task: JoinHandle<()>,
 }
 
 /// The values below `/latest/meta-data/`.
 #[derive(Debug)]
-struct Told(Mutex<BTreeMap<String, String>>);
+struct Metadata(Mutex<BTreeMap<String, String>>);
 
 impl Imds {
     /// Serves the metadata of the instance `id` at `address` in `zone`, whose calls are signed with `access_key`.
@@ -47,7 +47,7 @@ impl Imds {
             ("iam/security-credentials/node-role", credentials.to_string()),
         ];
         let told = told.map(|(path, value)| (path.to_owned(), value));
-        let told = Arc::new(Told(Mutex::new(told.into())));
+        let told = Arc::new(Metadata(Mutex::new(told.into())));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let url = format!("http://{}", listener.local_addr()?);
         let app = Router::new().fallback(answer).with_state(Arc::clone(&told));
@@ -59,7 +59,7 @@ impl Imds {
     }
 
     /// Sets the value at `path`; `None` removes it.
-    pub fn tell(&self, path: &str, value: Option<&str>) {
+    pub fn set(&self, path: &str, value: Option<&str>) {
         let mut told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
         match value {
             Some(value) => _ = told.insert(path.to_owned(), value.to_owned()),
@@ -82,7 +82,7 @@ impl Drop for Imds {
 
 /// A request without a token is refused: that would be version 1.
 async fn answer(
-    State(told): State<Arc<Told>>,
+    State(told): State<Arc<Metadata>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,

@@ -73,7 +73,7 @@ impl Kubernetes {
         let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
         let spec = with_release(spec, &release);
-        let mut workshop = Workshop::of(&spec);
+        let mut workshop = Workshop::for_spec(&spec);
         // Real programs use the machine's clock.
         workshop.now = Timestamp::now();
         let rendered = workshop.render(&spec).await;

@@ -278,7 +278,7 @@ impl Shared {
         *serial
     }
 
-    fn tell_the_time(&self) -> std::io::Result<()> {
+    fn write_clock(&self) -> std::io::Result<()> {
         // The lock is held until the file is written, so that an earlier time never replaces a later one.
         let time = lock(&self.clock);
         let Some(Time { clock, ahead, file }) = &*time else { return Ok(()) };
@@ -327,7 +327,7 @@ impl Shared {
         // The semaphore is never closed.
         let _place = registered.places.acquire().await;
         self.observer.record(Observed::Started(attempt.clone()));
-        if let Err(error) = self.tell_the_time() {
+        if let Err(error) = self.write_clock() {
             self.observer.record(Observed::Trouble(format!("nobody can be told the time: {error}")));
         }
         let begun = Instant::now();

@@ -177,7 +177,7 @@ pub struct Findings(pub BTreeMap<String, BTreeSet<String>>);
 
 impl Findings {
     /// Searches `bytes`, which were found at `place`.
-    pub fn look(&mut self, scanner: &Scanner, place: &str, bytes: &[u8]) {
+    pub fn search(&mut self, scanner: &Scanner, place: &str, bytes: &[u8]) {
         let found = scanner.find(bytes);
         if !found.is_empty() {
             let names = found.into_iter().map(str::to_owned);

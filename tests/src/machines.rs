@@ -107,7 +107,7 @@ impl Rig {
 
         let moto = Moto::start(&[]).await.expect(FINE);
         let text = example("production").replacen("keyName:", "software: {source: image}\nkeyName:", 1);
-        let workshop = Workshop::of(&text);
+        let workshop = Workshop::for_spec(&text);
         let operator = moto.operator(&workshop.region());
         operator.create_bucket(BUCKET).await;
         let agent = agent(folder.path());
@@ -248,7 +248,7 @@ impl Rig {
     pub async fn boot(&mut self, index: usize) {
         self.machines[index].instance = self.operator.run_instance().await;
         self.machines[index].boots += 1;
-        self.tell_metadata();
+        self.write_metadata();
         let tree = self.make_tree(index);
         self.connect(index);
         let machine = &mut self.machines[index];
@@ -271,7 +271,7 @@ impl Rig {
         machine.process = Some(script.spawn().expect(FINE));
     }
 
-    fn tell_metadata(&self) {
+    fn write_metadata(&self) {
         let known = self.machines.iter().zip(ADDRESSES).filter(|(machine, _)| !machine.instance.is_empty());
         let told = known.map(|(machine, address)| {
             let credentials = json!({

@@ -90,7 +90,7 @@ impl Narrator {
         loop {
             for observation in observer.since(self.next) {
                 self.next += 1;
-                self.tell(&observation);
+                self.narrate(&observation);
                 if let Some(found) = end(&observation) {
                     self.flush();
                     return Some(found);
@@ -103,10 +103,10 @@ impl Narrator {
         }
     }
 
-    fn tell(&mut self, observation: &Observation) {
+    fn narrate(&mut self, observation: &Observation) {
         match &observation.what {
             Observed::Call(call) => {
-                if let Some((who, what)) = told_call(call) {
+                if let Some((who, what)) = words_for_call(call) {
                     self.count(who, what);
                 }
             }
@@ -223,7 +223,7 @@ impl Narrator {
 }
 
 /// The text for a call; `None` for reads that are not interesting.
-fn told_call(call: &Call) -> Option<(String, String)> {
+fn words_for_call(call: &Call) -> Option<(String, String)> {
     let who = call.caller.clone();
     if let Some(reason) = &call.refused {
         return Some((who, format!("refused: {reason}")));

@@ -275,7 +275,7 @@ struct Sequencers {
 }
 
 impl Sequencers {
-    fn of(&mut self, version: &str) -> u64 {
+    fn for_version(&mut self, version: &str) -> u64 {
         let next = self.by_version.len() as u64 + 1;
         *self.by_version.entry(version.to_owned()).or_insert(next)
     }
@@ -293,7 +293,7 @@ fn as_aws_sends_it(mut event: Value, bus: &str, sequencers: &mut Sequencers) -> 
         return None;
     }
     let version = event["detail"]["object"]["version-id"].as_str().unwrap_or_default();
-    let sequencer = sequencers.of(version);
+    let sequencer = sequencers.for_version(version);
     event["id"] = json!(format!("00000000-0000-4000-9000-{sequencer:012x}"));
     let object = event["detail"]["object"].as_object_mut()?;
     object.insert("sequencer".to_owned(), json!(format!("{sequencer:018X}")));

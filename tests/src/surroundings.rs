@@ -126,7 +126,7 @@ impl Surroundings {
     ) -> AgentResult<Refreshed> {
         let variables = self.environment();
         let endpoints = Endpoints::read(|name| variables.get(name).cloned());
-        let (asks, mut asked) = mpsc::unbounded_channel::<Asked>();
+        let (asks, mut asked) = mpsc::unbounded_channel::<RestartRequest>();
         let host = Host { root: root.to_owned(), commands: Hands { asks } };
         let refreshing = refresh(&host, &endpoints, order);
         tokio::pin!(refreshing);
@@ -144,12 +144,12 @@ impl Surroundings {
     }
 }
 
-type Asked = (String, oneshot::Sender<()>);
+type RestartRequest = (String, oneshot::Sender<()>);
 
 /// `systemctl restart`, done by the test.
 #[derive(Debug)]
 struct Hands {
-    asks: mpsc::UnboundedSender<Asked>,
+    asks: mpsc::UnboundedSender<RestartRequest>,
 }
 
 impl Commands for Hands {

@@ -126,7 +126,7 @@ impl DerefMut for Workshop {
 
 impl Workshop {
     /// Empty buckets for the cluster of `text`, and an image for every parameter that it names.
-    pub fn of(text: &str) -> Self {
+    pub fn for_spec(text: &str) -> Self {
         let cluster = slipway_spec::parse(text.as_bytes(), None).expect("the spec is valid").cluster;
         let mut account = Account::with_crypto(&cluster.name, &cluster.region, 1, AwsLc);
         account.parameters = MemoryParameters::default();
@@ -135,18 +135,18 @@ impl Workshop {
         workshop
     }
 
-    /// As [`Workshop::of`], with the patches of the example.
-    pub fn of_example(example: &Example) -> Self {
-        let workshop = Self::of(&example.text);
+    /// As [`Workshop::for_spec`], with the patches of the example.
+    pub fn for_example(example: &Example) -> Self {
+        let workshop = Self::for_spec(&example.text);
         for (name, bytes) in &example.patches {
             workshop.specs.upload(&format!("{}{name}", keys::patches(&workshop.name)), bytes.clone());
         }
         workshop
     }
 
-    /// As [`Workshop::of`], with `text` uploaded, rendered and rolled out.
+    /// As [`Workshop::for_spec`], with `text` uploaded, rendered and rolled out.
     pub async fn launched(text: &str) -> Self {
-        let workshop = Self::of(text);
+        let workshop = Self::for_spec(text);
         workshop.assets.set_clock(workshop.now);
         workshop.deployed(&workshop.render(text).await.plan).await;
         drop(workshop.bus.drain());
@@ -262,7 +262,7 @@ impl Workshop {
     }
 
     /// The types of the events since the last call.
-    pub fn said(&self) -> Vec<String> {
+    pub fn take_event_types(&self) -> Vec<String> {
         self.bus.drain().iter().map(|event| event.to_wire().0).collect()
     }
 

@@ -66,7 +66,7 @@ const DIFFERENT: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// The answers to each call, in order.
-type Told = Vec<(String, String)>;
+type Answers = Vec<(String, String)>;
 
 /// Polls until there is a result.
 async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
@@ -81,7 +81,7 @@ async fn until<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> 
     tokio::time::timeout(PATIENCE, looks).await.unwrap_or_else(|_| panic!("never: {what}"))
 }
 
-fn note<T: Debug>(told: &mut Told, call: &str, answer: PortResult<T>) {
+fn note<T: Debug>(told: &mut Answers, call: &str, answer: PortResult<T>) {
     let answer = answer.map_or_else(|error| format!("{:?}", error.kind), |answer| format!("{answer:?}"));
     told.push((call.to_owned(), answer));
 }
@@ -102,7 +102,7 @@ fn shape(group: Option<GroupView>) -> Option<String> {
 }
 
 /// Makes every call of a rollout to the endpoint `url`. The template is in moto's S3.
-async fn story(url: &str, s3: &str, subnet: &str) -> Told {
+async fn story(url: &str, s3: &str, subnet: &str) -> Answers {
     let aws = Aws::emulated(url, REGION, "AKIACONTRACT").unwrap();
     let (templates, s3) = (aws.bucket("assets"), Client::new(s3, REGION, "OPERATOR"));
     let (stacks, groups, commands) = (
@@ -115,7 +115,7 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Told {
         "arn:aws:iam::123456789012:role/tick",
         &format!("arn:aws:lambda:{REGION}:{ACCOUNT}:function:slipway-rollout"),
     );
-    let mut told = Told::new();
+    let mut told = Answers::new();
 
     note(&mut told, "a stack that is not there", stacks.stack("none").await);
     note(&mut told, "a change set of a stack that is not there", stacks.change_set("none", "one").await);

@@ -99,7 +99,7 @@ fn some_key(workshop: &Workshop, index: &Index, wanted: impl Fn(&str) -> bool) -
 
 async fn live(happenings: Vec<Happening>) {
     let specs = [plain(), format!("{}\nkmsKeyArn: {MINE}\n", plain())];
-    let workshop = Workshop::of(&specs[0]);
+    let workshop = Workshop::for_spec(&specs[0]);
     let first = workshop.render(&specs[0]).await;
     workshop.deployed(&first.plan).await;
     let other = workshop.render(&specs[1]).await;
@@ -183,7 +183,7 @@ proptest! {
 
 #[tokio::test]
 async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
-    let workshop = Workshop::of(&plain());
+    let workshop = Workshop::for_spec(&plain());
     let first = workshop.render(&plain()).await;
     let key = keys::manifest(&workshop.name);
     let good = workshop.assets.peek(&key).unwrap();
@@ -212,7 +212,7 @@ async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
 
 #[tokio::test]
 async fn p1_an_older_inventory_is_refused_while_what_it_does_not_know_runs() {
-    let workshop = Workshop::of(&plain());
+    let workshop = Workshop::for_spec(&plain());
     let first = workshop.render(&plain()).await;
     workshop.deployed(&first.plan).await;
     let key = keys::manifest(&workshop.name);
@@ -230,7 +230,7 @@ async fn p1_an_older_inventory_is_refused_while_what_it_does_not_know_runs() {
 
 #[tokio::test]
 async fn a_damaged_bundle_is_told_in_the_status_and_is_no_plan() {
-    let workshop = Workshop::of(&plain());
+    let workshop = Workshop::for_spec(&plain());
     let first = workshop.render(&plain()).await;
     workshop.deployed(&first.plan).await;
     workshop.outcome(&plain()).await;
@@ -251,7 +251,7 @@ fn now() -> Timestamp {
 
 /// Three generations, the third deployed, and the second on request; all of them are old.
 async fn generations() -> (Workshop, [workshop::Rendered; 3]) {
-    let workshop = Workshop::of(&plain());
+    let workshop = Workshop::for_spec(&plain());
     workshop.assets.set_clock(now() - SignedDuration::from_hours(72));
     let first = workshop.render(&plain()).await;
     workshop.deployed(&first.plan).await;
@@ -295,7 +295,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     workshop.deployed(&third.plan).await;
     let verdicts = {
         let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
-        gc::look(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap()
+        gc::verdicts(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap()
     };
     let going: Vec<String> =
         verdicts.iter().filter(|verdict| verdict.goes).map(|verdict| verdict.name.clone()).collect();
@@ -309,7 +309,7 @@ async fn old_generations_stay_until_nobody_refers_to_them_and_then_go() {
     assert!(workshop.manifest().retired.is_empty());
     assert_ne!(second.plan.to, third.plan.to);
     let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
-    let left = gc::look(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap();
+    let left = gc::verdicts(assets, &workshop.name, &referred, YOUNG, now()).await.unwrap();
     let reasons: BTreeSet<Reason> = left.iter().map(|verdict| verdict.reason).collect();
     assert_eq!(
         reasons,
@@ -328,7 +328,7 @@ async fn what_is_young_stays_and_without_an_inventory_or_a_release_nothing_goes(
     let nobody = Nodes::Reported(Referred::default());
     let referred = gc::referred(assets, &workshop.name, &nobody).await.unwrap();
     let early = now() - SignedDuration::from_hours(71);
-    let verdicts = gc::look(assets, &workshop.name, &referred, YOUNG, early).await.unwrap();
+    let verdicts = gc::verdicts(assets, &workshop.name, &referred, YOUNG, early).await.unwrap();
     assert!(verdicts.iter().all(|verdict| !verdict.goes));
     for key in [keys::manifest(&workshop.name), {
         let mut releases = workshop.assets.keys().into_iter();
@@ -366,7 +366,7 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
     let total = {
         let (workshop, _) = generations().await;
         let life = Life::unending();
-        let assets = life.of(&workshop.assets);
+        let assets = life.wrap(&workshop.assets);
         let nobody = Nodes::Reported(Referred::default());
         gc::collect(&assets, &workshop.name, || gc::referred(&assets, &workshop.name, &nobody), YOUNG, now())
             .await
@@ -378,7 +378,7 @@ async fn p8_killed_at_any_call_a_second_run_ends_it_and_every_node_can_boot() {
         let (workshop, [_, _, third]) = generations().await;
         let nobody = Nodes::Reported(Referred::default());
         let life = Life::until(last, false);
-        let mortal = life.of(&workshop.assets);
+        let mortal = life.wrap(&workshop.assets);
         gc::collect(&mortal, &workshop.name, || gc::referred(&mortal, &workshop.name, &nobody), YOUNG, now())
             .await
             .unwrap_err();

@@ -212,7 +212,7 @@ async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
             let (key, query) = (&version.key, format!("versionId={}", version.version));
             let place = format!("{bucket}/{key}");
             let (_, bytes) = world.client().s3(Method::GET, &place, &query, Vec::new()).await.unwrap();
-            findings.look(&scanner, &place, &bytes);
+            findings.search(&scanner, &place, &bytes);
             assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE KEY"), "{key}");
             objects += 1;
         }
@@ -237,7 +237,7 @@ async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
             Observed::Event { event, .. } => event.to_string(),
             _ => format!("{:?}", seen.what),
         };
-        findings.look(&scanner, kind, text.as_bytes());
+        findings.search(&scanner, kind, text.as_bytes());
     }
     for kind in ["calls", "events", "logs", "answers"] {
         assert!(kinds.get(kind).is_some_and(|count| *count > 5), "{kinds:?}");
@@ -245,12 +245,12 @@ async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
     // Templates, change sets, schedules: all inputs of CloudFormation and other services.
     let told = world.cloud().with(|cloud| format!("{cloud:?}"));
     assert!(told.contains("AWS::EC2::LaunchTemplate") && told.len() > 100_000, "{} bytes", told.len());
-    findings.look(&scanner, "the cloud", told.as_bytes());
+    findings.search(&scanner, "the cloud", told.as_bytes());
     assert!(findings.0.is_empty(), "{:#?}", findings.0);
 
     // The search finds each secret where it should be: in the files that a node opens.
     let mut control = Findings::default();
-    plain.iter().for_each(|(role, text)| control.look(&scanner, role, text));
+    plain.iter().for_each(|(role, text)| control.search(&scanner, role, text));
     let shown: BTreeSet<&String> = control.0.values().flatten().collect();
     assert!(shown.len() > 15 && control.0.contains_key("controller"), "{:#?}", control.0);
     let keys_of =

@@ -106,7 +106,7 @@ impl<C: Commands> Bootstrap<C> {
             Step::Storage => {
                 let NodeConfig::Worker(worker) = &self.config else { return Ok(()) };
                 let storage = Storage { host: &self.host, machine: &worker.machine, aws: &self.aws };
-                storage.prepare().await?;
+                storage.ensure_file_systems().await?;
                 storage.mount().await
             }
             Step::Software => {

@@ -66,7 +66,7 @@ impl Folder {
     }
 
     /// Writes a generation that no link names yet, and returns its name. An intact one is reused.
-    pub(super) fn prepare(&self, digest: &str, files: &BTreeMap<&str, &str>) -> AgentResult<String> {
+    pub(super) fn write_generation(&self, digest: &str, files: &BTreeMap<&str, &str>) -> AgentResult<String> {
         let names = [format!(".{digest}"), format!(".{digest}{AGAIN}")];
         if let Some(name) = names.iter().find(|name| self.holds(name, files)) {
             return Ok(name.clone());

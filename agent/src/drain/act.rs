@@ -52,7 +52,7 @@ pub(super) fn cordoned(observation: &Observation, now: Timestamp) -> Value {
 pub(super) async fn uncordon(client: &Client, name: &str) -> AgentResult<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
-    let change = uncordoned(ScaleDown::of(&node));
+    let change = uncordoned(ScaleDown::from_node(&node));
     patch(client, name, &change).await.map_err(|error| node_failure(name, &error))
 }
 

@@ -62,7 +62,7 @@ pub(super) enum ScaleDown {
 }
 
 impl ScaleDown {
-    pub(super) fn of(node: &Node) -> Self {
+    pub(super) fn from_node(node: &Node) -> Self {
         let has = |key| node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key));
         match (has(SCALE_DOWN_DISABLED), has(SCALE_DOWN_IS_OURS)) {
             (_, true) => Self::SetByDrain,
@@ -92,7 +92,7 @@ pub(super) async fn observe(client: &Client, name: &str, tries: &mut PastTries) 
             with_budget.insert(name.clone(), budgets.with_siblings(client, name).await?);
         }
     }
-    let scale_down = ScaleDown::of(&node);
+    let scale_down = ScaleDown::from_node(&node);
     let observed = Observed { node: state(&node)?, pods, budgets: with_budget, tries: tries.0.clone() };
     let conditions = node.status.into_iter().flat_map(|status| status.conditions.unwrap_or_default());
     let ready = conditions.into_iter().find(|condition| condition.type_ == "Ready");

@@ -171,7 +171,7 @@ const OURS: &str = "slipway/scale-down-disabled";
 
 fn scale_down(annotations: &Value) -> ScaleDown {
     let node = json!({ "metadata": { "name": "i-1", "annotations": annotations } });
-    ScaleDown::of(&serde_json::from_value(node).unwrap())
+    ScaleDown::from_node(&serde_json::from_value(node).unwrap())
 }
 
 #[test]

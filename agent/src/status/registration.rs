@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the cluster says of the Node `name`, which is this machine's; `None` on an etcd member.
 pub(crate) async fn registration(root: &Path, config: &NodeConfig, name: &str) -> Option<NodeRegistration> {
-    let needed = Needed::of(config)?;
+    let needed = Needed::for_config(config)?;
     let found = timeout(TIMEOUT, find(root, name)).await;
     let found = found
         .unwrap_or_else(|_| Err(format!("the API server did not answer within {} s", TIMEOUT.as_secs())));
@@ -44,7 +44,7 @@ enum Needed {
 
 impl Needed {
     /// `None` on an etcd member, which has no Node.
-    fn of(config: &NodeConfig) -> Option<Self> {
+    fn for_config(config: &NodeConfig) -> Option<Self> {
         match config {
             NodeConfig::Etcd(_) => None,
             NodeConfig::Controller(_) => Some(Self::Registered),
@@ -167,13 +167,13 @@ mod tests {
     #[test]
     fn a_controller_need_only_register_and_so_a_worker_whose_network_the_user_brings() {
         let controller = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
-        assert_eq!(Needed::of(&controller), Some(Needed::Registered));
+        assert_eq!(Needed::for_config(&controller), Some(Needed::Registered));
         let flannel = include_str!("../kube/testdata/worker.json");
-        assert_eq!(Needed::of(&NodeConfig::read(flannel).unwrap()), Some(Needed::ReadyWithFlannel));
+        assert_eq!(Needed::for_config(&NodeConfig::read(flannel).unwrap()), Some(Needed::ReadyWithFlannel));
         let mut none: Value = serde_json::from_str(flannel).unwrap();
         none["podNetwork"]["external"] = json!(true);
         let none = NodeConfig::read(&none.to_string()).unwrap();
-        assert_eq!(Needed::of(&none), Some(Needed::Registered));
+        assert_eq!(Needed::for_config(&none), Some(Needed::Registered));
 
         let waiting = json!([ready("False", NO_NETWORK)]);
         assert_eq!(judged(&waiting, Needed::Registered), (true, false, None));

@@ -106,7 +106,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         true => None,
         false => Some(send(&cloud, &specs, &source, &upload).await.map_err(CliError::in_cloud)?),
     };
-    tell(printer, &cloud, &specs, &checked.cluster, &upload, version.as_deref(), &findings);
+    print_upload(printer, &cloud, &specs, &checked.cluster, &upload, version.as_deref(), &findings);
     if args.watch {
         watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
     } else {
@@ -232,7 +232,7 @@ async fn put(specs: &S3Bucket, key: &str, bytes: &[u8], condition: Condition) ->
     Ok(matches!(put, Put::Written(_)))
 }
 
-fn tell(
+fn print_upload(
     printer: &Printer,
     cloud: &Cloud,
     specs: &S3Bucket,

@@ -151,7 +151,7 @@ pub(crate) async fn prepared<O: Objects>(
     source: &Source,
     against: &Baseline,
 ) -> Result<Result<Prepared, Vec<Diagnostic>>, CliError> {
-    registry.prepare(objects, cluster).await?;
+    registry.drop_placeholders(objects, cluster).await?;
     // Rendering neither reads the spec bucket nor publishes events.
     let ports = RenderPorts {
         specs: &(),

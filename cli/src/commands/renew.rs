@@ -80,9 +80,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 
 async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let now = Timestamp::now();
-    let asked =
+    let request =
         RenewalRequest { certificates: args.names.clone(), everything: args.names.is_empty(), at: None };
-    let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &asked, now).await?;
+    let Foreseen { cluster, manifest, decision } = scan::foreseen(cloud, &request, now).await?;
     let names = chosen(&decision);
     for name in args.names.iter().filter(|name| !names.contains(name)) {
         let refused = |error: manifest::PolicyError| CliError::refused(error.to_string(), error.help());

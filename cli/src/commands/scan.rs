@@ -63,7 +63,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         }
     }
     if args.dry_run {
-        return looked(&cloud, printer).await.map_err(CliError::in_cloud);
+        return print_foreseen(&cloud, printer).await.map_err(CliError::in_cloud);
     }
     let event = Event::ScanRequested(ScanRequested { cluster: Some(cloud.cluster.clone()) });
     args.bus.publish(&cloud, event).await?;
@@ -75,14 +75,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
 /// What a scan would do with the request `asked` now.
 pub(super) async fn foreseen(
     cloud: &Cloud,
-    asked: &RenewalRequest,
+    request: &RenewalRequest,
     now: Timestamp,
 ) -> Result<Foreseen, CliError> {
     let specs = cloud.specs().await?;
     let assets = cloud.assets();
     let ports = ScanPorts { specs: &specs, assets, groups: &(), keys: &(), bus: &(), crypto: &AwsLc };
     let name = &cloud.cluster;
-    scan::foresee(&ports, name, asked, now).await?.map_err(|why| {
+    scan::foresee(&ports, name, request, now).await?.map_err(|why| {
         CliError::refused(
             format!("{name}: {why}"),
             format!("slipway status --cluster {name} says how it stands"),
@@ -90,7 +90,7 @@ pub(super) async fn foreseen(
     })
 }
 
-async fn looked(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
+async fn print_foreseen(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliError> {
     let decision = foreseen(cloud, &RenewalRequest::default(), Timestamp::now()).await?.decision;
     let due: Vec<String> =
         decision.renew.iter().flat_map(|one| &one.certificates).map(|one| one.name.clone()).collect();

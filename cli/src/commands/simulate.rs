@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
 
 fn report(name: &str, args: &Args, year: &Chronicle) -> String {
     let mut text = String::new();
-    for (at, line) in &year.said {
+    for (at, line) in &year.events {
         text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));
     }
     if year.lived.is_zero() {
@@ -152,7 +152,7 @@ fn dollars(amount: f64) -> f64 {
 }
 
 fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
-    let said: Vec<_> = year.said.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
+    let said: Vec<_> = year.events.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
     let broken: Vec<_> = year
         .violations
         .iter()

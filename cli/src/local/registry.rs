@@ -32,7 +32,11 @@ impl LocalRegistry {
     }
 
     /// Removes placeholder digests from the lock, if registries are queried.
-    pub(crate) async fn prepare(&self, objects: &impl Objects, cluster: &str) -> Result<(), CliError> {
+    pub(crate) async fn drop_placeholders(
+        &self,
+        objects: &impl Objects,
+        cluster: &str,
+    ) -> Result<(), CliError> {
         if matches!(self, Self::StandIn) {
             return Ok(());
         }

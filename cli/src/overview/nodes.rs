@@ -14,7 +14,7 @@ use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
-use super::reports::{Report, Said};
+use super::reports::{Report, ReportContent};
 use super::words::plain;
 
 /// Members and controllers report hourly. One that missed two reports is silent.
@@ -36,7 +36,7 @@ pub(crate) struct Node {
     /// The report about what it serves.
     pub(crate) status: Option<Serves>,
     /// What it lacks of what is planned. `None`: nothing, or it is not known.
-    pub(crate) behind: Option<Behind>,
+    pub(crate) behind: Option<OutdatedPart>,
 }
 
 impl Node {
@@ -77,7 +77,7 @@ pub(crate) enum NodeState {
 /// How a machine differs from its launch template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Behind {
+pub(crate) enum OutdatedPart {
     /// It has another configuration and must be replaced.
     Configuration,
     /// It only has other credentials and can be refreshed.
@@ -225,16 +225,16 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
             role: report.role.clone(),
             instance: report.instance.clone(),
             standing: NodeState::Up,
-            heard: report.heard,
+            heard: report.received_at,
             bootstrap: None,
             status: None,
             behind: None,
         });
-        node.heard = node.heard.max(report.heard);
-        match &report.said {
-            Said::Boot(boot) => node.bootstrap = Some((&**boot, report.heard).into()),
-            Said::Serves(status) => node.status = Some((&**status, report.heard).into()),
-            Said::Not(_) => {}
+        node.heard = node.heard.max(report.received_at);
+        match &report.content {
+            ReportContent::Boot(boot) => node.bootstrap = Some((&**boot, report.received_at).into()),
+            ReportContent::Serves(status) => node.status = Some((&**status, report.received_at).into()),
+            ReportContent::Not(_) => {}
         }
     }
     let mut nodes = Vec::new();
@@ -253,7 +253,7 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
 }
 
 /// When a machine last reported, by its own clock.
-fn said(node: &Node) -> Option<Timestamp> {
+fn last_report_at(node: &Node) -> Option<Timestamp> {
     let (boot, status) =
         (node.bootstrap.as_ref().map(|boot| boot.at), node.status.as_ref().map(|status| status.at));
     boot.max(status)
@@ -261,7 +261,7 @@ fn said(node: &Node) -> Option<Timestamp> {
 
 /// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
 fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
-    machines.sort_by_key(|node| Reverse((node.heard, said(node))));
+    machines.sort_by_key(|node| Reverse((node.heard, last_report_at(node))));
     // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {
         Some(boot) => boot.state == BootstrapState::Healthy,
@@ -271,7 +271,7 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
     let most = asked.map_or(usize::MAX, |asked| usize::try_from(asked.nodes.max).unwrap_or(usize::MAX));
     let mut places = 0;
     for node in machines {
-        node.behind = asked.and_then(|asked| behind(node, asked));
+        node.behind = asked.and_then(|asked| outdated_part(node, asked));
         let young = now.duration_since(node.heard) <= SILENT_AFTER;
         let given_up = node.bootstrap.as_ref().filter(|boot| boot.state == BootstrapState::GivenUp);
         node.standing = match given_up {
@@ -312,16 +312,16 @@ fn standing(node: &Node, now: Timestamp) -> NodeState {
     }
 }
 
-fn behind(node: &Node, asked: &NodeRole) -> Option<Behind> {
+fn outdated_part(node: &Node, asked: &NodeRole) -> Option<OutdatedPart> {
     let status = node.status.as_ref().filter(|status| status.config.is_some());
     let boot = node.bootstrap.as_ref();
     let config = status.and_then(|status| status.config.as_ref()).or(boot.map(|boot| &boot.config))?;
     if *config != asked.config_digest {
-        return Some(Behind::Configuration);
+        return Some(OutdatedPart::Configuration);
     }
     let credentials =
         status.and_then(|status| status.credentials.as_ref()).or(boot.map(|boot| &boot.credentials))?;
-    (*credentials != asked.credentials_digest).then_some(Behind::Credentials)
+    (*credentials != asked.credentials_digest).then_some(OutdatedPart::Credentials)
 }
 
 #[cfg(test)]
@@ -345,8 +345,13 @@ mod tests {
             "state": state, "step": "disk", "at": minutes_ago(minutes),
             "failure": (state == "given-up").then(|| json!({"code": "x", "message": "no disk", "help": "attach one"})),
         });
-        let said = Said::Boot(serde_json::from_value(report).unwrap());
-        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+        let said = ReportContent::Boot(serde_json::from_value(report).unwrap());
+        Report {
+            role: role.to_owned(),
+            instance: instance.to_owned(),
+            received_at: minutes_ago(minutes),
+            content: said,
+        }
     }
 
     fn status(role: &str, instance: &str, minutes: i64, credentials: &str) -> Report {
@@ -354,8 +359,13 @@ mod tests {
             "format": 1, "at": minutes_ago(minutes), "cluster": "c", "role": role, "healthy": true, "served": [],
             "components": [], "applied": {"config": "c1", "credentials": credentials, "asAsked": true},
         });
-        let said = Said::Serves(serde_json::from_value(report).unwrap());
-        Report { role: role.to_owned(), instance: instance.to_owned(), heard: minutes_ago(minutes), said }
+        let said = ReportContent::Serves(serde_json::from_value(report).unwrap());
+        Report {
+            role: role.to_owned(),
+            instance: instance.to_owned(),
+            received_at: minutes_ago(minutes),
+            content: said,
+        }
     }
 
     fn release(role: &str, max: u32) -> Rendering {
@@ -376,12 +386,12 @@ mod tests {
         release
     }
 
-    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, NodeState, Option<Behind>)> {
+    fn stand(reports: &[Report], release: &Rendering) -> Vec<(String, NodeState, Option<OutdatedPart>)> {
         let nodes = nodes(reports, Some(release), now()).into_iter();
         nodes.map(|node| (node.instance, node.standing, node.behind)).collect()
     }
 
-    fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<Behind>) {
+    fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<OutdatedPart>) {
         (instance.to_owned(), standing, None)
     }
 
@@ -410,7 +420,7 @@ mod tests {
     #[test]
     fn within_one_second_of_the_bucket_the_machines_clocks_tell_which_came_later() {
         let at = |mut report: Report, second: i8| {
-            if let Said::Boot(boot) = &mut report.said {
+            if let ReportContent::Boot(boot) = &mut report.content {
                 boot.at += SignedDuration::from_millis(i64::from(second));
             }
             report
@@ -460,9 +470,9 @@ mod tests {
     fn what_a_node_applied_counts_for_more_than_what_it_came_up_with() {
         let reports = [boot("controller", "a", 500, "healthy"), status("controller", "a", 5, "k0")];
         let after = stand(&reports, &release("controller", 3));
-        assert_eq!(after[0].2, Some(Behind::Credentials));
+        assert_eq!(after[0].2, Some(OutdatedPart::Credentials));
         let mut other = release("controller", 3);
         other.roles.values_mut().for_each(|node| node.config_digest = "c2".to_owned());
-        assert_eq!(stand(&reports, &other)[0].2, Some(Behind::Configuration));
+        assert_eq!(stand(&reports, &other)[0].2, Some(OutdatedPart::Configuration));
     }
 }

@@ -23,7 +23,7 @@ const MOST_BYTES: u64 = 256 * 1024;
 
 /// The content of a report.
 #[derive(Debug, Clone)]
-pub(super) enum Said {
+pub(super) enum ReportContent {
     /// A report about its bootstrap.
     Boot(Box<BootstrapReport>),
     /// A report about what it serves.
@@ -38,8 +38,8 @@ pub(super) struct Report {
     pub(super) role: String,
     pub(super) instance: String,
     /// When the bucket received it, because a node's clock may be wrong.
-    pub(super) heard: Timestamp,
-    pub(super) said: Said,
+    pub(super) received_at: Timestamp,
+    pub(super) content: ReportContent,
 }
 
 /// A report that could not be read.
@@ -60,7 +60,7 @@ pub(super) struct AllReports {
 
 /// The reports that were read before, by key, with their etags.
 #[derive(Debug, Default)]
-pub(crate) struct Reports(BTreeMap<String, (String, Said)>);
+pub(crate) struct Reports(BTreeMap<String, (String, ReportContent)>);
 
 /// The place of a report.
 struct Place {
@@ -104,36 +104,41 @@ impl Reports {
                 }
             }
         });
-        let said: Vec<Option<Said>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
+        let said: Vec<Option<ReportContent>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
         for (object, said) in listed.into_iter().zip(said) {
             let (Some(place), Some(said)) = (place(&folder, &object.key), said) else { continue };
-            if let Said::Not(why) = &said {
+            if let ReportContent::Not(why) = &said {
                 heard.unreadable.push(Unreadable { key: object.key, why: why.clone() });
                 continue;
             }
             let heard_at = object.modified.min(Timestamp::now());
             self.0.insert(object.key, (object.etag, said.clone()));
-            heard.reports.push(Report { role: place.role, instance: place.instance, heard: heard_at, said });
+            heard.reports.push(Report {
+                role: place.role,
+                instance: place.instance,
+                received_at: heard_at,
+                content: said,
+            });
         }
         Ok(heard)
     }
 }
 
 /// One report; `None` if it was deleted since it was listed.
-async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<Said> {
+async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<ReportContent> {
     if listed.size > MOST_BYTES {
-        return Some(Said::Not(format!("{} bytes are more than any node says", listed.size)));
+        return Some(ReportContent::Not(format!("{} bytes are more than any node says", listed.size)));
     }
     let object = match cloud.assets().get(&listed.key).await {
         Ok(object) => object?,
-        Err(error) => return Some(Said::Not(error.to_string())),
+        Err(error) => return Some(ReportContent::Not(error.to_string())),
     };
     let said = if boot {
-        parse(&object.bytes).map(|report| Said::Boot(Box::new(report)))
+        parse(&object.bytes).map(|report| ReportContent::Boot(Box::new(report)))
     } else {
-        parse(&object.bytes).map(|status| Said::Serves(Box::new(status)))
+        parse(&object.bytes).map(|status| ReportContent::Serves(Box::new(status)))
     };
-    Some(said.unwrap_or_else(Said::Not))
+    Some(said.unwrap_or_else(ReportContent::Not))
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use slipway_core::node::BootstrapState;
 use slipway_core::status::SpecResult;
 
-use super::nodes::{Behind, Node, NodeState, Serves};
+use super::nodes::{Node, NodeState, OutdatedPart, Serves};
 use super::words::{ago, plain, remaining, version};
 use super::{Gravity, Overview};
 use crate::printer::{Colour, Printer};
@@ -236,8 +236,8 @@ fn row(node: &Node, view: &Overview) -> [String; 5] {
         more.push(format!("{} ({})", remaining(one.not_after, view.at), plain(one.place)));
     }
     match node.behind {
-        Some(Behind::Configuration) => more.push("runs an earlier configuration".to_owned()),
-        Some(Behind::Credentials) => more.push("has earlier credentials".to_owned()),
+        Some(OutdatedPart::Configuration) => more.push("runs an earlier configuration".to_owned()),
+        Some(OutdatedPart::Credentials) => more.push("has earlier credentials".to_owned()),
         None => {}
     }
     [plain(&node.role), plain(&node.instance), state, ago(node.heard, view.at), more.join(", ")]

@@ -19,14 +19,14 @@ fn what_is_refused_here_reaches_no_bucket() {
         [("apply zebra.yaml --cluster small", "zebra"), ("apply cluster.yaml --cluster other", "other")]
     {
         let run = place.run_in(args, &NOWHERE);
-        assert_eq!(run.code, 1, "{args}: {}", run.told());
-        assert!(run.stderr.contains(words), "{args}: {}", run.told());
+        assert_eq!(run.code, 1, "{args}: {}", run.output());
+        assert!(run.stderr.contains(words), "{args}: {}", run.output());
     }
     let elsewhere = [NOWHERE[0], NOWHERE[1], ("AWS_REGION", "us-east-1"), NOWHERE[3], NOWHERE[4]];
     let run = place.run_in("apply cluster.yaml --cluster small", &elsewhere);
-    assert!(run.code == 1 && run.stderr.contains("us-east-1"), "another region's: {}", run.told());
+    assert!(run.code == 1 && run.stderr.contains("us-east-1"), "another region's: {}", run.output());
     // What is fine goes on to the bucket.
     let key = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_MAX_ATTEMPTS", "1")];
     let run = place.run_in("apply cluster.yaml --cluster small", &[&NOWHERE[..], &key[..]].concat());
-    assert!(run.code == 3 && run.stderr.contains("s3:ListBucket"), "{}", run.told());
+    assert!(run.code == 3 && run.stderr.contains("s3:ListBucket"), "{}", run.output());
 }

@@ -7,7 +7,7 @@ use super::*;
 pub(super) fn rendered() -> Place {
     let place = Place::small();
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     place
 }
 
@@ -135,7 +135,7 @@ pub(super) fn codes(run: &Run) -> Vec<(String, String)> {
 fn what_was_rendered_is_shown_with_everything_that_matters_and_nothing_is_wrong() {
     let place = rendered();
     let mut run = place.run("certs show out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     // A second may have passed since they were made.
     run.stdout = run.stdout.replace(" 364 d left", " 365 d left").replace("3649 d left", "3650 d left");
     for piece in [
@@ -159,7 +159,7 @@ fn what_was_rendered_is_shown_with_everything_that_matters_and_nothing_is_wrong(
 
     // The spec lies beside the directory.
     let run = place.run("certs verify out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     assert!(run.stdout.contains("names are held against [DIR]/cluster.yaml"), "{}", run.stdout);
     assert!(run.stdout.contains("what is sealed was opened with its local.key"), "{}", run.stdout);
     // A key for each certificate, and the pair that signs tokens.
@@ -187,14 +187,14 @@ fn machines_get_the_same_and_a_page_stands_alone() {
 fn time_is_the_callers() {
     let place = rendered();
     let run = place.run("certs show out --at 2040-01-01T00:00:00Z");
-    assert!(run.stdout.contains(" d ago  ca\n") && run.stdout.contains("15 expired"), "{}", run.told());
+    assert!(run.stdout.contains(" d ago  ca\n") && run.stdout.contains("15 expired"), "{}", run.output());
     let run = place.run("certs verify out --at 2040-01-01T00:00:00Z --output json");
     assert_eq!(run.code, 1);
     assert!(codes(&run).iter().all(|(code, _)| code == "expired") && codes(&run).len() == 15);
     let run = place.run("certs verify out --days 400 --output json");
     let json = run.json();
     assert!(json["findings"].as_array().unwrap().iter().all(|one| one["severity"] == "warning"));
-    assert_eq!((run.code, codes(&run).len()), (1, 11), "the authorities last longer: {}", run.told());
+    assert_eq!((run.code, codes(&run).len()), (1, 11), "the authorities last longer: {}", run.output());
     assert_eq!(place.run("certs verify out --at yesterday").code, 2);
 }
 
@@ -225,11 +225,11 @@ fn a_directory_that_is_not_what_its_inventory_says_is_told() {
     assert!(
         run.stdout.contains("it lacks names that it is called by: api.other.example.com"),
         "{}",
-        run.told()
+        run.output()
     );
-    assert!(run.stdout.contains("that the spec does not give it: api.small.example.com"), "{}", run.told());
+    assert!(run.stdout.contains("that the spec does not give it: api.small.example.com"), "{}", run.output());
     let run = place.run("certs verify out --spec nowhere.yaml");
-    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
     place.write("bad.yaml", "zebra: 1\n");
     assert_eq!(place.run("certs verify out --spec bad.yaml").code, 1);
 }
@@ -270,7 +270,7 @@ fn what_is_sealed_is_opened_where_its_key_is_at_hand_and_each_damage_is_told() {
     let damaged = [&scheduler, &admin, &worker, &other].map(|name| told_as("unreadable", name));
     let mut expected: Vec<String> = damaged.into_iter().chain([told_as("inventory", &ca)]).collect();
     expected.sort();
-    assert_eq!((run.code, told), (1, expected), "{}", run.told());
+    assert_eq!((run.code, told), (1, expected), "{}", run.output());
     // A key that others may read is not used.
     std::fs::set_permissions(place.path("out/credentials/local.key"), std::fs::Permissions::from_mode(0o644))
         .unwrap();
@@ -280,21 +280,21 @@ fn what_is_sealed_is_opened_where_its_key_is_at_hand_and_each_damage_is_told() {
     let mut without = vec![("inventory".to_owned(), inside(&ca)), ("damaged".to_owned(), inside(&admin))];
     without.sort_by(|a, b| a.1.cmp(&b.1));
     let mut told = codes(&run);
-    assert!(told.contains(&("unreadable".to_owned(), "local.key".to_owned())), "{}", run.told());
+    assert!(told.contains(&("unreadable".to_owned(), "local.key".to_owned())), "{}", run.output());
     told.retain(|(_, file)| file != "local.key");
-    assert_eq!(told, without, "{}", run.told());
+    assert_eq!(told, without, "{}", run.output());
     // Without the key nobody can look further, and that is said.
     std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
     assert_eq!(codes(&place.run("certs verify out --output json")), without);
     let run = place.run("certs verify out");
-    assert!(run.stdout.contains("files hold what was not looked into: sealed"), "{}", run.told());
+    assert!(run.stdout.contains("files hold what was not looked into: sealed"), "{}", run.output());
 }
 
 #[test]
 fn kubeadms_folder_is_known_with_its_kubeconfigs() {
     let place = kubeadm();
     let run = place.run("certs verify k --output json");
-    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.told());
+    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.output());
     assert_eq!(run.json()["layout"], "kubeadm");
     assert_eq!((run.json()["certificates"].clone(), run.json()["keys"].clone()), (5.into(), 6.into()));
 
@@ -319,7 +319,7 @@ fn kubeadms_folder_is_known_with_its_kubeconfigs() {
     found.retain(|(_, file)| !file.starts_with("admin.conf"));
     found.sort_unstable();
     let found: Vec<(&str, &str)> = found.iter().map(|(code, file)| (code.as_str(), file.as_str())).collect();
-    assert_eq!(found, expected, "{}", run.told());
+    assert_eq!(found, expected, "{}", run.output());
     assert_eq!(run.code, 1);
 }
 
@@ -345,17 +345,17 @@ hostedZoneId: Z123\navailabilityZone: us-west-1a\nworker:\n  nodePools:\n  - nam
     place.write("old/credentials/admin-key.pem.enc", "AQICAHh\n");
     place.write("old/credentials/notes", "mine\n");
     let run = place.run("certs verify old/credentials --output json");
-    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.told());
+    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.output());
     let json = run.json();
     assert_eq!(json["layout"], "kube-aws");
-    assert!(json["spec"].as_str().unwrap().ends_with("old/cluster.yaml"), "{}", run.told());
+    assert!(json["spec"].as_str().unwrap().ends_with("old/cluster.yaml"), "{}", run.output());
     let unknown: Vec<&str> =
         json["unknown"].as_array().unwrap().iter().map(|other| other["file"].as_str().unwrap()).collect();
     assert_eq!(unknown, ["notes", "tokens.csv"], "an empty file of any name is shown");
 
     place.write("old/cluster.yaml", place.read("old/cluster.yaml").replace("api.old", "api.new"));
     let run = place.run("certs verify old/credentials --output json");
-    assert_eq!(codes(&run), [("name".to_owned(), "apiserver.pem".to_owned())], "{}", run.told());
+    assert_eq!(codes(&run), [("name".to_owned(), "apiserver.pem".to_owned())], "{}", run.output());
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn nothing_that_lies_in_a_folder_breaks_it_or_is_passed_over() {
     ] {
         assert!(found.contains(&(code.to_owned(), file.to_owned())), "{code} {file} is not in {found:?}");
     }
-    assert_eq!((run.code, found.len()), (1, 11), "{}", run.told());
+    assert_eq!((run.code, found.len()), (1, 11), "{}", run.output());
     assert_eq!(run.json()["unknown"][0]["file"], "README");
     // `show` says so, too, and shows the rest.
     let run = place.run("certs show k");
@@ -412,7 +412,7 @@ fn a_folder_without_certificates_is_no_success() {
             (run.code, run.stderr.contains("there is no certificate in a")),
             (1, true),
             "{}",
-            run.told()
+            run.output()
         );
         assert_eq!(place.run(&format!("certs {verb} nowhere")).code, 3);
         assert_eq!(place.run(&format!("certs {verb} a/README")).code, 3);
@@ -430,7 +430,7 @@ fn p9_no_private_key_is_shown() {
         ["certs show k", "certs show k --output json", "certs verify k", "certs verify k --output json"]
     {
         let run = place.run(args);
-        assert!(!secrets.iter().any(|secret| run.told().contains(secret)), "{args}");
+        assert!(!secrets.iter().any(|secret| run.output().contains(secret)), "{args}");
     }
 }
 
@@ -446,10 +446,10 @@ fn old_generations_go_when_asked_and_not_before() {
     let before = place.files();
     let look = place.run("certs gc out");
     assert_eq!(look.code, 0);
-    assert!(look.stdout.ends_with("that nobody refers to; --apply removes them\n"), "{}", look.told());
+    assert!(look.stdout.ends_with("that nobody refers to; --apply removes them\n"), "{}", look.output());
     for part in ["  pki/apiserver/", ".pem\n", ".sealed\n", "  bundles/controller/credentials-", "3 files ("]
     {
-        assert!(look.stdout.contains(part), "{}", look.told());
+        assert!(look.stdout.contains(part), "{}", look.output());
     }
     assert_eq!(place.files(), before, "a look removes nothing");
     let json = place.run("certs gc out --apply --output json").json();
@@ -457,7 +457,7 @@ fn old_generations_go_when_asked_and_not_before() {
     assert_eq!(place.files().len(), before.len() - 3);
     assert_eq!(place.run("certs gc out --apply").stdout, "nothing is unused\n");
     let again = place.run("render cluster.yaml --out out");
-    assert!(again.stdout.contains("nothing changed"), "{}", again.told());
+    assert!(again.stdout.contains("nothing changed"), "{}", again.output());
 }
 
 #[test]
@@ -466,15 +466,15 @@ fn where_nothing_was_rendered_nothing_is_removed() {
     place.write("other/credentials/pki/ca/x.pem", "mine");
     for args in ["certs gc other --apply", "certs gc other"] {
         let run = place.run(args);
-        assert_eq!(run.code, 1, "{}", run.told());
-        assert!(run.stderr.contains("is no directory that slipway render wrote"), "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
+        assert!(run.stderr.contains("is no directory that slipway render wrote"), "{}", run.output());
     }
     assert_eq!(place.run("certs gc nowhere --apply").code, 3);
     let place = rendered();
     std::fs::remove_file(place.path("out/credentials/pki/manifest.json")).unwrap();
     let run = place.run("certs gc out --apply");
     assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("without it everything looks unused"), "{}", run.told());
+    assert!(run.stderr.contains("without it everything looks unused"), "{}", run.output());
 }
 
 #[test]
@@ -484,6 +484,6 @@ fn p1_a_lost_inventory_is_not_replaced_by_another_pki() {
     let before = place.files();
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("is lost, and what stands was made with it"), "{}", run.told());
+    assert!(run.stderr.contains("is lost, and what stands was made with it"), "{}", run.output());
     assert_eq!(place.files(), before);
 }

@@ -9,8 +9,8 @@ fn what_is_written_is_accepted() {
     let place = Place::new();
     snapshot!(place.run(GOOD));
     let run = place.run("validate cluster.yaml");
-    assert_eq!(run.code, 0, "{}", run.told());
-    assert!(run.stdout.contains("is fine"), "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
+    assert!(run.stdout.contains("is fine"), "{}", run.output());
     // Its first lines point editors at the schema that lies beside it.
     assert!(place.read("cluster.yaml").contains("$schema=cluster.schema.json"));
     assert!(place.read("cluster.schema.json").contains("\"clusterName\""));
@@ -24,7 +24,7 @@ fn every_option_reaches_the_file() {
          --external-dns-name api.example.com --hosted-zone-id Z123 --key-name ops \
          --kms-key-arn arn:aws:kms:us-west-2:111122223333:key/a --file specs/first.yaml",
     );
-    assert_eq!(run.code, 3, "the folder is not made by itself: {}", run.told());
+    assert_eq!(run.code, 3, "the folder is not made by itself: {}", run.output());
     std::fs::create_dir(place.path("specs")).unwrap();
     let run = place.run(
         "init --cluster-name first --region us-west-2 --availability-zone us-west-2a,us-west-2b --availability-zone us-west-2c \

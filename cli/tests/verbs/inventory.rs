@@ -26,7 +26,7 @@ fn everything_that_the_inventory_names_must_be_there_and_whole() {
     let key = std::fs::read(place.path("out/credentials/local.key")).unwrap();
     std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
     let run = place.run("certs verify out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
 
     // Each by itself, and each is told once, with the key and without.
     let whole = |name: &str| std::fs::read(place.path(name)).unwrap();
@@ -49,7 +49,7 @@ fn everything_that_the_inventory_names_must_be_there_and_whole() {
                 let told: Vec<String> = codes(&run).into_iter().map(|(_, file)| file).collect();
                 let at = place.masked(name.strip_prefix("out/credentials/").unwrap());
                 let expected = if harmless { vec![] } else { vec![at] };
-                assert_eq!(told, expected, "{left:?} {with_key} {}", run.told());
+                assert_eq!(told, expected, "{left:?} {with_key} {}", run.output());
             }
             std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
             std::fs::write(place.path(name), &bytes).unwrap();
@@ -61,7 +61,7 @@ fn everything_that_the_inventory_names_must_be_there_and_whole() {
     let bytes = whole(&pair);
     std::fs::copy(place.path("k/pub.pem"), place.path(&pair)).unwrap();
     let run = place.run("certs verify out");
-    assert!(run.stdout.contains("it is not the public key that the inventory lists"), "{}", run.told());
+    assert!(run.stdout.contains("it is not the public key that the inventory lists"), "{}", run.output());
     std::fs::write(place.path(&pair), bytes).unwrap();
 
     // From above and from within, the same is seen.
@@ -69,7 +69,7 @@ fn everything_that_the_inventory_names_must_be_there_and_whole() {
     for (dir, prefix) in [(".", "out/credentials/pki/"), ("out/credentials/pki", "")] {
         let run = place.run(&format!("certs verify {dir} --output json"));
         let at = place.masked(&ca.replace("out/credentials/pki/", prefix));
-        assert!(codes(&run).contains(&("inventory".to_owned(), at)), "{}", run.told());
+        assert!(codes(&run).contains(&("inventory".to_owned(), at)), "{}", run.output());
     }
 }
 
@@ -79,7 +79,7 @@ fn a_certificate_that_the_inventory_does_not_know_is_listed() {
     authority(&place, "out/credentials", "mine", "mine.pem", "mine-key.pem");
     authority(&place, "out/credentials/pki/more", "more", "more.pem", "more-key.pem");
     let run = place.run("certs verify out --output json");
-    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.told());
+    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.output());
     let json = run.json();
     let files = |list: &str| -> Vec<String> {
         let others = json[list].as_array().unwrap().iter();
@@ -94,10 +94,10 @@ fn a_certificate_that_the_inventory_does_not_know_is_listed() {
     }
     // One that was renewed is an earlier one.
     let run = place.run("certs renew scheduler cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let run = place.run("certs verify out --output json");
-    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.told());
-    assert!(run.stdout.contains("an earlier certificate of scheduler"), "{}", run.told());
+    assert_eq!((run.code, codes(&run)), (0, vec![]), "{}", run.output());
+    assert!(run.stdout.contains("an earlier certificate of scheduler"), "{}", run.output());
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn a_lost_inventory_is_told_and_somebody_elses_manifest_is_none() {
             assert!(
                 told.contains(&("inventory".to_owned(), "pki/manifest.json".to_owned())),
                 "{}",
-                run.told()
+                run.output()
             );
-            assert!(run.stdout.contains(problem), "{}", run.told());
+            assert!(run.stdout.contains(problem), "{}", run.output());
         }
     }
     let place = kubeadm();
@@ -127,7 +127,7 @@ fn a_lost_inventory_is_told_and_somebody_elses_manifest_is_none() {
         place.write("k/manifest.json", manifest);
         place.write("k/pki/manifest.json", manifest);
         let run = place.run("certs verify k --output json");
-        assert_eq!((run.code, codes(&run)), (0, vec![]), "{manifest}: {}", run.told());
+        assert_eq!((run.code, codes(&run)), (0, vec![]), "{manifest}: {}", run.output());
         assert_eq!(run.json()["layout"], "kubeadm");
     }
 }

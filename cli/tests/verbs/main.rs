@@ -160,7 +160,7 @@ impl Place {
 
 impl Run {
     /// For a snapshot.
-    fn told(&self) -> String {
+    fn output(&self) -> String {
         let Self { code, stdout, stderr } = self;
         format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}")
     }
@@ -173,7 +173,7 @@ impl Run {
 
 macro_rules! snapshot {
     ($run:expr) => {
-        insta::assert_snapshot!($run.told())
+        insta::assert_snapshot!($run.output())
     };
 }
 use snapshot;
@@ -242,7 +242,7 @@ fn wrong_usage_ends_with_2() {
         "validate cluster.yaml --output xml",
     ] {
         let run = place.run(args);
-        assert_eq!(run.code, 2, "{args}: {}", run.told());
+        assert_eq!(run.code, 2, "{args}: {}", run.output());
         assert_eq!(run.stdout, "", "{args}");
     }
 }
@@ -273,11 +273,11 @@ fn what_cannot_be_simulated_is_said_in_either_format() {
     assert_eq!(place.run("simulate empty.yaml --output json").json()["ok"], false);
     for args in ["--seed -1", "--faults -1", "--days 0"] {
         let run = place.run(&format!("simulate cluster.yaml {args}"));
-        assert_eq!(run.code, 2, "{args}: {}", run.told());
-        assert!(run.stderr.contains("invalid value"), "{args}: {}", run.told());
+        assert_eq!(run.code, 2, "{args}: {}", run.output());
+        assert!(run.stderr.contains("invalid value"), "{args}: {}", run.output());
     }
     let run = place.run("simulate cluster.yaml --days 1 --html .");
-    assert!(run.code == 1 && run.stderr.contains("is a directory"), "{}", run.told());
+    assert!(run.code == 1 && run.stderr.contains("is a directory"), "{}", run.output());
 }
 
 #[test]

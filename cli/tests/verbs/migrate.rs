@@ -65,7 +65,7 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     let place = old();
     let before = everything(&place, "old");
     let run = place.run("migrate kube-aws old --out new");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     assert_eq!(everything(&place, "old"), before, "kube-aws' directory was touched");
     for piece in [
         "spotFleet",
@@ -92,7 +92,7 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     assert_eq!(imported, 2, "leaves are made anew");
     // The CA really is carried over: what is rendered trusts it.
     let run = place.run("render new/cluster.yaml --out rendered");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let manifest: serde_json::Value =
         serde_json::from_str(&place.read("rendered/credentials/pki/manifest.json")).unwrap();
     let fingerprint = manifest["assets"]["ca"]["fingerprint"].as_str().unwrap();
@@ -101,9 +101,9 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     assert_eq!(body(&kept), body(&place.read("old/credentials/ca.pem")));
     // A second time it would write over the first.
     let run = place.run("migrate kube-aws old --out new");
-    assert_eq!((run.code, run.stderr.contains("is not empty")), (1, true), "{}", run.told());
+    assert_eq!((run.code, run.stderr.contains("is not empty")), (1, true), "{}", run.output());
     let run = place.run("migrate kube-aws old --out old/new");
-    assert_eq!((run.code, run.stderr.contains("lies in the directory")), (1, true), "{}", run.told());
+    assert_eq!((run.code, run.stderr.contains("lies in the directory")), (1, true), "{}", run.output());
 }
 
 /// Nearly every key of kube-aws v0.16.4, switched on: accepted, in its modern form only, and none of it gone without a word.
@@ -113,15 +113,15 @@ fn a_full_cluster_of_kube_aws_is_validated_as_it_is_written() {
     let full = include_str!("../../../shared/migrate/src/testdata/kube-aws-full.yaml");
     place.write("old/cluster.yaml", full);
     let run = place.run("migrate kube-aws old --out new");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     for told in
         ["`experimental.oidc`: written as", "`s3URI`: remove it", "`worker.nodePools[1].spotFleet.spotPrice`"]
     {
         assert!(place.read("new/MIGRATION.md").contains(told), "{told} is not in\n{}", run.stdout);
     }
     let run = place.run("validate new/cluster.yaml");
-    assert_eq!(run.code, 0, "{}", run.told());
-    assert!(!run.told().contains("translated-key"), "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
+    assert!(!run.output().contains("translated-key"), "{}", run.output());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn machines_get_every_change_and_every_file() {
     let place = old();
     let run = place.run("migrate kube-aws old --out new --output json");
     let json = run.json();
-    assert_eq!((run.code, json["cluster"].as_str()), (0, Some("old")), "{}", run.told());
+    assert_eq!((run.code, json["cluster"].as_str()), (0, Some("old")), "{}", run.output());
     let changes = json["changes"].as_array().unwrap();
     for (kind, path) in [
         ("decision", "kubernetesVersion"),
@@ -154,7 +154,7 @@ fn another_authoritys_key_is_not_taken_and_a_locked_one_is() {
     std::fs::remove_file(place.path("old/credentials/admin-key.pem")).unwrap();
     std::fs::remove_file(place.path("old/credentials/worker-key.pem")).unwrap();
     let run = place.run("migrate kube-aws old --out new");
-    assert!(run.stdout.contains("it is not the key of ca.pem"), "{}", run.told());
+    assert!(run.stdout.contains("it is not the key of ca.pem"), "{}", run.output());
     assert!(!place.path("new/import/ca-key.pem").exists());
     let locked = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
     place.write("old/credentials/ca-key.pem", locked);
@@ -167,8 +167,8 @@ fn what_cannot_be_migrated_writes_nothing() {
     let place = Place::new();
     place.write("old/cluster.yaml", format!("{OLD}podCIDR: 10.0.0.0/8\n"));
     let run = place.run("migrate kube-aws old --out new");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.stderr.contains("podCIDR") && !place.path("new").exists(), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.stderr.contains("podCIDR") && !place.path("new").exists(), "{}", run.output());
     assert_eq!(place.run("migrate kube-aws nowhere --out new").code, 3);
     // Without credentials there is only the spec.
     place.write("old/cluster.yaml", OLD);

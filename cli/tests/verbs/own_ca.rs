@@ -50,7 +50,7 @@ const KNOWN: [(&str, &str); 2] =
 fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() {
     let (place, _own) = place();
     let run = place.run_in("render cluster.yaml --out rendered", &KNOWN);
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let manifest: serde_json::Value =
         serde_json::from_str(&place.read("rendered/credentials/pki/manifest.json")).unwrap();
     let origin = |asset: &str| manifest["assets"][asset]["origin"].as_str().unwrap_or("generated").to_owned();
@@ -60,7 +60,7 @@ fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() 
     );
     // Its own verifier finds nothing wrong with intermediates, chains and an authority without a key.
     let run = place.run("certs verify rendered");
-    assert!(run.code == 0 && run.stdout.contains("cluster.yaml"), "{}", run.told());
+    assert!(run.code == 0 && run.stdout.contains("cluster.yaml"), "{}", run.output());
     assert!(!place.run("certs show rendered").stdout.contains("nobody any more"));
     // P9: nothing that was written shows a passphrase, or a key in the form that it was brought in or in ours.
     for (path, (bytes, _)) in place.files() {
@@ -70,14 +70,14 @@ fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() 
         }
     }
     let run = place.run("certs verify rendered");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     // P1: again, and when the files are gone, and without a passphrase.
     let run = place.run("render cluster.yaml --out rendered");
-    assert_eq!(run.code, 0, "{}", run.told());
-    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
+    assert!(run.stdout.contains("nothing changed"), "{}", run.output());
     std::fs::remove_dir_all(place.path("import")).unwrap();
     let run = place.run("render cluster.yaml --out rendered");
-    assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.told());
+    assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.output());
     // Another authority is a rotation; so is none.
     place.write(
         "cluster.yaml",
@@ -86,8 +86,8 @@ fn the_example_is_rendered_under_its_own_authorities_and_needs_the_files_once() 
             .replace("      passphraseParameter: /slipway/own-ca/ca-passphrase\n", ""),
     );
     let run = place.run("render cluster.yaml --out rendered");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.told().contains("it is imported") && run.told().contains("rotation"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.output().contains("it is imported") && run.output().contains("rotation"), "{}", run.output());
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn what_is_amiss_with_what_is_brought_is_told_by_validate_and_render_alike() {
     assert_eq!(place.run("validate cluster.yaml").code, 0);
     // Nobody is asked where there is no terminal.
     let run = place.run("render cluster.yaml --out rendered");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.told().contains("SLIPWAY_CA_KEY_PASSPHRASE is not set"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.output().contains("SLIPWAY_CA_KEY_PASSPHRASE is not set"), "{}", run.output());
     assert!(!place.path("rendered/credentials/pki").exists(), "something was made");
 
     // A key in plain is taken on one's own machine, if it is one's own.
@@ -106,8 +106,8 @@ fn what_is_amiss_with_what_is_brought_is_told_by_validate_and_render_alike() {
     std::fs::set_permissions(place.path(key), std::fs::Permissions::from_mode(0o644)).unwrap();
     for verb in ["validate cluster.yaml", "render cluster.yaml --out rendered"] {
         let run = place.run_in(verb, &KNOWN);
-        assert_eq!(run.code, 1, "{}", run.told());
-        assert!(run.told().contains("may be read by others (mode 644)"), "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
+        assert!(run.output().contains("may be read by others (mode 644)"), "{}", run.output());
     }
     std::fs::set_permissions(place.path(key), std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(place.run_in("validate cluster.yaml", &KNOWN).code, 0);
@@ -116,15 +116,15 @@ fn what_is_amiss_with_what_is_brought_is_told_by_validate_and_render_alike() {
     place.write("import/etcd-peer-0.pem", place.read("import/etcd-healthcheck-client.pem"));
     for verb in ["validate cluster.yaml", "render cluster.yaml --out rendered"] {
         let run = place.run_in(verb, &KNOWN);
-        assert_eq!(run.code, 1, "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
         for piece in
             ["this is not the key of the certificate", "import/etcd-peer-0.pem", "is not for serverAuth"]
         {
-            assert!(run.told().contains(piece), "{verb}: {piece}\n{}", run.told());
+            assert!(run.output().contains(piece), "{verb}: {piece}\n{}", run.output());
         }
     }
     let run = place.run_in("validate cluster.yaml", &[("SLIPWAY_CA_KEY_PASSPHRASE", "wrong")]);
-    assert!(!run.told().contains("wrong"), "{}", run.told());
+    assert!(!run.output().contains("wrong"), "{}", run.output());
 }
 
 #[test]
@@ -134,9 +134,9 @@ fn p9_apply_sends_no_private_key_in_plain_to_the_spec_bucket() {
     let path = place.path("import/ca-key.pem");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
     let accepted = place.run_in("validate cluster.yaml", &KNOWN);
-    assert_eq!(accepted.code, 0, "on a person's machine it may lie so: {}", accepted.told());
+    assert_eq!(accepted.code, 0, "on a person's machine it may lie so: {}", accepted.output());
     let run = place.run_in("apply cluster.yaml --cluster own-ca", &[&KNOWN[..], &NOWHERE[..]].concat());
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.stderr.contains("ca-key.pem is in plain"), "{}", run.told());
-    assert!(run.stderr.contains("openssl pkcs8 -topk8"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.stderr.contains("ca-key.pem is in plain"), "{}", run.output());
+    assert!(run.stderr.contains("openssl pkcs8 -topk8"), "{}", run.output());
 }

@@ -13,10 +13,10 @@ fn patches_beside_the_spec_are_rendered_and_planned() {
     assert_eq!(place.run("render cluster.yaml --out plain").code, 0);
     place.write("patches/10-pods.yaml", PODS);
     let run = place.run("plan cluster.yaml --against plain");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     assert!(run.stdout.contains("config kubelet.maxPods: (absent) → 58"), "{}", run.stdout);
     let run = place.run("render cluster.yaml --out plain");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let node: Value = serde_json::from_str(&place.read("plain/nodes/pool-general.json")).unwrap();
     assert_eq!(node["kubelet"]["maxPods"], 58);
     assert!(!place.read("plain/nodes/pool-other.json").contains("maxPods"));
@@ -31,10 +31,10 @@ fn patches_that_lie_elsewhere_are_named() {
     let place = Place::small();
     place.write("mine/10-pods.yaml", PODS);
     let run = place.run("render cluster.yaml --out out --patches mine");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     assert!(place.read("out/nodes/pool-general.json").contains("maxPods"));
     let run = place.run("render cluster.yaml --out out --patches nowhere");
-    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
     assert!(run.stderr.contains("nowhere"), "{}", run.stderr);
 }
 

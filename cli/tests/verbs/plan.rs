@@ -5,7 +5,7 @@ use super::*;
 fn rendered() -> Place {
     let place = Place::small();
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     place
 }
 
@@ -100,8 +100,8 @@ fn a_refused_spec() {
     let place = rendered();
     place.write("cluster.yaml", "clusterName: small\n");
     let run = place.run("plan cluster.yaml --against out");
-    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.told());
-    assert!(run.stderr.contains("lacks `region`"), "{}", run.told());
+    assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.output());
+    assert!(run.stderr.contains("lacks `region`"), "{}", run.output());
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn p3_as_a_page_that_stands_alone() {
     let place = rendered();
     place.write("cluster.yaml", SMALL.replace("maxSize: 3", "maxSize: 4"));
     let run = place.run("plan cluster.yaml --against out --html plan.html");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let page = place.read("plan.html");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("The cluster small changes"), "{page}");
     assert!(!page.contains("<script") && !page.contains("src="), "{page}");
     let run = place.run("plan cluster.yaml --against out --html nowhere/plan.html/x.html");
-    assert_eq!(run.code, 0, "folders are made: {}", run.told());
+    assert_eq!(run.code, 0, "folders are made: {}", run.output());
 }

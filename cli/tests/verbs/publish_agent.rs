@@ -34,11 +34,11 @@ fn what_is_no_agent_is_refused_by_name() {
         place.write(name, bytes);
         // All are looked at before AWS is asked anything: here is none.
         let run = place.run(&format!("publish-agent good {name}"));
-        assert_eq!(run.code, 1, "{name}: {}", run.told());
-        assert!(run.stderr.contains(&format!("{name} {words}")), "{name}: {}", run.told());
+        assert_eq!(run.code, 1, "{name}: {}", run.output());
+        assert!(run.stderr.contains(&format!("{name} {words}")), "{name}: {}", run.output());
     }
     let run = place.run("publish-agent nothing");
-    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
     assert_eq!(place.run("publish-agent").code, 2);
     snapshot!(place.run("publish-agent riscv"));
 }
@@ -48,6 +48,6 @@ fn whoever_names_no_region_is_told_so() {
     let place = Place::new();
     place.write("good", program(2, 3, 183, 64, 192));
     let run = place.run("publish-agent good --output json");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.json()["error"]["message"].as_str().unwrap().contains("region"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.json()["error"]["message"].as_str().unwrap().contains("region"), "{}", run.output());
 }

@@ -7,7 +7,7 @@ use super::*;
 fn rendered() -> Place {
     let place = Place::small();
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     place
 }
 
@@ -32,7 +32,7 @@ fn p1_the_same_spec_changes_no_byte_and_no_time() {
     let before = place.files();
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 0);
-    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+    assert!(run.stdout.contains("nothing changed"), "{}", run.output());
     assert!(place.files() == before, "a file changed");
 }
 
@@ -122,15 +122,15 @@ fn a_lost_key_file_is_not_replaced() {
     // Both hints are true: it is brought back …
     std::fs::rename(place.path("found.key"), place.path("out/credentials/local.key")).unwrap();
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
-    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
+    assert!(run.stdout.contains("nothing changed"), "{}", run.output());
     // … or another directory has credentials of its own.
     std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
     let run = place.run("render cluster.yaml --out new");
-    assert_eq!(run.code, 0, "{}", run.told());
-    assert!(run.stdout.contains("19 credentials were made"), "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
+    assert!(run.stdout.contains("19 credentials were made"), "{}", run.output());
     let run = place.run("certs verify new");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn a_lost_folder_of_credentials_is_told_and_may_come_back() {
     let place = rendered();
     std::fs::rename(place.path("out/credentials"), place.path("found")).unwrap();
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.stderr.contains("credentials/local.key is gone"), "{}", run.told());
-    assert!(run.stderr.contains("render into a new directory"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.stderr.contains("credentials/local.key is gone"), "{}", run.output());
+    assert!(run.stderr.contains("render into a new directory"), "{}", run.output());
     assert!(!place.path("out/credentials").exists(), "something stands in the way of the old folder");
     std::fs::rename(place.path("found"), place.path("out/credentials")).unwrap();
     let run = place.run("render cluster.yaml --out out");
-    assert!(run.stdout.contains("nothing changed"), "{}", run.told());
+    assert!(run.stdout.contains("nothing changed"), "{}", run.output());
 }
 
 #[test]
@@ -153,12 +153,12 @@ fn no_key_is_made_as_long_as_nothing_is_sealed() {
     let own = "certificatesConfiguration:\n  authorities:\n    ca: {source: imported}\n";
     place.write("cluster.yaml", format!("{SMALL}{own}"));
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.told().contains("import/ca.pem"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.output().contains("import/ca.pem"), "{}", run.output());
     assert!(!place.path("out/credentials").exists());
     place.write("cluster.yaml", SMALL);
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
 }
 
 #[test]
@@ -170,8 +170,8 @@ fn another_key_file_opens_nothing() {
     // A pool more needs a bundle more, for which the stored credentials are opened.
     place.write("cluster.yaml", format!("{SMALL}    - name: third\n"));
     let run = place.run("render cluster.yaml --out out");
-    assert_eq!(run.code, 3, "{}", run.told());
-    assert!(run.stderr.contains("cannot be unwrapped"), "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
+    assert!(run.stderr.contains("cannot be unwrapped"), "{}", run.output());
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn images_are_pinned_or_referred_to() {
             .contains("{{resolve:ssm:/aws/service/ami-amazon-linux-latest/")
     );
     let pinned = place.run("render cluster.yaml --out out --image x86_64=ami-0123456789abcdef0");
-    assert_eq!(pinned.code, 0, "{}", pinned.told());
+    assert_eq!(pinned.code, 0, "{}", pinned.output());
     let template = place.read("out/stacks/small-pool-general.json");
     assert!(template.contains("ami-0123456789abcdef0") && !template.contains("resolve:ssm"));
     assert_eq!(place.run("render cluster.yaml --out out").code, 0);
@@ -203,7 +203,7 @@ fn the_installation_is_kept_once_it_was_named() {
     let place = Place::small();
     let site = "--asset-bucket my-assets --kms-key-arn arn:aws:kms:eu-west-1:111122223333:key/a";
     let run = place.run(&format!("render cluster.yaml --out out {site}"));
-    assert!(!run.stdout.contains("a stand-in bucket"), "{}", run.told());
+    assert!(!run.stdout.contains("a stand-in bucket"), "{}", run.output());
     let before = place.files();
     assert_eq!(place.run("render cluster.yaml --out out").code, 0);
     assert!(place.files() == before, "a file changed");
@@ -234,7 +234,7 @@ fn every_example_and_every_starter_can_be_rendered() {
             continue; // It needs what `own_ca` makes.
         }
         let run = place.run(&format!("render {} --out {count}", path.display()));
-        assert_eq!(run.code, 0, "{}: {}", path.display(), run.told());
+        assert_eq!(run.code, 0, "{}: {}", path.display(), run.output());
         count += 1;
     }
     assert!(count >= 8, "only {count} examples");
@@ -242,8 +242,8 @@ fn every_example_and_every_starter_can_be_rendered() {
         let run = place.run(&format!(
             "init --force --cluster-name first --region us-east-2 --availability-zone {zones} --dns-name api.example.com"
         ));
-        assert_eq!(run.code, 0, "{}", run.told());
+        assert_eq!(run.code, 0, "{}", run.output());
         let run = place.run("render cluster.yaml --out first");
-        assert_eq!(run.code, 0, "{}", run.told());
+        assert_eq!(run.code, 0, "{}", run.output());
     }
 }

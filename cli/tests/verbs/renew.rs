@@ -21,7 +21,7 @@ fn p2_one_certificate_is_renewed_and_everything_else_keeps_its_bytes() {
         let (before, files) = (manifest(&place), place.files());
         let flag = if new_key { " --new-key" } else { "" };
         let run = place.run(&format!("certs renew {name} cluster.yaml --out out{flag}"));
-        assert_eq!(run.code, 0, "{}", run.told());
+        assert_eq!(run.code, 0, "{}", run.output());
         let after = manifest(&place);
         assert_eq!(differ(&before, &after, "assets"), [name]);
         assert_eq!(differ(&before, &after, "bundles"), [role]);
@@ -45,17 +45,17 @@ fn p2_one_certificate_is_renewed_and_everything_else_keeps_its_bytes() {
         assert_eq!(changed, expected, "{name}");
         // P1: that is how it stands from now on.
         let run = place.run("render cluster.yaml --out out");
-        assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.told());
+        assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.output());
     }
     let run = place.run("certs verify out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
 }
 
 #[test]
 fn what_is_not_renewed_by_itself_is_refused_and_nothing_is_written() {
     let place = Place::small();
     let run = place.run("certs renew apiserver cluster.yaml --out out");
-    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
     assert_eq!(place.run("render cluster.yaml --out out").code, 0);
     let before = place.bytes();
     for (name, words) in [
@@ -65,13 +65,13 @@ fn what_is_not_renewed_by_itself_is_refused_and_nothing_is_written() {
         ("bootstrap-token", "no certificate"),
     ] {
         let run = place.run(&format!("certs renew {name} cluster.yaml --out out"));
-        assert_eq!(run.code, 1, "{}", run.told());
-        assert!(run.told().contains(words), "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
+        assert!(run.output().contains(words), "{}", run.output());
     }
     place.write("cluster.yaml", SMALL.replace("maxSize: 3", "maxSize: 4"));
     let run = place.run("certs renew apiserver cluster.yaml --out out");
-    assert_eq!(run.code, 1, "{}", run.told());
-    assert!(run.told().contains("the spec says more than was rendered"), "{}", run.told());
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.output().contains("the spec says more than was rendered"), "{}", run.output());
     place.write("cluster.yaml", SMALL);
     assert_eq!(place.bytes(), before);
 }

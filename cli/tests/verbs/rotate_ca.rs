@@ -8,16 +8,16 @@ fn stage(place: &Place, name: &str) -> String {
     manifest["rotations"][name]["stage"].as_str().unwrap_or("none").to_owned()
 }
 
-fn said(place: &Place, args: &str, words: &[&str]) {
+fn assert_rotation_prints(place: &Place, args: &str, words: &[&str]) {
     let run = place.run(&format!("rotate-ca {args} cluster.yaml --out out"));
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     for word in words {
-        assert!(run.told().contains(word), "{args}: {word}: {}", run.told());
+        assert!(run.output().contains(word), "{args}: {word}: {}", run.output());
     }
     let run = place.run("render cluster.yaml --out out");
-    assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.told());
+    assert!(run.code == 0 && run.stdout.contains("nothing changed"), "{}", run.output());
     let run = place.run("certs verify out");
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
 }
 
 #[test]
@@ -25,19 +25,27 @@ fn an_authority_is_exchanged_stage_by_stage_once_a_person_says_that_nodes_have_i
     let place = Place::small();
     assert_eq!(place.run("render cluster.yaml --out out").code, 0);
     let before = place.read("out/credentials/pki/manifest.json");
-    said(&place, "etcd-ca --dry-run", &["would begin", "etcd-0, controller", "nothing was changed"]);
+    assert_rotation_prints(
+        &place,
+        "etcd-ca --dry-run",
+        &["would begin", "etcd-0, controller", "nothing was changed"],
+    );
     assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
-    said(&place, "etcd-ca", &["has begun", "stage trust", "started anew, one at a time"]);
+    assert_rotation_prints(&place, "etcd-ca", &["has begun", "stage trust", "started anew, one at a time"]);
     let trusted = place.read("out/credentials/pki/manifest.json");
-    said(&place, "etcd-ca", &["stage trust", "add --everywhere"]);
+    assert_rotation_prints(&place, "etcd-ca", &["stage trust", "add --everywhere"]);
     assert_eq!(place.read("out/credentials/pki/manifest.json"), trusted, "nobody said that nodes have it");
     let run = place.run("certs show out");
-    assert!(run.stdout.contains("etcd-ca-next"), "{}", run.told());
-    said(&place, "etcd-ca --everywhere", &["the new etcd-ca has taken over", "etcd-peer-0", "stage issue"]);
+    assert!(run.stdout.contains("etcd-ca-next"), "{}", run.output());
+    assert_rotation_prints(
+        &place,
+        "etcd-ca --everywhere",
+        &["the new etcd-ca has taken over", "etcd-peer-0", "stage issue"],
+    );
     assert_eq!(stage(&place, "etcd-ca"), "issue");
-    said(&place, "etcd-ca --abort", &["goes back", "stage trust"]);
-    said(&place, "etcd-ca --everywhere", &["stage drop"]);
-    said(&place, "etcd-ca --everywhere", &["is over"]);
+    assert_rotation_prints(&place, "etcd-ca --abort", &["goes back", "stage trust"]);
+    assert_rotation_prints(&place, "etcd-ca --everywhere", &["stage drop"]);
+    assert_rotation_prints(&place, "etcd-ca --everywhere", &["is over"]);
     assert_eq!(stage(&place, "etcd-ca"), "none");
 }
 
@@ -45,7 +53,7 @@ fn an_authority_is_exchanged_stage_by_stage_once_a_person_says_that_nodes_have_i
 fn what_is_no_authority_is_refused_and_nothing_is_written() {
     let place = Place::small();
     let run = place.run("rotate-ca ca cluster.yaml --out out");
-    assert_eq!(run.code, 3, "{}", run.told());
+    assert_eq!(run.code, 3, "{}", run.output());
     assert_eq!(place.run("render cluster.yaml --out out").code, 0);
     let before = place.read("out/credentials/pki/manifest.json");
     for (args, words) in [
@@ -54,8 +62,8 @@ fn what_is_no_authority_is_refused_and_nothing_is_written() {
         ("ca --abort", "it is not being rotated"),
     ] {
         let run = place.run(&format!("rotate-ca {args} cluster.yaml --out out"));
-        assert_eq!(run.code, 1, "{}", run.told());
-        assert!(run.told().contains(words), "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
+        assert!(run.output().contains(words), "{}", run.output());
     }
     assert_eq!(place.read("out/credentials/pki/manifest.json"), before);
 }
@@ -70,8 +78,8 @@ fn a_spec_that_says_more_is_refused_and_no_byte_of_the_folder_changes() {
     let before = place.bytes();
     for verb in ["rotate-ca etcd-ca", "certs renew scheduler"] {
         let run = place.run(&format!("{verb} cluster.yaml --out out"));
-        assert_eq!(run.code, 1, "{}", run.told());
-        assert!(run.told().contains("the spec says more than was rendered"), "{}", run.told());
+        assert_eq!(run.code, 1, "{}", run.output());
+        assert!(run.output().contains("the spec says more than was rendered"), "{}", run.output());
         assert_eq!(place.bytes(), before, "{verb}");
     }
     place.write("cluster.yaml", "clusterName: [");

@@ -93,7 +93,7 @@ fn a_flood_of_findings_is_cut_for_people_alone() {
         run.stdout
             .ends_with("… and 151 more; --output json lists all\ncluster.yaml: 200 errors, 1 warning\n"),
         "{}",
-        run.told()
+        run.output()
     );
     let run = place.run("validate cluster.yaml --output json");
     // Two hundred are looked at, and one says that there are more.
@@ -110,10 +110,10 @@ fn a_name_that_is_not_the_folder() {
 #[test]
 fn the_standard_input() {
     let run = Place::new().run_with("validate -", SMALL);
-    assert_eq!(run.code, 0, "{}", run.told());
+    assert_eq!(run.code, 0, "{}", run.output());
     let run = Place::new().run_with("validate -", "zebra: 1\n");
     assert_eq!(run.code, 1);
-    assert!(run.stdout.contains("<stdin>"), "{}", run.told());
+    assert!(run.stdout.contains("<stdin>"), "{}", run.output());
 }
 
 #[test]

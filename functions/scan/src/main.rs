@@ -29,17 +29,17 @@ impl Function for Scan {
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
-        let (cluster, asked) = match to_scan(event)? {
+        let (cluster, request) = match to_scan(event)? {
             ToScan::Everything => {
                 let count = scan::fan_out(&self.assets, &self.bus).await?;
                 return Ok(format!("asked for {count} clusters"));
             }
-            ToScan::Cluster { cluster, asked } => (cluster, asked),
+            ToScan::Cluster { cluster, request } => (cluster, request),
         };
         invocation.about(&cluster);
         let Self { specs, assets, groups, keys, bus } = self;
         let ports = ScanPorts { specs, assets, groups, keys, bus, crypto: &AwsLc };
-        let outcome = scan::scan(&ports, &cluster, &asked, invocation.now).await?;
+        let outcome = scan::scan(&ports, &cluster, &request, invocation.now).await?;
         if let ScanOutcome::Scanned(scanned) = &outcome {
             metrics::report(scanned, invocation.now);
         }

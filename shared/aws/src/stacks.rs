@@ -252,13 +252,13 @@ impl Stacks for CloudFormation {
                 let begins = failures::begins_operation(&event);
                 events.push(event);
                 if begins {
-                    return Ok(failures::of(&events));
+                    return Ok(failures::from_events(&events));
                 }
             }
             if token.is_none() {
                 break;
             }
         }
-        Ok(failures::of(&events))
+        Ok(failures::from_events(&events))
     }
 }

@@ -97,7 +97,7 @@ impl Status {
 
     /// The status of a cluster about which nothing is known yet.
     #[must_use]
-    pub fn of(cluster: &str) -> Self {
+    pub fn new(cluster: &str) -> Self {
         Self { format: Self::FORMAT, cluster: cluster.to_owned(), spec: None, rollout: None }
     }
 }

@@ -62,7 +62,7 @@ pub struct Observed<'a> {
     /// The state kept by the last scan.
     pub state: &'a State,
     /// The renewals that a person requested.
-    pub asked: &'a RenewalRequest,
+    pub request: &'a RenewalRequest,
 }
 
 /// A request to renew certificates whatever their dates.

@@ -10,10 +10,10 @@
 
 mod armor;
 mod certificates;
+mod examine;
 mod import;
 mod inspect;
 mod keys;
-mod look;
 mod requests;
 mod seal;
 mod secrets;
@@ -81,8 +81,8 @@ impl Crypto for AwsLc {
         certificates::facts(pem)
     }
 
-    fn look(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
-        look::look(key, bytes)
+    fn examine(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+        examine::examine(key, bytes)
     }
 
     fn verification_key(&self, pem: &str) -> PortResult<VerificationKey> {

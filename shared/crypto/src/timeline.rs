@@ -33,7 +33,7 @@ pub struct Row {
 impl Row {
     /// The row of a certificate with that name and these holders.
     #[must_use]
-    pub fn of(name: &str, one: &Certificate, holders: String) -> Self {
+    pub fn from_certificate(name: &str, one: &Certificate, holders: String) -> Self {
         let facts = &one.facts;
         Self {
             name: name.to_owned(),
@@ -56,8 +56,8 @@ const DAY: i64 = 86_400;
 #[must_use]
 pub fn page(title: &str, rows: &[Row], twins: &[Twins], now: Timestamp, soon_days: u32) -> String {
     let title = clean(&format!("Certificates of {title}"));
-    let scale = Scale::of(rows, now);
-    let state = |row: &Row| State::of(row, now, soon_days);
+    let scale = Scale::covering(rows, now);
+    let state = |row: &Row| State::for_row(row, now, soon_days);
     let count = |wanted: State| rows.iter().filter(|row| state(row) == wanted).count();
     let tile = |number: usize, what: &str, grave: bool| {
         html! { div class=(if grave && number > 0 { "tile grave" } else { "tile" }) { b { (number) } span { (what) } } }
@@ -105,7 +105,7 @@ enum State {
 }
 
 impl State {
-    fn of(row: &Row, now: Timestamp, soon_days: u32) -> Self {
+    fn for_row(row: &Row, now: Timestamp, soon_days: u32) -> Self {
         let left = row.not_after.as_second() - now.as_second();
         if left < 0 {
             Self::Expired
@@ -135,7 +135,7 @@ struct Scale {
 }
 
 impl Scale {
-    fn of(rows: &[Row], now: Timestamp) -> Self {
+    fn covering(rows: &[Row], now: Timestamp) -> Self {
         let now = now.as_second();
         let start = rows.iter().map(|row| row.not_before.as_second()).min().unwrap_or(now).min(now);
         let end = rows.iter().map(|row| row.not_after.as_second()).max().unwrap_or(now).max(now);

@@ -95,7 +95,7 @@ pub struct Twins {
 #[must_use]
 pub fn survey(files: &[File]) -> Survey {
     let mut sorted = files::Sorted::default();
-    let stored = Stored::of(files);
+    let stored = Stored::from_files(files);
     let (manifest, inventory) = inventory(files, &stored, &mut sorted.findings);
     for file in files {
         sorted.take(file);
@@ -108,7 +108,7 @@ pub fn survey(files: &[File]) -> Survey {
     sorted.others.sort_by(|a, b| a.file.cmp(&b.file));
     let names: BTreeSet<&str> = sorted.certificates.iter().map(|one| one.name.as_str()).collect();
     let keys = sorted.keys.iter().map(|key| key.name.as_str());
-    let (layout, root) = Layout::of(&names.into_iter().chain(keys).collect(), manifest.is_some());
+    let (layout, root) = Layout::recognize(&names.into_iter().chain(keys).collect(), manifest.is_some());
     Survey {
         layout,
         certificates: sorted.certificates,
@@ -244,7 +244,7 @@ impl Survey {
         let current: Vec<&Certificate> =
             self.certificates.iter().filter(|certificate| self.is_current(certificate)).collect();
         for certificate in &current {
-            let expected = expectations.of(certificate);
+            let expected = expectations.expected_for(certificate);
             check::one(certificate, expected.as_ref(), Some((now, soon_days)), &mut findings);
         }
         together::chains(self, &current, &expectations, &mut findings);

@@ -23,7 +23,7 @@ use slipway_plan::{Baseline, Plan};
 use slipway_ports::Objects;
 use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{
-    Decision, Given, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, decide, heard,
+    Decision, Given, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, after_order, decide,
     to_observe,
 };
 
@@ -145,7 +145,7 @@ async fn wake_from<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Tic
     {
         let message = format!("cannot go on: {error} ({})", error.kind());
         // The error that counts is the first one.
-        let _ = tell(ports.assets, &wake.cluster, |old| Report {
+        let _ = update_report(ports.assets, &wake.cluster, |old| Report {
             state: "stuck".to_owned(),
             message: message.clone(),
             ..old.unwrap_or_default()
@@ -166,7 +166,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     let (mut is_ours, mut report, mut unsaid, mut is_at_rest) = (false, None, None, false);
     let mut is_asserted = false;
     if let Waker::Order { order, at } = &wake.by {
-        (known, is_ours) = hear(ports, wake, order, at.unwrap_or(now), now).await?;
+        (known, is_ours) = receive_order(ports, wake, order, at.unwrap_or(now), now).await?;
     }
     // What was tried in this invocation, and stays in the outbox, is tried again by another.
     let mut tried = BTreeSet::new();
@@ -215,7 +215,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             is_ours = true;
             if over {
                 // Said before the outbox is empty and the tick gone: nobody would be woken who says it after a death.
-                tell(ports.assets, &wake.cluster, |_| said.clone()).await?;
+                update_report(ports.assets, &wake.cluster, |_| said.clone()).await?;
             }
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
         }
@@ -223,14 +223,14 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     let (Some(report), true) = (report, is_at_rest) else {
         return Err(FlowError::Race { key, tries: ROUNDS });
     };
-    tell(ports.assets, &wake.cluster, |_| report.clone()).await?;
+    update_report(ports.assets, &wake.cluster, |_| report.clone()).await?;
     // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
     unsaid.map_or(Ok(report), Err)
 }
 
 /// Hears an order and stores that, before anything else is done: whatever fails after it, the order is not lost, and what it stops
 /// is not performed any more. The state from then on, and whether what is in its outbox is for this invocation to perform.
-async fn hear<A: Objects, S, G, C, B, T>(
+async fn receive_order<A: Objects, S, G, C, B, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     order: &Order,
@@ -247,8 +247,8 @@ async fn hear<A: Objects, S, G, C, B, T>(
             tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
             return Ok((Some(stored), is_ours));
         }
-        let given = Given::heard(order.clone(), at, now);
-        let next = heard(&state, &given, desired.as_ref(), now);
+        let given = Given::received(order.clone(), at, now);
+        let next = after_order(&state, &given, desired.as_ref(), now);
         if stored.value.take().as_ref() == Some(&next) {
             stored.value = Some(next);
             return Ok((Some(stored), is_ours));
@@ -312,7 +312,7 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         look.groups.insert(name.clone());
     }
     if wake.by == Waker::Look {
-        look.groups.extend(state.groups_to_look_at(now));
+        look.groups.extend(state.groups_to_observe(now));
     }
     let newest = newest(ports.assets, state, desired.value.as_ref()).await?;
     let mut observed = Observed { desired: wanted, newest, ..Observed::default() };
@@ -521,7 +521,7 @@ fn lost(key: &str) -> FlowError {
 }
 
 /// Puts a report into `status.json`, made from the one that is there, unless it says that already.
-async fn tell(
+async fn update_report(
     assets: &impl Objects,
     cluster: &str,
     report: impl Fn(Option<Report>) -> Report + Send + Sync,

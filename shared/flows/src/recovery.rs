@@ -46,7 +46,7 @@ pub async fn turn(
     let mut said = Vec::new();
     loop {
         let turn = recovery.next(&heard, now);
-        said.extend(turn.said);
+        said.extend(turn.messages);
         heard.clear();
         for command in turn.send {
             match commands.send(&command).await {

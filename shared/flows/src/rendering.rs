@@ -9,7 +9,7 @@ mod publish;
 use std::fmt;
 
 use jiff::Timestamp;
-use publish::{is_newest, publish_plan, reject, tell};
+use publish::{is_newest, publish_plan, reject, update_spec_status};
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::keys;
@@ -253,7 +253,7 @@ async fn render_once(
             summary: None,
         };
         // The first error is the one to report.
-        let _ = tell(ports.assets, &upload.cluster, failed).await;
+        let _ = update_spec_status(ports.assets, &upload.cluster, failed).await;
     }
     result
 }
@@ -295,7 +295,7 @@ async fn render_version(
 
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;
     if let Some(why) =
-        rollout.as_ref().and_then(|rollout| slipway_rollout::of_what_goes(rollout, &upload.version))
+        rollout.as_ref().and_then(|rollout| slipway_rollout::destruction_finding(rollout, &upload.version))
     {
         return reject(ports, upload, None, vec![why]).await;
     }

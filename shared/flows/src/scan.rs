@@ -112,14 +112,14 @@ fn is_name(folder: &str) -> bool {
 pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
-    asked: &RenewalRequest,
+    request: &RenewalRequest,
     now: Timestamp,
 ) -> FlowResult<ScanOutcome> {
     let seen = match observe::observe(ports, cluster, now).await? {
         Ok(seen) => seen,
         Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
-    let mut decision = seen.decide(asked, now);
+    let mut decision = seen.decide(request, now);
     let mut stored = seen.stored_state.clone();
     if !decision.renew.is_empty() {
         // Record first what is about to be replaced: if this run dies after the renewal, the next scan continues.
@@ -175,18 +175,18 @@ pub struct Foreseen {
 pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
-    asked: &RenewalRequest,
+    request: &RenewalRequest,
     now: Timestamp,
 ) -> FlowResult<Result<Foreseen, &'static str>> {
     let seen = observe::observe(ports, cluster, now).await?;
     Ok(seen.map(|seen| {
-        let decision = seen.decide(asked, now);
+        let decision = seen.decide(request, now);
         Foreseen { cluster: seen.cluster, manifest: seen.manifest, decision }
     }))
 }
 
 impl observe::Seen {
-    fn decide(&self, asked: &RenewalRequest, now: Timestamp) -> Decision {
+    fn decide(&self, request: &RenewalRequest, now: Timestamp) -> Decision {
         let observed = renewal::Observed {
             cluster: &self.cluster,
             manifest: &self.manifest,
@@ -194,7 +194,7 @@ impl observe::Seen {
             nodes: &self.nodes,
             planned: self.planned.as_ref(),
             state: &self.state,
-            asked,
+            request,
         };
         let mut decision = renewal::decide(&observed, now);
         decision.findings.extend(self.findings.clone());

@@ -148,7 +148,7 @@ pub async fn update_status(
         let old: Option<Status> =
             object.as_ref().and_then(|object| serde_json::from_slice(&object.bytes).ok());
         let stored = Stored { value: old, etag: object.map(|object| object.etag) };
-        let new = change(stored.value.clone().unwrap_or_else(|| Status::of(cluster)));
+        let new = change(stored.value.clone().unwrap_or_else(|| Status::new(cluster)));
         if stored.value.as_ref() == Some(&new) || save(objects, &key, &stored, new).await?.is_some() {
             return Ok(());
         }

@@ -52,7 +52,7 @@ pub enum ToScan {
         /// `clusterName`.
         cluster: String,
         /// Certificates to renew whatever their dates.
-        asked: RenewalRequest,
+        request: RenewalRequest,
     },
 }
 
@@ -146,11 +146,11 @@ pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
         (None, None) => Ok(ToScan::Everything),
         (None, Some(_)) => Err(InvocationError::malformed("a Renewal Requested event must name its cluster")),
         (Some(cluster), None) => {
-            Ok(ToScan::Cluster { cluster: checked(cluster)?, asked: RenewalRequest::default() })
+            Ok(ToScan::Cluster { cluster: checked(cluster)?, request: RenewalRequest::default() })
         }
         (Some(cluster), Some(at)) => {
-            let asked = RenewalRequest { everything: certificates.is_empty(), certificates, at };
-            Ok(ToScan::Cluster { cluster: checked(cluster)?, asked })
+            let request = RenewalRequest { everything: certificates.is_empty(), certificates, at };
+            Ok(ToScan::Cluster { cluster: checked(cluster)?, request })
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
                 let stack = before.name.clone();
                 // A removed pool is deleted by a rollout of its own.
                 let is_pool = |user: &str| old.stack(user).is_some_and(|stack| stack.kind == StackKind::Pool);
-                let left = used_by.iter().filter(|user| baseline.left.contains(*user) && !is_pool(user));
+                let left = used_by.iter().filter(|user| baseline.orphaned.contains(*user) && !is_pool(user));
                 let left = left.cloned().collect();
                 found.push(ExportInUse { stack, export: name, what: export.what, removed, used_by, left });
             }

@@ -237,7 +237,7 @@ pub struct Baseline {
     /// The release of each existing stack.
     pub releases: BTreeMap<String, String>,
     /// Those of them that are orphaned: an earlier rollout removed them from the cluster.
-    pub left: BTreeSet<String>,
+    pub orphaned: BTreeSet<String>,
     /// The release whose add-ons are applied.
     pub addons: Option<String>,
     /// The stacks and roles, each from its own release. `None`: nothing was ever deployed.
@@ -283,7 +283,13 @@ impl Baseline {
         }
         whole.stacks.sort_by_key(|stack| stack.kind);
         let left = left.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
-        Ok(Self { releases: standing, left, addons: None, rendering: Some(whole), behind: BTreeMap::new() })
+        Ok(Self {
+            releases: standing,
+            orphaned: left,
+            addons: None,
+            rendering: Some(whole),
+            behind: BTreeMap::new(),
+        })
     }
 
     /// Adds the add-ons of the release `addons`, which are applied.
@@ -326,7 +332,13 @@ impl Baseline {
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
         let addons = (!release.addons.digest.is_empty()).then_some(id);
-        Self { releases, left: BTreeSet::new(), addons, rendering: Some(release), behind: BTreeMap::new() }
+        Self {
+            releases,
+            orphaned: BTreeSet::new(),
+            addons,
+            rendering: Some(release),
+            behind: BTreeMap::new(),
+        }
     }
 
     /// Which etcd members are deployed. `in_progress`: a rollout is in progress, which may be creating members that are not recorded yet.
@@ -404,7 +416,7 @@ impl Plan {
     }
 
     /// The orphaned stacks: an earlier rollout removed them from the cluster, and they still exist.
-    pub fn left(&self) -> impl Iterator<Item = &StackPlan> {
+    pub fn orphaned(&self) -> impl Iterator<Item = &StackPlan> {
         self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
     }
 

@@ -18,7 +18,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
         .roles
         .iter()
         .map(|(role, node)| {
-            let left = subnets_left(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
+            let left =
+                removed_subnets(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
             let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &left);
             let behind =
                 baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
@@ -32,7 +33,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
                 NodeAction::Remove,
                 "the spec no longer has it: it leaves the membership first, then its machine goes",
             ),
-            None if baseline.left.contains(&node.stack) => (
+            None if baseline.orphaned.contains(&node.stack) => (
                 NodeAction::Remove,
                 "the spec has had it no longer since an earlier rollout, and its stack still stands: all its nodes are drained, then the \
                  stack is deleted",
@@ -116,7 +117,7 @@ fn created(node: &NodeRole) -> &'static str {
 }
 
 /// The subnets that the group of `role` loses. Not for etcd members, for which the change of the volume's zone says it.
-fn subnets_left(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
+fn removed_subnets(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -> Vec<String> {
     let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
     if role.member().is_some() || before.sha256 == after.sha256 {
         return Vec::new();

@@ -19,13 +19,13 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         .iter()
         .map(|stack| {
             let plan = one(old.and_then(|old| old.stack(&stack.name)), stack);
-            if baseline.left.contains(&stack.name) { back(plan) } else { plan }
+            if baseline.orphaned.contains(&stack.name) { back(plan) } else { plan }
         })
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
     plans.extend(gone.map(|stack| {
         // A pool that a release of an older Slipway orphaned is deleted now.
-        let left = baseline.left.contains(&stack.name) && stack.kind != StackKind::Pool;
+        let left = baseline.orphaned.contains(&stack.name) && stack.kind != StackKind::Pool;
         let (action, resources) = if left {
             (StackAction::Left, Vec::new())
         } else {

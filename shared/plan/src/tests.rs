@@ -343,7 +343,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
     // a is new and d is gone: nobody waits for either, and neither waits.
     let before = Baseline {
         releases: BTreeMap::new(),
-        left: Default::default(),
+        orphaned: Default::default(),
         addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
         behind: BTreeMap::new(),

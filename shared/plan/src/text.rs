@@ -12,7 +12,7 @@ use super::{
 
 /// One line: the number of stacks and nodes by action.
 pub(super) fn summary(plan: &Plan) -> String {
-    let left: Vec<&str> = plan.left().map(|stack| stack.name.as_str()).collect();
+    let left: Vec<&str> = plan.orphaned().map(|stack| stack.name.as_str()).collect();
     let left = if left.is_empty() { String::new() } else { format!("; left standing: {}", left.join(", ")) };
     if plan.is_empty() {
         return format!("nothing changes{left}");

@@ -327,7 +327,7 @@ pub trait Crypto: Send + Sync {
     ///
     /// # Errors
     /// If `bytes` are no certificate, or more than one.
-    fn look(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw>;
+    fn examine(&self, key: &str, bytes: &[u8]) -> Result<Seen, Flaw>;
     /// Reads a public key in the form in which it is published for AWS and others.
     ///
     /// # Errors

@@ -213,11 +213,11 @@ impl OciRegistry {
 
 impl Registry for OciRegistry {
     async fn digest(&self, reference: &str) -> PortResult<Option<String>> {
-        self.digest_of(reference).await.map_err(|refusal| refusal.of(OPERATION, reference))
+        self.digest_of(reference).await.map_err(|refusal| refusal.into_error(OPERATION, reference))
     }
 
     async fn text(&self, url: &str) -> PortResult<Option<String>> {
-        self.text_at(url).await.map_err(|refusal| refusal.of("https:Get", url))
+        self.text_at(url).await.map_err(|refusal| refusal.into_error("https:Get", url))
     }
 }
 
@@ -226,7 +226,7 @@ impl Registry for OciRegistry {
 struct Refusal(ErrorKind, String);
 
 impl Refusal {
-    fn of(self, operation: &'static str, subject: &str) -> PortError {
+    fn into_error(self, operation: &'static str, subject: &str) -> PortError {
         let Self(kind, message) = self;
         PortError { kind, operation, subject: subject.to_owned(), message }
     }

@@ -65,18 +65,18 @@ impl Kit<'_, '_> {
         addons::settings(&self.context.cluster.addons, self.name)
     }
 
-    fn asked_replicas(&self) -> Option<u32> {
+    fn wanted_replicas(&self) -> Option<u32> {
         self.settings()?.replicas
     }
 
     /// The number of replicas of an add-on that runs on any node.
     fn replicas(&self) -> u32 {
-        self.asked_replicas().unwrap_or(2)
+        self.wanted_replicas().unwrap_or(2)
     }
 
     /// The number of replicas of an add-on that runs on controllers: at most one for each, because they use host ports.
     fn replicas_on_controllers(&self) -> u32 {
-        self.asked_replicas().unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
+        self.wanted_replicas().unwrap_or_else(|| self.context.cluster.controller.count.clamp(1, 2))
     }
 
     fn reference(&self, image: Image) -> Option<String> {

@@ -23,7 +23,7 @@ pub struct AddonStep {
 
 impl AddonStep {
     /// The add-ons of `wanted`; `None` for a release of an older Slipway, which rendered no add-ons.
-    pub(super) fn of(generation: u64, wanted: &Wanted) -> Option<Self> {
+    pub(super) fn from_wanted(generation: u64, wanted: &Wanted) -> Option<Self> {
         let digest = &wanted.release.addons.digest;
         let pointer = || AddonsPointer {
             format: AddonsPointer::FORMAT,

@@ -20,7 +20,7 @@ use super::outbox::Effects;
 use super::stack_step::{advance, called_off_creation, is_to_begin};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
-use super::waits::{RolloutWaits, Said, StackWaits};
+use super::waits::{Published, RolloutWaits, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
@@ -121,9 +121,9 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.append(asked);
                 waits.nodes = what;
-                next.taken_out.extend(active.nodes.taken_out().cloned());
+                next.taken_out.extend(active.nodes.removed_members().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());
-                for step in done.clone().filter(|step| !step.is_left() && step.work().renews()) {
+                for step in done.clone().filter(|step| !step.is_skipped() && step.work().renews()) {
                     next.behind.remove(&step.role);
                 }
                 let went_on = done.count() > at;
@@ -210,7 +210,7 @@ fn stacks(
         // Its turn has only just come, so it was not observed. The next wake observes it.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
-            waits.of(step, StackWaits::CreationCalledOff);
+            waits.insert_stack(step, StackWaits::CreationCalledOff);
             effects.push(delete);
             continue;
         }
@@ -219,11 +219,11 @@ fn stacks(
         let moved = advance(active, step, stack.as_ref(), change_set, failures);
         if held && moved.effects.iter().any(Effect::begins) {
             // The execution was decided, but CloudFormation never received it, and does not need to any more.
-            waits.of(step, StackWaits::NotBegun);
+            waits.insert_stack(step, StackWaits::NotBegun);
             active.steps[at].state = StepState::ChangeSet;
             continue;
         }
-        waits.of(step, moved.waits);
+        waits.insert_stack(step, moved.waits);
         effects.extend(moved.effects);
         debug_assert!(
             leads(STACK, step_name(&step.state), step_name(&moved.state)),
@@ -372,7 +372,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
     let mut steps: Vec<Step> =
         in_action(StackAction::Create).chain(in_action(StackAction::Update)).filter_map(step).collect();
     steps.sort_by(|a, b| (a.kind, &a.stack).cmp(&(b.kind, &b.stack)));
-    let nodes = Nodes::of(wanted);
+    let nodes = Nodes::from_wanted(wanted);
     let stacks_left = in_action(StackAction::Delete)
         .filter(|stack| !nodes.steps.iter().any(|step| step.stack == stack.name))
         .map(|stack| stack.name.clone())
@@ -384,10 +384,10 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
-        nodes_left: nodes::left_to_a_person(wanted),
+        nodes_left: nodes::nodes_for_a_person(wanted),
         nodes,
         stacks_left,
-        addons: AddonStep::of(generation, wanted),
+        addons: AddonStep::from_wanted(generation, wanted),
         aborted: None,
         skipped: BTreeSet::new(),
     }
@@ -397,7 +397,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
 fn half_out(active: &Active) -> bool {
     let stands =
         active.steps.iter().any(|step| step.kind == StackKind::Etcd && step.state != StepState::Done);
-    stands && active.nodes.taken_out().next().is_some()
+    stands && active.nodes.removed_members().next().is_some()
 }
 
 /// The steps whose turn it is: those of the first wave that is not done. None once a step has failed and no operation is in progress.
@@ -469,7 +469,7 @@ fn conclude(
         if paused_since.is_some() && active.aborted.is_none() {
             // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
-            let said = urgency.ends().map(|ends| Said::PauseCosts { ends, expired });
+            let said = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
             if said.is_some() && next.said != said {
                 effects.push(Effect::Publish(Event::RolloutWaiting(detail(next, &active, &message))));
                 next.said = said;
@@ -513,7 +513,7 @@ fn conclude(
             }
             // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
             let left =
-                |role: &Role| active.nodes.steps.iter().any(|step| step.is_left() && &step.role == role);
+                |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
             next.behind.retain(|role, _| left(role));
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
@@ -558,7 +558,7 @@ fn say(
     message: &str,
     moved: bool,
 ) -> Option<Effect> {
-    let said = Said::Rolling { aborting: active.aborted.is_some(), waits };
+    let said = Published::Rolling { aborting: active.aborted.is_some(), waits };
     if next.said.as_ref() == Some(&said) {
         return None;
     }

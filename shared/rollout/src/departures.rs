@@ -93,7 +93,7 @@ impl Rollout {
     /// The groups of pools that the daily check observes, a limited number in turn. Otherwise nobody would notice machines in their
     /// terminate hooks whose event was lost, and retained machines.
     #[must_use]
-    pub fn groups_to_look_at(&self, now: Timestamp) -> Vec<String> {
+    pub fn groups_to_observe(&self, now: Timestamp) -> Vec<String> {
         const MOST: usize = 50;
         let made = self.steps_of_stacks().map(|step| &step.stack);
         let pools: BTreeSet<&String> = self
@@ -132,7 +132,7 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve
     }
     look.groups.insert(rollout.controllers_group());
     look.groups.extend(rollout.departures.values().map(|one| one.group.clone()));
-    let asked = rollout.departures.values().filter_map(Departure::asked);
+    let asked = rollout.departures.values().filter_map(Departure::command);
     look.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
 }
 
@@ -161,7 +161,7 @@ pub(super) fn advance(
         uncordons: scene.controllers.len(),
     };
     for one in departures.values() {
-        let (asked, free) = match (one.drain_asked(), one.uncordon_asked()) {
+        let (asked, free) = match (one.drain_command(), one.uncordon_command()) {
             (Some(asked), _) => (asked, &mut slots.drains),
             (None, Some(asked)) => (asked, &mut slots.uncordons),
             (None, None) => continue,

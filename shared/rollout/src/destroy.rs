@@ -32,7 +32,7 @@ use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
 use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, Phase, because, phase};
 use super::states::{GOING, going_name, leads};
-use super::waits::{Detail, Said};
+use super::waits::{Detail, Published};
 use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 pub(super) use records::zone_cure;
@@ -152,7 +152,7 @@ impl Rollout {
 }
 
 /// A person ordered the destruction.
-pub(super) fn hear(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
+pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now: Timestamp) -> Vec<Effect> {
     let over = state.destroys_over.is_some_and(|over| given.at <= over);
     let again = state.destroy().is_some_and(|open| {
         given.at <= open.asked_at || open.aborted.is_some_and(|aborted| given.at <= aborted)
@@ -300,7 +300,7 @@ impl Destroy {
 
     /// The commands to members that are not done yet.
     #[must_use]
-    pub fn asked(&self) -> &[SentCommand] {
+    pub fn commands(&self) -> &[SentCommand] {
         let inquiry = self.snapshot.inquiry().or_else(|| self.records.inquiry());
         inquiry.map_or(&[], |inquiry| inquiry.round.as_slice())
     }
@@ -340,8 +340,9 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
     }
     if open.asks_members() {
         look.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
-        look.commands
-            .extend(open.asked().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+        look.commands.extend(
+            open.commands().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()),
+        );
     }
     if open.saves() && !open.in_flight() {
         return;
@@ -551,7 +552,7 @@ fn conclude(
             };
         (state, Pace::Open { held, waits }, message, event)
     };
-    let said = Said::Destroying(Progress { how, gone: gone_of });
+    let said = Published::Destroying(Progress { how, gone: gone_of });
     if next.said.as_ref() != Some(&said) {
         let plan = plan_of(next);
         let report = RolloutReport::new(&cluster, &plan, clipped(&message));

@@ -93,7 +93,7 @@ impl Drain {
             Err(_) if is_no_node => DrainProgress::Empty,
             Ok(answer) => {
                 (self.tries, self.failed_at) = (0, None);
-                self.held = Some(HeldBy::Pods(HeldPod::of(&answer)));
+                self.held = Some(HeldBy::Pods(HeldPod::first_three(&answer)));
                 match late {
                     Some(patience) => DrainProgress::GivenUp(self.too_late(node, patience)),
                     None => DrainProgress::Idle,

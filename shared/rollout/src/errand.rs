@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::answer::OfVerb;
+use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
 use slipway_core::role::Role;
 
@@ -38,7 +38,7 @@ pub struct SentCommand {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender<'a> {
     /// What identifies the sender within its cluster, such as its rollout.
-    pub(super) of: &'a str,
+    pub(super) owner: &'a str,
     /// `clusterName`.
     pub(super) cluster: &'a str,
     /// What it works on.
@@ -48,7 +48,7 @@ pub(super) struct Sender<'a> {
 impl Sender<'_> {
     /// A command of round `round`.
     pub(super) fn command(&self, round: u32, instance: String, verb: Verb) -> Command {
-        let Self { of, cluster, name } = self;
+        let Self { owner: of, cluster, name } = self;
         let whole = format!("{of} {name} {round} {instance} {} {:?}", verb.document(), verb.parameters());
         let short = |text: &str, most: usize| text.chars().take(most).collect::<String>();
         let token = format!(
@@ -106,7 +106,7 @@ impl Round {
     }
 
     /// All answers; `None` if some are still missing.
-    pub(super) fn answers<T: OfVerb>(
+    pub(super) fn answers<T: VerbAnswer>(
         &self,
         observed: &Observed,
         now: Timestamp,
@@ -115,7 +115,7 @@ impl Round {
     }
 
     /// The answer of a round with a single machine; `None` if it is still missing.
-    pub(super) fn only_answer<T: OfVerb>(
+    pub(super) fn only_answer<T: VerbAnswer>(
         &self,
         observed: &Observed,
         now: Timestamp,
@@ -187,11 +187,15 @@ impl SentCommand {
     }
 
     /// The answer of its verb as a `T`; `None` if it is still running.
-    pub(super) fn answer<T: OfVerb>(&self, observed: &Observed, now: Timestamp) -> Option<Result<T, String>> {
+    pub(super) fn answer<T: VerbAnswer>(
+        &self,
+        observed: &Observed,
+        now: Timestamp,
+    ) -> Option<Result<T, String>> {
         let answer = self.outcome(observed, now)?;
         let verb = self.command.verb.document();
         Some(answer.and_then(|answer| {
-            T::of(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
+            T::from_answer(answer).ok_or_else(|| format!("{verb} gave the answer of another verb"))
         }))
     }
 

@@ -53,10 +53,10 @@ pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, heard};
+pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, after_order};
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 use slipway_core::node::{Command, CommandView};
-use waits::Said;
+use waits::Published;
 
 /// `clusters/<name>/rollout.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,10 +94,10 @@ pub struct Rollout {
     /// The plan that a person approved, if any.
     pub approved: Option<String>,
     /// The waiting reason that was last published, so that each is published once.
-    pub said: Option<Said>,
+    pub said: Option<Published>,
     /// Waiting reasons already published since the last progress. A rollout may wait for two reasons alternately.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub said_since: BTreeSet<Said>,
+    pub said_since: BTreeSet<Published>,
     /// The newest pause or resume; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
@@ -569,7 +569,7 @@ fn operation_token(change_set: &str, stack: &str, operation: &str) -> String {
 
 /// The finding for a spec of a cluster that is being destroyed, or that was destroyed together with this version.
 #[must_use]
-pub fn of_what_goes(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
+pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
     let cluster = &rollout.cluster;
     let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
     let (message, help) = match (rollout.going_in_words(), gone) {

@@ -47,7 +47,7 @@ pub(crate) use leaver::{Leaver, LeaverState};
 pub(crate) use machine::Tries;
 pub use machine::{Phase, Place};
 pub(crate) use member::{Member, MemberState, RefreshMember, Refreshing, ReplaceMember, Replacing};
-pub(super) use planned::left_to_a_person;
+pub(super) use planned::nodes_for_a_person;
 pub(crate) use removal::{Removal, RemovalState};
 pub(crate) use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
@@ -150,7 +150,7 @@ impl Turn<'_> {
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
         *self.rounds += 1;
         let name = self.role.to_string();
-        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let round = Round::new(sender, *self.rounds, whom, self.now);
         self.effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
         round
@@ -172,7 +172,7 @@ impl Turn<'_> {
     ) -> SentCommand {
         *self.rounds += 1;
         let name = self.role.to_string();
-        let sender = Sender { of: self.token, cluster: self.cluster, name: &name };
+        let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let asked = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
         self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
         asked
@@ -213,7 +213,7 @@ impl Nodes {
     /// The results of all steps, once they are done.
     pub(super) fn summary(&self) -> String {
         let named = |work, left| -> Vec<String> {
-            let of = self.steps.iter().filter(|step| step.work() == work && step.is_left() == left);
+            let of = self.steps.iter().filter(|step| step.work() == work && step.is_skipped() == left);
             of.map(|step| step.role.to_string()).collect()
         };
         let mut text = String::new();
@@ -242,7 +242,7 @@ impl Nodes {
         let words = |step: &NodeStep| {
             let words = match (step.failure(), step.is_done()) {
                 (Some(why), _) => why.to_owned(),
-                (None, true) if step.is_left() => "left as it is, as it was told".to_owned(),
+                (None, true) if step.is_skipped() => "left as it is, as it was told".to_owned(),
                 (None, true) => "done".to_owned(),
                 (None, false) => {
                     now.get(&step.role).map_or_else(|| "waits for its turn".to_owned(), ToString::to_string)
@@ -256,7 +256,7 @@ impl Nodes {
     }
 
     /// Members that were removed from etcd, or may have been.
-    pub(super) fn taken_out(&self) -> impl Iterator<Item = &Role> {
+    pub(super) fn removed_members(&self) -> impl Iterator<Item = &Role> {
         self.steps.iter().filter(|step| step.may_be_out()).map(|step| &step.role)
     }
 
@@ -278,7 +278,7 @@ impl Nodes {
     }
 
     /// The steps that are observed: those whose turn it is, and if nothing may begin, those whose stack CloudFormation is deleting.
-    fn to_look_at(&self, held: bool) -> Vec<usize> {
+    fn steps_to_observe(&self, held: bool) -> Vec<usize> {
         let deleting = |at: &usize| self.steps[*at].is_deleting();
         if held { (0..self.steps.len()).filter(deleting).collect() } else { self.turns() }
     }
@@ -305,13 +305,13 @@ impl Nodes {
 
     /// The removed pools that are gone.
     pub(super) fn gone(&self) -> impl Iterator<Item = &NodeStep> {
-        let removed = |step: &&NodeStep| step.work() == Work::Remove && step.is_done() && !step.is_left();
+        let removed = |step: &&NodeStep| step.work() == Work::Remove && step.is_done() && !step.is_skipped();
         self.steps.iter().filter(removed)
     }
 
     /// The stacks that should have been deleted, and stay because a machine was skipped.
     pub(super) fn kept(&self) -> impl Iterator<Item = &String> {
-        let kept = self.steps.iter().filter(|step| step.work() == Work::Remove && step.is_left());
+        let kept = self.steps.iter().filter(|step| step.work() == Work::Remove && step.is_skipped());
         kept.map(|step| &step.stack)
     }
 
@@ -406,7 +406,7 @@ impl Nodes {
 
     /// What to observe for the steps whose turn it is; `held`: nothing may begin.
     pub(super) fn to_observe(&self, held: bool, now: Timestamp, look: &mut ToObserve) {
-        for step in self.to_look_at(held).into_iter().map(|at| &self.steps[at]) {
+        for step in self.steps_to_observe(held).into_iter().map(|at| &self.steps[at]) {
             let work = step.work();
             if work == Work::Remove {
                 look.going.insert(step.stack.clone());
@@ -422,7 +422,7 @@ impl Nodes {
             if matches!(step.role, Role::Pool(_)) && work != Work::Refresh {
                 look.groups.extend(self.controllers.clone());
             }
-            look.commands.extend(step.commands());
+            look.commands.extend(step.awaited_commands());
             // If machines of several pools boot, the reports of the first pool are read.
             look.booting.get_or_insert((step.role.clone(), step.group.clone()));
         }
@@ -445,7 +445,7 @@ pub(super) fn advance(
     let (mut effects, mut waits) = (Effects::new(now), BTreeMap::new());
     let all = nodes.members.iter().chain(&nodes.leaving);
     let members: BTreeMap<Role, String> = all.map(|(role, group)| (role.clone(), group.clone())).collect();
-    for at in nodes.to_look_at(held) {
+    for at in nodes.steps_to_observe(held) {
         let role = nodes.steps[at].role.clone();
         if !held {
             nodes.note_override(&role, now);

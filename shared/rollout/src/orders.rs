@@ -59,7 +59,7 @@ impl Given {
     /// an order counts from when it is received. A difference within the accuracy of clocks is not the future: a pause right after a resume
     /// is the later one, even if the function that receives it has a clock that is a second behind.
     #[must_use]
-    pub fn heard(order: Order, at: Timestamp, now: Timestamp) -> Self {
+    pub fn received(order: Order, at: Timestamp, now: Timestamp) -> Self {
         let at = if at.duration_since(now) > CLOCKS_APART { now } else { at };
         Self { order, at }
     }
@@ -109,10 +109,10 @@ const MOST_SKIPPED: usize = 1_000;
 /// The state after receiving `given`, to be stored before anything else is done: an order to stop counts from then on, and earlier
 /// decisions that would begin something are not performed any more. `desired` is the plan that an approval may concern.
 #[must_use]
-pub fn heard(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Rollout {
+pub fn after_order(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Rollout {
     let mut next = rollout.clone();
     let mut effects = Effects::new(now);
-    effects.extend(hear(&mut next, given, desired, now));
+    effects.extend(receive(&mut next, given, desired, now));
     if next.is_stopped() {
         next.withdraw_pending();
     }
@@ -121,7 +121,7 @@ pub fn heard(rollout: &Rollout, given: &Given, desired: Option<&Desired>, now: T
 }
 
 /// Receives `given`.
-fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Vec<Effect> {
+fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Vec<Effect> {
     match &given.order {
         Order::Approve { plan } => {
             if desired.is_some_and(|desired| &desired.plan == plan && !state.is_spent(desired)) {
@@ -170,7 +170,7 @@ fn hear(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Time
             }
             Vec::new()
         }
-        Order::Destroy { without_snapshot } => destroy::hear(state, given, *without_snapshot, now),
+        Order::Destroy { without_snapshot } => destroy::receive(state, given, *without_snapshot, now),
         Order::Abort { plan } => {
             if let Some(open) = state.destroy_mut().filter(|_| plan.is_none()) {
                 let meant = open.abort(given.at);

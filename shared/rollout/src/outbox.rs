@@ -138,7 +138,7 @@ impl Pending {
     /// Whether the next decision depends on it.
     #[must_use]
     pub fn holds_up(&self) -> bool {
-        !self.effect.only_tells()
+        !self.effect.only_reports()
     }
 }
 
@@ -172,7 +172,7 @@ impl Effect {
     }
 
     /// Whether it only reports or cleans up: no decision depends on it, and it stays right however late it is performed.
-    fn only_tells(&self) -> bool {
+    fn only_reports(&self) -> bool {
         match self {
             Self::DeleteChangeSet { .. }
             | Self::Cancel(_)
@@ -242,7 +242,7 @@ impl Rollout {
                 event.identify(format!("{}/{id}", self.cluster));
             }
             // The pointer to the add-ons is part of the state, and never too late.
-            let lasts = effect.only_tells() || matches!(effect, Effect::PointAddons(_));
+            let lasts = effect.only_reports() || matches!(effect, Effect::PointAddons(_));
             let evidence = (!lasts).then_some(evidence);
             self.outbox.push(Pending { id, effect, decided_at: effects.now, evidence });
         }

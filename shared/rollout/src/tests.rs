@@ -7,7 +7,6 @@ mod destroy;
 mod evidence;
 mod good;
 mod leaving;
-mod left;
 mod made;
 mod nodes;
 mod orders;
@@ -16,6 +15,7 @@ mod reports;
 mod rolls;
 mod stacks;
 mod turns;
+mod undeleted;
 mod upgrades;
 mod urgency;
 
@@ -129,8 +129,14 @@ struct Fake {
 
 impl Fake {
     /// The state after an order, with its effects performed.
-    fn told(&mut self, state: Rollout, given: &Given, wanted: Option<&Wanted>, now: Timestamp) -> Rollout {
-        let next = heard(&state, given, wanted.map(|wanted| &wanted.desired), now);
+    fn after_order_performed(
+        &mut self,
+        state: Rollout,
+        given: &Given,
+        wanted: Option<&Wanted>,
+        now: Timestamp,
+    ) -> Rollout {
+        let next = after_order(&state, given, wanted.map(|wanted| &wanted.desired), now);
         let effects: Vec<Effect> = next.outbox.iter().map(|pending| pending.effect.clone()).collect();
         self.perform(&effects);
         Rollout { outbox: Vec::new(), ..next }
@@ -256,7 +262,8 @@ impl Fake {
     ) -> (Rollout, Report) {
         for _ in 0..60 {
             if let Some(plan) = approval {
-                state = self.told(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
+                state =
+                    self.after_order_performed(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
             }
             let look = to_observe(&state, Some(wanted), Timestamp::UNIX_EPOCH);
             let decision = decide(&state, &self.observe(&look, Some(wanted)), Timestamp::UNIX_EPOCH);

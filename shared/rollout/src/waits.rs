@@ -57,7 +57,7 @@ pub enum Waits {
     /// For nothing: it failed, for this reason.
     Failed(Detail<String>),
     /// For an observation of them.
-    Look(Looked),
+    Look(ObservedParts),
     /// For booting machines.
     Boot(Comes, Vec<Boot>),
     /// For a second observation, because Auto Scaling's first answer may be late.
@@ -127,7 +127,7 @@ pub enum Waits {
 /// What is observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Looked {
+pub enum ObservedParts {
     /// Its machine.
     Machine,
     /// Its machines.
@@ -190,7 +190,7 @@ pub struct Boot {
 
 impl Boot {
     /// The booting machines of `group`.
-    pub(super) fn of(group: &GroupView, reports: &BTreeMap<String, BootstrapReport>) -> Vec<Self> {
+    pub(super) fn pending_in(group: &GroupView, reports: &BTreeMap<String, BootstrapReport>) -> Vec<Self> {
         let pending = group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
         let boots = pending.map(|(id, _)| {
             let report = reports.get(id);
@@ -216,7 +216,7 @@ pub struct Departs {
 
 impl Departs {
     /// The first of the machines that are being terminated.
-    pub(super) fn of<'a>(
+    pub(super) fn first_three<'a>(
         begun: impl Iterator<Item = &'a String>,
         departures: &BTreeMap<String, Departure>,
     ) -> Vec<Self> {
@@ -263,7 +263,7 @@ pub struct HeldPod {
 }
 
 impl HeldPod {
-    pub(super) fn of(drained: &Drained) -> Vec<Self> {
+    pub(super) fn first_three(drained: &Drained) -> Vec<Self> {
         let first = drained.waiting.iter().take(3);
         first
             .map(|one| Self { pod: one.pod.clone(), cause: one.cause.clone(), why: Detail(one.why.clone()) })
@@ -364,7 +364,7 @@ pub enum ChangeSetWaits {
 /// What was last published, so that it is published once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Said {
+pub enum Published {
     /// What an open rollout waits for.
     Rolling {
         /// Whether it is being aborted.
@@ -450,7 +450,7 @@ mod tests {
             "step": "kubelet", "failure": {"code": "aws.denied", "message": "no disk", "help": "look"}, "at": Timestamp::UNIX_EPOCH,
         });
         let reports = BTreeMap::from([("i-3".to_owned(), serde_json::from_value(report).unwrap())]);
-        let boots = Boot::of(&group, &reports);
+        let boots = Boot::pending_in(&group, &reports);
         // Details make no difference in a comparison.
         let told: Vec<_> = boots
             .iter()

@@ -163,7 +163,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn of(&mut self, step: &Step, waits: StackWaits) {
+    pub(super) fn insert_stack(&mut self, step: &Step, waits: StackWaits) {
         self.stacks.insert(step.stack.clone(), waits);
     }
 

@@ -138,7 +138,7 @@ impl Life {
     }
 
     /// A port as this process sees it.
-    pub fn of<T: Clone>(&self, port: &T) -> Mortal<T> {
+    pub fn wrap<T: Clone>(&self, port: &T) -> Mortal<T> {
         Mortal { port: port.clone(), life: self.clone() }
     }
 

@@ -260,14 +260,14 @@ fn view(change_set: &ChangeSet) -> ChangeSetView {
         replaces: change_set
             .changes
             .iter()
-            .filter(|change| goes(change))
+            .filter(|change| is_removed_or_replaced(change))
             .map(|change| change.logical_id.clone())
             .collect(),
     }
 }
 
 /// Whether the resource is removed or replaced, or may be replaced because a resource that it refers to is replaced.
-fn goes(change: &Change) -> bool {
+fn is_removed_or_replaced(change: &Change) -> bool {
     match change.action {
         Action::Add => false,
         Action::Remove => true,

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::{Expected, parse};
 
-    fn told(zones: &[&str]) -> Starter {
+    fn starter_for(zones: &[&str]) -> Starter {
         Starter {
             cluster_name: "first".to_owned(),
             region: "eu-west-1".to_owned(),
@@ -227,7 +227,7 @@ mod tests {
         for zones in
             [&["eu-west-1a"][..], &["eu-west-1a", "eu-west-1b"], &["eu-west-1a", "eu-west-1b", "eu-west-1c"]]
         {
-            let plain = told(zones);
+            let plain = starter_for(zones);
             let full = Starter {
                 hosted_zone_id: Some("Z123".to_owned()),
                 key_name: Some("key pair: 1 # of 2".to_owned()),
@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn what_a_person_gives_cannot_become_other_keys() {
-        let told = Starter { dns_name: "a\nregion: us-east-1 # \"'{".to_owned(), ..told(&["eu-west-1a"]) };
+        let told =
+            Starter { dns_name: "a\nregion: us-east-1 # \"'{".to_owned(), ..starter_for(&["eu-west-1a"]) };
         let errors = parse(starter(&told).as_bytes(), None).unwrap_err();
         assert_eq!(errors.len(), 1, "{errors:#?}");
         assert_eq!(errors[0].code, "dns-name");
@@ -259,7 +260,7 @@ mod tests {
         let zones = ["eu-west-1a", "eu-west-1b", "eu-west-1c"];
         insta::assert_snapshot!(starter(&Starter {
             hosted_zone_id: Some("Z123".to_owned()),
-            ..told(&zones)
+            ..starter_for(&zones)
         }));
     }
 }

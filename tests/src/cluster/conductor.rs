@@ -47,7 +47,7 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    fn tell(&self, id: &str, line: impl Into<String>) {
+    fn log(&self, id: &str, line: impl Into<String>) {
         self.story.lock().unwrap_or_else(PoisonError::into_inner).push((id.to_owned(), line.into()));
     }
 
@@ -85,7 +85,7 @@ pub fn follow(workshop: Arc<Workshop>) -> JoinHandle<()> {
                     match workshop.boot(machine).await {
                         Ok(started) => _ = running.insert(machine.id.clone(), started),
                         Err(error) => {
-                            workshop.tell(&machine.id, format!("cannot be started: {error}"));
+                            workshop.log(&machine.id, format!("cannot be started: {error}"));
                             workshop.state.world().kill_machine(&machine.id);
                         }
                     }
@@ -99,14 +99,14 @@ pub fn follow(workshop: Arc<Workshop>) -> JoinHandle<()> {
                 let workshop = Arc::clone(&workshop);
                 leaving.spawn(async move {
                     machine.shut_down().await;
-                    workshop.tell(&id, "is gone");
+                    workshop.log(&id, "is gone");
                     workshop.state.remove(&id);
                 });
             }
             while leaving.try_join_next().is_some() {}
             for (id, machine) in &mut running {
                 if let Ok(ended) = tokio::time::timeout(Duration::from_millis(1), machine.ended()).await {
-                    workshop.tell(id, format!("has stopped by itself: {ended}"));
+                    workshop.log(id, format!("has stopped by itself: {ended}"));
                     workshop.state.world().kill_machine(id);
                 }
             }
@@ -119,7 +119,7 @@ impl Workshop {
     /// Lets the machine's agent do what a document says, text for text as Systems Manager fills it in.
     fn hand_over(&self, command: &Delegated) {
         let Some(line) = self.documents.get(&command.document) else {
-            return self.tell(
+            return self.log(
                 &command.instance,
                 format!("is asked for {}, which the installation has not", command.document),
             );
@@ -135,8 +135,8 @@ impl Workshop {
         for (name, value) in &values {
             line = line.replace(&format!("{{{{ {name} }}}}"), value);
         }
-        self.tell(&command.instance, format!("runs {}", command.document));
-        self.state.tell(
+        self.log(&command.instance, format!("runs {}", command.document));
+        self.state.add_command(
             &command.instance,
             json!({ "id": command.id, "lines": [line], "seconds": command.timeout_s }),
         );
@@ -183,7 +183,7 @@ impl Workshop {
             handle: running.handle(),
             commands: VecDeque::new(),
         });
-        self.tell(&machine.id, format!("{} starts at {address}", machine.role));
+        self.log(&machine.id, format!("{} starts at {address}", machine.role));
         Ok(running)
     }
 
@@ -198,7 +198,7 @@ impl Workshop {
             roles.get(role).and_then(|role| role["Policies"].as_array()).cloned().unwrap_or_default();
         let read = |policy: &Value| {
             iam::parse(&policy["PolicyDocument"]).unwrap_or_else(|error| {
-                self.tell(role, format!("grants nothing, since its policy cannot be read: {error}"));
+                self.log(role, format!("grants nothing, since its policy cannot be read: {error}"));
                 Vec::new()
             })
         };

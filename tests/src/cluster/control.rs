@@ -53,7 +53,7 @@ impl State {
     /// If the machine does not answer.
     pub async fn run(&self, machine: &str, line: &str) -> io::Result<(i64, String)> {
         let (id, told) = self.waiting.expect();
-        self.tell(machine, json!({ "id": id, "lines": [line], "seconds": LIMIT_S }));
+        self.add_command(machine, json!({ "id": id, "lines": [line], "seconds": LIMIT_S }));
         let told = tokio::time::timeout(Duration::from_secs(LIMIT_S + 30), told).await;
         let told = told
             .map_err(|_| io::Error::other(format!("{machine} does not answer")))?

@@ -27,7 +27,7 @@ pub struct Depot {
 impl Depot {
     /// Of a folder.
     #[must_use]
-    pub fn of(folder: PathBuf) -> Self {
+    pub fn new(folder: PathBuf) -> Self {
         Self { folder: Arc::new(folder) }
     }
 

@@ -74,7 +74,7 @@ async fn answer(
         "dynamic/instance-identity" | "dynamic/instance-identity/" => "document".into_response(),
         _ => match path
             .strip_prefix("meta-data")
-            .and_then(|path| told(&state, &guest, path.trim_start_matches('/')))
+            .and_then(|path| metadata_at(&state, &guest, path.trim_start_matches('/')))
         {
             Some(text) => text.into_response(),
             None => StatusCode::NOT_FOUND.into_response(),
@@ -91,7 +91,7 @@ fn identity(state: &State, guest: &Guest) -> Value {
 }
 
 /// What is told at `path`: a value, or what is in a folder.
-fn told(state: &State, guest: &Guest, path: &str) -> Option<String> {
+fn metadata_at(state: &State, guest: &Guest, path: &str) -> Option<String> {
     let facts = facts(state, guest);
     if let Some(value) = facts.get(path) {
         return Some(value.clone());
@@ -154,13 +154,13 @@ async fn commands(state: &State, guest: &Guest, what: &str, body: &[u8]) -> Resp
     match what {
         "next" => {
             state.world().machine_is_up(&guest.id);
-            let rung = state.told.notified();
+            let rung = state.command_added.notified();
             tokio::pin!(rung);
             rung.as_mut().enable();
-            let mut commands = state.told(&guest.id);
+            let mut commands = state.take_commands(&guest.id);
             if commands.is_empty() {
                 let _ = tokio::time::timeout(LONG_POLL, rung).await;
-                commands = state.told(&guest.id);
+                commands = state.take_commands(&guest.id);
             }
             json!({ "commands": commands }).to_string().into_response()
         }

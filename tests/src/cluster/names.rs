@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(name: &str, kind: u8) -> Vec<u8> {
+    fn query(name: &str, kind: u8) -> Vec<u8> {
         let mut question = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in name.split('.') {
             question.push(u8::try_from(label.len()).unwrap());
@@ -106,12 +106,12 @@ mod tests {
     #[test]
     fn a_name_has_its_addresses_or_none_or_does_not_exist() {
         let find = |name: &str| (name == "etcd-0.example.com").then(|| vec![Ipv4Addr::new(10, 0, 1, 2)]);
-        let found = answer(&asked("ETCD-0.example.com", 1), find).unwrap();
+        let found = answer(&query("ETCD-0.example.com", 1), find).unwrap();
         assert_eq!((found[3] & 15, found[7]), (0, 1));
         assert!(found.ends_with(&[0, 4, 10, 0, 1, 2]));
-        let none = answer(&asked("etcd-0.example.com", 28), find).unwrap();
+        let none = answer(&query("etcd-0.example.com", 28), find).unwrap();
         assert_eq!((none[3] & 15, none[7]), (0, 0), "it has no IPv6 address");
-        assert_eq!(answer(&asked("example.com", 1), find).unwrap()[3] & 15, 3);
+        assert_eq!(answer(&query("example.com", 1), find).unwrap()[3] & 15, 3);
         assert_eq!(answer(&[0; 12], find), None);
         assert_eq!(answer(&[7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xc0], find), None);
     }

@@ -87,7 +87,7 @@ impl Room {
     pub async fn start(stores: &Stores) -> Result<Self, RoomError> {
         let folder = tempfile::tempdir()?;
         network::lay().await?;
-        let depot = Depot::of(stores.depot.clone());
+        let depot = Depot::new(stores.depot.clone());
         let (mirror, mirroring) = depot.serve().await?;
         let settings = Settings {
             speed: 1.0,

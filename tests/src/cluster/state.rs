@@ -23,7 +23,7 @@ pub struct State {
     /// Volumes lie here.
     pub folder: PathBuf,
     /// Rung when a machine is told to do something.
-    pub told: Notify,
+    pub command_added: Notify,
     /// Who waits for what a machine was told past Run Command.
     pub waiting: Waiting,
     inner: Mutex<Inner>,
@@ -103,7 +103,7 @@ impl State {
             world,
             region: region.to_owned(),
             folder,
-            told: Notify::new(),
+            command_added: Notify::new(),
             waiting: Waiting::default(),
             inner,
         })
@@ -149,16 +149,16 @@ impl State {
     }
 
     /// Tells a machine to do something.
-    pub fn tell(&self, id: &str, command: Value) {
+    pub fn add_command(&self, id: &str, command: Value) {
         if let Some(guest) = self.inner().guests.get_mut(id) {
             guest.commands.push_back(command);
         }
-        self.told.notify_waiters();
+        self.command_added.notify_waiters();
     }
 
     /// What a machine is to do, each once.
     #[must_use]
-    pub fn told(&self, id: &str) -> Vec<Value> {
+    pub fn take_commands(&self, id: &str) -> Vec<Value> {
         self.inner().guests.get_mut(id).map(|guest| guest.commands.drain(..).collect()).unwrap_or_default()
     }
 

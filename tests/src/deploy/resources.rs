@@ -245,7 +245,7 @@ impl<'a> Deployer<'a> {
             }
             let body = "<NotificationConfiguration><EventBridgeConfiguration/></NotificationConfiguration>";
             self.s3(id, &name, "notification", body.to_owned()).await?;
-            self.target.gateway.tells(&name);
+            self.target.gateway.send_events_of(&name);
         }
         let regional = format!("{name}.s3.{}.amazonaws.com", self.region);
         Ok(made(

@@ -22,13 +22,13 @@ pub(super) fn is_of_commands(operation: &str) -> bool {
 pub(super) struct Fleet(Option<SharedWorld>);
 
 /// What a call concerns.
-pub(super) struct Asked {
+pub(super) struct Needs {
     pub(super) needs: Vec<Request>,
     /// As in `Identified`.
     pub(super) about_nothing: bool,
 }
 
-impl Asked {
+impl Needs {
     /// For actions without resource types.
     fn of_all(action: &str) -> Self {
         Self { needs: vec![need(action, "*".to_owned())], about_nothing: false }
@@ -38,7 +38,7 @@ impl Asked {
 type Tags = BTreeMap<String, String>;
 
 impl Fleet {
-    pub(super) fn of(world: SharedWorld) -> Self {
+    pub(super) fn from_world(world: SharedWorld) -> Self {
         Self(Some(world))
     }
 
@@ -62,12 +62,12 @@ pub(super) fn elasticloadbalancing(body: &[u8]) -> Result<Request, String> {
 }
 
 impl Scope<'_> {
-    pub(super) fn autoscaling(&self, body: &[u8], fleet: &Fleet) -> Result<Asked, String> {
+    pub(super) fn autoscaling(&self, body: &[u8], fleet: &Fleet) -> Result<Needs, String> {
         let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
         let field = |name: &str| form.get(name).map_or("", String::as_str);
         let action = format!("autoscaling:{}", field("Action"));
         let name = match field("Action") {
-            "DescribeAutoScalingGroups" => return Ok(Asked::of_all(&action)),
+            "DescribeAutoScalingGroups" => return Ok(Needs::of_all(&action)),
             "TerminateInstanceInAutoScalingGroup" => {
                 fleet.machine(field("InstanceId")).map(|(group, _)| group).unwrap_or_default()
             }
@@ -80,13 +80,13 @@ impl Scope<'_> {
         let mut request = need(&action, resource);
         let tags = fleet.group_tags(&name);
         tagged(&mut request, &["aws:ResourceTag", "autoscaling:ResourceTag"], tags.as_ref());
-        Ok(Asked { needs: vec![request], about_nothing: tags.is_none() })
+        Ok(Needs { needs: vec![request], about_nothing: tags.is_none() })
     }
 
-    pub(super) fn commands(&self, operation: &str, body: &Value, fleet: &Fleet) -> Result<Asked, String> {
+    pub(super) fn commands(&self, operation: &str, body: &Value, fleet: &Fleet) -> Result<Needs, String> {
         let action = format!("ssm:{operation}");
         if operation != "SendCommand" {
-            return Ok(Asked::of_all(&action));
+            return Ok(Needs::of_all(&action));
         }
         if body.get("Targets").is_some() {
             return Err("ssm SendCommand by targets is not modelled by the gateway".to_owned());
@@ -96,7 +96,7 @@ impl Scope<'_> {
             name => self.arn("ssm", &format!("document/{name}")),
         };
         // Each of them must be allowed: the document, and every machine.
-        let mut asked = Asked { needs: vec![need(&action, document)], about_nothing: false };
+        let mut asked = Needs { needs: vec![need(&action, document)], about_nothing: false };
         for id in body["InstanceIds"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             let mut request = need(&action, self.arn("ec2", &format!("instance/{id}")));
             let machine = fleet.machine(id);

@@ -16,7 +16,7 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    pub(crate) fn of(plan: &Plan) -> Self {
+    pub(crate) fn from_plan(plan: &Plan) -> Self {
         let begun = if plan.not_executable().is_some() { "not begun: " } else { "" };
         Self { stacks: format!("{begun}{}", stacks(plan)), nodes: nodes(plan) }
     }

@@ -31,12 +31,12 @@ async fn effect(case: &Case) -> Effect {
             return refused(&found);
         }
     }
-    let workshop = Workshop::of(&before);
+    let workshop = Workshop::for_spec(&before);
     workshop.know_images(&case.after().to_string());
     let first = workshop.render(&before).await;
     workshop.deployed(&first.plan).await;
     match workshop.outcome(&case.after().to_string()).await {
-        RenderOutcome::Planned(plan) => Effect::of(&plan),
+        RenderOutcome::Planned(plan) => Effect::from_plan(&plan),
         RenderOutcome::Unchanged => Effect::default(),
         RenderOutcome::Rejected(found) => refused(&found),
         RenderOutcome::Superseded | RenderOutcome::NoSpec => {

@@ -34,7 +34,7 @@ struct Credentials {
 impl Credentials {
     async fn made(example_name: &str) -> Self {
         let text = example(example_name);
-        let mut workshop = Workshop::of(&text);
+        let mut workshop = Workshop::for_spec(&text);
         workshop.now = Timestamp::now();
         workshop.render(&text).await;
         Self { workshop }

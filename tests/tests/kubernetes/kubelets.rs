@@ -34,7 +34,7 @@ impl<'c> Request<'c> {
         signer: &str,
         (subject, names): (&str, Option<&str>),
     ) -> Self {
-        let (key, body) = asked(cluster, name, signer, subject, names);
+        let (key, body) = certificate_request(cluster, name, signer, subject, names);
         let answer = caller.post(REQUESTS, &body).await.unwrap();
         assert_eq!(answer.status, 201, "{name}: {answer:?}");
         Self { cluster, name: name.to_owned(), key }
@@ -80,7 +80,7 @@ impl<'c> Request<'c> {
 }
 
 /// A key, and the request object for it.
-fn asked(
+fn certificate_request(
     cluster: &Kubernetes,
     name: &str,
     signer: &str,
@@ -173,7 +173,8 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
 
     // It can renew its own certificate, but not another node's.
     let again = Request::by(&node, &cluster, "renewed", CLIENT, (&subject(NODE), None)).await;
-    let (_, another) = asked(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
+    let (_, another) =
+        certificate_request(&cluster, "anothers", CLIENT, &subject("i-00000000000000000"), None);
     assert_eq!(node.post(REQUESTS, &another).await.unwrap().status, 403);
     again.certificate().await;
     assert!(!unapproved.has("Approved").await, "the token alone makes no node");

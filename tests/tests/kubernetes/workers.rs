@@ -40,7 +40,7 @@ fn put(root: &Path, text: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_is_left_alone() {
     let spec = example("production");
-    let mut workshop = Workshop::of(&spec);
+    let mut workshop = Workshop::for_spec(&spec);
     workshop.now = Timestamp::now();
     let rendered = workshop.render(&spec).await;
     let cloud = Surroundings::start().await;
@@ -64,7 +64,7 @@ async fn p7_a_workers_kubelet_that_is_locked_out_asks_anew_and_one_that_is_not_i
     assert_eq!(told.held.iter().map(|held| &held.serial).collect::<Vec<_>>(), [&serial], "{told:?}");
 
     // Expired; and issued by an authority that this node does not trust any more, as after a rotation.
-    let mut elsewhere = Workshop::of(&spec);
+    let mut elsewhere = Workshop::for_spec(&spec);
     elsewhere.now = now;
     elsewhere.render(&spec).await;
     let stranger = elsewhere.authority(KUBELET_CA).await;

@@ -64,7 +64,7 @@ impl Deref for Account {
 
 impl Account {
     fn new() -> Self {
-        Self { workshop: Workshop::of(PRODUCTION), begun: Mutex::default() }
+        Self { workshop: Workshop::for_spec(PRODUCTION), begun: Mutex::default() }
     }
 
     async fn render(&self, text: impl AsRef<[u8]>) -> RenderOutcome {
@@ -138,13 +138,13 @@ impl Account {
     }
 
     /// The pointer that node managers read first.
-    fn told(&self) -> AddonsPointer {
+    fn addons_pointer(&self) -> AddonsPointer {
         self.read(&keys::addons_pointer(NAME)).unwrap()
     }
 
     /// The add-ons that they read next; the digest is that of the bytes.
     fn add_ons(&self) -> Vec<u8> {
-        let digest = self.told().digest;
+        let digest = self.addons_pointer().digest;
         let bytes = self.assets.peek(&keys::addons(NAME, &digest)).unwrap();
         assert_eq!(slipway_core::digest::sha256_hex(&bytes), digest);
         bytes
@@ -236,18 +236,18 @@ fn more_dns(text: &str) -> String {
 #[tokio::test]
 async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_no_node() {
     let account = Account::launched().await;
-    let before = (account.told(), account.calls("CreateChangeSet"), account.rollout().unwrap());
+    let before = (account.addons_pointer(), account.calls("CreateChangeSet"), account.rollout().unwrap());
     assert_eq!(before.0.generation, 1, "a new cluster is told at once");
     let RenderOutcome::Planned(plan) = account.render(more_dns(PRODUCTION)).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
-    assert_eq!(account.told(), before.0, "a plan alone tells them nothing");
+    assert_eq!(account.addons_pointer(), before.0, "a plan alone tells them nothing");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let report = account.status().rollout.unwrap();
     assert_eq!(report.state, "succeeded");
     let words = "no stack had to change; add-ons for the controllers to apply: coredns changed (v1.14.6)";
     assert_eq!(report.message, words);
     assert_eq!(account.calls("CreateChangeSet"), before.1);
-    let told = account.told();
+    let told = account.addons_pointer();
     assert_eq!((told.generation, &told.release), (2, &plan.to));
     assert_ne!(told.digest, before.0.digest);
     let set: serde_json::Value = serde_json::from_slice(&account.add_ons()).unwrap();
@@ -270,7 +270,7 @@ async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_o
             let _ = account.invoke(None, Waker::Event, &Life::until(last, after)).await;
         }
         account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
-        let told = account.told();
+        let told = account.addons_pointer();
         assert_eq!((told.generation, &told.release), (2, &plan.to), "after a death at call {last}");
         assert_eq!(account.rollout().unwrap().addons, Some(told));
         assert!(lock(&account.world).schedules().is_empty());
@@ -285,32 +285,32 @@ fn pending(effect: slipway_rollout::Effect) -> Pending {
 #[tokio::test]
 async fn p8_an_invocation_that_stood_still_does_not_bring_older_add_ons_back() {
     let account = Account::launched().await;
-    let late = pending(slipway_rollout::Effect::PointAddons(account.told()));
+    let late = pending(slipway_rollout::Effect::PointAddons(account.addons_pointer()));
     account.render(more_dns(PRODUCTION)).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let told = account.told();
+    let told = account.addons_pointer();
     let behind = Rollout { outbox: vec![late], ..Rollout::clone(&account.rollout().unwrap()) };
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&behind));
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    assert_eq!(account.told(), told);
+    assert_eq!(account.addons_pointer(), told);
 }
 
 #[tokio::test]
 async fn add_ons_are_switched_after_the_state_was_brought_back_from_an_earlier_version() {
     let account = Account::launched().await;
-    let (first, early) = (account.told(), account.rollout().unwrap());
+    let (first, early) = (account.addons_pointer(), account.rollout().unwrap());
     for replicas in ["{replicas: 3}", "{replicas: 4}"] {
         account.render(more_dns(PRODUCTION).replace("{replicas: 3}", replicas)).await;
         account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     }
-    assert_eq!(account.told().generation, 3);
+    assert_eq!(account.addons_pointer().generation, 3);
 
     // The state says that the first add-ons are applied, so a request for them again is not empty.
     account.assets.upload(&keys::rollout(NAME), slipway_flows::store::json(&*early));
     let RenderOutcome::Planned(plan) = account.render(PRODUCTION).await else { panic!() };
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
-    let told = account.told();
+    let told = account.addons_pointer();
     assert_eq!((told.generation, &told.digest), (4, &first.digest));
     let state = account.rollout().unwrap();
     assert_eq!((state.generation, state.addons.clone()), (4, Some(told)));

@@ -59,7 +59,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    pub(super) fn look(&mut self, world: &World) {
+    pub(super) fn observe(&mut self, world: &World) {
         let Some(facts) = world.cluster_facts(NAME) else { return };
         let now = world.now();
         let up = facts.members.values().filter(|member| member.voter && member.up).count();
@@ -139,14 +139,14 @@ impl Account {
     /// As [`Account::run`], with an observation after every event. Only the tick wakes the function.
     pub(super) async fn roll(&self, watch: &mut Watch, deadly: Option<u64>) -> Report {
         let mut wakes: u64 = 0;
-        watch.look(&lock(&self.world));
+        watch.observe(&lock(&self.world));
         self.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         while self.rollout().unwrap().is_open() {
             let sent = {
                 let mut world = lock(&self.world);
                 let next = world.next_event_at().expect("there is at least the tick");
                 world.advance(next);
-                watch.look(&world);
+                watch.observe(&world);
                 world.drain()
             };
             for _ in sent.iter().filter(|outgoing| matches!(outgoing, Outgoing::Invoke { .. })) {
@@ -157,7 +157,7 @@ impl Account {
                     let _ = self.invoke(None, Waker::Tick, &Life::until(random % 30, random & 64 == 0)).await;
                 }
                 self.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
-                watch.look(&lock(&self.world));
+                watch.observe(&lock(&self.world));
             }
         }
         self.status().rollout.unwrap()
@@ -168,7 +168,7 @@ impl Account {
         machines.into_iter().map(|machine| (machine.id.clone(), machine)).collect()
     }
 
-    fn waits_said(&self) -> Vec<String> {
+    fn published_waits(&self) -> Vec<String> {
         let events = self.bus.drain().into_iter();
         events
             .filter_map(|event| match event {
@@ -469,7 +469,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
         "{}",
         report.message
     );
-    let said = account.waits_said();
+    let said = account.published_waits();
     let mut distinct = said.clone();
     distinct.dedup();
     assert_eq!(said, distinct, "each reason is published once");

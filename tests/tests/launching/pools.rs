@@ -32,7 +32,7 @@ impl Account {
                 let mut world = lock(&self.world);
                 let next = world.next_event_at().filter(|at| *at <= end);
                 world.advance(next.unwrap_or(end));
-                watch.look(&world);
+                watch.observe(&world);
                 world.drain()
             };
             for outgoing in sent {

@@ -181,7 +181,7 @@ async fn records_are_read_page_by_page_and_what_no_member_sets_is_passed_over() 
     let found = aws.records("/hostedzone/Z1").await.unwrap();
     let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.address.as_str())).collect();
     assert_eq!(found, [("etcd-0.a.internal", "10.0.0.5"), ("etcd-1.a.internal", "10.0.0.6")]);
-    let asked = server.asked();
+    let asked = server.received();
     assert_eq!(asked[0].path, "/2013-04-01/hostedzone/Z1/rrset?maxitems=300");
     assert_eq!(asked[1].path, "/2013-04-01/hostedzone/Z1/rrset?maxitems=300&name=etcd-1.a.internal.&type=A");
 }
@@ -200,7 +200,7 @@ async fn a_node_settles_its_hook_once_and_an_old_one_is_no_failure() {
     assert!(aws.settle(&hook(), HookResult::Continue).await.unwrap());
     assert!(!aws.settle(&hook(), HookResult::Abandon).await.unwrap());
     assert!(aws.heartbeat(&hook()).await.is_err());
-    let asked = server.asked();
+    let asked = server.received();
     let body = |at: usize| String::from_utf8(asked[at].body.to_vec()).unwrap();
     let of = "&Version=2011-01-01&AutoScalingGroupName=a-etcd-0&LifecycleHookName=launch&InstanceId=i-1";
     assert_eq!(body(0), format!("Action=RecordLifecycleActionHeartbeat{of}"));
@@ -217,9 +217,9 @@ async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statemen
             .await;
     let (aws, _imds) = client_of(&server.url).await;
     aws.heartbeat(&hook()).await.unwrap();
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.received().len(), 4);
     let error = aws.settle(&hook(), HookResult::Continue).await.unwrap_err();
-    assert_eq!((error.kind, server.asked().len()), (ErrorKind::Denied, 5));
+    assert_eq!((error.kind, server.received().len()), (ErrorKind::Denied, 5));
     let failure = AgentError::from(error);
     assert!(failure.help.contains("SettleOwnLifecycleHooks"), "{failure:?}");
     assert!(!failure.passing);
@@ -244,14 +244,14 @@ async fn every_call_is_signed_as_botocore_signs_it() {
     assert_eq!(aws.records("Z1").await.unwrap(), []);
     aws.settle(&hook(), HookResult::Continue).await.unwrap();
 
-    assert!(server.asked().len() >= 9, "{:?}", server.asked());
+    assert!(server.received().len() >= 9, "{:?}", server.received());
     signed_as_botocore_signs(&server);
 }
 
 /// Every request to `server` is signed as botocore signs it, with the credentials of [`Imds`].
 pub(crate) fn signed_as_botocore_signs(server: &Scripted) {
     let asked: Vec<Value> = server
-        .asked()
+        .received()
         .iter()
         .map(|one| {
             json!({

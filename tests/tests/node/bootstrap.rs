@@ -62,7 +62,7 @@ impl Account {
             &format!("software: {{source: image}}\n{key}keyName:"),
             1,
         );
-        let workshop = Workshop::of(&text);
+        let workshop = Workshop::for_spec(&text);
         let rendered = workshop.render(&text).await;
         let role = "etcd-0".parse().unwrap();
         let node_role = &rendered.rendering.roles[&role];
@@ -136,7 +136,7 @@ impl Account {
             "LifecycleActionResult=CONTINUE",
             "LifecycleActionResult=ABANDON",
         ];
-        let asked = self.groups.asked();
+        let asked = self.groups.received();
         let bodies = asked.iter().skip(before).map(|one| String::from_utf8_lossy(&one.body));
         bodies
             .map(|body| words.into_iter().find(|word| body.contains(word)).unwrap_or("something else"))
@@ -439,7 +439,7 @@ async fn a_volume_with_anything_unknown_on_it_is_never_formatted_and_the_reason_
     let report = account.report().await;
     assert_eq!((report.state, report.step.as_deref()), (BootstrapState::GivenUp, Some("file-system")));
     assert_eq!(report.failure.unwrap().code, FailureCode::VolumeForeign.into());
-    let asked = account.groups.asked();
+    let asked = account.groups.received();
     let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
     assert!(bodies.last().unwrap().contains("LifecycleActionResult=ABANDON"), "{bodies:?}");
     assert!(!bodies.iter().any(|body| body.contains("CONTINUE")), "{bodies:?}");
@@ -453,7 +453,7 @@ async fn a_node_waits_for_what_may_pass_with_heartbeats_and_gives_up_in_the_end(
     // Everything starts except etcd itself.
     let failure = machine.bootstrap(&account).await.unwrap().run().await.unwrap_err();
     assert_eq!(failure.code, FailureCode::NodeUnhealthy, "{failure:?}");
-    let asked = account.groups.asked();
+    let asked = account.groups.received();
     let bodies: Vec<_> = asked.iter().map(|one| String::from_utf8_lossy(&one.body)).collect();
     assert!(bodies.iter().any(|body| body.contains("RecordLifecycleActionHeartbeat")), "{bodies:?}");
     assert_eq!(account.report().await.step.as_deref(), Some("healthy"));

@@ -41,7 +41,7 @@ struct Site {
 }
 
 impl Site {
-    async fn of(config: &Value) -> Self {
+    async fn start(config: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("var/lib/slipway");
         fs::create_dir_all(&home).unwrap();
@@ -79,7 +79,7 @@ impl Site {
 
     /// The hooks that were completed.
     fn settled(&self) -> Vec<String> {
-        let asked = self.groups.asked();
+        let asked = self.groups.received();
         asked.iter().map(|one| String::from_utf8(one.body.to_vec()).unwrap()).collect()
     }
 }
@@ -91,15 +91,15 @@ fn testdata(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_hook_go_on() {
-    let site = Site::of(&member("production", "127.0.0.1")).await;
+    let site = Site::start(&member("production", "127.0.0.1")).await;
     let leaving = site.leaving().unwrap();
     // No state, or none that means termination.
     for state in [None, Some("InService"), Some("Standby"), Some("Detached"), Some("Warmed:Stopped")] {
-        site.imds.tell(TARGET, state);
+        site.imds.set(TARGET, state);
         assert_eq!(leaving.pass().await.unwrap(), None, "{state:?}");
     }
     assert_eq!((site.ran().len(), site.settled().len()), (0, 0));
-    site.imds.tell(TARGET, Some("Terminated"));
+    site.imds.set(TARGET, Some("Terminated"));
     let left = leaving.pass().await.unwrap().unwrap();
     assert_eq!((&left["instance"], &left["left"]), (&json!(INSTANCE), &json!(true)));
     assert_eq!(site.ran(), ["systemctl stop etcd.service", "systemctl stop var-lib-etcd.mount"]);
@@ -118,15 +118,15 @@ async fn a_member_that_is_terminated_stops_etcd_frees_its_volume_and_lets_its_ho
 
 #[tokio::test]
 async fn what_is_said_once_or_of_another_instance_stops_nothing() {
-    let mut site = Site::of(&member("production", "127.0.0.1")).await;
+    let mut site = Site::start(&member("production", "127.0.0.1")).await;
     site.again = Duration::from_millis(300);
     for (path, value) in [(TARGET, Some("InService")), (TARGET, None), ("instance-id", Some("i-2"))] {
-        site.imds.tell("instance-id", Some(INSTANCE));
-        site.imds.tell(TARGET, Some("Terminated"));
+        site.imds.set("instance-id", Some(INSTANCE));
+        site.imds.set(TARGET, Some("Terminated"));
         let leaving = site.leaving().unwrap();
         let meanwhile = async {
             tokio::time::sleep(Duration::from_millis(150)).await;
-            site.imds.tell(path, value);
+            site.imds.set(path, value);
         };
         let (passed, ()) = tokio::join!(leaving.pass(), meanwhile);
         assert_eq!(passed.unwrap(), None, "{path}: {value:?}");
@@ -136,14 +136,14 @@ async fn what_is_said_once_or_of_another_instance_stops_nothing() {
 
 #[tokio::test]
 async fn a_controller_ends_its_control_plane_by_its_kubelet_and_a_worker_is_left_to_whoever_drains_it() {
-    let site = Site::of(&testdata("controller.json")).await;
+    let site = Site::start(&testdata("controller.json")).await;
     let manifests = site.folder.path().join("etc/kubernetes/manifests");
     fs::create_dir_all(&manifests).unwrap();
     let names = ["kube-apiserver.json", "kube-controller-manager.json", "kube-scheduler.json", "users.yaml"];
     for name in names {
         fs::write(manifests.join(name), name).unwrap();
     }
-    site.imds.tell(TARGET, Some("Terminated"));
+    site.imds.set(TARGET, Some("Terminated"));
     assert!(site.leaving().unwrap().pass().await.unwrap().is_some());
     let left: Vec<_> = fs::read_dir(&manifests)
         .unwrap()
@@ -152,6 +152,6 @@ async fn a_controller_ends_its_control_plane_by_its_kubelet_and_a_worker_is_left
     assert_eq!(left, ["users.yaml"], "the user's own static pods stay");
     assert_eq!((site.ran().len(), site.settled().len()), (0, 1));
 
-    let worker = Site::of(&testdata("worker.json")).await;
+    let worker = Site::start(&testdata("worker.json")).await;
     assert_eq!(worker.leaving().unwrap_err().code, FailureCode::LeaveWorker);
 }

@@ -12,14 +12,14 @@ use tokio::net::TcpListener;
 
 /// A request that was received.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Bytes,
 }
 
-type Answers = Arc<Mutex<(Vec<(u16, &'static str)>, Vec<Asked>)>>;
+type Answers = Arc<Mutex<(Vec<(u16, &'static str)>, Vec<ReceivedRequest>)>>;
 
 /// Gives the answers in order, and the last one forever.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ impl Scripted {
         Self { url, state }
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.state.lock().unwrap().1.clone()
     }
 }
@@ -47,7 +47,7 @@ async fn answer(State(state): State<Answers>, request: Request) -> (StatusCode, 
     let (parts, body) = request.into_parts();
     let headers = parts.headers.iter();
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
-    let asked = Asked {
+    let asked = ReceivedRequest {
         method: parts.method.to_string(),
         path: parts.uri.to_string(),
         headers: headers.collect(),

@@ -153,7 +153,7 @@ impl Worker {
     async fn go(&self, cloud: &Cloud, machine: &Machine) -> AgentResult<()> {
         let (host, aws) = (Host { root: self.root.clone(), commands: self.clone() }, cloud.aws());
         let storage = Storage { host: &host, machine, aws: &aws };
-        storage.prepare().await?;
+        storage.ensure_file_systems().await?;
         storage.mount().await
     }
 
@@ -282,7 +282,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
             );
         }
     }
-    assert_eq!(cloud.ec2.asked().len(), 1);
+    assert_eq!(cloud.ec2.received().len(), 1);
     assert!(worker.disk("nvme0n1").iter().all(|byte| *byte == 0), "the root's volume was touched");
 
     // A second run on the same machine, and one after a reboot, when arrays are not running: everything is found unchanged, and EC2 is not
@@ -294,7 +294,7 @@ async fn a_workers_disks_are_formatted_once_and_an_instance_store_again_when_it_
     worker.go(&cloud, &machine).await.unwrap();
     assert_eq!(worker.ran(&MAKING), [0, 0, 2]);
     assert_eq!(worker.leads_to("temp").unwrap(), "/dev/md127");
-    assert_eq!(cloud.ec2.asked().len(), 1);
+    assert_eq!(cloud.ec2.received().len(), 1);
 
     // Stopped and started: the machine's own disks are new and empty.
     worker.reboot();
@@ -462,7 +462,7 @@ impl Real {
     async fn go(&self, cloud: &Cloud, machine: &Machine) {
         let (host, aws) = (Host { root: self.root.clone(), commands: self.clone() }, cloud.aws());
         let storage = Storage { host: &host, machine, aws: &aws };
-        storage.prepare().await.unwrap();
+        storage.ensure_file_systems().await.unwrap();
         storage.mount().await.unwrap();
     }
 }

@@ -16,7 +16,7 @@ use crate::scripted::Scripted;
 /// A controller's user data, as rendered for production.
 async fn script() -> String {
     let text = example("production");
-    let rendered = Workshop::of(&text).render(&text).await;
+    let rendered = Workshop::for_spec(&text).render(&text).await;
     let stacks = rendered.rendering.stacks.iter();
     let stack = stacks.clone().find(|stack| stack.name == "production-control-plane").unwrap();
     let template: Value = serde_json::from_str(&stack.body).unwrap();
@@ -66,7 +66,7 @@ async fn what_userdata_asks_for_and_tells_is_signed_as_s3_and_auto_scaling_want_
     let output = tokio::time::timeout(Duration::from_secs(60), command.output()).await.unwrap().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 
-    let asked = aws.asked();
+    let asked = aws.received();
     let (gets, told) = asked.split_at(asked.len() - 2);
     assert_eq!(gets.len(), 9, "{asked:?}");
     assert!(gets.iter().all(|one| one.path == format!("/agent/{}/slipway-node", "a".repeat(64))));

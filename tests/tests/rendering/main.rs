@@ -28,7 +28,7 @@ fn bigger(text: &str) -> String {
 
 #[tokio::test]
 async fn p3_a_first_upload_ends_with_a_plan_that_creates_every_stack() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let plan = account.render(PRODUCTION).await.plan;
     let stacks: Vec<&str> = plan.stacks.iter().map(|stack| stack.name.as_str()).collect();
     assert_eq!(
@@ -44,7 +44,7 @@ async fn p3_a_first_upload_ends_with_a_plan_that_creates_every_stack() {
     );
     assert!(plan.stacks.iter().all(|stack| stack.action == StackAction::Create));
     assert!(plan.nodes.iter().all(|node| node.action == NodeAction::Create));
-    assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
+    assert_eq!(account.take_event_types(), ["Plan Ready", "Rollout Requested"]);
     assert_eq!(account.desired().unwrap().plan, plan.id);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
     // All objects of the plan exist.
@@ -56,20 +56,20 @@ async fn p3_a_first_upload_ends_with_a_plan_that_creates_every_stack() {
 
 #[tokio::test]
 async fn p1_uploading_the_same_bytes_again_makes_no_kms_call_and_writes_nothing() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let plan = account.render(PRODUCTION).await.plan;
     account.deployed(&plan).await;
-    account.said();
+    account.take_event_types();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
     assert_eq!(account.outcome(PRODUCTION).await, RenderOutcome::Unchanged);
     assert_eq!(account.assets.writes(), writes);
     assert_eq!(account.keys.journal().calls().len(), calls);
-    assert_eq!(account.said(), ["Plan Unchanged"]);
+    assert_eq!(account.take_event_types(), ["Plan Unchanged"]);
 }
 
 #[tokio::test]
 async fn p1_pools_in_another_order_change_nothing() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let plan = account.render(PRODUCTION).await.plan;
     account.deployed(&plan).await;
     let (head, rest) = PRODUCTION.split_once("    - name: general-a\n").unwrap();
@@ -83,7 +83,7 @@ async fn p1_pools_in_another_order_change_nothing() {
 #[tokio::test]
 async fn a_change_that_is_taken_back_before_it_was_approved_can_no_longer_be_approved() {
     let manual = |text: &str| text.replacen("approval: auto", "approval: manual", 1);
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let plan = account.render(manual(PRODUCTION)).await.plan;
     account.deployed(&plan).await;
     let change = account.render(manual(&bigger(PRODUCTION))).await.plan;
@@ -94,7 +94,7 @@ async fn a_change_that_is_taken_back_before_it_was_approved_can_no_longer_be_app
 
 #[tokio::test]
 async fn p2_a_pools_new_size_plans_that_pools_stack_alone_and_touches_no_node() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let first = account.render(PRODUCTION).await.plan;
     account.deployed(&first).await;
     let plan = account.render(bigger(PRODUCTION)).await.plan;
@@ -111,7 +111,7 @@ async fn p2_a_pools_new_size_plans_that_pools_stack_alone_and_touches_no_node() 
 #[tokio::test]
 async fn of_two_uploads_that_overtake_each_other_the_newest_is_rendered_once() {
     for reversed in [false, true] {
-        let account = Workshop::of(PRODUCTION);
+        let account = Workshop::for_spec(PRODUCTION);
         let old = account.upload(PRODUCTION);
         let new = account.upload(bigger(PRODUCTION));
         let mut events = vec![old.clone(), new.clone(), old.clone()];
@@ -135,13 +135,13 @@ async fn of_two_uploads_that_overtake_each_other_the_newest_is_rendered_once() {
 async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
     // The older render stops after each of its calls in turn, as if it died there, and continues after the newer one.
     let calls = {
-        let (account, life) = (Workshop::of(PRODUCTION), Life::unending());
+        let (account, life) = (Workshop::for_spec(PRODUCTION), Life::unending());
         let upload = account.upload(PRODUCTION);
         account.rendered(Some(&upload), &life).await.unwrap();
         life.calls()
     };
     for last in (0..calls).step_by(7) {
-        let account = Workshop::of(PRODUCTION);
+        let account = Workshop::for_spec(PRODUCTION);
         let old = account.upload(PRODUCTION);
         let _ = account.rendered(Some(&old), &Life::until(last, true)).await;
         let new = account.upload(bigger(PRODUCTION));
@@ -154,14 +154,14 @@ async fn an_upload_that_lands_while_an_older_one_is_rendered_wins() {
 #[tokio::test]
 async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again() {
     let text = format!("{PRODUCTION}{WITH_ROLES}");
-    let reference = Workshop::of(PRODUCTION);
+    let reference = Workshop::for_spec(PRODUCTION);
     let life = Life::unending();
     let upload = reference.upload(text.as_str());
     reference.rendered(Some(&upload), &life).await.unwrap();
     for last in 0..life.calls() {
         // Alternately before and after the call takes effect.
         let after = last % 2 == 0;
-        let account = Workshop::of(PRODUCTION);
+        let account = Workshop::for_spec(PRODUCTION);
         let upload = account.upload(text.as_str());
         let death = account.rendered(Some(&upload), &Life::until(last, after)).await;
         assert!(death.is_err(), "call {last} was never made");
@@ -171,7 +171,7 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
         };
         assert_eq!(account.desired().unwrap().plan, plan.id);
         assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
-        assert_eq!(account.said().last().map(String::as_str), Some("Rollout Requested"));
+        assert_eq!(account.take_event_types().last().map(String::as_str), Some("Rollout Requested"));
         assert_eq!(account.issuer.keys(), reference.issuer.keys());
         // There is one PKI: a second try changes nothing.
         account.deployed(&plan).await;
@@ -184,10 +184,10 @@ async fn p8_a_render_that_dies_at_any_call_ends_the_same_when_it_is_tried_again(
 
 #[tokio::test]
 async fn a_refused_spec_says_so_and_changes_nothing_else() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let plan = account.render(PRODUCTION).await.plan;
     account.deployed(&plan).await;
-    account.said();
+    account.take_event_types();
     let before = account.assets.keys();
     let RenderOutcome::Rejected(findings) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
@@ -208,16 +208,16 @@ async fn a_refused_spec_says_so_and_changes_nothing_else() {
 
 #[tokio::test]
 async fn a_status_that_cannot_be_read_holds_nobody_up() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.assets.upload(&keys::status(NAME), "{ half a");
     account.render(PRODUCTION).await;
-    assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
+    assert_eq!(account.take_event_types(), ["Plan Ready", "Rollout Requested"]);
     assert_eq!(account.status().unwrap().spec.unwrap().result, SpecResult::Accepted);
 }
 
 #[tokio::test]
 async fn a_state_that_another_version_wrote_says_so_and_is_left_as_it_is() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let foreign = br#"{"format": 9, "somethingNew": true}"#;
     account.assets.upload(&keys::rollout(NAME), foreign);
     let error = account.try_upload(PRODUCTION, &Life::unending()).await.unwrap_err();
@@ -228,17 +228,17 @@ async fn a_state_that_another_version_wrote_says_so_and_is_left_as_it_is() {
 
 #[tokio::test]
 async fn p3_a_plan_that_now_needs_approval_is_another_plan() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let auto = account.render(PRODUCTION).await.plan;
     let manual = account.render(PRODUCTION.replacen("approval: auto", "approval: manual", 1)).await.plan;
     assert_ne!(auto.id, manual.id);
     assert_eq!(account.desired().unwrap().plan, manual.id);
-    assert_eq!(account.said(), ["Plan Ready", "Rollout Requested", "Plan Ready"]);
+    assert_eq!(account.take_event_types(), ["Plan Ready", "Rollout Requested", "Plan Ready"]);
 }
 
 #[tokio::test]
 async fn a_spec_of_ten_megabytes_is_refused_unread() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let RenderOutcome::Rejected(findings) = account.outcome(vec![b'#'; 10 << 20]).await else { panic!() };
     assert_eq!(findings[0].code, "too-large");
     assert_eq!(account.specs.journal().count("s3:GetObjectVersion"), 0);
@@ -246,7 +246,7 @@ async fn a_spec_of_ten_megabytes_is_refused_unread() {
 
 #[tokio::test]
 async fn p9_no_private_key_leaves_the_vault_unsealed() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.render(PRODUCTION).await;
     for key in account.assets.keys() {
         let bytes = account.assets.peek(&key).unwrap();
@@ -260,7 +260,7 @@ async fn p9_no_private_key_leaves_the_vault_unsealed() {
 
 #[tokio::test]
 async fn a_denied_key_is_told_by_kind_in_the_error_and_the_status_and_a_new_upload_recovers() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.keys.faults().plan("kms:GenerateDataKey", "", Fault::Before(ErrorKind::Denied), 1);
     let error = account.try_upload(PRODUCTION, &Life::unending()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.kms.Denied");
@@ -274,7 +274,7 @@ async fn a_denied_key_is_told_by_kind_in_the_error_and_the_status_and_a_new_uplo
 
 #[tokio::test]
 async fn an_image_parameter_that_does_not_exist_is_named() {
-    let mut account = Workshop::of(PRODUCTION);
+    let mut account = Workshop::for_spec(PRODUCTION);
     account.parameters = MemoryParameters::default();
     let error = account.try_upload(PRODUCTION, &Life::unending()).await.unwrap_err();
     let parameter = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
@@ -284,7 +284,7 @@ async fn an_image_parameter_that_does_not_exist_is_named() {
 
 #[tokio::test]
 async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let elsewhere = PRODUCTION.replace("eu-west-1", "us-west-2");
     let RenderOutcome::Rejected(findings) = account.outcome(elsewhere).await else {
         panic!("a spec of another region was accepted");
@@ -293,18 +293,18 @@ async fn a_spec_of_another_region_is_refused_before_anything_is_made() {
         findings.iter().map(|found| (found.code.as_str(), found.path.as_str())).collect();
     assert_eq!(found, [("other-region", "region")]);
     assert!(findings[0].line > 0);
-    assert_eq!(account.said(), ["Spec Rejected"]);
+    assert_eq!(account.take_event_types(), ["Spec Rejected"]);
     // No image was looked up and no credential was made: the status is the only object.
     assert_eq!(account.assets.keys(), [keys::status(NAME)]);
 }
 
 #[tokio::test]
 async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_nothing() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let older = PRODUCTION.replace("\"1.37\"", "\"1.34\"");
     let plan = account.render(older.clone()).await.plan;
     account.deployed(&plan).await;
-    account.said();
+    account.take_event_types();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
 
     let RenderOutcome::Rejected(found) = account.outcome(PRODUCTION.replace("\"1.37\"", "\"1.36\"")).await
@@ -321,7 +321,7 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
         found[0].help.as_deref(),
         Some("upload 1.35 first, then 1.36, each when the one before has been rolled out")
     );
-    assert_eq!(account.said(), ["Spec Rejected"]);
+    assert_eq!(account.take_event_types(), ["Spec Rejected"]);
     // Only status.json says so: no release was pinned, no credential made, no pointer moved.
     assert_eq!(account.assets.writes(), writes + 1);
     assert_eq!(account.keys.journal().calls().len(), calls);
@@ -347,7 +347,7 @@ async fn a_spec_that_skips_a_minor_release_is_refused_at_its_line_and_changes_no
 
 #[tokio::test]
 async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let first = account.render(PRODUCTION).await.plan;
     account.deployed(&first).await;
     let etcd = PRODUCTION.find("\netcd:").unwrap();
@@ -382,7 +382,7 @@ async fn p2_more_etcd_members_leave_those_that_stand_as_they_are() {
 /// are lost or have changed.
 #[tokio::test]
 async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_alone() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let text = format!("{PRODUCTION}{WITH_ROLES}").replace("approval: auto", "approval: manual");
     account.deployed(&account.render(text.clone()).await.plan).await;
     let (discovery, jwks) = (keys::discovery(NAME), keys::jwks(NAME));
@@ -407,7 +407,7 @@ async fn p1_public_keys_are_published_before_a_token_needs_them_and_then_left_al
 /// Without roles for service accounts, nothing is published, and a refused spec publishes nothing.
 #[tokio::test]
 async fn nothing_is_published_that_nobody_asked_for() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.render(PRODUCTION).await;
     let between = format!("{PRODUCTION}\niamRolesForServiceAccounts: {{enabled: false}}\n");
     account.render(between).await;

@@ -40,7 +40,7 @@ async fn p2_a_patch_that_comes_replaces_its_nodes_and_one_that_goes_plans_the_wa
     let there = account.desired().unwrap().target;
     patch(&account, "10-pods.yaml", PODS);
     assert_eq!(replaced(&account).await, ["pool-general-a"]);
-    assert_eq!(account.said(), ["Plan Ready", "Rollout Requested"]);
+    assert_eq!(account.take_event_types(), ["Plan Ready", "Rollout Requested"]);
     assert_ne!(account.desired().unwrap().target, there);
     account.specs.purge(&key("10-pods.yaml"));
     assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
@@ -49,17 +49,17 @@ async fn p2_a_patch_that_comes_replaces_its_nodes_and_one_that_goes_plans_the_wa
 
 #[tokio::test]
 async fn p1_patches_that_are_as_they_were_move_nothing_and_cost_no_kms_call() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     patch(&account, "10-pods.yaml", PODS);
     let plan = account.render(PRODUCTION).await.plan;
     account.deployed(&plan).await;
-    account.said();
+    account.take_event_types();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
     patch(&account, "10-pods.yaml", PODS);
     assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::Unchanged);
     assert_eq!(account.outcome(PRODUCTION).await, RenderOutcome::Unchanged);
     assert_eq!((account.assets.writes(), account.keys.journal().calls().len()), (writes, calls));
-    assert_eq!(account.said(), ["Plan Unchanged", "Plan Unchanged"]);
+    assert_eq!(account.take_event_types(), ["Plan Unchanged", "Plan Unchanged"]);
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn a_patch_that_is_refused_is_named_in_the_event_and_the_status_and_change
 
 #[tokio::test]
 async fn findings_of_spec_and_patches_are_told_together() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     patch(&account, "10-bad.yaml", "target: 1\n");
     let RenderOutcome::Rejected(found) =
         account.outcome(PRODUCTION.replacen("maxSize: 10", "maxsize: 10", 1)).await
@@ -166,10 +166,10 @@ async fn too_many_and_too_large_patches_are_refused_unread() {
 
 #[tokio::test]
 async fn patches_of_a_cluster_without_a_spec_wait_for_it() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     patch(&account, "10-pods.yaml", PODS);
     assert_eq!(account.rendered(None, &Life::unending()).await.unwrap(), RenderOutcome::NoSpec);
-    assert!(account.assets.keys().is_empty() && account.said().is_empty());
+    assert!(account.assets.keys().is_empty() && account.take_event_types().is_empty());
     account.render(PRODUCTION).await;
     assert!(configs(&account).iter().any(|config| config.contains(r#""maxPods":58"#)));
 }

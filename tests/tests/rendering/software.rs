@@ -10,13 +10,13 @@ use super::{NAME, PRODUCTION, bigger};
 
 const KUBELET: &str = "https://dl.k8s.io/release/v1.37.2/bin/linux/amd64/kubelet";
 
-fn asked(account: &Workshop) -> usize {
+fn https_requests(account: &Workshop) -> usize {
     account.registry.journal().count("https:Get")
 }
 
 #[tokio::test]
 async fn p1_publishers_are_asked_for_each_digest_once() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.render(PRODUCTION).await;
     let lock: Lock = serde_json::from_slice(&account.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
     let names: Vec<&str> = lock.program_files.keys().filter_map(|url| url.rsplit('/').next()).collect();
@@ -28,14 +28,14 @@ async fn p1_publishers_are_asked_for_each_digest_once() {
         "runc.amd64",
     ];
     assert_eq!(names, published, "{:?}", lock.program_files);
-    assert_eq!(asked(&account), names.len());
+    assert_eq!(https_requests(&account), names.len());
     account.render(bigger(PRODUCTION)).await;
-    assert_eq!(asked(&account), names.len(), "a pinned digest is looked up again");
+    assert_eq!(https_requests(&account), names.len(), "a pinned digest is looked up again");
 }
 
 #[tokio::test]
 async fn a_program_whose_publisher_says_no_digest_is_not_rendered_with() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.registry.remove(&format!("{KUBELET}.sha256"));
     let upload = account.upload(PRODUCTION);
     let error = account.rendered(Some(&upload), &Life::unending()).await.unwrap_err().to_string();
@@ -45,14 +45,14 @@ async fn a_program_whose_publisher_says_no_digest_is_not_rendered_with() {
 
 #[tokio::test]
 async fn nobody_is_asked_where_the_image_has_it_all() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     account.render(format!("{PRODUCTION}\nsoftware: {{source: image}}\n")).await;
-    assert_eq!(asked(&account), 0);
+    assert_eq!(https_requests(&account), 0);
 }
 
 #[tokio::test]
 async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() {
-    let account = Workshop::of(PRODUCTION);
+    let account = Workshop::for_spec(PRODUCTION);
     let pinned = |account: &Workshop| {
         let lock = account.assets.peek(&keys::lock(NAME)).unwrap();
         serde_json::from_slice::<Lock>(&lock).unwrap().agent.into_iter().collect::<Vec<_>>()

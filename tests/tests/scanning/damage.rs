@@ -99,9 +99,9 @@ async fn the_newest_spec_that_was_accepted_counts() {
     account.specs.upload(&keys::spec(NAME), off);
     let scanned = scan(&account, launch() + days(359)).await;
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 15), "off still warns");
-    assert_eq!(said(&account), [("Certificate Expiring".to_owned(), 15)].into());
+    assert_eq!(take_event_counts(&account), [("Certificate Expiring".to_owned(), 15)].into());
     scan(&account, launch() + days(360)).await;
-    assert_eq!(said(&account), BTreeMap::new(), "once a threshold");
+    assert_eq!(take_event_counts(&account), BTreeMap::new(), "once a threshold");
 }
 
 /// Whoever controls a node can make it report anything. The report is shown, and overrides nothing.
@@ -120,7 +120,7 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
     assert!(scan_state(&account).urgent.is_some(), "the report is shown");
     let plan = planned(&account, now).await.unwrap();
     assert!(plan.waits_for_approval(now) && !plan.urgency(now).overrides(), "{}", plan.summary());
-    assert!(!said(&account).contains_key("Rollout Requested"));
+    assert!(!take_event_counts(&account).contains_key("Rollout Requested"));
 }
 
 /// A certificate that a node still serves counts, whatever the store has.
@@ -134,7 +134,7 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     account.deployed(&plan).await;
     let release = account.release(&plan.to).unwrap();
     assert!(release.roles.contains_key(&Role::Controller));
-    said(&account);
+    take_event_counts(&account);
     let facts = old.certificate.unwrap();
     let later = launch() + days(363);
     let status = serde_json::json!({"format": 1, "at": later, "cluster": NAME, "role": "controller",

@@ -57,9 +57,9 @@ fn scan_state(account: &Workshop) -> State {
 }
 
 /// The number of events of each type since the last call.
-fn said(account: &Workshop) -> BTreeMap<String, usize> {
+fn take_event_counts(account: &Workshop) -> BTreeMap<String, usize> {
     let mut said = BTreeMap::new();
-    for kind in account.said() {
+    for kind in account.take_event_types() {
         *said.entry(kind).or_default() += 1;
     }
     said
@@ -87,13 +87,17 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         (0, 0, 19),
         "{scanned:?}"
     );
-    assert_eq!(said(&account), BTreeMap::new());
+    assert_eq!(take_event_counts(&account), BTreeMap::new());
     assert_eq!(account.manifest(), before);
 
     let now = launch() + days(359);
     let scanned = scan(&account, now).await;
     assert_eq!(scanned.renewed.len(), 15, "{:?}", scanned.renewed);
-    assert_eq!(said(&account), [("Certificate Renewed".to_owned(), 1)].into(), "no expiry is announced");
+    assert_eq!(
+        take_event_counts(&account),
+        [("Certificate Renewed".to_owned(), 1)].into(),
+        "no expiry is announced"
+    );
     let (old, new) = (certificates(&before), certificates(&account.manifest()));
     for (name, (fingerprint, ends)) in &new {
         let renewed = scanned.renewed.contains(name);
@@ -116,7 +120,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
         controller.reasons[0].contains("apiserver") && controller.reasons[0].contains("strategy is rollout")
     );
     account.deployed(&plan).await;
-    said(&account);
+    take_event_counts(&account);
 
     // Another scan finds nothing to do, and the old certificates count as gone once the rollout has succeeded.
     let rollout = slipway_rollout::Rollout {
@@ -134,7 +138,10 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
     let scanned = scan(&account, now + days(1)).await;
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 0));
-    assert_eq!((said(&account), scan_state(&account).superseded), (BTreeMap::new(), BTreeMap::new()));
+    assert_eq!(
+        (take_event_counts(&account), scan_state(&account).superseded),
+        (BTreeMap::new(), BTreeMap::new())
+    );
 }
 
 /// Seed 002: certificates are renewed in place if the spec says so, and controllers do not roll for etcd's.
@@ -167,7 +174,7 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
         assert_eq!(renewed.unwrap().urgent.is_some(), urgent, "after {passed} days");
         let plan = planned(&account, now).await.unwrap();
         assert_eq!(!plan.waits_for_approval(now), urgent, "{}", plan.summary());
-        let asked = said(&account).contains_key("Rollout Requested");
+        let asked = take_event_counts(&account).contains_key("Rollout Requested");
         assert_eq!(asked, urgent, "after {passed} days");
         let until = "certificates in use expire at 2027-11-20T12:00:00Z: from 2027-11-17T12:00:00Z on";
         assert!(
@@ -180,10 +187,10 @@ async fn p7_an_expired_certificate_waits_for_no_approval() {
         assert_eq!(actions(&plan)["etcd-0"], expected, "after {passed} days");
         if !urgent {
             // The rollout waits, and the scan requests it on the day on which it becomes urgent; nothing else wakes the rollout then.
-            said(&account);
+            take_event_counts(&account);
             for (passed, asked) in [(361, 0), (362, 1), (363, 1)] {
                 scan(&account, launch() + days(passed)).await;
-                let said = said(&account).get("Rollout Requested").copied().unwrap_or_default();
+                let said = take_event_counts(&account).get("Rollout Requested").copied().unwrap_or_default();
                 assert_eq!(said, asked, "after {passed} days");
             }
         }
@@ -208,7 +215,10 @@ async fn p8_a_scan_that_dies_at_any_call_is_finished_by_the_next() {
         assert!(died.is_err(), "{at}");
         scan(&account, now).await;
         let renewed = account.manifest();
-        assert!(said(&account).get("Certificate Renewed").is_some_and(|said| *said >= 1), "{at}");
+        assert!(
+            take_event_counts(&account).get("Certificate Renewed").is_some_and(|said| *said >= 1),
+            "{at}"
+        );
         // All renewals are in one version of the inventory: two versions show that nothing was renewed twice.
         assert_eq!(account.assets.versions(&keys::manifest(NAME)), 2, "{at}");
         let third = scan(&account, now).await;
@@ -282,7 +292,7 @@ async fn p7_what_cannot_be_renewed_is_said_and_holds_up_no_more_than_it_must() {
     assert!(scanned.failed[0].certificates.contains(&"etcd-peer-1".to_owned()));
     assert!(scanned.failed[0].message.contains("etcd-ca"), "{}", scanned.failed[0].message);
     assert!(scanned.renewed.contains(&"apiserver".to_owned()), "{:?}", scanned.renewed);
-    let said = said(&account);
+    let said = take_event_counts(&account);
     assert_eq!((said["Renewal Failed"], said["Certificate Renewed"]), (1, 1));
     // A refusal of KMS is an error of the function, and not of the certificates.
     let account = Workshop::launched(PRODUCTION).await;

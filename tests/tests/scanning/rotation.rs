@@ -15,7 +15,7 @@ fn role(machine: &MachineFacts) -> Role {
 }
 
 /// The machine reports that it uses the present credentials of its role.
-fn tells(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: Timestamp) {
+fn report_credentials(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: Timestamp) {
     let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role,
         "applied": {"asAsked": true, "credentials": manifest.bundles[&role(machine)].digest},
         "components": [], "healthy": true, "served": []});
@@ -43,7 +43,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
     // A machine that is gone has reported other credentials, and is not waited for.
     let gone = MachineFacts { id: "i-gone".to_owned(), ..pool.clone() };
-    tells(&account, &gone, &account.manifest(), now);
+    report_credentials(&account, &gone, &account.manifest(), now);
     let mut before = account.manifest();
     rotation::change(&account.assets, &account.keys, &AwsLc, &cluster, "ca", now, rotation::Request::Start)
         .await
@@ -57,7 +57,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
         let manifest = account.manifest();
         // Launch templates are waited for, too, whatever machines report.
         for machine in &machines {
-            tells(&account, machine, &manifest, now);
+            report_credentials(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
         assert_eq!(stage_of(&account), Some(stage), "the launch templates have the earlier credentials");
@@ -74,11 +74,11 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
             assert_eq!(stage_of(&account), Some(stage), "{machine:?} has not reported");
             // A role whose bundle does not change has the last stage already.
             if before.bundles[&role(machine)].digest != manifest.bundles[&role(machine)].digest {
-                tells(&account, machine, &before, now);
+                report_credentials(&account, machine, &before, now);
                 scan(&account, now).await;
                 assert_eq!(stage_of(&account), Some(stage), "{machine:?} has the earlier credentials");
             }
-            tells(&account, machine, &manifest, now);
+            report_credentials(&account, machine, &manifest, now);
         }
         scan(&account, now).await;
         assert_eq!(stage_of(&account), next, "every machine has reported");

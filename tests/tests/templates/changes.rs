@@ -252,7 +252,7 @@ struct Account {
 
 impl Account {
     async fn launch(text: &str) -> Self {
-        let workshop = Workshop::of(text);
+        let workshop = Workshop::for_spec(text);
         lock(&workshop.world).let_machines_go();
         let stacks = SimulatedStacks::new(Arc::clone(&workshop.world), workshop.assets.clone());
         let account = Self { stacks, workshop };

@@ -68,7 +68,7 @@ fn ingress(told: &Value, group: &str) -> BTreeSet<(u64, String)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_created_is_what_was_meant() {
     let spec = example("production");
-    let workshop = Workshop::of(&spec);
+    let workshop = Workshop::for_spec(&spec);
     let rendering = workshop.render(&spec).await.rendering;
     let told = launch(&rendering, &workshop.region(), "Z0123456789ABCDEFGHIJ").await;
 

@@ -24,7 +24,7 @@ async fn cfn_lint_finds_nothing_in_any_template_of_any_example() {
     let folder = tempfile::tempdir().unwrap();
     let mut files = Vec::new();
     for example in examples() {
-        let workshop = Workshop::of_example(&example);
+        let workshop = Workshop::for_example(&example);
         for stack in workshop.render(&example.text).await.rendering.stacks {
             let path = folder.path().join(format!("{}.{}.json", example.name, stack.name));
             // The available instance types depend on the region, and a template can state its region only in this way.

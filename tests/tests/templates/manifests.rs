@@ -39,7 +39,7 @@ fn variant(minor: u16, more: &str) -> String {
 
 /// The objects that a text renders to, each with its add-on.
 async fn objects(text: &str) -> Vec<Value> {
-    let rendered = Workshop::of(text).render(text).await;
+    let rendered = Workshop::for_spec(text).render(text).await;
     let addons = rendered.rendering.addons.addons.into_iter();
     addons.flat_map(|addon| addon.objects.into_iter().map(move |one| json!([addon.name, one]))).collect()
 }

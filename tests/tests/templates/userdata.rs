@@ -33,7 +33,7 @@ fn text(userdata: &Value) -> String {
 async fn userdata() -> Vec<(String, String)> {
     let mut found = Vec::new();
     for example in examples() {
-        let rendered = Workshop::of_example(&example).render(&example.text).await;
+        let rendered = Workshop::for_example(&example).render(&example.text).await;
         let before = found.len();
         for stack in &rendered.rendering.stacks {
             let template: Value = serde_json::from_str(&stack.body).unwrap();

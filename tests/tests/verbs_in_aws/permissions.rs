@@ -110,7 +110,7 @@ async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, 
     run(slipway, "AKIASOMEBODY", arguments, if named { &buckets } else { &[] }).await
 }
 
-fn says_missing(run: &Run, grant: &Grant) {
+fn assert_names_missing(run: &Run, grant: &Grant) {
     assert!(run.code == 3 && run.told.contains(&grant.action), "without {grant:?}: {run:?}");
 }
 
@@ -158,7 +158,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
             prepare(arguments).await;
             let run = as_one_with(&slipway, &others, arguments, true).await;
             if without.only.is_empty() {
-                says_missing(&run, without);
+                assert_names_missing(&run, without);
                 held.push(without.clone());
             } else {
                 assert_eq!(run.code, 0, "{arguments} needs {without:?}: {run:?}");
@@ -174,7 +174,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         let grants: Vec<Grant> = table.iter().filter(|grant| grant.is_for(arguments)).cloned().collect();
         let without = grants.iter().find(|grant| grant.only.starts_with(only)).unwrap();
         let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
-        says_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
+        assert_names_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
         let run = as_one_with(&slipway, &grants, arguments, named).await;
         assert!(run.code == code && (run.told + &run.out).contains(words), "{arguments}: {code} {words}");
         held.push(without.clone());
@@ -245,7 +245,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
             }
             let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
             if without.only.is_empty() {
-                says_missing(&as_one_with(&slipway, &others, arguments, true).await, without);
+                assert_names_missing(&as_one_with(&slipway, &others, arguments, true).await, without);
                 held.push(without.clone());
             } else if without.only.starts_with("unless") && arguments.starts_with("status") {
                 let run = as_one_with(&slipway, &others, arguments, true).await;
@@ -262,7 +262,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     let needed = grants(back);
     for without in needed.iter().filter(|grant| grant.only.is_empty()) {
         let others: Vec<Grant> = needed.iter().filter(|grant| *grant != without).cloned().collect();
-        says_missing(&as_one_with(&slipway, &others, back, true).await, without);
+        assert_names_missing(&as_one_with(&slipway, &others, back, true).await, without);
         held.push(without.clone());
     }
     let run = as_one_with(&slipway, &needed, &format!("{back} --output json"), true).await;
@@ -284,7 +284,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         let grants = grants(arguments);
         let without = grants.iter().find(|grant| grant.only.starts_with(only)).unwrap();
         let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
-        says_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
+        assert_names_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
         let run = as_one_with(&slipway, &grants, arguments, named).await;
         assert_eq!(run.code, code, "{arguments}: {run:?}");
         held.push(without.clone());

@@ -110,7 +110,7 @@ async fn unused<B: Objects + Listing + Removal, F: Future<Output = FlowResult<Re
     if apply {
         return gc::collect(bucket, cluster, referred, young, now).await;
     }
-    let verdicts = gc::look(bucket, cluster, &referred().await?, young, now).await?;
+    let verdicts = gc::verdicts(bucket, cluster, &referred().await?, young, now).await?;
     Ok(verdicts.into_iter().filter(|verdict| verdict.goes).collect())
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn open_folder(dir: &Path, files: &mut Vec<File>) -> Result<boo
         Ok(Some(local)) => local,
         Ok(None) => return Ok(false),
         Err(failure) => {
-            tell(files, "local.key".to_owned(), failure.to_string());
+            replace_with_problem(files, "local.key".to_owned(), failure.to_string());
             return Ok(false);
         }
     };
@@ -63,14 +63,14 @@ pub(super) async fn open<O: Objects, K: Keys>(
                     files.push(File { path, found: Found::Bytes(secret), mode: 0o600, link: false });
                 }
             }
-            Err(problem) => tell(files, relative(cluster, &key), problem),
+            Err(problem) => replace_with_problem(files, relative(cluster, &key), problem),
         }
     }
     for (role, bundle) in &manifest.bundles {
         let key = keys::credentials(cluster, &role.to_string(), &bundle.digest);
         let of = (key.as_str(), bundle.digest.as_str());
         if let Some(problem) = bundle_problem(objects, keys, cluster, role, of, digest_key.as_ref()).await? {
-            tell(files, relative(cluster, &key), problem);
+            replace_with_problem(files, relative(cluster, &key), problem);
         }
     }
     Ok(())
@@ -122,7 +122,7 @@ fn relative(cluster: &str, key: &str) -> String {
     key.strip_prefix(&format!("clusters/{cluster}/")).unwrap_or(key).to_owned()
 }
 
-fn tell(files: &mut Vec<File>, path: String, problem: String) {
+fn replace_with_problem(files: &mut Vec<File>, path: String, problem: String) {
     files.retain(|file| file.path != path);
     files.push(File { path, found: Found::Not(problem), mode: 0, link: false });
 }

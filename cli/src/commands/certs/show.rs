@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     });
     if let Some(path) = &args.html {
         let rows: Vec<Row> =
-            shown.iter().map(|(name, one)| Row::of(name, one, held_by(&survey, one))).collect();
+            shown.iter().map(|(name, one)| Row::from_certificate(name, one, held_by(&survey, one))).collect();
         let page = timeline::page(&place.to_string(), &rows, &survey.twins(), now, SOON_DAYS);
         write_atomic(path, page.as_bytes()).map_err(|error| CliError::file("write", path, &error))?;
     }

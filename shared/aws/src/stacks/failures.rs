@@ -25,7 +25,7 @@ pub(super) fn begins_operation(event: &StackEvent) -> bool {
 ///
 /// Resources that were only cancelled because another one failed are left out. If no resource failed, the stack's own
 /// events say why (an export that does not exist, a person who cancelled).
-pub(super) fn of(events: &[StackEvent]) -> Vec<ResourceFailure> {
+pub(super) fn from_events(events: &[StackEvent]) -> Vec<ResourceFailure> {
     let oldest_first = || events.iter().rev();
     let failure = |event: &StackEvent| ResourceFailure {
         logical_id: event.logical_resource_id().unwrap_or_default().to_owned(),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn ids(events: &[StackEvent]) -> Vec<String> {
-        of(events).into_iter().map(|failure| failure.logical_id).collect()
+        from_events(events).into_iter().map(|failure| failure.logical_id).collect()
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
             event("a-etcd", "ROLLBACK_IN_PROGRESS", Some("No export named a-network-VpcId found.")),
             event("a-etcd", "CREATE_IN_PROGRESS", Some("User Initiated")),
         ];
-        let failures = of(&newest_first);
+        let failures = from_events(&newest_first);
         assert_eq!(failures.len(), 1);
         assert_eq!(failures[0].reason, "No export named a-network-VpcId found.");
     }

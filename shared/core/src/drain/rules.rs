@@ -65,7 +65,7 @@ impl Policy {
 
     /// The policy of the spec for the nodes of `pool`, or for controllers.
     #[must_use]
-    pub fn of(rollout: &RolloutPolicy, pool: Option<&str>) -> Self {
+    pub fn from_rollout(rollout: &RolloutPolicy, pool: Option<&str>) -> Self {
         let own = pool.and_then(|name| rollout.pools.get(name)).and_then(|pool| pool.drain_force_after_min);
         let minutes = own.or(rollout.drain_force_after_min);
         Self::with(minutes.map(|minutes| Force::after(SignedDuration::from_mins(minutes.into()))))

@@ -283,11 +283,11 @@ fn the_policy_is_the_specs_and_a_pools_own_comes_first() {
         windows: Vec::new(),
         pools: BTreeMap::new(),
     };
-    assert_eq!(Policy::of(&rollout, None), gentle());
+    assert_eq!(Policy::from_rollout(&rollout, None), gentle());
     rollout.drain_force_after_min = Some(60);
     let own = PoolRollout { drain_force_after_min: Some(30), ..Default::default() };
     rollout.pools.insert("general".to_owned(), own);
-    let minutes = |pool| Policy::of(&rollout, pool).force.unwrap().after.as_mins();
+    let minutes = |pool| Policy::from_rollout(&rollout, pool).force.unwrap().after.as_mins();
     assert_eq!((minutes(None), minutes(Some("general")), minutes(Some("batch"))), (60, 30, 60));
     let rules = Force::after(SignedDuration::from_hours(6));
     let hours =

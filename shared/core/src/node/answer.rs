@@ -18,9 +18,9 @@ use crate::drain::{Cause, Stays, Step};
 pub type VerbOutcome = Result<Answer, VerbFailure>;
 
 /// A type that is the answer of one verb.
-pub trait OfVerb: Clone + Sized {
+pub trait VerbAnswer: Clone + Sized {
     /// The answer, if `answer` is that of this verb.
-    fn of(answer: &Answer) -> Option<Self>;
+    fn from_answer(answer: &Answer) -> Option<Self>;
 }
 
 /// Defines [`Answer`] from the list of verbs with the types of their answers.
@@ -55,8 +55,8 @@ macro_rules! answers {
                 }
             }
 
-            impl OfVerb for $answer {
-                fn of(answer: &Answer) -> Option<Self> {
+            impl VerbAnswer for $answer {
+                fn from_answer(answer: &Answer) -> Option<Self> {
                     if let Answer::$verb(answer) = answer { Some((**answer).clone()) } else { None }
                 }
             }

@@ -88,12 +88,12 @@ fn renewed_from(
     is_ours(standing).then(|| renewal_time(&observed.cluster.name, standing.ends, policy.days, standing.days))
 }
 
-fn is_asked(observed: &Observed<'_>, standing: &CertificateState) -> bool {
-    let asked = observed.asked;
+fn is_requested(observed: &Observed<'_>, standing: &CertificateState) -> bool {
+    let request = observed.request;
     // A certificate that was issued after the request answers it.
     let issued = standing.begins.saturating_add(BACKDATED).unwrap_or(standing.begins);
-    let answered = asked.at.is_some_and(|at| issued >= at);
-    is_ours(standing) && !answered && (asked.everything || asked.certificates.contains(&standing.name))
+    let answered = request.at.is_some_and(|at| issued >= at);
+    is_ours(standing) && !answered && (request.everything || request.certificates.contains(&standing.name))
 }
 
 fn renewals(observed: &Observed<'_>, standings: &[CertificateState], now: Timestamp) -> Vec<Renewal> {
@@ -108,7 +108,7 @@ fn renewals(observed: &Observed<'_>, standings: &[CertificateState], now: Timest
             let half_life_s = i64::from(one.days) * DAY_S / 2;
             any_due && one.gains() && one.ends.as_second() - now.as_second() < half_life_s
         };
-        let chosen = ours.iter().filter(|one| is_due(one) || goes_along(one) || is_asked(observed, one));
+        let chosen = ours.iter().filter(|one| is_due(one) || goes_along(one) || is_requested(observed, one));
         let certificates: Vec<Renew> = chosen
             .map(|one| Renew {
                 name: one.name.clone(),

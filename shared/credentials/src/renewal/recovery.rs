@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::node::answer::OfVerb as _;
+use slipway_core::node::answer::VerbAnswer as _;
 use slipway_core::node::{
     Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
 };
@@ -86,7 +86,7 @@ pub struct Turn {
     /// Commands to send.
     pub send: Vec<Command>,
     /// What has happened, in words.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 /// A recovery in progress.
@@ -218,11 +218,11 @@ impl Recovery {
         for place in 0..self.nodes.len() {
             if let Progress::RenewalRequest(since) = self.nodes[place].progress {
                 let token = self.refresh(&self.nodes[place]).token;
-                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.said);
+                self.nodes[place].take_report(heard.get(&token), since, now, &mut turn.messages);
             }
         }
-        self.take_etcd_health(heard, now, &mut turn.said);
-        while self.stage != Stage::Over && self.is_past(now, &mut turn.said) {}
+        self.take_etcd_health(heard, now, &mut turn.messages);
+        while self.stage != Stage::Over && self.is_past(now, &mut turn.messages) {}
         self.send(now, &mut turn.send);
         turn
     }
@@ -341,7 +341,7 @@ impl Recovery {
             Some(CommandReport::NotSent(why)) => Err(why.clone()),
             Some(CommandReport::View(view)) => match outcome(view) {
                 None => return,
-                Some(Ok(health)) => match health.and_then(EtcdHealth::of) {
+                Some(Ok(health)) => match health.and_then(EtcdHealth::from_answer) {
                     Some(health) if health.serving => Ok(()),
                     Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
                     None => Err(NO_ANSWER.to_owned()),
@@ -397,8 +397,10 @@ impl Node {
                 None => return,
                 Some(Ok(answer)) => {
                     (self.progress, self.in_force) = (Progress::Done, true);
-                    let did =
-                        answer.and_then(Refreshed::of).map(|did| refresh_in_words(&did)).unwrap_or_default();
+                    let did = answer
+                        .and_then(Refreshed::from_answer)
+                        .map(|did| refresh_in_words(&did))
+                        .unwrap_or_default();
                     said.push(format!("{name} is back{did}"));
                     return;
                 }

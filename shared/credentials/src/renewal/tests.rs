@@ -166,7 +166,7 @@ impl World {
             nodes: &self.reports(),
             planned: None,
             state: &self.state,
-            asked,
+            request: asked,
         };
         super::decide(&observed, self.now)
     }

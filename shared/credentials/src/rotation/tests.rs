@@ -137,7 +137,7 @@ impl Vault {
                 Role::Admin => continue,
             };
             let digest = self.digest(&role);
-            let node = |index: u32| (format!("i-{role}-{index}"), heard(&digest, self.now));
+            let node = |index: u32| (format!("i-{role}-{index}"), report(&digest, self.now));
             seen.nodes.insert(role.clone(), (0..count).map(node).collect());
             seen.boots_with.insert(role.clone(), BTreeSet::from([digest.clone()]));
         }
@@ -149,7 +149,7 @@ impl Vault {
     }
 }
 
-fn heard(digest: &str, at: Timestamp) -> NodeReport {
+fn report(digest: &str, at: Timestamp) -> NodeReport {
     NodeReport { at, credentials: Some(digest.to_owned()), as_asked: true, serves: BTreeMap::new() }
 }
 

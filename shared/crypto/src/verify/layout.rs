@@ -40,7 +40,7 @@ impl Layout {
 
     /// Recognizes the layout by the names of the files. Also returns the folder, with a `/` at its end, below which the names of the layout
     /// begin.
-    pub(super) fn of(names: &BTreeSet<&str>, inventory: bool) -> (Self, String) {
+    pub(super) fn recognize(names: &BTreeSet<&str>, inventory: bool) -> (Self, String) {
         if inventory {
             return (Self::Slipway, String::new());
         }
@@ -184,7 +184,7 @@ impl<'c> Expectations<'c> {
     }
 
     /// What `certificate` should contain; `None` if that is unknown.
-    pub(super) fn of(&self, certificate: &Certificate) -> Option<Expected> {
+    pub(super) fn expected_for(&self, certificate: &Certificate) -> Option<Expected> {
         // The authorities of a bundle with several, and those of a kubeconfig.
         if certificate.place > 0 && certificate.facts.authority {
             return None;
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_layout_is_known_by_its_files() {
-        let of = |names: &[&str]| Layout::of(&names.iter().copied().collect(), false);
+        let of = |names: &[&str]| Layout::recognize(&names.iter().copied().collect(), false);
         for (names, layout, root) in [
             (&["ca", "apiserver", "sa", "etcd/ca"][..], Layout::Kubeadm, ""),
             (&["pki/ca", "pki/etcd/ca", "admin.conf#client"], Layout::Kubeadm, "pki/"),
@@ -375,6 +375,6 @@ mod tests {
         ] {
             assert_eq!(of(names), (layout, root.to_owned()), "{names:?}");
         }
-        assert_eq!(Layout::of(&BTreeSet::new(), true).0, Layout::Slipway);
+        assert_eq!(Layout::recognize(&BTreeSet::new(), true).0, Layout::Slipway);
     }
 }

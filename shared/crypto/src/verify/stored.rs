@@ -23,7 +23,7 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(files: &[File]) -> Self {
+    pub(super) fn from_files(files: &[File]) -> Self {
         let mut stored = Self::default();
         for file in files {
             let path = clean(&file.path);

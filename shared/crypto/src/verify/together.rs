@@ -114,7 +114,7 @@ pub(super) fn chains(
                 "it is good for nothing after that day: renew the issuer, or shorten it",
             );
         }
-        if let Some(expected) = expectations.of(certificate).and_then(|expected| expected.issuer) {
+        if let Some(expected) = expectations.expected_for(certificate).and_then(|expected| expected.issuer) {
             let wanted = expectations.path_of(&expected);
             let is = survey.name_of(signer);
             let right = [wanted, expected.clone()]
@@ -194,7 +194,7 @@ pub(super) fn keys(
                 }
             }
         }
-        let wanted = expectations.of(certificate).is_some_and(|expected| expected.with_key);
+        let wanted = expectations.expected_for(certificate).is_some_and(|expected| expected.with_key);
         let sealed = |other: &&super::Other| {
             other.known && other.file.starts_with(&format!("{}-key.", certificate.name))
         };

@@ -136,7 +136,7 @@ fn wide() -> Cluster {
     wide
 }
 
-fn says(problem: &str, damage: Damage, is_sealed: bool) -> bool {
+fn mentions(problem: &str, damage: Damage, is_sealed: bool) -> bool {
     words(damage, is_sealed).iter().any(|word| problem.contains(word))
 }
 
@@ -155,7 +155,7 @@ async fn p1_every_damage_to_a_bundle_is_told_and_healed_under_the_same_digest() 
             let healed = ensure(world, &cluster()).await.unwrap();
             assert_eq!(healed.digests, first.digests, "{role} {damage:?}");
             let [told] = &healed.healed[..] else { panic!("{role} {damage:?}: {:?}", healed.healed) };
-            assert!(told.key == key && says(&told.problem, damage, true), "{role} {damage:?}: {told:?}");
+            assert!(told.key == key && mentions(&told.problem, damage, true), "{role} {damage:?}: {told:?}");
             bundle(world, &healed, &role).await;
             let writes = world.bucket.writes();
             assert_eq!(ensure(world, &cluster()).await.unwrap().healed, []);
@@ -169,7 +169,7 @@ async fn p1_every_damage_to_a_bundle_is_told_and_healed_under_the_same_digest() 
     world.bucket.upload(&key, older);
     let healed = ensure(world, &with_san(&cluster())).await.unwrap();
     assert_eq!(healed.digests, newer.digests);
-    assert!(says(&healed.healed[0].problem, Older, true), "{:?}", healed.healed);
+    assert!(mentions(&healed.healed[0].problem, Older, true), "{:?}", healed.healed);
     let files = bundle(world, &healed, &Role::Controller).await;
     let (_, fingerprint) = AwsLc.facts(&files["/etc/kubernetes/pki/apiserver.pem"]).unwrap();
     assert_eq!(fingerprint, newer.manifest.assets["apiserver"].fingerprint);
@@ -201,7 +201,7 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
                 told.problem.contains("another than the inventory says")
                     || told.problem.contains("not a public")
             } else {
-                says(&told.problem, damage, half == "sealed")
+                mentions(&told.problem, damage, half == "sealed")
             };
             assert!(word, "{asset}.{half} {damage:?}: {told:?}");
             assert_eq!(
@@ -239,7 +239,7 @@ async fn what_no_bundle_holds_is_named_with_its_cure_and_nothing_is_made_in_its_
             let writes = world.bucket.writes();
             let (at, problem, help) = corrupt(ensure(world, &wide()).await);
             assert_eq!(at, key);
-            assert!(says(&problem, damage, true), "{asset} {damage:?}: {problem}");
+            assert!(mentions(&problem, damage, true), "{asset} {damage:?}: {problem}");
             assert!(help.contains(whom) && help.contains(MANIFEST), "{help}");
             assert_eq!(world.bucket.writes(), writes, "{problem}");
             // The damage does not matter while nobody needs the object.

@@ -47,7 +47,7 @@ fn put(files: &mut Files, name: &str, made: &Made) {
     files.insert(format!("{name}-key.pem"), made.private.expose().to_vec());
 }
 
-fn look(files: &Files) -> Survey {
+fn survey_of(files: &Files) -> Survey {
     let files: Vec<File> = files
         .iter()
         .map(|(path, bytes)| File {
@@ -62,7 +62,7 @@ fn look(files: &Files) -> Survey {
 
 /// `code file` of each finding.
 fn found(files: &Files, cluster: Option<&Cluster>, at: Timestamp) -> Vec<String> {
-    let findings = look(files).verify(cluster, at, 30);
+    let findings = survey_of(files).verify(cluster, at, 30);
     findings.into_iter().map(|finding| format!("{} {}", finding.code, finding.file)).collect()
 }
 
@@ -89,7 +89,7 @@ fn nothing_is_wrong_with_what_each_role_receives() {
             assert_eq!(found(&files, Some(&cluster), now()), Vec::<String>::new(), "{role}");
             continue;
         }
-        assert_eq!(look(&files).layout, Layout::SlipwayNode, "{role}");
+        assert_eq!(survey_of(&files).layout, Layout::SlipwayNode, "{role}");
         assert_eq!(found(&files, Some(&cluster), now()), Vec::<String>::new(), "{role}");
         assert_eq!(found(&files, None, now()), Vec::<String>::new(), "{role} without a spec");
     }
@@ -191,7 +191,7 @@ fn each_wrong_key_is_told() {
     );
     put(&mut files, "scheduler", &twin.unwrap());
     assert_eq!(wrong(&files), ["twin apiserver.pem"]);
-    let twins = look(&files).twins();
+    let twins = survey_of(&files).twins();
     assert_eq!((twins.len(), &twins[0].names), (1, &vec!["apiserver".to_owned(), "scheduler".to_owned()]));
     // The two halves of the pair that signs tokens.
     let mut files = controller();
@@ -320,7 +320,7 @@ proptest! {
         if doubled {
             bytes.extend(bytes.clone());
         }
-        let survey = look(&files);
+        let survey = survey_of(&files);
         let told = format!("{:?}", survey.verify(Some(&cluster()), now(), 30));
         for made in ALL.values() {
             let secret = std::str::from_utf8(made.private.expose()).unwrap();
@@ -332,7 +332,7 @@ proptest! {
     #[test]
     fn any_bytes_are_told_in_peace(bytes in prop::collection::vec(any::<u8>(), 0..2000), name in "[a-z]{1,8}(\\.pem|\\.crt|\\.key|\\.conf|)") {
         let files = Files::from([(name, bytes)]);
-        let survey = look(&files);
+        let survey = survey_of(&files);
         prop_assert_eq!(survey.certificates.len(), 0);
         prop_assert!(!survey.findings.is_empty() || survey.others.len() == 1);
     }

@@ -17,7 +17,7 @@ impl World {
     }
 
     fn seen_by(life: Life, bucket: &MemoryBucket, kms: &MemoryKeys) -> Self {
-        Self { bucket: life.of(bucket), kms: life.of(kms), life }
+        Self { bucket: life.wrap(bucket), kms: life.wrap(kms), life }
     }
 
     /// Another process with the same bucket and keys.

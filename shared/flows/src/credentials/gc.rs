@@ -78,7 +78,7 @@ pub async fn referred<A: Objects + Listing>(
 ///
 /// # Errors
 /// If a port fails, or the inventory is lost or damaged, because it may name anything.
-pub async fn look<A: Objects + Listing>(
+pub async fn verdicts<A: Objects + Listing>(
     assets: &A,
     cluster: &str,
     referred: &Referred,
@@ -91,12 +91,12 @@ pub async fn look<A: Objects + Listing>(
     Ok(gc::decide(&manifest, &stored, referred, young, now))
 }
 
-/// Deletes what [`look`] decided to delete, and returns it.
+/// Deletes what [`verdicts`] decided to delete, and returns it.
 ///
 /// `referred` is called again before and after the deletion, because a render may run at the same time.
 ///
 /// # Errors
-/// As [`look`]. What was deleted before the error was unused, and another call deletes the rest.
+/// As [`verdicts`]. What was deleted before the error was unused, and another call deletes the rest.
 pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResult<Referred>>>(
     assets: &A,
     cluster: &str,
@@ -104,7 +104,7 @@ pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResu
     young: SignedDuration,
     now: Timestamp,
 ) -> FlowResult<Vec<Verdict>> {
-    let verdicts = look(assets, cluster, &referred().await?, young, now).await?;
+    let verdicts = verdicts(assets, cluster, &referred().await?, young, now).await?;
     let going = verdicts.into_iter().filter(|verdict| verdict.goes);
     let takes = going.map(|verdict| async move {
         let key = key(cluster, &verdict.name);

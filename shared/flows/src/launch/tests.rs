@@ -85,6 +85,6 @@ fn command(verb: Verb) -> Command {
     Command { token: "c/x/1/0".to_owned(), instance: "i-1".to_owned(), verb }
 }
 
-fn says() -> Effect {
+fn step_event() -> Effect {
     Effect::Publish(Event::RolloutStep(RolloutReport::new("c", "p", "it goes on".to_owned())))
 }

@@ -86,12 +86,12 @@ pub(super) async fn publish_plan(
             }
         }
         if unchanged {
-            tell(ports.assets, cluster, status(None)).await?;
+            update_spec_status(ports.assets, cluster, status(None)).await?;
             let event = PlanUnchanged { cluster: cluster.clone(), spec_version: upload.version.clone() };
             ports.bus.publish(&[Event::PlanUnchanged(event)]).await?;
             return Ok(RenderOutcome::Unchanged);
         }
-        tell(ports.assets, cluster, status(Some(&plan))).await?;
+        update_spec_status(ports.assets, cluster, status(Some(&plan))).await?;
         let mut events = vec![plan_ready(&plan, &upload.version, now)];
         if !plan.waits_for_approval(now) {
             let reference = PlanReference { cluster: cluster.clone(), plan: plan.id.clone() };
@@ -177,7 +177,7 @@ pub(super) async fn reject(
     if !is_newest(ports.specs, upload, patches).await? {
         return Ok(RenderOutcome::Superseded);
     }
-    tell(ports.assets, &upload.cluster, rejected).await?;
+    update_spec_status(ports.assets, &upload.cluster, rejected).await?;
     let line = |found: &Diagnostic| match &found.help {
         Some(help) => format!("{found} ({help})"),
         None => found.to_string(),
@@ -194,7 +194,11 @@ pub(super) async fn reject(
 
 /// Writes the result for the spec into `status.json`. If only the version differs it is not written, because an upload that changes
 /// nothing writes nothing.
-pub(super) async fn tell(assets: &impl Objects, cluster: &str, spec: SpecStatus) -> FlowResult<()> {
+pub(super) async fn update_spec_status(
+    assets: &impl Objects,
+    cluster: &str,
+    spec: SpecStatus,
+) -> FlowResult<()> {
     store::update_status(assets, cluster, |old| {
         let mut spec = spec.clone();
         if let Some(before) = &old.spec

@@ -214,7 +214,7 @@ async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
     let Some(object) = ports.assets.get(&key).await? else {
         return Ok(broken("the inventory names it, and it is lost".to_owned(), bring_back));
     };
-    let seen = match ports.crypto.look(&key, &object.bytes) {
+    let seen = match ports.crypto.examine(&key, &object.bytes) {
         Ok(seen) => seen,
         Err(flaw) => return Ok(broken(flaw.message, &flaw.help)),
     };

@@ -42,7 +42,7 @@ fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
     // As the schedule sends it.
     let daily = json!({"source": "slipway", "detail-type": "Scan Requested", "detail": {}});
     assert_eq!(to_scan(daily).unwrap(), ToScan::Everything);
-    let one = |asked: RenewalRequest| ToScan::Cluster { cluster: "prod".to_owned(), asked };
+    let one = |asked: RenewalRequest| ToScan::Cluster { cluster: "prod".to_owned(), request: asked };
     for kind in ["Scan Requested", "Rollout Succeeded"] {
         assert_eq!(
             to_scan(event(kind, json!({"cluster": "prod", "plan": "1"}))).unwrap(),
@@ -155,7 +155,7 @@ fn p10_of_a_pause_and_a_resume_within_one_second_the_later_holds_whichever_comes
             else {
                 panic!("it is an order");
             };
-            slipway_rollout::heard(&state, &Given::heard(order, at.unwrap(), now), None, now)
+            slipway_rollout::after_order(&state, &Given::received(order, at.unwrap(), now), None, now)
         });
         heard.paused_since().is_some()
     };

@@ -46,7 +46,7 @@ impl Life {
     }
 }
 
-fn of(count: u32) -> Cluster {
+fn cluster_with_members(count: u32) -> Cluster {
     let mut cluster = cluster();
     let first = cluster.etcd.members[0].clone();
     cluster.etcd.members = (0..count)
@@ -77,17 +77,17 @@ fn changes(plan: &Plan) -> Vec<(String, MembershipAction, u32, u32)> {
 #[test]
 fn founding_a_cluster_is_no_change_of_its_membership() {
     let mut life = Life::new();
-    assert_eq!(changes(&life.roll_out(&of(3))), []);
-    assert!(life.upload(&of(3)).1.is_empty());
+    assert_eq!(changes(&life.roll_out(&cluster_with_members(3))), []);
+    assert!(life.upload(&cluster_with_members(3)).1.is_empty());
 }
 
 #[test]
 fn p2_p4_from_three_to_five_and_back() {
     let mut life = Life::new();
-    life.roll_out(&of(3));
+    life.roll_out(&cluster_with_members(3));
     let three = life.deployed.clone().unwrap();
 
-    let grown = life.roll_out(&of(5));
+    let grown = life.roll_out(&cluster_with_members(5));
     let add = MembershipAction::Add;
     assert_eq!(changes(&grown), [("etcd-3".to_owned(), add, 3, 4), ("etcd-4".to_owned(), add, 4, 5)]);
     // Their servers' list changes, so controllers go one after the other; no member that stands does.
@@ -120,7 +120,7 @@ fn p2_p4_from_three_to_five_and_back() {
     assert!(founder.get("joinEndpoints").is_none());
     assert!(config(&five, 0)["etcd"].get("initialClusterState").is_none());
 
-    let shrunk = life.roll_out(&of(3));
+    let shrunk = life.roll_out(&cluster_with_members(3));
     let remove = MembershipAction::Remove;
     assert_eq!(changes(&shrunk), [("etcd-4".to_owned(), remove, 5, 4), ("etcd-3".to_owned(), remove, 4, 3)]);
     assert_eq!(
@@ -137,9 +137,9 @@ fn p2_p4_from_three_to_five_and_back() {
 
     // Whoever left and comes back has no data: it joins as any other, though it may have founded the cluster once.
     let mut from_five = Life::new();
-    from_five.roll_out(&of(5));
-    from_five.roll_out(&of(3));
-    from_five.roll_out(&of(5));
+    from_five.roll_out(&cluster_with_members(5));
+    from_five.roll_out(&cluster_with_members(3));
+    from_five.roll_out(&cluster_with_members(5));
     let again = from_five.deployed.unwrap();
     assert_eq!(config(&again, 4)["etcd"]["initialClusterState"], "existing");
     assert!(config(&again, 2)["etcd"].get("initialClusterState").is_none());
@@ -148,8 +148,8 @@ fn p2_p4_from_three_to_five_and_back() {
 #[test]
 fn p4_from_one_to_three_says_what_it_does_to_the_quorum() {
     let mut life = Life::new();
-    life.roll_out(&of(1));
-    let plan = life.roll_out(&of(3));
+    life.roll_out(&cluster_with_members(1));
+    let plan = life.roll_out(&cluster_with_members(3));
     let words: Vec<&str> = plan.membership.iter().map(|change| change.quorum.as_str()).collect();
     assert_eq!(
         words,
@@ -164,12 +164,12 @@ fn p4_from_one_to_three_says_what_it_does_to_the_quorum() {
 #[test]
 fn p1_a_change_that_is_taken_back_before_it_was_rolled_out_leaves_no_trace() {
     let mut life = Life::new();
-    life.roll_out(&of(3));
-    let mut moved = of(3);
+    life.roll_out(&cluster_with_members(3));
+    let mut moved = cluster_with_members(3);
     moved.etcd.members[1].subnet = "private-a".to_owned();
-    for detour in [of(5), of(1), moved] {
+    for detour in [cluster_with_members(5), cluster_with_members(1), moved] {
         assert!(!life.upload(&detour).1.is_empty());
-        assert!(life.upload(&of(3)).1.is_empty());
+        assert!(life.upload(&cluster_with_members(3)).1.is_empty());
     }
 }
 
@@ -177,15 +177,15 @@ fn p1_a_change_that_is_taken_back_before_it_was_rolled_out_leaves_no_trace() {
 fn p1_what_is_on_its_way_is_not_settled_anew() {
     let (mut five, mut three) = (BTreeMap::new(), BTreeMap::new());
     // A launch with three is under way, and somebody wants five.
-    three = settle(&of(3), &three, &Baseline::default().etcd(false));
-    let grown = settle(&of(5), &three, &Baseline::default().etcd(true));
+    three = settle(&cluster_with_members(3), &three, &Baseline::default().etcd(false));
+    let grown = settle(&cluster_with_members(5), &three, &Baseline::default().etcd(true));
     assert_eq!(grown[&0], three[&0]);
     assert!(grown[&4].joins && !grown[&2].joins);
     assert_eq!(grown[&4].join_endpoints.len(), 3);
     // Whoever was asked for and is not under way is nobody to ask.
-    assert_eq!(settle(&of(5), &grown, &Baseline::default().etcd(true)), grown);
+    assert_eq!(settle(&cluster_with_members(5), &grown, &Baseline::default().etcd(true)), grown);
     // Nothing is under way: five found the cluster together.
-    five = settle(&of(5), &five, &Baseline::default().etcd(false));
+    five = settle(&cluster_with_members(5), &five, &Baseline::default().etcd(false));
     assert!(five.values().all(|pin| !pin.joins && pin.initial_cluster.len() == 5));
 }
 
@@ -201,8 +201,8 @@ fn p4_a_volume_that_cannot_move_is_replaced_with_its_member_leaving_and_joining_
     ];
     for (change, why) in cases {
         let mut life = Life::new();
-        life.roll_out(&of(3));
-        let mut other = of(3);
+        life.roll_out(&cluster_with_members(3));
+        let mut other = cluster_with_members(3);
         change(&mut other.etcd.members[1]);
         let (rendering, plan) = life.upload(&other);
         assert_eq!(changes(&plan), [("etcd-1".to_owned(), MembershipAction::Replace, 3, 3)]);
@@ -237,8 +237,8 @@ fn p4_a_volume_that_cannot_move_is_replaced_with_its_member_leaving_and_joining_
 #[test]
 fn p4_the_only_members_volume_is_the_cluster() {
     let mut life = Life::new();
-    life.roll_out(&of(1));
-    let mut other = of(1);
+    life.roll_out(&cluster_with_members(1));
+    let mut other = cluster_with_members(1);
     other.etcd.members[0].subnet = "private-b".to_owned();
     let (_, plan) = life.upload(&other);
     assert!(plan.membership[0].quorum.contains("everything that the cluster knows is lost"));
@@ -247,8 +247,8 @@ fn p4_the_only_members_volume_is_the_cluster() {
 #[test]
 fn p3_another_address_of_a_member_is_a_change_of_the_membership_and_another_name_is_not() {
     let mut life = Life::new();
-    life.roll_out(&of(3));
-    let mut other = of(3);
+    life.roll_out(&cluster_with_members(3));
+    let mut other = cluster_with_members(3);
     other.etcd.members[2].dns_name = "c.prod.etcd.internal".to_owned();
     let (_, plan) = life.upload(&other);
     assert_eq!(changes(&plan), [("etcd-2".to_owned(), MembershipAction::Readdress, 3, 3)]);
@@ -261,7 +261,7 @@ fn p3_another_address_of_a_member_is_a_change_of_the_membership_and_another_name
     assert_eq!(fates(&plan), [fate("etcd-2"), fate("controller")]);
     assert!(plan.not_executable().is_some());
 
-    let mut named = of(3);
+    let mut named = cluster_with_members(3);
     named.etcd.members[2].name = "charlie".to_owned();
     let (_, plan) = life.upload(&named);
     assert_eq!((changes(&plan), fates(&plan)), (vec![], vec![fate("etcd-2")]));
@@ -270,23 +270,23 @@ fn p3_another_address_of_a_member_is_a_change_of_the_membership_and_another_name
 #[test]
 fn a_release_that_wrote_nothing_down_about_members_keeps_them_as_they_are() {
     let mut life = Life::new();
-    life.roll_out(&of(3));
+    life.roll_out(&cluster_with_members(3));
     let before = life.deployed.clone().unwrap();
     for node in life.deployed.as_mut().unwrap().roles.values_mut() {
         node.member = None;
     }
     life.lock.etcd_members.clear();
-    let (after, plan) = life.upload(&of(3));
+    let (after, plan) = life.upload(&cluster_with_members(3));
     assert_eq!(before.id(), after.id());
     assert!(plan.is_empty());
-    let (_, plan) = life.upload(&of(5));
+    let (_, plan) = life.upload(&cluster_with_members(5));
     assert_eq!(changes(&plan).len(), 2);
 }
 
 #[test]
 fn a_stored_plan_of_the_format_before_is_still_read() {
     let mut life = Life::new();
-    let mut plan = serde_json::to_value(life.roll_out(&of(3))).unwrap();
+    let mut plan = serde_json::to_value(life.roll_out(&cluster_with_members(3))).unwrap();
     plan.as_object_mut().unwrap().remove("membership");
     assert_eq!(serde_json::from_value::<Plan>(plan).unwrap().membership, []);
 }
@@ -294,7 +294,7 @@ fn a_stored_plan_of_the_format_before_is_still_read() {
 #[test]
 fn p4_the_zone_of_etcds_names_stays_the_one_that_it_was() {
     let of_zone = |zone: Option<&str>, profile: bool| {
-        let mut cluster = of(3);
+        let mut cluster = cluster_with_members(3);
         cluster.etcd.hosted_zone_id = zone.map(str::to_owned);
         let arn = "arn:aws:iam::123456789012:instance-profile/etcd";
         cluster.etcd.iam.instance_profile_arn = profile.then(|| arn.to_owned());

@@ -34,7 +34,7 @@ fn good(text: &str) -> Rendering {
 }
 
 /// The findings as lines.
-fn told(files: &[(&str, &str)]) -> String {
+fn findings_text(files: &[(&str, &str)]) -> String {
     let line = |found: &Diagnostic| {
         format!("{} {found}\n    {}\n", found.code, found.help.as_deref().unwrap_or_default())
     };
@@ -141,7 +141,7 @@ fn a_patch_that_does_not_apply_names_file_operation_path_and_what_is_there() {
         "{op: move, path: /Resources/Group/Properties/x, from: /Resources/Group}",
         "{op: remove, path: ''}",
     ];
-    let lines: Vec<String> = cases.iter().map(|case| told(&[("10-x.yaml", &op(case))])).collect();
+    let lines: Vec<String> = cases.iter().map(|case| findings_text(&[("10-x.yaml", &op(case))])).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -159,7 +159,7 @@ fn a_target_that_is_not_there_is_an_error_and_a_patch_that_does_nothing_a_warnin
         "target: {stack: network}\nops: [{op: test, path: /AWSTemplateFormatVersion, value: '2010-09-09'}]\n"
             .to_owned(),
     ];
-    let lines: Vec<String> = cases.iter().map(|case| told(&[("10-x.yaml", case)])).collect();
+    let lines: Vec<String> = cases.iter().map(|case| findings_text(&[("10-x.yaml", case)])).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 

@@ -23,7 +23,7 @@ fn pinned(cluster: &Cluster) -> Lock {
 }
 
 /// The cluster with these pools, rendered.
-fn of(keys: &str) -> (Cluster, Rendering) {
+fn rendered_with(keys: &str) -> (Cluster, Rendering) {
     let cluster = match parse(format!("{BASE}{keys}").as_bytes(), None) {
         Ok(accepted) => accepted.cluster,
         Err(findings) => panic!("{keys}\n{findings:#?}"),
@@ -34,7 +34,7 @@ fn of(keys: &str) -> (Cluster, Rendering) {
 }
 
 fn pool(keys: &str) -> (Value, NodeRole, Value) {
-    let (_, rendering) = of(&format!("worker:\n  nodePools:\n  - name: one\n{keys}"));
+    let (_, rendering) = rendered_with(&format!("worker:\n  nodePools:\n  - name: one\n{keys}"));
     let template = serde_json::from_str(&rendering.stack("prod-pool-one").unwrap().body).unwrap();
     let role = rendering.roles[&Role::Pool("one".to_owned())].clone();
     let config = serde_json::from_str(&role.config).unwrap();
@@ -119,7 +119,7 @@ fn gpus_bring_an_image_with_the_driver_for_their_architecture() {
         let keys = format!(
             "worker:\n  nodePools:\n  - name: one\n    instanceType: {instance_type}\n    gpu: {{nvidia: {{enabled: true}}}}\n"
         );
-        let (cluster, rendering) = of(&keys);
+        let (cluster, rendering) = rendered_with(&keys);
         let name = format!(
             "/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-amazon-linux-2023/latest/ami-id",
             architecture.as_str()
@@ -142,8 +142,9 @@ fn gpus_bring_an_image_with_the_driver_for_their_architecture() {
 fn the_clusters_image_and_root_device_are_the_pools_too() {
     let pools =
         "worker:\n  nodePools:\n  - name: one\n  - name: own\n    image: {amiId: ami-0123456789abcdef1}\n";
-    let (cluster, rendering) =
-        of(&format!("amiId: ami-0123456789abcdef0\nimage: {{rootDeviceName: /dev/sda1}}\n{pools}"));
+    let (cluster, rendering) = rendered_with(&format!(
+        "amiId: ami-0123456789abcdef0\nimage: {{rootDeviceName: /dev/sda1}}\n{pools}"
+    ));
     assert_eq!(cluster.image, Image::Ami("ami-0123456789abcdef0".to_owned()));
     let mut seen = BTreeMap::new();
     for (role, node) in &rendering.roles {
@@ -181,7 +182,7 @@ fn images_of_canonicals_have_another_root_device() {
 
 #[test]
 fn what_is_said_of_a_pool_goes_before_what_is_said_of_all() {
-    let (_, rendering) = of(
+    let (_, rendering) = rendered_with(
         "keyName: all\nsshAuthorizedKeys: [ssh-ed25519 AAAA]\nkubernetes: {featureGates: {A: true, B: true}}\nworker:\n  nodePools:\n  - name: one\n    keyName: mine\n    sshAuthorizedKeys: [ssh-ed25519 CCCC, ssh-ed25519 BBBB]\n    featureGates: {B: false, C: true}\n  - name: two\n",
     );
     let config = |name: &str| -> Value {

@@ -160,7 +160,7 @@ impl DepartureState {
         Self::Drain { drain: Drain::default(), prolonged: None }
     }
 
-    fn asked(&self) -> Option<&SentCommand> {
+    fn command(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } => drain.asked.as_ref(),
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
@@ -168,7 +168,7 @@ impl DepartureState {
         }
     }
 
-    fn asked_mut(&mut self) -> Option<&mut Option<SentCommand>> {
+    fn command_mut(&mut self) -> Option<&mut Option<SentCommand>> {
         match self {
             Self::Drain { drain, .. } => Some(&mut drain.asked),
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
@@ -260,12 +260,12 @@ impl Departure {
 
     /// The last command for it.
     #[must_use]
-    pub fn asked(&self) -> Option<&SentCommand> {
-        self.state.asked()
+    pub fn command(&self) -> Option<&SentCommand> {
+        self.state.command()
     }
 
     /// The command that uncordons it.
-    pub(super) fn uncordon_asked(&self) -> Option<&SentCommand> {
+    pub(super) fn uncordon_command(&self) -> Option<&SentCommand> {
         match &self.state {
             DepartureState::Uncordon { asked, .. } => asked.as_ref(),
             DepartureState::Drain { .. }
@@ -281,7 +281,7 @@ impl Departure {
     }
 
     /// The drain command for it.
-    pub(super) fn drain_asked(&self) -> Option<&SentCommand> {
+    pub(super) fn drain_command(&self) -> Option<&SentCommand> {
         match &self.state {
             DepartureState::Drain { drain, .. } => drain.asked.as_ref(),
             DepartureState::Leave { .. }
@@ -293,14 +293,14 @@ impl Departure {
 
     /// Run Command refused the command with that token.
     pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
-        if let Some(Some(asked)) = self.state.asked_mut() {
+        if let Some(Some(asked)) = self.state.command_mut() {
             asked.was_refused(token, reason);
         }
     }
 
     /// The command with that token was never sent.
     pub(crate) fn not_sent(&mut self, token: &str) {
-        if let Some(asked) = self.state.asked_mut()
+        if let Some(asked) = self.state.command_mut()
             && asked.as_ref().is_some_and(|one| one.command.token == token)
         {
             *asked = None;
@@ -342,7 +342,7 @@ impl Departure {
     /// It stays after all: its command is cancelled, and it is uncordoned once that has ended.
     pub(crate) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
         self.problem = why.or_else(|| self.problem.take());
-        let asked = self.state.asked().cloned();
+        let asked = self.state.command().cloned();
         self.enter(DepartureState::Withdraw { asked, told: None }, now)
     }
 
@@ -449,7 +449,7 @@ impl Departure {
         *busy.entry(controller.clone()).or_default() += 1;
         self.rounds += 1;
         let (of, name) = (format!("{id} {}", self.since), self.role.to_string());
-        let sender = Sender { of: &of, cluster: scene.cluster, name: &name };
+        let sender = Sender { owner: &of, cluster: scene.cluster, name: &name };
         let command = sender.command(self.rounds, controller.clone(), verb);
         effects.push(Effect::Send(command.clone()));
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })

@@ -45,7 +45,7 @@ pub(super) fn destroyed(
     let message = format!(
         "every stack is gone{}{}; what the buckets hold stays, and so do the snapshots of etcd's volumes in EC2",
         last.unwrap_or_default(),
-        open.records.left()
+        open.records.undeleted_words()
     );
     let event = ClusterDestroyed {
         cluster: next.cluster.clone(),

@@ -58,7 +58,7 @@ impl Records {
     }
 
     /// Which records may remain at the end.
-    pub(super) fn left(&self) -> String {
+    pub(super) fn undeleted_words(&self) -> String {
         match self {
             Self::Left(why) => format!(
                 "; in a hosted zone of your own, delete the A records of etcd's members, which nobody took back ({why})"
@@ -111,7 +111,7 @@ fn take_back(
         }
         let whom = members(state, observed);
         if whom.is_empty() {
-            return left(inquiry, observed, "no member of etcd has a machine in service", now);
+            return retry_or_give_up(inquiry, observed, "no member of etcd has a machine in service", now);
         }
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
         let round = open.ask(state, whom, now, effects);
@@ -132,7 +132,7 @@ fn take_back(
         return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
     };
     let why = why_not(&inquiry.round, &said);
-    left(inquiry, observed, &why, now)
+    retry_or_give_up(inquiry, observed, &why, now)
 }
 
 /// Why the records are not deleted yet: a member's machine boots, and would write its own again. `None` if none boots, or the longest boot
@@ -152,7 +152,7 @@ fn boots(state: &Rollout, inquiry: &Inquiry, observed: &Observed, now: Timestamp
 }
 
 /// No member could delete them: tried again, but not forever, and not if there is no machine that could.
-fn left(
+fn retry_or_give_up(
     mut inquiry: Inquiry,
     observed: &Observed,
     why: &str,

@@ -176,7 +176,7 @@ impl Destroy {
     ) -> Round {
         self.rounds += 1;
         let of = format!("{} destroy {}", state.generation, self.attempt);
-        let sender = Sender { of: &of, cluster: &state.cluster, name: "etcd" };
+        let sender = Sender { owner: &of, cluster: &state.cluster, name: "etcd" };
         let round = Round::new(sender, self.rounds, whom, now);
         effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
         round

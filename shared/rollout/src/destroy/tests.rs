@@ -46,7 +46,7 @@ fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
     Observed { stacks: stacks.collect(), ..Observed::default() }
 }
 
-fn looked(state: Rollout, open: Destroy, observed: &Observed, now: Timestamp) -> Decision {
+fn decided(state: Rollout, open: Destroy, observed: &Observed, now: Timestamp) -> Decision {
     decide(state, open, observed, now, Effects::new(now))
 }
 
@@ -61,7 +61,7 @@ fn events(decision: &Decision) -> Vec<String> {
     said
 }
 
-fn asked(tokens: &[&str]) -> Inquiry {
+fn inquiry(tokens: &[&str]) -> Inquiry {
     let one = |token: &&str| json!({"role": "etcd-0", "command": {"token": token, "instance": "i-0", "verb": "etcdHealth"}, "at": NOW});
     let round: Vec<_> = tokens.iter().map(one).collect();
     Inquiry { round: serde_json::from_value(json!(round)).unwrap(), ..Inquiry::new(NOW) }
@@ -104,7 +104,7 @@ fn another_order_that_is_heard_late_is_as_patient_as_one_that_was_heard_at_once(
 fn p8_no_two_destructions_share_a_generation_and_so_no_token() {
     let mut state = cluster(&["c-network"]);
     let given = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
-    assert_eq!(hear(&mut state, &given, true, NOW), [Effect::ArmTick]);
+    assert_eq!(receive(&mut state, &given, true, NOW), [Effect::ArmTick]);
     assert_eq!(state.generation, 5);
 }
 
@@ -129,7 +129,7 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
     let goes = [("c-etcd", deleting())];
     for (stacks, records, asks) in [
         (&etcd[..], Records::Stand, true),
-        (&etcd, Records::SentCommand(asked(&["1"])), true),
+        (&etcd, Records::SentCommand(inquiry(&["1"])), true),
         (&etcd, Records::TakenBack, false),
         (&etcd, Records::Left("no".to_owned()), false),
         (&pools, Records::Stand, false),
@@ -144,15 +144,15 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
 
 #[test]
 fn p8_of_what_members_were_asked_it_is_known_what_was_refused_and_what_was_never_sent() {
-    let save = Save::Leader(asked(&["1", "2"]));
+    let save = Save::Leader(inquiry(&["1", "2"]));
     let snapshot = Destroy { snapshot: LastSnapshot::Wanted { save, earlier: None }, ..open(&[]) };
-    let records = Destroy { records: Records::SentCommand(asked(&["1", "2"])), ..open(&[]) };
+    let records = Destroy { records: Records::SentCommand(inquiry(&["1", "2"])), ..open(&[]) };
     for mut open in [snapshot, records] {
         open.unsent("1", "unknown");
-        let refused: Vec<Option<&str>> = open.asked().iter().map(|one| one.refused.as_deref()).collect();
+        let refused: Vec<Option<&str>> = open.commands().iter().map(|one| one.refused.as_deref()).collect();
         assert_eq!(refused, [Some("unknown"), None]);
         open.not_sent("1");
-        assert_eq!(open.asked().iter().map(|one| one.command.token.as_str()).collect::<Vec<_>>(), ["2"]);
+        assert_eq!(open.commands().iter().map(|one| one.command.token.as_str()).collect::<Vec<_>>(), ["2"]);
     }
 }
 
@@ -173,7 +173,7 @@ fn machines_whose_stack_is_seen_to_go_are_forgotten_and_those_of_another_pool_ar
     let state = Rollout { switch: paused, ..state };
     let observed =
         seen(&[("c-pool-a", StackStatus::DeleteInProgress), ("c-pool-b", StackStatus::UpdateComplete)]);
-    let decision = looked(state, open, &observed, at(60));
+    let decision = decided(state, open, &observed, at(60));
     assert_eq!(decision.next.departures.keys().collect::<Vec<_>>(), ["i-b"]);
     assert_eq!(decision.next.deployed.keys().collect::<Vec<_>>(), ["c-pool-a", "c-pool-b"]);
 }
@@ -184,7 +184,7 @@ fn what_is_half_gone_is_not_deployed_any_more_and_what_stands_is() {
     let open = open(&[("c-pool-a", deleting()), ("c-pool-b", GoingState::Stands)]);
     let observed =
         seen(&[("c-pool-a", StackStatus::DeleteFailed), ("c-pool-b", StackStatus::UpdateComplete)]);
-    let decision = looked(cluster(&stacks), open, &observed, at(60));
+    let decision = decided(cluster(&stacks), open, &observed, at(60));
     assert_eq!(decision.next.deployed.keys().collect::<Vec<_>>(), ["c-pool-b"]);
 }
 
@@ -200,7 +200,7 @@ fn a_deletion_that_does_not_begin_is_given_up_in_the_end_and_one_that_is_under_w
         ),
         (StackStatus::DeleteInProgress, 10 * patience, "CloudFormation deletes it"),
     ] {
-        let decision = looked(
+        let decision = decided(
             cluster(&["c-pool-a"]),
             open(&[("c-pool-a", deleting())]),
             &seen(&[("c-pool-a", status)]),
@@ -224,7 +224,7 @@ fn p10_a_stack_is_told_to_go_once_and_not_while_cloudformation_is_at_work_on_it(
         (StackStatus::UpdateInProgress, GoingState::Stands, 0),
     ] {
         let stands = open(&[("c-pool-a", GoingState::Stands)]);
-        let decision = looked(cluster(&["c-pool-a"]), stands, &seen(&[("c-pool-a", status)]), at(60));
+        let decision = decided(cluster(&["c-pool-a"]), stands, &seen(&[("c-pool-a", status)]), at(60));
         let open = decision.next.destroy().unwrap();
         assert_eq!((&open.stacks[0].state, delete(&decision)), (&state, tells), "{status}");
     }
@@ -235,12 +235,12 @@ fn each_step_of_a_destruction_is_said_once_and_what_is_only_waited_for_is_no_ste
     let observed = [StackStatus::UpdateComplete, StackStatus::DeleteInProgress]
         .map(|status| seen(&[("c-pool-a", status)]));
     let first =
-        looked(cluster(&["c-pool-a"]), open(&[("c-pool-a", GoingState::Stands)]), &observed[0], at(0));
+        decided(cluster(&["c-pool-a"]), open(&[("c-pool-a", GoingState::Stands)]), &observed[0], at(0));
     assert_eq!(events(&first), ["Rollout Step"]);
     let again = |decision: &Decision, second| {
         let mut state = decision.next.clone();
         let open = state.take_going().unwrap();
-        looked(state, open, &observed[1], at(second))
+        decided(state, open, &observed[1], at(second))
     };
     let second = again(&first, 60);
     assert_eq!(events(&second), ["Rollout Waiting"]);
@@ -260,7 +260,7 @@ fn p8_the_tick_is_disarmed_where_a_destruction_has_stopped_or_is_over_and_not_be
         let open = Destroy { aborted, ..open(&[("c-pool-a", state.clone())]) };
         // After an abort its deletion is not requested.
         let observed = if state == GoingState::Stands { Observed::default() } else { observed.clone() };
-        let decision = looked(cluster(&["c-pool-a"]), open, &observed, at(60));
+        let decision = decided(cluster(&["c-pool-a"]), open, &observed, at(60));
         assert_eq!(disarms(&decision), expected, "{state:?} {aborted:?}: {}", decision.report.message);
     }
 }
@@ -270,7 +270,7 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
     for (state, lacks) in [(GoingState::Gone, true), (GoingState::Stands, false)] {
         let stacks = [("c-pool-a", state), ("c-network", GoingState::Stands)];
         let open = Destroy { aborted: Some(at(1)), ..open(&stacks) };
-        let decision = looked(cluster(&["c-network"]), open, &Observed::default(), at(60));
+        let decision = decided(cluster(&["c-network"]), open, &Observed::default(), at(60));
         assert_eq!(decision.report.state, "aborted");
         assert_eq!(decision.next.called_off().is_some(), lacks);
     }
@@ -295,7 +295,7 @@ fn p8_what_names_tokens_and_what_a_person_said_outlive_a_cluster_that_was_taken_
     let state = Rollout { addons, switch, effects_decided: 9, ..cluster(&[]) };
     assert_eq!(state.gone_in_words(), None);
     let before = state.clone();
-    let decision = looked(state, open(&[("c-pool-a", GoingState::Gone)]), &Observed::default(), at(60));
+    let decision = decided(state, open(&[("c-pool-a", GoingState::Gone)]), &Observed::default(), at(60));
     assert_eq!((decision.report.state.as_str(), decision.report.generation), ("destroyed", 4));
     let next = decision.next;
     assert_eq!(
@@ -352,7 +352,7 @@ fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while
         let mut open = Destroy { records, ..open(&[("c-etcd", GoingState::Stands)]) };
         let mut effects = Effects::new(at(second));
         let what = retire(&state, &mut open, &stack(status), held, &observed, at(second), &mut effects);
-        assert_eq!((&what, open.asked().len()), (&waits, asks), "{status} {held} {second}");
+        assert_eq!((&what, open.commands().len()), (&waits, asks), "{status} {held} {second}");
         assert_eq!(open.records == Records::Stand, what.is_none());
     }
 }
@@ -386,7 +386,7 @@ fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_ti
     for (tries, second, gives_up, then) in
         [(0, pause - 1, false, 0), (0, pause, false, 1), (1, pause, false, 2), (2, pause, true, 3)]
     {
-        let mut inquiry = Inquiry { tries, ..asked(&["1"]) };
+        let mut inquiry = Inquiry { tries, ..inquiry(&["1"]) };
         assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, then), "{tries} {second}");
         assert_eq!(inquiry.round.is_empty(), second >= pause, "no command is open after that");
     }
@@ -442,8 +442,8 @@ fn p8_members_are_asked_in_rounds_that_are_counted_so_that_no_two_share_a_token(
         open.snapshot = LastSnapshot::wanted(None, NOW);
         let mut effects = Effects::new(NOW);
         assert_eq!(save(&state, &mut open, &observed, NOW, &mut effects), GoingWaits::Leader);
-        assert_eq!((open.rounds, open.asked().len()), (rounds, 2));
-        tokens.extend(open.asked().iter().map(|one| one.command.token.clone()));
+        assert_eq!((open.rounds, open.commands().len()), (rounds, 2));
+        tokens.extend(open.commands().iter().map(|one| one.command.token.clone()));
     }
     assert_eq!(tokens.len(), 6);
 }

@@ -7,7 +7,7 @@ use slipway_core::node::VerbFailure;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn asked(token: &str, verb: Verb) -> SentCommand {
+fn sent_command(token: &str, verb: Verb) -> SentCommand {
     let command = Command { token: token.to_owned(), instance: "i-1".to_owned(), verb };
     SentCommand { role: Role::Controller, command, at: NOW, refused: None }
 }
@@ -22,7 +22,7 @@ fn seen(token: &str, view: Option<CommandView>) -> Observed {
 
 #[test]
 fn a_command_that_was_never_sent_is_forgotten_and_the_others_of_its_round_are_not() {
-    let mut round = Round(["1", "2", "3"].map(|token| asked(token, Verb::Status)).to_vec());
+    let mut round = Round(["1", "2", "3"].map(|token| sent_command(token, Verb::Status)).to_vec());
     round.forget("2");
     assert_eq!(round.iter().map(|one| one.command.token.as_str()).collect::<Vec<_>>(), ["1", "3"]);
 }
@@ -30,7 +30,7 @@ fn a_command_that_was_never_sent_is_forgotten_and_the_others_of_its_round_are_no
 #[test]
 fn machines_are_asked_again_once_a_tick_and_at_once_where_nobody_was_asked() {
     assert!(Round::default().may_ask_again(NOW));
-    let round = Round(vec![asked("1", Verb::Status)]);
+    let round = Round(vec![sent_command("1", Verb::Status)]);
     let pause = PAUSE.as_secs();
     for (second, may) in [(0, false), (pause - 1, false), (pause, true)] {
         assert_eq!(round.may_ask_again(after(second)), may, "{second}");
@@ -41,18 +41,18 @@ fn machines_are_asked_again_once_a_tick_and_at_once_where_nobody_was_asked() {
 fn p10_a_drain_and_a_snapshot_are_taken_back_and_credentials_that_are_half_taken_are_not() {
     let drain = Verb::Drain { node: "i-2".to_owned(), for_s: 600, force_after_s: None };
     for verb in [drain, Verb::EtcdSnapshot] {
-        let asked = asked("1", verb);
+        let asked = sent_command("1", verb);
         assert_eq!(asked.take_back(), Some(Effect::Cancel(asked.command.clone())));
     }
     let refresh = Verb::Refresh { credentials: "new".to_owned(), restart: true };
     for verb in [refresh, Verb::Status, Verb::EtcdRemove { member: "etcd-1".to_owned() }] {
-        assert_eq!(asked("1", verb).take_back(), None);
+        assert_eq!(sent_command("1", verb).take_back(), None);
     }
 }
 
 #[test]
 fn an_error_is_known_by_its_code_and_by_its_own_command() {
-    let asked = asked("1", Verb::Status);
+    let asked = sent_command("1", Verb::Status);
     let failed = |code| Some(CommandView::Failed(VerbFailure::passing(code, "no", "look")));
     let no_node = FailureCode::DrainNoNode;
     for (observed, is_so) in [
@@ -68,7 +68,7 @@ fn an_error_is_known_by_its_code_and_by_its_own_command() {
 
 #[test]
 fn p8_an_answer_is_waited_for_as_long_as_it_may_take_and_not_for_ever() {
-    let asked = asked("1", Verb::EtcdSnapshot);
+    let asked = sent_command("1", Verb::EtcdSnapshot);
     let most = Verb::EtcdSnapshot.answers_within().as_secs();
     for (view, words) in [(None, "was not heard of"), (Some(CommandView::InProgress), "was not answered")] {
         let observed = seen("1", view);

@@ -25,7 +25,7 @@ use super::super::drain::{Drain, DrainProgress, Patience};
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
-use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Looked, Many, Waits};
+use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Many, ObservedParts, Waits};
 use super::credentials::{earlier_boot, outdated};
 use super::idle::surely;
 use super::machine::{Machine, Move, State, Tries, waited, waits_for};
@@ -58,7 +58,7 @@ impl Machine for Controllers {
         turn: &mut Turn<'_>,
     ) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(state, Waits::Look(Looked::Machines));
+            return Move::Stay(state, Waits::Look(ObservedParts::Machines));
         };
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
@@ -133,7 +133,7 @@ impl Controllers {
     }
 
     /// The running drain of a controller, if there is one.
-    pub(super) fn drain_asked(&self) -> Option<SentCommand> {
+    pub(super) fn drain_command(&self) -> Option<SentCommand> {
         match self.phase.state()? {
             ControllersState::Drain { drain, .. } => drain.asked.clone(),
             ControllersState::Look { .. }
@@ -204,7 +204,7 @@ impl Controllers {
         // An old machine that is still booting has to be in service first.
         let comes = self.renews() && earlier_boot(&self.done, turn, group);
         if comes && waited(since, turn.now) <= PATIENCE {
-            let boots = Boot::of(group, &turn.observed.booting);
+            let boots = Boot::pending_in(group, &turn.observed.booting);
             return Move::Stay(ControllersState::start(), Waits::Boot(Comes::Earlier, boots));
         }
         if let Some(why) = holds_back(turn, group) {
@@ -235,7 +235,7 @@ impl Controllers {
         }
         let serve = serving(group).count();
         if serve < self.size as usize {
-            let boots = Boot::of(group, &turn.observed.booting);
+            let boots = Boot::pending_in(group, &turn.observed.booting);
             dangers.push(Danger::TooFew { serve, size: self.size, boots });
         }
         Some(dangers)
@@ -417,7 +417,7 @@ impl Controllers {
         if waited(since, turn.now) > RECONSIDERED && group.desired <= self.size {
             return Move::To(ControllersState::start());
         }
-        let boots = Boot::of(group, &turn.observed.booting);
+        let boots = Boot::pending_in(group, &turn.observed.booting);
         if waited(since, turn.now) > PATIENCE {
             return Move::Fail(format!(
                 "no new controller came within {} minutes: {}; {} wants {} machines until a rollout goes on",

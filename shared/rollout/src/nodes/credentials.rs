@@ -10,7 +10,7 @@ use crate::states::{Wakes, Way};
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
-use super::super::waits::{Boot, Comes, Looked, Many, Waits};
+use super::super::waits::{Boot, Comes, Many, ObservedParts, Waits};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::refreshed;
@@ -74,14 +74,14 @@ impl State for PoolRefreshState {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Refresh(round) => round.as_slice(),
             Self::Look { .. } => &[],
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Refresh(round) => round.as_mut_slice(),
             Self::Look { .. } => &mut [],
@@ -139,7 +139,7 @@ impl Machine for PoolRefresh {
         turn: &mut Turn<'_>,
     ) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(state, Waits::Look(Looked::Machines));
+            return Move::Stay(state, Waits::Look(ObservedParts::Machines));
         };
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
@@ -162,7 +162,7 @@ impl PoolRefresh {
             since.get_or_insert(turn.now);
             // An old machine that is still booting has to be in service first.
             if earlier_boot(&self.done, turn, group) && waited(*since, turn.now) <= PATIENCE {
-                let boots = Boot::of(group, &turn.observed.booting);
+                let boots = Boot::pending_in(group, &turn.observed.booting);
                 return Move::Stay(PoolRefreshState::start(), Waits::Boot(Comes::Earlier, boots));
             }
             let idle_since = idle_since.unwrap_or(turn.now);

@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn said(target: Option<&Role>, answers: &Answers) -> Vec<String> {
+    fn dangers_of(target: Option<&Role>, answers: &Answers) -> Vec<String> {
         of_member(target, answers).iter().map(ToString::to_string).collect()
     }
 
@@ -197,9 +197,9 @@ mod tests {
     fn p4_a_member_goes_only_while_every_other_voter_is_well() {
         let target = Role::Etcd(0);
         for of in [1, 3, 5] {
-            assert_eq!(said(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
+            assert_eq!(dangers_of(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
         }
-        assert_eq!(said(Some(&target), &all(2)), ["of 2 members none can be spared"]);
+        assert_eq!(dangers_of(Some(&target), &all(2)), ["of 2 members none can be spared"]);
         type Spoil = fn(&mut EtcdHealth);
         let cases: [(Spoil, &str); 7] = [
             (|one| one.learner = true, "etcd-1 is a learner, and has no vote yet"),
@@ -216,12 +216,12 @@ mod tests {
         for (spoil, reason) in cases {
             let mut answers = all(3);
             change(&mut answers, 1, spoil);
-            assert_eq!(said(Some(&target), &answers), [reason]);
-            assert_eq!(said(None, &answers), [reason]);
+            assert_eq!(dangers_of(Some(&target), &answers), [reason]);
+            assert_eq!(dangers_of(None, &answers), [reason]);
         }
         let mut answers = all(3);
         answers.insert(Role::Etcd(2), Err("it is gone".to_owned()));
-        assert_eq!(said(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
+        assert_eq!(dangers_of(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
         // A member that is not in the release, for example a learner.
         let mut answers = all(3);
         for index in 0..3 {
@@ -231,7 +231,7 @@ mod tests {
                 one.members.push(new);
             });
         }
-        let reasons = said(Some(&target), &answers);
+        let reasons = dangers_of(Some(&target), &answers);
         assert_eq!(
             reasons,
             ["the membership has 4 members, and the cluster 3", "the membership has a learner, etcd-3"]
@@ -243,7 +243,7 @@ mod tests {
         for (of, reasons) in [(1, &["etcd-0, which is all of etcd, does not answer: lost"][..]), (3, &[])] {
             let mut answers = all(of);
             answers.insert(Role::Etcd(0), Err("lost".to_owned()));
-            assert_eq!(said(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
+            assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
         change(&mut answers, 0, |own| {
             own.members.push(EtcdMemberHealth { reachable: false, ..well(1, 2).members.remove(1) });
         });
-        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
     }
 
     #[test]
@@ -265,7 +265,7 @@ mod tests {
         for of in [1, 3] {
             let mut answers = all(of);
             change(&mut answers, 0, alarm);
-            assert_eq!(said(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
+            assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), ["the alarm CORRUPT is raised"], "{of}");
         }
     }
 
@@ -274,9 +274,9 @@ mod tests {
         let mut answers = all(3);
         change(&mut answers, 0, |own| own.members[1].reachable = false);
         let reasons = ["etcd-0 cannot reach etcd-1: it does not say why"];
-        assert_eq!(said(Some(&Role::Etcd(0)), &answers), reasons);
+        assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), reasons);
         change(&mut answers, 0, |own| own.serving = false);
-        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
     }
 
     #[test]
@@ -286,9 +286,9 @@ mod tests {
         for index in 1..3 {
             change(&mut answers, index, |one| one.members[0].reachable = false);
         }
-        assert_eq!(said(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
-        assert!(!said(Some(&Role::Etcd(1)), &answers).is_empty());
-        assert!(!said(None, &answers).is_empty());
+        assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), Vec::<String>::new());
+        assert!(!dangers_of(Some(&Role::Etcd(1)), &answers).is_empty());
+        assert!(!dangers_of(None, &answers).is_empty());
     }
 
     #[test]

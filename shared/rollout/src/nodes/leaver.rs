@@ -11,7 +11,7 @@ use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
 use super::super::outbox::Seen;
-use super::super::waits::{Asks, Looked, Waits};
+use super::super::waits::{Asks, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
@@ -135,7 +135,7 @@ impl State for LeaverState {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
                 std::slice::from_ref(asked)
@@ -145,7 +145,7 @@ impl State for LeaverState {
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
                 std::slice::from_mut(asked)
@@ -254,7 +254,7 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
 impl Leaver {
     fn choose(&mut self, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(LeaverState::Look, Waits::Look(Looked::Machine));
+            return Move::Stay(LeaverState::Look, Waits::Look(ObservedParts::Machine));
         };
         let machine = view.as_ref().and_then(machine);
         self.tries.choose(called(&machine));
@@ -281,7 +281,7 @@ impl Leaver {
 
     fn leader(&mut self, asked: SentCommand, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(LeaverState::MoveLeader(asked), Waits::Look(Looked::Machine));
+            return Move::Stay(LeaverState::MoveLeader(asked), Waits::Look(ObservedParts::Machine));
         };
         let id = asked.command.instance.clone();
         if view.as_ref().and_then(machine).as_ref() != Some(&id) {

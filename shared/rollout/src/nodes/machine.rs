@@ -106,11 +106,11 @@ pub(super) trait State: Sized {
     }
 
     /// The commands of the state.
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         &[]
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         &mut []
     }
 
@@ -157,9 +157,9 @@ impl Place {
 pub(super) trait Open {
     fn place(&self) -> Place;
     fn machine(&self) -> Option<&String>;
-    fn asked(&self) -> &[SentCommand];
-    fn asked_mut(&mut self) -> &mut [SentCommand];
-    fn is_left(&self) -> bool;
+    fn commands(&self) -> &[SentCommand];
+    fn commands_mut(&mut self) -> &mut [SentCommand];
+    fn is_skipped(&self) -> bool;
     fn failure(&self) -> Option<&str>;
     fn fail(&mut self, why: &str);
     fn is_busy(&self) -> bool;
@@ -182,15 +182,15 @@ impl<S: State> Open for Phase<S> {
         self.state().and_then(S::machine)
     }
 
-    fn asked(&self) -> &[SentCommand] {
-        self.state().map_or(&[], S::asked)
+    fn commands(&self) -> &[SentCommand] {
+        self.state().map_or(&[], S::commands)
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
-        self.state_mut().map_or(&mut [], S::asked_mut)
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
+        self.state_mut().map_or(&mut [], S::commands_mut)
     }
 
-    fn is_left(&self) -> bool {
+    fn is_skipped(&self) -> bool {
         matches!(self, Self::Done { left: true })
     }
 
@@ -216,12 +216,12 @@ impl<S: State> Open for Phase<S> {
             return;
         }
         *since = since.map(|since| since.max(at));
-        state.asked_mut().iter_mut().for_each(|asked| asked.at = asked.at.max(at));
+        state.commands_mut().iter_mut().for_each(|asked| asked.at = asked.at.max(at));
     }
 
     fn not_sent(&mut self, token: &str) {
         if let Self::Open { state, .. } = self
-            && state.asked().iter().any(|asked| asked.command.token == token)
+            && state.commands().iter().any(|asked| asked.command.token == token)
         {
             *state = state.not_sent();
         }

@@ -12,7 +12,7 @@ use slipway_core::deadline::Urgency;
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
-use super::super::waits::{Asks, Boot, Boots, Comes, Looked, Many, Waits};
+use super::super::waits::{Asks, Boot, Boots, Comes, Many, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
@@ -120,8 +120,8 @@ pub(super) trait Act {
 
     fn place(&self) -> Place;
     fn machine(&self) -> &String;
-    fn asked(&self) -> &[SentCommand];
-    fn asked_mut(&mut self) -> &mut [SentCommand];
+    fn commands(&self) -> &[SentCommand];
+    fn commands_mut(&mut self) -> &mut [SentCommand];
 
     /// Whether the work should be completed before anything else begins.
     fn is_busy(&self) -> bool;
@@ -152,20 +152,20 @@ impl<A: Act> State for MemberState<A> {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Snapshot { asked, .. } => std::slice::from_ref(asked),
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
-            Self::Act(act) => act.asked(),
+            Self::Act(act) => act.commands(),
             Self::Look { .. } => &[],
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Snapshot { asked, .. } => std::slice::from_mut(asked),
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
-            Self::Act(act) => act.asked_mut(),
+            Self::Act(act) => act.commands_mut(),
             Self::Look { .. } => &mut [],
         }
     }
@@ -211,7 +211,7 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
         turn: &mut Turn<'_>,
     ) -> To<A> {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(state, Waits::Look(Looked::Machine));
+            return Move::Stay(state, Waits::Look(ObservedParts::Machine));
         };
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
@@ -258,7 +258,7 @@ fn choose<W: MemberWork<A>, A: Act>(
 ) -> To<A> {
     let Some(id) = machine(group) else {
         since.get_or_insert(turn.now);
-        let boots = Boot::of(group, &turn.observed.booting);
+        let boots = Boot::pending_in(group, &turn.observed.booting);
         if waited(*since, turn.now) > PATIENCE {
             return Move::Fail(format!(
                 "{} has no machine in service after {} minutes: {}",

@@ -30,7 +30,7 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
 }
 
 /// The number of nodes that `plan` replaces or refreshes but a person has to handle.
-pub(in super::super) fn left_to_a_person(wanted: &Wanted) -> u32 {
+pub(in super::super) fn nodes_for_a_person(wanted: &Wanted) -> u32 {
     let plan = &wanted.plan;
     let concerned = |node: &&NodePlan| {
         matches!(node.action, NodeAction::Replace | NodeAction::Refresh)
@@ -181,7 +181,7 @@ fn group_of(role: &Role, node: &NodeRole) -> String {
 
 impl Nodes {
     /// The steps of `wanted`.
-    pub(in super::super) fn of(wanted: &Wanted) -> Self {
+    pub(in super::super) fn from_wanted(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);
         let stays = |planned: &NodePlan, node: &NodeRole, task: Task| NodeStep {
             stack: node.stack.clone(),

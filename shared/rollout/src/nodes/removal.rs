@@ -15,7 +15,7 @@ use slipway_core::role::Role;
 use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
-use super::super::waits::{Departs, Detail, Idle, Kept, Looked, Waits};
+use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serving};
@@ -94,7 +94,7 @@ impl Machine for Removal {
 
     fn next_move(&mut self, state: RemovalState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
-            RemovalState::Empty => self.look_at_machines(turn),
+            RemovalState::Empty => self.check_machines(turn),
             RemovalState::Delete => deleted(*since, turn),
         }
     }
@@ -120,12 +120,12 @@ impl Removal {
         }
     }
 
-    fn look_at_machines(&mut self, turn: &mut Turn<'_>) -> To {
+    fn check_machines(&mut self, turn: &mut Turn<'_>) -> To {
         let controllers = turn.controllers.and_then(|name| turn.observed.groups.get(name));
         let group = turn.observed.groups.get(turn.group);
         let stack = turn.observed.stacks.get(turn.stack);
         let (Some(group), Some(_), Some(stack)) = (group, controllers, stack) else {
-            return Move::Stay(RemovalState::Empty, Waits::Look(Looked::MachinesAndStack));
+            return Move::Stay(RemovalState::Empty, Waits::Look(ObservedParts::MachinesAndStack));
         };
         let Some(stack) = stack.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
             // Somebody else has deleted the stack.
@@ -181,7 +181,7 @@ impl Removal {
         if todo.is_empty() && !held {
             return None;
         }
-        let departs = Departs::of(self.begun.iter(), turn.departures);
+        let departs = Departs::first_three(self.begun.iter(), turn.departures);
         let idle = departs.is_empty().then_some(match (turn.newer, held) {
             (true, _) => Idle::NewerSpec,
             (false, true) => Idle::Window { at_most_until: turn.urgent_from },

@@ -62,14 +62,14 @@ impl State for SaverState {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Look => &[],
             Self::Snapshot(asked) => std::slice::from_ref(asked),
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Look => &mut [],
             Self::Snapshot(asked) => std::slice::from_mut(asked),

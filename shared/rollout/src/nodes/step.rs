@@ -209,8 +209,8 @@ impl NodeStep {
 
     /// Whether it is done, and a machine was skipped.
     #[must_use]
-    pub fn is_left(&self) -> bool {
-        self.task.open().is_left()
+    pub fn is_skipped(&self) -> bool {
+        self.task.open().is_skipped()
     }
 
     /// Why it failed.
@@ -221,8 +221,8 @@ impl NodeStep {
 
     /// The last commands to its machines.
     #[must_use]
-    pub fn asked(&self) -> &[SentCommand] {
-        self.task.open().asked()
+    pub fn commands(&self) -> &[SentCommand] {
+        self.task.open().commands()
     }
 
     /// The wave of stacks after which it is done.
@@ -289,8 +289,8 @@ impl NodeStep {
     }
 
     /// The commands whose results are needed.
-    pub(super) fn commands(&self) -> impl Iterator<Item = Command> {
-        self.asked().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone())
+    pub(super) fn awaited_commands(&self) -> impl Iterator<Item = Command> {
+        self.commands().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone())
     }
 
     pub(super) fn fail(&mut self, why: &str) {
@@ -307,7 +307,7 @@ impl NodeStep {
 
     /// The machine of the command with that token is skipped: the other machines of the round still answer.
     pub(super) fn not_refreshed(&mut self, token: &str) {
-        let is_alone = self.asked().len() == 1;
+        let is_alone = self.commands().len() == 1;
         match &mut self.task {
             Task::PoolRefresh(PoolRefresh {
                 phase: Phase::Open { state: PoolRefreshState::Refresh(round), .. },
@@ -330,7 +330,7 @@ impl NodeStep {
 
     /// Run Command refused the command with that token.
     pub(super) fn refused(&mut self, token: &str, reason: &str) {
-        for asked in self.task.open_mut().asked_mut() {
+        for asked in self.task.open_mut().commands_mut() {
             asked.was_refused(token, reason);
         }
     }
@@ -344,12 +344,12 @@ impl NodeStep {
         let place = self.place();
         let is_snapshot = place == Place::Snapshot;
         let effects =
-            self.asked().iter().filter(|_| is_snapshot).filter_map(SentCommand::take_back).collect();
+            self.commands().iter().filter(|_| is_snapshot).filter_map(SentCommand::take_back).collect();
         match &mut self.task {
             // This includes a machine whose termination was decided, because it may not have been performed; a machine that is really
             // terminated does not need it.
             Task::Controllers(task) => {
-                let asked = task.drain_asked();
+                let asked = task.drain_command();
                 task.call_off(asked, &self.role, &self.group, departures, now);
             }
             Task::Removal(task) if place != Place::Delete => {

@@ -17,7 +17,9 @@ use crate::states::{Wakes, Way};
 use super::super::Effect;
 use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
 use super::super::fleet::{GroupView, Lifecycle};
-use super::super::waits::{Boot, Boots, Comes, Departs, Detail, Idle, Looked, Many, Waits, WorkersWait};
+use super::super::waits::{
+    Boot, Boots, Comes, Departs, Detail, Idle, Many, ObservedParts, Waits, WorkersWait,
+};
 use super::credentials::outdated;
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
@@ -160,7 +162,7 @@ impl Machine for Workers {
     fn next_move(&mut self, state: WorkersState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let controllers = turn.controllers.and_then(|name| turn.observed.groups.get(name));
         let (Some(view), Some(controllers)) = (turn.observed.groups.get(turn.group), controllers) else {
-            return Move::Stay(state, Waits::Look(Looked::Machines));
+            return Move::Stay(state, Waits::Look(ObservedParts::Machines));
         };
         let (Some(group), Some(_)) = (view, controllers) else {
             return Move::Fail(format!("{}, or none of controllers", turn.no_group()));
@@ -295,7 +297,7 @@ impl Workers {
         }
         turn.budget.failures += 1;
         if !self.proved || turn.budget.failures > turn.budget.allowed {
-            let boots = Boot::of(group, &turn.observed.booting);
+            let boots = Boot::pending_in(group, &turn.observed.booting);
             return Some(format!("it is not whole after {} minutes: {}", PATIENCE.as_mins(), Boots(&boots)));
         }
         // Auto Scaling keeps trying, and gets the same time again.
@@ -400,10 +402,10 @@ impl Workers {
         pool: &Pool<'_>,
         may_start: bool,
     ) -> WorkersWait {
-        let departs = Departs::of(begun.keys(), turn.departures);
+        let departs = Departs::first_three(begun.keys(), turn.departures);
         let in_all = (begun.len() > departs.len()).then_some(Detail(begun.len()));
         let is_short = pool.comes > 0 || pool.available < pool.wanted;
-        let whole = is_short.then(|| Boot::of(group, &turn.observed.booting));
+        let whole = is_short.then(|| Boot::pending_in(group, &turn.observed.booting));
         let idle = (departs.is_empty() && in_all.is_none() && whole.is_none()).then(|| {
             if turn.newer {
                 Idle::NewerSpec
@@ -419,7 +421,7 @@ impl Workers {
     }
 
     fn comes_first(&self, turn: &Turn<'_>, group: &GroupView) -> Waits {
-        let boots = Boot::of(group, &turn.observed.booting);
+        let boots = Boot::pending_in(group, &turn.observed.booting);
         Waits::Boot(Comes::First(self.extra.machines()), boots)
     }
 }

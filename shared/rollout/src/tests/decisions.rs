@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::departures::DepartureState;
 use crate::fleet::GroupView;
-use crate::waits::{RolloutWaits, Said};
+use crate::waits::{Published, RolloutWaits};
 use slipway_core::cluster::Pace;
 
 pub(super) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -36,7 +36,7 @@ fn controllers(work: Value, phase: Value) -> Value {
     json!({"controllers": {"work": work, "size": 1, "phase": phase}})
 }
 
-pub(super) fn looks() -> Value {
+pub(super) fn look_state() -> Value {
     json!({"open": {"state": {"look": {}}}})
 }
 
@@ -66,7 +66,7 @@ fn aborted(mut state: Rollout) -> Rollout {
 fn is_going(stack_is: GoingState) -> Rollout {
     let given = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
     let deployed = BTreeMap::from([("c-pool-a".to_owned(), "t".to_owned())]);
-    let mut state = heard(&Rollout { deployed, ..Rollout::new("c") }, &given, None, NOW);
+    let mut state = after_order(&Rollout { deployed, ..Rollout::new("c") }, &given, None, NOW);
     let going = &mut state.destroy_mut().unwrap().stacks;
     going.iter_mut().filter(|one| one.stack == "c-pool-a").for_each(|one| one.state = stack_is.clone());
     Rollout { outbox: Vec::new(), ..state }
@@ -136,7 +136,7 @@ fn what_was_left_standing_is_looked_for_between_two_rollouts() {
 
 #[test]
 fn p10_nodes_are_not_looked_at_where_a_person_or_a_failure_stopped_their_rollout() {
-    let open = node("controller", controllers(json!("replace"), looks()));
+    let open = node("controller", controllers(json!("replace"), look_state()));
     let rolls = || rolling(&[], std::slice::from_ref(&open));
     let failed = rolling(&[], &[open.clone(), node("pool-a", workers(json!({"failed": "no"})))]);
     for (state, looks) in
@@ -148,7 +148,7 @@ fn p10_nodes_are_not_looked_at_where_a_person_or_a_failure_stopped_their_rollout
 
 #[test]
 fn a_group_that_somebody_deleted_ends_the_work_on_its_machines_and_is_named() {
-    let state = rolling(&[], &[node("controller", controllers(json!("replace"), looks()))]);
+    let state = rolling(&[], &[node("controller", controllers(json!("replace"), look_state()))]);
     let groups = BTreeMap::from([("c-controller".to_owned(), None)]);
     let report = decide(&state, &Observed { groups, ..Observed::default() }, NOW).report;
     assert_eq!(report.state, "failed");
@@ -166,7 +166,7 @@ fn machines_on_their_way_are_looked_at_until_a_stack_is_told_to_go() {
 #[test]
 fn the_nodes_of_a_wave_are_worked_on_by_the_look_that_sees_its_last_stack_done() {
     let state =
-        rolling(&[stack("c-pool-a", "pool", json!("executing"))], &[node("pool-a", workers(looks()))]);
+        rolling(&[stack("c-pool-a", "pool", json!("executing"))], &[node("pool-a", workers(look_state()))]);
     let decision = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW);
     assert_ne!(decision.report.nodes["pool-a"], "waits for its turn");
     assert_eq!(decision.report.stacks.len(), 1);
@@ -179,7 +179,7 @@ fn p7_a_role_is_no_more_behind_once_its_machines_were_renewed_and_none_of_them_w
         node("controller", controllers(fewer, done(false))),
         node("pool-a", workers(done(true))),
         node("pool-b", workers(done(false))),
-        node("pool-c", workers(looks())),
+        node("pool-c", workers(look_state())),
     ];
     let mut state = rolling(&[], &nodes);
     let roles = [Role::Controller, pool("a"), pool("b"), pool("c")];
@@ -255,7 +255,7 @@ fn p4_members_that_were_taken_out_are_known_until_the_stack_of_etcd_is_without_t
     let state = |network: &str, etcd: &str| {
         let steps = [stack("c-network", "network", json!(network)), stack("c-etcd", "etcd", json!(etcd))];
         let taken_out = BTreeSet::from([Role::Etcd(4)]);
-        Rollout { taken_out, ..rolling(&steps, &[node("pool-a", workers(looks()))]) }
+        Rollout { taken_out, ..rolling(&steps, &[node("pool-a", workers(look_state()))]) }
     };
     let complete = StackStatus::UpdateComplete;
     let network = decide(&state("executing", "waiting"), &executed(&[("c-network", complete)]), NOW);
@@ -273,8 +273,8 @@ fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed
         step
     };
     let nodes = [
-        node("pool-a", workers(looks())),
-        node("pool-b", workers(looks())),
+        node("pool-a", workers(look_state())),
+        node("pool-b", workers(look_state())),
         of_a("pool-c", removal(json!({"open": {"state": "empty"}}))),
         of_a("pool-d", workers(done(false))),
     ];
@@ -326,7 +326,7 @@ fn what_was_left_of_a_pool_and_what_is_behind_is_known_after_a_rollout_that_did_
 fn p8_the_tick_is_kept_where_a_rollout_ends_and_something_else_goes_on() {
     let over = || rolling(&[], &[]);
     let order = Given { order: Order::Destroy { without_snapshot: true }, at: NOW };
-    let mut then = heard(&over(), &order, None, NOW);
+    let mut then = after_order(&over(), &order, None, NOW);
     then.outbox.clear();
     assert!(then.active().is_some());
     for (state, is_last) in [(over(), true), (departing(over()), false), (then, false)] {
@@ -338,7 +338,7 @@ fn p8_the_tick_is_kept_where_a_rollout_ends_and_something_else_goes_on() {
 
 #[test]
 fn what_was_said_since_a_rollout_went_on_last_is_not_said_again_unless_much_was() {
-    let waits = |done| Said::Rolling {
+    let waits = |done| Published::Rolling {
         aborting: false,
         waits: RolloutWaits::Stacks { done, waits: BTreeMap::new() },
     };

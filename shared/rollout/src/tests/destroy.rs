@@ -6,7 +6,7 @@ mod records;
 
 use slipway_core::node::{CommandView, EtcdHealth, FailureCode, RecordsRetired, Verb, VerbFailure};
 
-use super::left::{Harbour, exporting};
+use super::undeleted::{Harbour, exporting};
 use super::*;
 use crate::fleet::{GroupView, Lifecycle, MachineView, TargetHealth};
 
@@ -105,7 +105,7 @@ impl Quay {
         })
     }
 
-    fn said(&self, verb: &Verb, instance: &str) -> CommandView {
+    fn answer_to(&self, verb: &Verb, instance: &str) -> CommandView {
         let leads = self.leader.is_some_and(|index| instance == format!("i-{index}"));
         let failed =
             |why: &str| CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look"));
@@ -130,7 +130,7 @@ impl Quay {
         let before = self.harbour.fake.log.len();
         if let Some(order) = order {
             let state = std::mem::replace(&mut self.state, Rollout::new(""));
-            self.state = self.harbour.fake.told(state, &order, None, now);
+            self.state = self.harbour.fake.after_order_performed(state, &order, None, now);
         }
         let look = to_observe(&self.state, None, now);
         let mut observed = self.harbour.fake.observe(&look, self.wanted.as_ref());
@@ -138,7 +138,7 @@ impl Quay {
         observed.newest = BTreeSet::from(["v9".to_owned()]);
         for command in &look.commands {
             let (verb, instance) = &self.asked[&command.token];
-            observed.answers.insert(command.token.clone(), Some(self.said(verb, instance)));
+            observed.answers.insert(command.token.clone(), Some(self.answer_to(verb, instance)));
         }
         let decision = decide(&self.state, &observed, now);
         let (mut ours, mut others) = (Vec::new(), Vec::new());
@@ -326,9 +326,9 @@ fn the_spec_of_what_was_destroyed_makes_nothing_any_more_and_another_does() {
     let look = to_observe(&quay.state, Some(&wanted), at(500));
     let seen = quay.harbour.fake.observe(&look, Some(&wanted));
     assert_eq!(decide(&quay.state, &seen, at(500)).next.active(), None);
-    let refused = crate::of_what_goes(&quay.state, "v9").unwrap();
+    let refused = crate::destruction_finding(&quay.state, "v9").unwrap();
     assert!(refused.message.contains("was destroyed"), "{refused:?}");
-    assert!(crate::of_what_goes(&quay.state, "v10").is_none());
+    assert!(crate::destruction_finding(&quay.state, "v10").is_none());
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
     let mut seen = quay.harbour.fake.observe(&look, Some(&wanted));
     seen.groups.clear();
     assert_eq!(decide(&quay.state, &seen, at(1)).next.active(), None);
-    let refused = crate::of_what_goes(&quay.state, "v10").unwrap();
+    let refused = crate::destruction_finding(&quay.state, "v10").unwrap();
     assert!(refused.message.contains("is being destroyed"), "{refused:?}");
 }
 

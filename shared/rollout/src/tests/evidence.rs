@@ -15,7 +15,7 @@ pub(super) struct LastAsks {
 
 impl LastAsks {
     /// For the machine or group with that name, which evidence about the others is needed, and when they were asked; `None` for a worker.
-    fn of(&self, name: &str) -> Option<(Seen, Option<Timestamp>)> {
+    fn needed_for(&self, name: &str) -> Option<(Seen, Option<Timestamp>)> {
         if name.contains("etcd") {
             Some((Seen::Members, self.members))
         } else {
@@ -28,11 +28,13 @@ impl LastAsks {
     pub(super) fn hold(&mut self, decision: &Decision, expired: bool) {
         for Pending { effect, evidence, .. } in &decision.next.outbox {
             let found = match effect {
-                Effect::Terminate { group, .. } => self.of(group),
+                Effect::Terminate { group, .. } => self.needed_for(group),
                 Effect::Send(command) => match &command.verb {
                     Verb::EtcdRemove { .. } => Some((Seen::Members, self.members)),
                     // A machine that is not restarted stays healthy all the time.
-                    Verb::Refresh { restart, .. } if *restart && !expired => self.of(&command.instance),
+                    Verb::Refresh { restart, .. } if *restart && !expired => {
+                        self.needed_for(&command.instance)
+                    }
                     Verb::Refresh { .. }
                     | Verb::Status
                     | Verb::EtcdHealth

@@ -1,6 +1,6 @@
 //! Successful rollouts are remembered, and a rollback leads to one of them.
 
-use super::left::{Harbour, exporting};
+use super::undeleted::{Harbour, exporting};
 use super::*;
 
 #[test]

@@ -48,7 +48,7 @@ impl Store {
         }
     }
 
-    fn tell(&mut self, command: &Command) {
+    fn run_command(&mut self, command: &Command) {
         let name = command.instance.trim_start_matches("i-").to_owned();
         let answer: Answer = match &command.verb {
             Verb::EtcdHealth => self.health(&name).into(),
@@ -97,7 +97,7 @@ impl Store {
     ) -> (Rollout, Report) {
         let now = Timestamp::from_second(second).unwrap();
         let state = match order {
-            Some(order) => self.fake.told(state, order, Some(wanted), now),
+            Some(order) => self.fake.after_order_performed(state, order, Some(wanted), now),
             None => state,
         };
         let look = to_observe(&state, Some(wanted), now);
@@ -132,7 +132,7 @@ impl Store {
         let mut others = Vec::new();
         for effect in decision.effects {
             if let Effect::Send(command) = &effect {
-                self.tell(command);
+                self.run_command(command);
             } else if matches!(&effect, Effect::ExecuteChangeSet { stack, .. } if stack == "c-etcd")
                 && self.late > 0
             {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use slipway_core::node::{CommandView, DrainRecord};
 
-use super::left::{Harbour, exporting, without_pool};
+use super::undeleted::{Harbour, exporting, without_pool};
 use super::*;
 use crate::departures::DepartureState;
 use crate::fleet::{GroupView, Lifecycle};
@@ -60,10 +60,10 @@ fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and
     let (_, state) = half_launched();
     assert!(state.active().is_none() && state.drains(POOL) && state.drains("c-pool-b"));
     assert!(!state.drains("c-pool-x") && !state.drains("c-network") && !state.drains("another-pool-a"));
-    assert_eq!(state.groups_to_look_at(at(0)), [POOL, "c-pool-b"]);
+    assert_eq!(state.groups_to_observe(at(0)), [POOL, "c-pool-b"]);
     let forgotten = Rollout { last: None, ..state };
     assert!(!forgotten.drains(POOL), "a stack that no rollout made is not ours");
-    assert_eq!(forgotten.groups_to_look_at(at(0)), ["c-pool-b"]);
+    assert_eq!(forgotten.groups_to_observe(at(0)), ["c-pool-b"]);
 }
 
 /// CloudFormation waits until the group of a new stack is stable; meanwhile nothing else would complete the hooks of its machines.
@@ -86,7 +86,7 @@ fn p6_what_was_taken_away_has_no_machines_that_anybody_sees_to() {
     let (_, state) = Harbour::launched();
     let gone = Rollout { deployed: BTreeMap::new(), ..state };
     assert!(gone.last.as_ref().unwrap().steps.iter().any(|step| step.stack == POOL));
-    assert!(!gone.drains(POOL) && gone.groups_to_look_at(at(0)).is_empty());
+    assert!(!gone.drains(POOL) && gone.groups_to_observe(at(0)).is_empty());
 }
 
 /// Finding 12 of issue 17: the solution is another upload, which first deletes the rest of the failed creation, with retained machines.

@@ -72,8 +72,8 @@ fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
         let kept = kept.as_object().unwrap().values().next().unwrap();
         assert_eq!((&kept["phase"]["open"]["since"], step.rounds), (&json!(resumed), 4));
         assert_eq!(kept["tries"], failures);
-        assert_eq!(step.place() == Place::Look && step.asked().is_empty(), looks_anew, "{step:?}");
-        assert!(step.asked().iter().all(|asked| asked.at == resumed), "{step:?}");
+        assert_eq!(step.place() == Place::Look && step.commands().is_empty(), looks_anew, "{step:?}");
+        assert!(step.commands().iter().all(|asked| asked.at == resumed), "{step:?}");
     }
 }
 

@@ -43,7 +43,7 @@ impl Run {
         self.second += 10;
         if let Some(order) = order {
             let state = std::mem::replace(&mut self.state, Rollout::new(""));
-            self.state = self.fake.told(state, order, Some(&self.wanted), at(self.second));
+            self.state = self.fake.after_order_performed(state, order, Some(&self.wanted), at(self.second));
         }
         let look = to_observe(&self.state, Some(&self.wanted), at(self.second));
         let observed = self.fake.observe(&look, Some(&self.wanted));
@@ -53,7 +53,7 @@ impl Run {
         self.report = decision.report;
     }
 
-    fn tell(&mut self, order: Order) {
+    fn give(&mut self, order: Order) {
         let given = given(order, self.second + 10);
         self.wake(Some(&given));
     }
@@ -71,7 +71,7 @@ impl Run {
         self.fake.log.iter().filter(begins).collect()
     }
 
-    fn said(&self, what: &str) -> usize {
+    fn times(&self, what: &str) -> usize {
         self.fake.log.iter().filter(|line| line.as_str() == what).count()
     }
 }
@@ -92,7 +92,7 @@ fn whole() -> usize {
 fn p10_an_order_from_the_future_counts_from_when_it_is_received_unless_clocks_explain_it() {
     let apart = CLOCKS_APART.as_secs();
     for (given, counts) in [(-100, -100), (0, 0), (apart, apart), (apart + 1, 0), (2_000_000_000, 0)] {
-        assert_eq!(Given::heard(Order::Pause, at(given), at(0)).at, at(counts), "{given}");
+        assert_eq!(Given::received(Order::Pause, at(given), at(0)).at, at(counts), "{given}");
     }
 }
 
@@ -101,19 +101,19 @@ fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
     for moment in 0..whole() {
         let mut run = Run::new();
         (0..moment).for_each(|_| run.wake(None));
-        run.tell(Order::Pause);
+        run.give(Order::Pause);
         let begun = run.begun().len();
         run.rest();
         assert_eq!(run.begun().len(), begun, "at {moment}: {:?}", run.fake.log);
-        assert_eq!(run.said("Rollout Paused"), 1, "at {moment}");
-        assert_eq!((run.report.state.as_str(), run.said("Rollout Succeeded")), ("paused", 0), "at {moment}");
+        assert_eq!(run.times("Rollout Paused"), 1, "at {moment}");
+        assert_eq!((run.report.state.as_str(), run.times("Rollout Succeeded")), ("paused", 0), "at {moment}");
         assert!(
             run.report.message.contains("`slipway resume --cluster c` goes on"),
             "{}",
             run.report.message
         );
 
-        run.tell(Order::Resume);
+        run.give(Order::Resume);
         run.rest();
         assert_eq!(run.report.state, "succeeded", "at {moment}: {}", run.report.message);
         assert_eq!(run.state.deployed.len(), 5);
@@ -127,10 +127,10 @@ fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
             let mut run = Run::new();
             (0..moment).for_each(|_| run.wake(None));
             let before = run.begun().len();
-            run.tell(order);
+            run.give(order);
             run.rest();
             assert_eq!(run.begun().len(), before, "at {moment}: {:?}", run.fake.log);
-            assert_eq!((run.said("Rollout Aborted"), run.said("disarm")), (1, 1), "at {moment}");
+            assert_eq!((run.times("Rollout Aborted"), run.times("disarm")), (1, 1), "at {moment}");
             assert_eq!(run.report.state, "aborted");
             assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
             let done =
@@ -143,11 +143,11 @@ fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
 #[test]
 fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over() {
     let mut run = Run::new();
-    while run.said("execute c-etcd") == 0 {
+    while run.times("execute c-etcd") == 0 {
         run.wake(None);
     }
     let done = run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::UpdateInProgress).unwrap();
-    run.tell(abort());
+    run.give(abort());
     for _ in 0..3 {
         run.wake(None);
         assert_eq!(run.report.state, "aborting");
@@ -166,13 +166,13 @@ fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over()
 #[test]
 fn p10_a_stack_whose_creation_goes_on_when_it_is_aborted_is_deleted_and_not_waited_for() {
     let mut run = Run::new();
-    while run.said("execute c-etcd") == 0 {
+    while run.times("execute c-etcd") == 0 {
         run.wake(None);
     }
     run.fake.stacks.insert("c-etcd".to_owned(), StackStatus::CreateInProgress);
-    run.tell(abort());
+    run.give(abort());
     run.rest();
-    assert_eq!(run.said("delete c-etcd"), 1, "{:?}", run.fake.log);
+    assert_eq!(run.times("delete c-etcd"), 1, "{:?}", run.fake.log);
     assert_eq!(run.report.state, "aborted");
     assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
 }
@@ -183,7 +183,7 @@ fn p12_what_was_decided_before_a_person_said_to_stop_is_not_performed_after_it()
         [(Order::Pause, true), (abort(), true), (Order::Skip { instance: "i-1".to_owned() }, false)]
     {
         let mut run = Run::new();
-        while run.said("change set c-network") == 0 {
+        while run.times("change set c-network") == 0 {
             run.wake(None);
         }
         // Decided and stored; the invocation died before it performed the effects.
@@ -193,7 +193,8 @@ fn p12_what_was_decided_before_a_person_said_to_stop_is_not_performed_after_it()
             state.outbox.iter().any(|one| matches!(one.effect, Effect::ExecuteChangeSet { .. }))
         };
         assert!(executes(&decided), "{:?}", decided.outbox);
-        let heard = heard(&decided, &given(order, run.second), Some(&run.wanted.desired), at(run.second));
+        let heard =
+            after_order(&decided, &given(order, run.second), Some(&run.wanted.desired), at(run.second));
         assert_eq!(executes(&heard), !stops, "{:?}", heard.outbox);
     }
 }
@@ -201,7 +202,7 @@ fn p12_what_was_decided_before_a_person_said_to_stop_is_not_performed_after_it()
 #[test]
 fn p12_what_is_performed_too_late_is_decided_anew() {
     let mut run = Run::new();
-    while run.said("change set c-network") == 0 {
+    while run.times("change set c-network") == 0 {
         run.wake(None);
     }
     let look = to_observe(&run.state, Some(&run.wanted), at(run.second));
@@ -212,7 +213,7 @@ fn p12_what_is_performed_too_late_is_decided_anew() {
     run.state =
         Rollout { outbox: Vec::new(), ..decided.clone().recorded(&[(pending.id, EffectOutcome::Dropped)]) };
     run.wake(None);
-    assert_eq!(run.said("execute c-network"), 1, "it is asked for again: {:?}", run.fake.log);
+    assert_eq!(run.times("execute c-network"), 1, "it is asked for again: {:?}", run.fake.log);
 }
 
 #[test]
@@ -239,10 +240,10 @@ fn p8_events_have_an_id_each_and_whoever_records_twice_records_once() {
 fn p10_a_stack_that_fails_while_it_is_aborted_is_in_the_words() {
     let mut run = Run::new();
     run.fake.fails = Some("c-etcd");
-    while run.said("execute c-etcd") == 0 {
+    while run.times("execute c-etcd") == 0 {
         run.wake(None);
     }
-    run.tell(abort());
+    run.give(abort());
     assert_eq!(run.report.state, "aborted");
     assert!(run.report.message.contains("c-etcd could not be created: Thing"), "{}", run.report.message);
 }
@@ -251,19 +252,19 @@ fn p10_a_stack_that_fails_while_it_is_aborted_is_in_the_words() {
 fn p10_an_execution_that_cloudformation_never_heard_of_is_not_told_again() {
     for order in [Order::Pause, abort()] {
         let mut run = Run::new();
-        while run.said("execute c-network") == 0 {
+        while run.times("execute c-network") == 0 {
             run.wake(None);
         }
         // As if the call had been lost.
         run.fake.stacks.insert("c-network".to_owned(), StackStatus::ReviewInProgress);
         run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Ready;
         let paused = order == Order::Pause;
-        run.tell(order);
+        run.give(order);
         run.rest();
-        assert_eq!(run.said("execute c-network"), 1, "{:?}", run.fake.log);
-        assert_eq!(run.said("drop c-network"), usize::from(!paused), "nobody can execute it later");
+        assert_eq!(run.times("execute c-network"), 1, "{:?}", run.fake.log);
+        assert_eq!(run.times("drop c-network"), usize::from(!paused), "nobody can execute it later");
         if paused {
-            run.tell(Order::Resume);
+            run.give(Order::Resume);
             run.rest();
             assert_eq!(run.report.state, "succeeded");
         }
@@ -273,7 +274,7 @@ fn p10_an_execution_that_cloudformation_never_heard_of_is_not_told_again() {
 #[test]
 fn p10_a_pause_before_anything_began_holds_what_would_begin() {
     let mut run = Run::new();
-    run.tell(Order::Pause);
+    run.give(Order::Pause);
     run.rest();
     assert_eq!(run.fake.log, ["Rollout Paused"]);
     assert_eq!(run.report.state, "paused");
@@ -282,7 +283,7 @@ fn p10_a_pause_before_anything_began_holds_what_would_begin() {
         "{}",
         run.report.message
     );
-    run.tell(Order::Resume);
+    run.give(Order::Resume);
     run.rest();
     assert_eq!(run.report.state, "succeeded");
 }
@@ -291,8 +292,8 @@ fn p10_a_pause_before_anything_began_holds_what_would_begin() {
 fn p10_an_abort_holds_although_it_is_paused_and_the_pause_stays() {
     let mut run = Run::new();
     run.wake(None);
-    run.tell(Order::Pause);
-    run.tell(abort());
+    run.give(Order::Pause);
+    run.give(abort());
     run.rest();
     assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
     assert!(run.state.paused_since().is_some());
@@ -318,7 +319,7 @@ fn p8_pauses_and_resumes_that_come_late_twice_or_out_of_order_end_as_the_newest_
         run.wake(Some(&one));
     }
     assert!(run.state.paused_since().is_some());
-    assert_eq!(run.said("Rollout Paused"), 1);
+    assert_eq!(run.times("Rollout Paused"), 1);
     run.wake(Some(&given(Order::Resume, 500)));
     assert_eq!(run.state.paused_since(), None);
     // If both have the same time, nobody knows which came first: the pause wins in any order.
@@ -350,17 +351,17 @@ fn p8_an_abort_that_comes_late_does_not_end_a_later_rollout() {
     let state = run.state.clone();
     run.wake(Some(&given(abort(), began + 5)));
     run.state.destroys_over = state.destroys_over;
-    assert_eq!((&run.state, run.said("Rollout Aborted")), (&state, 1));
+    assert_eq!((&run.state, run.times("Rollout Aborted")), (&state, 1));
 }
 
 #[test]
 fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
     let mut run = Run::new();
     run.wake(None);
-    run.tell(abort());
+    run.give(abort());
     let begun = run.begun().len();
     let plan = run.wanted.plan.id.clone();
-    run.tell(Order::Approve { plan });
+    run.give(Order::Approve { plan });
     run.rest();
     assert_eq!((run.begun().len(), run.report.state.as_str()), (begun, "aborted"));
     run.wanted.desired.spec_version = "v2".to_owned();
@@ -384,9 +385,9 @@ fn a_rollout_is_told_to_leave_a_thousand_machines_at_most() {
     let skip = |name: &str| given(Order::Skip { instance: name.to_owned() }, 5);
     let first = (0..999).map(|at| format!("i-{at}"));
     state.active_mut().unwrap().skipped = first.collect();
-    let state = heard(&state, &skip("i-last"), None, at(5));
+    let state = after_order(&state, &skip("i-last"), None, at(5));
     assert!(state.active().unwrap().skipped.contains("i-last"));
-    let state = heard(&state, &skip("i-more"), None, at(5));
+    let state = after_order(&state, &skip("i-more"), None, at(5));
     assert_eq!(state.active().unwrap().skipped.len(), 1_000);
     assert!(!state.active().unwrap().skipped.contains("i-more"));
 }
@@ -402,7 +403,7 @@ fn p10_a_pause_is_told_of_the_plan_that_is_executed_or_was_last() {
         (Rollout { last, ..Rollout::new("c") }, "before"),
         (Rollout::new("c"), ""),
     ] {
-        let next = heard(&state, &given(Order::Pause, 5), None, at(5));
+        let next = after_order(&state, &given(Order::Pause, 5), None, at(5));
         let told: Vec<_> = next.outbox.iter().map(|pending| &pending.effect).collect();
         let [Effect::Publish(event @ Event::RolloutPaused(_))] = &told[..] else { panic!("{told:?}") };
         let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();

@@ -106,7 +106,7 @@ fn p10_p12_whatever_begins_something_is_taken_back_when_a_person_says_to_stop_an
             let pending = Pending { id: 100_000, effect, decided_at: now, evidence };
             let state = Rollout { outbox: vec![pending.clone()], ..begun.clone() };
             let given = Given { order: order.clone(), at: now };
-            let next = heard(&state, &given, Some(&wanted.desired), now);
+            let next = after_order(&state, &given, Some(&wanted.desired), now);
             let stays = next.outbox.contains(&pending);
             assert_eq!(stays, !(stops && begins), "{order:?}: {:?}", pending.effect);
         }
@@ -114,7 +114,7 @@ fn p10_p12_whatever_begins_something_is_taken_back_when_a_person_says_to_stop_an
 }
 
 /// Whether it only reports or cleans up.
-fn tells(effect: &Effect) -> bool {
+fn only_reports(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::DeleteChangeSet { .. }
@@ -135,8 +135,8 @@ fn p12_each_effect_has_a_number_of_its_own_and_what_it_was_decided_on_unless_it_
     assert_eq!(state.effects_decided, 7 + each().len() as u64);
     for (id, (pending, (effect, ..))) in (8..).zip(state.outbox.iter().zip(each())) {
         assert_eq!((pending.id, pending.decided_at), (id, now));
-        assert_eq!(pending.holds_up(), !tells(&effect), "{effect:?}");
-        let lasts = tells(&effect) || matches!(effect, Effect::PointAddons(_));
+        assert_eq!(pending.holds_up(), !only_reports(&effect), "{effect:?}");
+        let lasts = only_reports(&effect) || matches!(effect, Effect::PointAddons(_));
         assert_eq!(pending.evidence, (!lasts).then(|| Evidence::new(Seen::World, now)), "{effect:?}");
         let event = matches!(effect, Effect::Publish(_));
         assert_eq!(pending.effect == effect, !event, "an event has its number: {effect:?}");

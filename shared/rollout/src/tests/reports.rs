@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::decisions::{NOW, done, looks, node, rolling, seen, stack, workers};
+use super::decisions::{NOW, done, look_state, node, rolling, seen, stack, workers};
 use super::*;
 
 fn text(stacks: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -117,7 +117,7 @@ fn a_rollout_that_succeeded_names_nodes_and_stacks_that_it_left_and_only_where_i
 #[test]
 fn p10_an_abort_says_how_many_stacks_are_done_and_that_a_minor_that_has_begun_goes_on() {
     let minor = |state: &str| {
-        let mut pool = node("pool-a", workers(looks()));
+        let mut pool = node("pool-a", workers(look_state()));
         pool["minor"] = json!("Kubernetes 1.36 → 1.37");
         let steps = [
             network(json!("done")),

@@ -134,11 +134,11 @@ fn release(size: &Size, changed: Option<(Change, Whom<'_>)>) -> Rendering {
 impl Yard {
     /// A cluster of that size with that change for `whom`.
     fn new(size: &Size, change: Change, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
-        Self::of(&release(size, None), release(size, Some((change, whom))), whom, policy)
+        Self::between(&release(size, None), release(size, Some((change, whom))), whom, policy)
     }
 
     /// A cluster that changes from the release `before` to `after`, in which the machines of `whom` change.
-    fn of(before: &Rendering, after: Rendering, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
+    fn between(before: &Rendering, after: Rendering, whom: Whom<'_>, policy: &RolloutPolicy) -> Self {
         let mut fake = Fake::default();
         let first = wanted(before, &Baseline::default(), Approval::Auto);
         let (state, _) = fake.run(Rollout::new("c"), &first, None, false);
@@ -332,7 +332,7 @@ impl Yard {
         let now = Timestamp::from_second(self.now).unwrap();
         if let Some(order) = order {
             let (state, given) = (self.state.clone(), Given { order, at: now });
-            self.state = self.fake.told(state, &given, Some(&self.wanted), now);
+            self.state = self.fake.after_order_performed(state, &given, Some(&self.wanted), now);
         }
         let look = to_observe(&self.state, Some(&self.wanted), now);
         self.targets_asked.extend(look.targets.iter().cloned());

@@ -38,12 +38,12 @@ const DAY: i64 = 86_400;
 fn p6_a_daily_look_comes_to_each_pool_in_its_turn_fifty_a_day() {
     for (second, first) in [(0, 0), (DAY - 1, 0), (DAY, 50), (2 * DAY - 1, 50), (2 * DAY, 40), (3 * DAY, 30)]
     {
-        let found = of_pools(60).groups_to_look_at(at(second));
+        let found = of_pools(60).groups_to_observe(at(second));
         let expected: Vec<String> = (0..50).map(|more| pool((first + more) % 60)).collect();
         assert_eq!(found, expected, "{second}");
     }
-    assert_eq!(of_pools(2).groups_to_look_at(at(DAY)).len(), 2, "each once");
-    assert_eq!(of_pools(0).groups_to_look_at(at(DAY)), [""; 0]);
+    assert_eq!(of_pools(2).groups_to_observe(at(DAY)).len(), 2, "each once");
+    assert_eq!(of_pools(0).groups_to_observe(at(DAY)), [""; 0]);
 }
 
 #[test]

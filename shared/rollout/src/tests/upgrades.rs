@@ -13,7 +13,7 @@ fn pool() -> Role {
 }
 
 /// A release with these versions, in which a configuration follows its version.
-fn of(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Rendering {
+fn release_with(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Rendering {
     let mut release = of_versions(size, kubernetes, etcd, 30);
     let Some(node) = release.roles.get_mut(&pool()) else { panic!("there is a pool") };
     node.version = Some(pool_runs.to_owned());
@@ -42,12 +42,12 @@ fn planned(
 
 #[test]
 fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
-    let runs = of(1, "1.35.2", "3.6.16", "1.35.2");
+    let runs = release_with(1, "1.35.2", "3.6.16", "1.35.2");
     let words = |plan: &Plan| -> Vec<String> {
         plan.minors.iter().map(|change| format!("{} {}", change.role, change.words())).collect()
     };
     let auto = policy(Approval::Auto);
-    let up = planned(&runs, &[], &of(2, "1.36.0", "3.7.3", "1.36.0"), &auto);
+    let up = planned(&runs, &[], &release_with(2, "1.36.0", "3.7.3", "1.36.0"), &auto);
     assert_eq!(up.not_executable(), None);
     let etcd = |index: u32| format!("etcd-{index} etcd 3.6 → 3.7");
     let both = "Kubernetes 1.35 → 1.36";
@@ -56,24 +56,27 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
         [etcd(0), etcd(1), etcd(2), format!("controller {both}"), format!("pool-a {both}")]
     );
     // A pool may lag, and catch up by more than one minor, because its machines are new ones.
-    let lags = of(3, "1.36.0", "3.7.3", "1.34.1");
-    assert_eq!(planned(&lags, &[], &of(4, "1.36.0", "3.7.3", "1.36.0"), &auto).not_executable(), None);
+    let lags = release_with(3, "1.36.0", "3.7.3", "1.34.1");
+    assert_eq!(
+        planned(&lags, &[], &release_with(4, "1.36.0", "3.7.3", "1.36.0"), &auto).not_executable(),
+        None
+    );
 
     for (asked, why) in [
         (
-            of(2, "1.37.0", "3.6.16", "1.35.2"),
+            release_with(2, "1.37.0", "3.6.16", "1.35.2"),
             "Kubernetes 1.35.2 runs, and 1.37 is asked for: a minor release cannot be skipped",
         ),
         (
-            of(2, "1.34.9", "3.6.16", "1.34.9"),
+            release_with(2, "1.34.9", "3.6.16", "1.34.9"),
             "Kubernetes 1.35.2 runs, and 1.34 is asked for: it cannot go back a minor release",
         ),
         (
-            of(2, "1.35.2", "3.5.30", "1.35.2"),
+            release_with(2, "1.35.2", "3.5.30", "1.35.2"),
             "etcd 3.6.16 runs, and 3.5 is asked for: it cannot go back a minor release",
         ),
         (
-            of(2, "1.35.2", "3.6.16", "1.34.9"),
+            release_with(2, "1.35.2", "3.6.16", "1.34.9"),
             "the kubelets of pool `a` run 1.35.2, and 1.34 is asked for: they cannot go back",
         ),
     ] {
@@ -82,7 +85,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
     }
 
     // If no machine of a group may be missing and the number of machines per unit is unknown, its kubelets would stay on the old minor.
-    let mut weighted = of(2, "1.36.0", "3.6.16", "1.36.0");
+    let mut weighted = release_with(2, "1.36.0", "3.6.16", "1.36.0");
     if let Some(node) = weighted.roles.get_mut(&pool()) {
         node.weighted = true;
     }
@@ -101,9 +104,10 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
 
 #[test]
 fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
-    let (older, runs) = (of(1, "1.34.2", "3.5.30", "1.34.2"), of(2, "1.35.2", "3.6.16", "1.35.2"));
+    let (older, runs) =
+        (release_with(1, "1.34.2", "3.5.30", "1.34.2"), release_with(2, "1.35.2", "3.6.16", "1.35.2"));
     let auto = policy(Approval::Auto);
-    let next = of(3, "1.36.0", "3.6.16", "1.35.2");
+    let next = release_with(3, "1.36.0", "3.6.16", "1.35.2");
     assert_eq!(planned(&runs, &[], &next, &auto).not_executable(), None);
     let refused =
         planned(&runs, &[(Role::Controller, &older)], &next, &auto).not_executable().unwrap_or_default();
@@ -113,15 +117,17 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
     );
     assert!(refused.contains("upload 1.35 first, then 1.36"), "{refused}");
     // The upgrade in progress may continue, and is known to be another minor.
-    let again = planned(&runs, &[(Role::Controller, &older)], &of(3, "1.35.2", "3.6.16", "1.35.2"), &auto);
+    let again =
+        planned(&runs, &[(Role::Controller, &older)], &release_with(3, "1.35.2", "3.6.16", "1.35.2"), &auto);
     assert_eq!(again.not_executable(), None);
     let minors: Vec<(Role, String)> =
         again.minors.iter().map(|one| (one.role.clone(), one.words())).collect();
     assert_eq!(minors, [(Role::Controller, "Kubernetes 1.34 → 1.35".to_owned())]);
 
     // A single old kubelet counts as much as all of them.
-    let (old_pool, far) = (of(1, "1.35.2", "3.6.16", "1.33.1"), of(3, "1.37.0", "3.6.16", "1.36.0"));
-    let near = of(2, "1.36.0", "3.6.16", "1.36.0");
+    let (old_pool, far) =
+        (release_with(1, "1.35.2", "3.6.16", "1.33.1"), release_with(3, "1.37.0", "3.6.16", "1.36.0"));
+    let near = release_with(2, "1.36.0", "3.6.16", "1.36.0");
     assert_eq!(planned(&near, &[], &far, &auto).not_executable(), None);
     let refused = planned(&near, &[(pool(), &old_pool)], &far, &auto).not_executable().unwrap_or_default();
     assert!(
@@ -129,7 +135,7 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
         "{refused}"
     );
     // So does a single member of etcd.
-    let newest = of(3, "1.35.2", "3.7.3", "1.35.2");
+    let newest = release_with(3, "1.35.2", "3.7.3", "1.35.2");
     let refused =
         planned(&runs, &[(Role::Etcd(1), &older)], &newest, &auto).not_executable().unwrap_or_default();
     assert!(
@@ -141,7 +147,8 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
 /// Wakes a rollout of controllers with these `machines`, whose group has this desired capacity; the other groups have no machines. Returns
 /// the effects and the report.
 fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
-    let (old, new) = (of(1, "1.35.2", "3.6.16", "1.35.2"), of(2, "1.36.0", "3.6.16", "1.36.0"));
+    let (old, new) =
+        (release_with(1, "1.35.2", "3.6.16", "1.35.2"), release_with(2, "1.36.0", "3.6.16", "1.36.0"));
     let mut fake = Fake::default();
     let (launched, _) =
         fake.run(Rollout::new("c"), &wanted(&old, &Baseline::default(), Approval::Auto), None, false);
@@ -179,7 +186,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         let now = Timestamp::from_second(60 * minute).unwrap();
         let order = skip.map(|id| Given { order: Order::Skip { instance: id.to_owned() }, at: now });
         if let Some(order) = order {
-            state = fake.told(state, &order, Some(&wanted), now);
+            state = fake.after_order_performed(state, &order, Some(&wanted), now);
         }
         let look = to_observe(&state, Some(&wanted), now);
         let mut observed = fake.observe(&look, Some(&wanted));

@@ -5,8 +5,8 @@ use std::fmt::{self, Display, Formatter};
 use jiff::Timestamp;
 
 use super::{
-    Asks, Boot, ChangeSetWaits, Comes, Departs, Detail, HeldBy, HeldPod, HowFar, Idle, Kept, Looked, Many,
-    StackWaits, Waits, WorkersWait,
+    Asks, Boot, ChangeSetWaits, Comes, Departs, Detail, HeldBy, HeldPod, HowFar, Idle, Kept, Many,
+    ObservedParts, StackWaits, Waits, WorkersWait,
 };
 use slipway_core::words::{count, moment};
 
@@ -121,7 +121,7 @@ impl Display for Waits {
     }
 }
 
-impl Display for Looked {
+impl Display for ObservedParts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Machine => "looks at its machine",
@@ -290,9 +290,9 @@ mod tests {
     fn each_wait_of_nodes_is_told_in_words_of_its_own() {
         let kept = Kept { group: "c-pool-a".to_owned(), machine: "i-1".to_owned() };
         for (waits, words) in [
-            (Waits::Look(Looked::Machine), "looks at its machine"),
-            (Waits::Look(Looked::Machines), "looks at its machines"),
-            (Waits::Look(Looked::MachinesAndStack), "looks at its machines and its stack"),
+            (Waits::Look(ObservedParts::Machine), "looks at its machine"),
+            (Waits::Look(ObservedParts::Machines), "looks at its machines"),
+            (Waits::Look(ObservedParts::MachinesAndStack), "looks at its machines and its stack"),
             (Waits::Answers(Asks::Members), "asks all members how they are"),
             (Waits::Answers(Asks::MembersLeft), "asks the members that are left how they are"),
             (Waits::Answers(Asks::Controllers), "asks all controllers how they are"),

@@ -187,7 +187,7 @@ impl Crypto for SeededCrypto {
         Ok((facts, fingerprint))
     }
 
-    fn look(&self, _key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+    fn examine(&self, _key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
         let text = String::from_utf8_lossy(bytes);
         let (facts, fingerprint) = self.facts(&text).map_err(|_| not_modelled())?;
         Ok(Seen { facts, fingerprint, flaws: Vec::new() })

@@ -8,7 +8,7 @@ use super::physical::Maker;
 use super::stack::Resource;
 
 /// The attributes of a new resource with the id `id`.
-pub(super) fn of(maker: &Maker<'_>, id: &str) -> BTreeMap<String, Value> {
+pub(super) fn for_resource(maker: &Maker<'_>, id: &str) -> BTreeMap<String, Value> {
     let config = maker.world.config();
     let region = &config.region;
     let hex = &maker.hex;

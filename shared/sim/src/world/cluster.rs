@@ -10,7 +10,7 @@ mod pods;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub(crate) use drain::{Drain, Looked};
+pub(crate) use drain::{Drain, DrainRound};
 pub(crate) use etcd::{DATABASE, Etcd};
 pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use kube::Kube;
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// A running machine stops: etcd loses a member's process, the API loses a server, pods lose their node.
-    pub(super) fn left_its_cluster(&mut self, id: &str) {
+    pub(super) fn machine_stopped(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
         if !self.fleet.clusters.contains_key(&cluster) {

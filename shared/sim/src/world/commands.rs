@@ -219,7 +219,7 @@ impl World {
 
     /// Systems Manager reaches the agent of a machine again. The agent reports results that it could not report, and stops
     /// cancelled commands.
-    pub(in crate::world) fn tells_what_ended(&mut self, instance: &str) {
+    pub(in crate::world) fn report_ended_commands(&mut self, instance: &str) {
         let of_it = self.fleet.commands.iter().enumerate().filter(|(_, sent)| sent.instance == instance);
         let of_it = of_it.filter(|(_, sent)| !sent.details.is_over());
         let places: Vec<usize> = of_it.map(|(place, _)| place).collect();
@@ -291,7 +291,7 @@ impl World {
             known_at += SignedDuration::from_secs_f64(self.draw_s("undescribed", UNLISTED_S.0, UNLISTED_S.1));
         }
         let place = self.fleet.commands.len();
-        self.tell(format!("{} is sent to {}", request.document, request.instance));
+        self.record(format!("{} is sent to {}", request.document, request.instance));
         self.fleet.commands.push(Sent {
             id: id.clone(),
             document: request.document,
@@ -391,7 +391,7 @@ impl World {
 
     pub(super) fn run_command(&mut self, task: CommandTask) {
         match task {
-            CommandTask::Taken(place) => self.command_taken(place),
+            CommandTask::Taken(place) => self.command_arrives(place),
             CommandTask::DeliveryOver(place) => {
                 if self.fleet.commands[place].details == Details::Pending {
                     self.command_ends(place, Details::DeliveryTimedOut, None);
@@ -453,7 +453,7 @@ impl World {
             return;
         }
         if self.chance("command hangs", faults.command_hangs) {
-            return self.tell(format!("{document} hangs"));
+            return self.record(format!("{document} hangs"));
         }
         if let Verb::Drain { node, for_s, force_after_s } = verb {
             let ends_at = now + SignedDuration::from_secs(for_s.into());
@@ -495,13 +495,13 @@ impl World {
         let instance = self.fleet.commands[place].instance.clone();
         let cluster = self.fleet.machines[&instance].cluster().unwrap_or_default().to_owned();
         let Some(mut drain) = self.fleet.commands[place].drain.take() else { return };
-        match self.drain_looks(&cluster, &mut drain) {
-            super::cluster::Looked::Again(at) => {
+        match self.drain_round(&cluster, &mut drain) {
+            super::cluster::DrainRound::Again(at) => {
                 self.fleet.commands[place].drain = Some(drain);
                 self.sequence += 1;
                 self.queue.insert((at, self.sequence), Task::Command(CommandTask::DrainLooks(place)));
             }
-            super::cluster::Looked::Answer(outcome) => {
+            super::cluster::DrainRound::Answer(outcome) => {
                 self.verb_ends(place, &outcome.map(Into::into));
             }
         }
@@ -528,7 +528,7 @@ impl World {
         let had_worker = std::mem::replace(&mut sent.place, Place::Gone) == Place::Worker;
         let line = format!("{} on {} ends: {}", sent.document, sent.instance, details.name());
         let (id, document, instance) = (sent.id.clone(), sent.document.clone(), sent.instance.clone());
-        self.tell(line);
+        self.record(line);
         let resource =
             format!("arn:aws:ec2:{}:{}:instance/{instance}", self.config.region, self.config.account);
         let detail = json!({

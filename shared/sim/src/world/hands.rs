@@ -19,7 +19,7 @@ impl World {
         if revision.tags.remove(TAG).is_none() {
             revision.tags.insert(TAG.to_owned(), "yes".to_owned());
         }
-        self.tell(format!("somebody changes {name} by hand"));
+        self.record(format!("somebody changes {name} by hand"));
         self.begin(&id, OperationKind::Update { roll_back: true }, Some(revision), None, None);
     }
 
@@ -36,7 +36,7 @@ impl World {
         let before = stack.change_sets.len();
         stack.change_sets.retain(|one| !open(one.execution_status));
         if stack.change_sets.len() < before {
-            self.tell(format!("somebody deletes the change sets of {name}"));
+            self.record(format!("somebody deletes the change sets of {name}"));
         }
     }
 
@@ -69,12 +69,12 @@ impl World {
         for (name, status) in self.stacks_there() {
             match status.as_str() {
                 "UPDATE_ROLLBACK_FAILED" => {
-                    self.tell(format!("somebody continues the rollback of {name}"));
+                    self.record(format!("somebody continues the rollback of {name}"));
                     // If it fails again, somebody repairs it again later.
                     drop(self.continue_update_rollback(&name, None));
                 }
                 "ROLLBACK_FAILED" => {
-                    self.tell(format!("somebody deletes {name}, which could not go back"));
+                    self.record(format!("somebody deletes {name}, which could not go back"));
                     self.delete_by_hand(&name);
                 }
                 _ => {}

@@ -38,7 +38,7 @@ pub(super) fn make(
     let hex = world.hex(&format!("{stack_id} {} {generation}", resource.logical_id));
     let maker = Maker { world, stack_name, resource, hex };
     let id = maker.id()?;
-    let attributes = attributes::of(&maker, &id);
+    let attributes = attributes::for_resource(&maker, &id);
     Ok(Made { id, attributes })
 }
 

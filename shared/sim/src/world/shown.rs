@@ -21,7 +21,7 @@ impl World {
         if self.find(name).is_none() {
             return Err(missing());
         }
-        let behind = self.behind(self.fleet.faults.stale_stacks);
+        let behind = self.stale_answer_time(self.fleet.faults.stale_stacks);
         let stack = self.find(name).ok_or_else(missing)?;
         let shown = match behind {
             None => stack.show(self.now),
@@ -37,7 +37,7 @@ impl World {
     /// `DescribeChangeSet`: the change set in the answer.
     pub(crate) fn shown_change_set(&mut self, stack: &str, name: &str) -> ApiResult<ChangeSet> {
         let mut shown = self.change_set(Some(stack), name)?.1.clone();
-        let Some(at) = self.behind(self.fleet.faults.stale_stacks) else { return Ok(shown) };
+        let Some(at) = self.stale_answer_time(self.fleet.faults.stale_stacks) else { return Ok(shown) };
         let Some(was) = shown.past.iter().rev().find(|(since, ..)| *since <= at).copied() else {
             return Err(ApiError::change_set_not_found(name));
         };

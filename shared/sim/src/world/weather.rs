@@ -60,7 +60,7 @@ fn service(action: &str) -> Service {
 impl World {
     /// A service is down for this time: every call fails with `ServiceUnavailable` (503; "Common Errors" of the API references).
     pub fn outage(&mut self, which: Service, long: SignedDuration) {
-        self.tell(format!("{which:?} is down for {} minutes", long.as_mins()));
+        self.record(format!("{which:?} is down for {} minutes", long.as_mins()));
         self.weather.down.insert(which, self.now + long);
     }
 
@@ -72,7 +72,7 @@ impl World {
 
     /// For this time, half of all calls to any service are throttled: the limits of an account apply to all its callers together.
     pub fn storm(&mut self, long: SignedDuration) {
-        self.tell(format!("half of all calls are throttled for {} minutes", long.as_mins()));
+        self.record(format!("half of all calls are throttled for {} minutes", long.as_mins()));
         self.weather.storm = Some(self.now + long);
     }
 

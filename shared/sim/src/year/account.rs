@@ -219,7 +219,7 @@ impl<C: Crypto + Clone> Account<C> {
             Woken::Spec(version) => Ok(block_on(self.render(Some(version), life, now))?.to_string()),
             Woken::Credentials => Ok(block_on(self.render(None, life, now))?.to_string()),
             Woken::Scans => {
-                let (assets, bus) = (life.of(&self.assets), life.of(&self.bus));
+                let (assets, bus) = (life.wrap(&self.assets), life.wrap(&self.bus));
                 let count = block_on(scan::fan_out(&assets, &bus))?;
                 Ok(format!("asked for {count} clusters"))
             }
@@ -238,13 +238,13 @@ impl<C: Crypto + Clone> Account<C> {
         now: Timestamp,
     ) -> FlowResult<rendering::RenderOutcome> {
         let ports = RenderPorts {
-            specs: &life.of(&self.specs),
-            assets: &life.of(&self.assets),
-            issuer: Some(&life.of(&self.issuer)),
-            keys: &life.of(&self.keys),
-            parameters: &life.of(&self.parameters),
-            registry: &life.of(&self.registry),
-            bus: &life.of(&self.bus),
+            specs: &life.wrap(&self.specs),
+            assets: &life.wrap(&self.assets),
+            issuer: Some(&life.wrap(&self.issuer)),
+            keys: &life.wrap(&self.keys),
+            parameters: &life.wrap(&self.parameters),
+            registry: &life.wrap(&self.registry),
+            bus: &life.wrap(&self.bus),
             crypto: &self.crypto,
         };
         let site = Site {
@@ -268,19 +268,19 @@ impl<C: Crypto + Clone> Account<C> {
     /// Those of the flow.
     pub async fn scan(
         &self,
-        asked: &RenewalRequest,
+        request: &RenewalRequest,
         life: &Life,
         now: Timestamp,
     ) -> FlowResult<scan::ScanOutcome> {
         let ports = ScanPorts {
-            specs: &life.of(&self.specs),
-            assets: &life.of(&self.assets),
-            groups: &life.of(&SimulatedGroups::new(Arc::clone(&self.world))),
-            keys: &life.of(&self.keys),
-            bus: &life.of(&self.bus),
+            specs: &life.wrap(&self.specs),
+            assets: &life.wrap(&self.assets),
+            groups: &life.wrap(&SimulatedGroups::new(Arc::clone(&self.world))),
+            keys: &life.wrap(&self.keys),
+            bus: &life.wrap(&self.bus),
             crypto: &self.crypto,
         };
-        scan(&ports, &self.name, asked, now).await
+        scan(&ports, &self.name, request, now).await
     }
 
     /// Invokes the rollout function.
@@ -301,19 +301,19 @@ impl<C: Crypto + Clone> Account<C> {
         let world = Arc::clone(&self.world);
         let clock = move || lock(&world).now();
         let ports = RolloutPorts {
-            assets: &life.of(&self.assets),
-            stacks: &life.of(&Watched::new(&stacks, &self.journal)),
-            groups: &life.of(&Watched::new(&groups, &self.journal)),
-            commands: &life.of(&Watched::new(&commands, &self.journal)),
-            bus: &life.of(&Watched::new(&self.bus, &self.journal)),
-            ticks: &life.of(&ticks),
+            assets: &life.wrap(&self.assets),
+            stacks: &life.wrap(&Watched::new(&stacks, &self.journal)),
+            groups: &life.wrap(&Watched::new(&groups, &self.journal)),
+            commands: &life.wrap(&Watched::new(&commands, &self.journal)),
+            bus: &life.wrap(&Watched::new(&self.bus, &self.journal)),
+            ticks: &life.wrap(&ticks),
             clock: Clock(&clock),
         };
         let cluster = || Wake { cluster: self.name.clone(), by: Waker::Event };
         if let Some(meddler) = meddler {
             let state = self.rollout();
             let by = match who {
-                Woken::Rollout(by) => meddler.hears(by.clone(), state.as_deref()),
+                Woken::Rollout(by) => meddler.intercept_wake(by.clone(), state.as_deref()),
                 // A deliberate mistake does not depend on who woke the function here.
                 Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
                 Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => None,

@@ -418,7 +418,7 @@ impl Base {
     /// # Panics
     /// As [`Base::with`].
     #[must_use]
-    pub fn of(base: usize) -> Self {
+    pub fn numbered(base: usize) -> Self {
         let (shape, change) = which(base);
         Self::with(shape, change)
     }
@@ -452,7 +452,7 @@ impl Base {
         )
     }
 
-    /// As [`Base::of`], but with a launch of its own.
+    /// As [`Base::numbered`], but with a launch of its own.
     ///
     /// # Panics
     /// As [`Base::with`].
@@ -537,7 +537,7 @@ impl Base {
 fn rules(spec: &str) -> Rules {
     let accepted =
         slipway_spec::parse(spec.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
-    Rules::of(&accepted.cluster)
+    Rules::for_cluster(&accepted.cluster)
 }
 
 /// A cluster that was launched, and has run for some days.

@@ -6,8 +6,8 @@
 
 mod ends;
 mod evidence;
-mod looks;
 mod membership;
+mod observe;
 mod pods;
 mod stops;
 mod surge;
@@ -26,10 +26,10 @@ use super::skew::Skew;
 use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
-pub(super) use ends::left_behind;
+pub(super) use ends::remaining_resources;
 use stops::Stops;
 use surge::Surges;
-pub(super) use target::{Begun, Told};
+pub(super) use target::{Begun, Knowledge};
 use target::{Spent, Target};
 use tries::Tried;
 
@@ -222,7 +222,7 @@ impl Checker {
 
     /// Checks the acts of an invocation in order. The last observation is from before the acts. Each act is judged by what the invocation
     /// had been `told` at that time.
-    pub(super) fn acts(&mut self, world: &World, acts: &[Act], told: Told) {
+    pub(super) fn acts(&mut self, world: &World, acts: &[Act], told: Knowledge) {
         if acts.is_empty() {
             return;
         }
@@ -233,7 +233,7 @@ impl Checker {
             let then = told.unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
             let now = then.map(|then| {
                 let now = self.stops();
-                self.not_heard(now.as_of(then));
+                self.order_not_received(now.as_of(then));
                 now
             });
             let earlier = told.earlier.as_ref().filter(|earlier| at < earlier.until);
@@ -242,7 +242,7 @@ impl Checker {
             if let Some(newer) = newer {
                 self.target = newer;
             }
-            now.into_iter().for_each(|now| self.not_heard(now));
+            now.into_iter().for_each(|now| self.order_not_received(now));
         }
     }
 
@@ -593,7 +593,7 @@ impl Checker {
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
         // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
         let joined = self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= INVOCATION);
-        if pods > 0 && !self.goes_with_its_stack(machine) && !(self.faults && joined) {
+        if pods > 0 && !self.is_deleted_with_its_stack(machine) && !(self.faults && joined) {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::event::Event;
+use slipway_core::event::{Event, RolloutStarted};
 use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
@@ -20,7 +20,7 @@ use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
-use super::check::{Begun, Checker, Told};
+use super::check::{Begun, Checker, Knowledge};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::{Rates, Trouble};
@@ -92,7 +92,7 @@ pub struct Engine<'m> {
     /// Until when Lambda has no concurrency.
     pub(super) exhausted_until: Option<Timestamp>,
     /// The ids of the rollout events that the bus delivered. A retry publishes an event again.
-    told: BTreeSet<String>,
+    published: BTreeSet<String>,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
@@ -115,7 +115,7 @@ impl<'m> Engine<'m> {
             queued: 0,
             unseen: true,
             exhausted_until: None,
-            told: BTreeSet::new(),
+            published: BTreeSet::new(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -138,7 +138,7 @@ impl<'m> Engine<'m> {
             queued: self.queued,
             unseen: self.unseen,
             exhausted_until: self.exhausted_until,
-            told: self.told.clone(),
+            published: self.published.clone(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -152,22 +152,22 @@ impl<'m> Engine<'m> {
             dead_boot: faults / 2.0,
             failed_boot: faults / 2.0,
             report_lost: faults,
-            abandoned_hooks: (faults * self.rates.of(Trouble::AbandonedHooks)).min(1.0),
-            stale_groups: faults * self.rates.of(Trouble::StaleGroups),
-            stale_stacks: faults * self.rates.of(Trouble::StaleStacks),
-            stale_targets: faults * self.rates.of(Trouble::StaleTargets),
-            rebalances: (faults * self.rates.of(Trouble::Rebalances)).min(1.0),
+            abandoned_hooks: (faults * self.rates.rate_of(Trouble::AbandonedHooks)).min(1.0),
+            stale_groups: faults * self.rates.rate_of(Trouble::StaleGroups),
+            stale_stacks: faults * self.rates.rate_of(Trouble::StaleStacks),
+            stale_targets: faults * self.rates.rate_of(Trouble::StaleTargets),
+            rebalances: (faults * self.rates.rate_of(Trouble::Rebalances)).min(1.0),
             command_hangs: faults / 4.0,
             command_fails: faults,
             command_doubled: faults,
             command_unlisted: faults,
-            command_undescribed: faults * self.rates.of(Trouble::Undescribed),
-            output_cut: faults * self.rates.of(Trouble::CutAnswers),
+            command_undescribed: faults * self.rates.rate_of(Trouble::Undescribed),
+            output_cut: faults * self.rates.rate_of(Trouble::CutAnswers),
             stubborn_budget: 0.0,
             slow_member: faults,
             throttled: faults / 10.0,
             resource_fails: faults / 50.0,
-            rollback_fails: (faults * self.rates.of(Trouble::RollbacksFail)).min(0.5),
+            rollback_fails: (faults * self.rates.rate_of(Trouble::RollbacksFail)).min(0.5),
         });
     }
 
@@ -232,7 +232,7 @@ impl<'m> Engine<'m> {
             let story = world.story();
             self.unseen = story.is_empty();
             if !self.unseen {
-                self.checker.look(&world);
+                self.checker.observe(&world);
             }
             (world.drain(), story, world.bootstrap_reports())
         };
@@ -256,7 +256,7 @@ impl<'m> Engine<'m> {
             copies = 2;
         }
         for _ in 0..copies {
-            let late = self.rates.of(Trouble::Late);
+            let late = self.rates.rate_of(Trouble::Late);
             let wait = match self.random.chance(self.faults) {
                 true if late > 0.0 && self.random.chance(late) => {
                     SignedDuration::from_secs(self.random.seconds(900, LATE_S))
@@ -312,7 +312,7 @@ impl<'m> Engine<'m> {
 
     /// A process that is interrupted by another invocation or by a pause; `None` if it is not interrupted.
     fn interrupted(&mut self) -> Option<Life> {
-        let (overlaps, pauses) = (self.rates.of(Trouble::Overlaps), self.rates.of(Trouble::Pauses));
+        let (overlaps, pauses) = (self.rates.rate_of(Trouble::Overlaps), self.rates.rate_of(Trouble::Pauses));
         let (twin, now) = (self.account.handle(), self.now());
         if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
             let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
@@ -357,10 +357,10 @@ impl<'m> Engine<'m> {
         *self.tally.invocations.entry(function).or_default() += 1;
         let at = self.now() + skew;
         if self.unseen {
-            self.checker.look(&lock(&self.account.world));
+            self.checker.observe(&lock(&self.account.world));
         }
         let before = self.checker.stops();
-        self.may_be_heard(&who);
+        self.order_may_be_received(&who);
         let began = self.now();
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
@@ -376,32 +376,32 @@ impl<'m> Engine<'m> {
         let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
         let unheard = overlap.filter(|one| one.unheard).map(|one| (one.acts, before.clone()));
         if result.is_err() && acts.is_empty() && !self.is_stored(&who) {
-            self.checker.not_heard(before);
+            self.checker.order_not_received(before);
             self.may_have_stopped(&who);
         }
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An outage of the bus delays no step: events that could not be published stay in the outbox.
-        let unsaid = if result.is_err() { self.unsaid_start() } else { Vec::new() };
+        let unsaid = if result.is_err() { self.unpublished_start() } else { Vec::new() };
         let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
         let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // Acts before the pause are judged by the world before it.
-            self.checker.acts(&midst.before, &midst.acts, Told::default());
-            self.checker.look(&midst.before);
-            self.checker.look(&midst.after);
+            self.checker.acts(&midst.before, &midst.acts, Knowledge::default());
+            self.checker.observe(&midst.before);
+            self.checker.observe(&midst.after);
             self.transcript.extend(midst.acts.iter().map(|act| (began, format!("  {act}"))));
         }
         {
             let mut world = lock(&self.account.world);
-            self.checker.acts(&world, &acts, Told { unheard, earlier });
+            self.checker.acts(&world, &acts, Knowledge { unheard, earlier });
             ended.into_iter().for_each(|well| self.checker.ended(well));
             if gone {
                 self.checker.gone();
             }
             // The observed facts do not change within one moment without an act.
             if !acts.is_empty() {
-                self.checker.look(&world);
+                self.checker.observe(&world);
             }
             self.unseen = false;
             // The time may have advanced during the invocation.
@@ -415,7 +415,7 @@ impl<'m> Engine<'m> {
         match &result {
             Ok(said) => {
                 self.transcript.push((now, format!("{function}: {said}")));
-                self.was_heard(&who);
+                self.order_received(&who);
             }
             Err(error) => {
                 self.transcript.push((now, format!("{function} fails: {error}")));
@@ -438,7 +438,7 @@ impl<'m> Engine<'m> {
     /// wakes the function for whatever is open.
     fn lies_there(&mut self, who: Woken, durable: bool) {
         self.tally.dead_letters += 1;
-        let unredriven = (self.faults * self.rates.of(Trouble::Unredriven)).min(0.5);
+        let unredriven = (self.faults * self.rates.rate_of(Trouble::Unredriven)).min(0.5);
         if unredriven > 0.0 && self.random.chance(unredriven) {
             self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
             let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
@@ -449,7 +449,7 @@ impl<'m> Engine<'m> {
     }
 
     /// The `Rollout Started` event in the outbox, and all events before it: acts that follow the start are allowed.
-    fn unsaid_start(&self) -> Vec<Event> {
+    fn unpublished_start(&self) -> Vec<Event> {
         let Some(rollout) = self.account.rollout() else { return Vec::new() };
         let unsaid = rollout.outbox.iter().filter_map(|pending| match &pending.effect {
             Effect::Publish(event) => Some(event.clone()),
@@ -479,11 +479,13 @@ impl<'m> Engine<'m> {
     fn begins(&mut self, events: &[&Event], then: Option<&World>) -> (Vec<bool>, bool) {
         let (mut ended, mut gone) = (Vec::new(), false);
         for event in events {
-            if id_of(event).is_some_and(|id| !self.told.insert(id.to_owned())) {
+            let Some(boundary) = Boundary::from_event(event) else { continue };
+            let id = boundary.id();
+            if !id.is_empty() && !self.published.insert(id.to_owned()) {
                 continue;
             }
-            match event {
-                Event::RolloutStarted(started) => {
+            match boundary {
+                Boundary::Start(started) => {
                     let plan = self.account.read::<Plan>(&keys::plan(&self.account.name, &started.plan));
                     // From the plan, only the release is read.
                     let target = plan.map(|plan| plan.to).unwrap_or_default();
@@ -505,31 +507,11 @@ impl<'m> Engine<'m> {
                         None => self.checker.begun(&lock(&self.account.world), begun),
                     }
                 }
-                Event::RolloutSucceeded(_) | Event::RolloutSuperseded(_) => ended.push(true),
-                Event::RolloutFailed(_) | Event::RolloutAborted(_) => ended.push(false),
-                Event::ClusterDestroyed(_) => {
+                Boundary::End { succeeded, .. } => ended.push(succeeded),
+                Boundary::Destroyed { .. } => {
                     ended.push(true);
                     gone = true;
                 }
-                Event::SpecRejected(_)
-                | Event::PlanReady(_)
-                | Event::PlanUnchanged(_)
-                | Event::RolloutRequested(_)
-                | Event::RolloutApproved(_)
-                | Event::RolloutPause(_)
-                | Event::RolloutResume(_)
-                | Event::RolloutAbort(_)
-                | Event::RolloutSkip(_)
-                | Event::DestroyRequested(_)
-                | Event::OrderIgnored(_)
-                | Event::RolloutStep(_)
-                | Event::RolloutWaiting(_)
-                | Event::RolloutPaused(_)
-                | Event::ScanRequested(_)
-                | Event::RenewalRequested(_)
-                | Event::CertificateExpiring(_)
-                | Event::CertificateRenewed(_)
-                | Event::RenewalFailed(_) => {}
             }
         }
         (ended, gone)
@@ -545,7 +527,7 @@ impl<'m> Engine<'m> {
             world.kill_machine(&machine.id);
             self.tally.deaths += 1;
         }
-        self.checker.look(&world);
+        self.checker.observe(&world);
         self.transcript.extend(world.story());
     }
 
@@ -553,7 +535,7 @@ impl<'m> Engine<'m> {
     pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
         let mut world = lock(&self.account.world);
         what(&mut world);
-        self.checker.look(&world);
+        self.checker.observe(&world);
         self.transcript.extend(world.story());
     }
 
@@ -563,34 +545,52 @@ impl<'m> Engine<'m> {
     }
 }
 
-/// The id of an event that begins or ends a rollout; `None` for other events, or if it has none.
-fn id_of(event: &Event) -> Option<&str> {
-    let id = match event {
-        Event::RolloutStarted(detail) => &detail.id,
-        Event::RolloutSucceeded(detail)
-        | Event::RolloutSuperseded(detail)
-        | Event::RolloutFailed(detail)
-        | Event::RolloutAborted(detail) => &detail.id,
-        Event::ClusterDestroyed(detail) => &detail.id,
-        Event::SpecRejected(_)
-        | Event::PlanReady(_)
-        | Event::PlanUnchanged(_)
-        | Event::RolloutRequested(_)
-        | Event::RolloutApproved(_)
-        | Event::RolloutPause(_)
-        | Event::RolloutResume(_)
-        | Event::RolloutAbort(_)
-        | Event::RolloutSkip(_)
-        | Event::DestroyRequested(_)
-        | Event::OrderIgnored(_)
-        | Event::RolloutStep(_)
-        | Event::RolloutWaiting(_)
-        | Event::RolloutPaused(_)
-        | Event::ScanRequested(_)
-        | Event::RenewalRequested(_)
-        | Event::CertificateExpiring(_)
-        | Event::CertificateRenewed(_)
-        | Event::RenewalFailed(_) => return None,
-    };
-    Some(id).filter(|id| !id.is_empty()).map(String::as_str)
+/// An event that begins or ends a rollout.
+enum Boundary<'e> {
+    Start(&'e RolloutStarted),
+    End { id: &'e str, succeeded: bool },
+    Destroyed { id: &'e str },
+}
+
+impl<'e> Boundary<'e> {
+    /// `None` for other events.
+    fn from_event(event: &'e Event) -> Option<Self> {
+        Some(match event {
+            Event::RolloutStarted(started) => Self::Start(started),
+            Event::RolloutSucceeded(detail) | Event::RolloutSuperseded(detail) => {
+                Self::End { id: &detail.id, succeeded: true }
+            }
+            Event::RolloutFailed(detail) | Event::RolloutAborted(detail) => {
+                Self::End { id: &detail.id, succeeded: false }
+            }
+            Event::ClusterDestroyed(detail) => Self::Destroyed { id: &detail.id },
+            Event::SpecRejected(_)
+            | Event::PlanReady(_)
+            | Event::PlanUnchanged(_)
+            | Event::RolloutRequested(_)
+            | Event::RolloutApproved(_)
+            | Event::RolloutPause(_)
+            | Event::RolloutResume(_)
+            | Event::RolloutAbort(_)
+            | Event::RolloutSkip(_)
+            | Event::DestroyRequested(_)
+            | Event::OrderIgnored(_)
+            | Event::RolloutStep(_)
+            | Event::RolloutWaiting(_)
+            | Event::RolloutPaused(_)
+            | Event::ScanRequested(_)
+            | Event::RenewalRequested(_)
+            | Event::CertificateExpiring(_)
+            | Event::CertificateRenewed(_)
+            | Event::RenewalFailed(_) => return None,
+        })
+    }
+
+    /// The ID of the effect that published it; empty if it has none.
+    const fn id(&self) -> &'e str {
+        match self {
+            Self::Start(started) => started.id.as_str(),
+            Self::End { id, .. } | Self::Destroyed { id } => id,
+        }
+    }
 }

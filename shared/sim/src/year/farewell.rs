@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use slipway_rollout::Order;
 
 use super::base::{Base, Change, NAME, change_of};
-use super::check::left_behind;
+use super::check::remaining_resources;
 use super::engine::{Deed, Engine};
 use super::random::Random;
 use super::trial::{AGAIN, People, Trial, message, state};
@@ -32,7 +32,7 @@ const SHARE: f64 = 0.06;
 
 impl Farewell {
     /// The destruction in that trial, if there is one.
-    pub(super) fn of(trial: &Trial) -> Option<Self> {
+    pub(super) fn for_trial(trial: &Trial) -> Option<Self> {
         if trial.people == People::ByChance
             && matches!(change_of(trial.base()), Change::Removal | Change::Deadline)
         {
@@ -98,7 +98,7 @@ impl Farewell {
             engine.run_until(later);
             let is_gone = state(engine) == "destroyed";
             if is_gone {
-                self.nothing_is_left(engine);
+                self.check_nothing_remains(engine);
             }
             if !engine.checker.violations.is_empty() || is_gone && !self.anew && self.called_off.is_none() {
                 return;
@@ -136,10 +136,10 @@ impl Farewell {
     }
 
     /// The cluster is reported as gone: none of its resources may exist, and the message must name the last snapshot.
-    fn nothing_is_left(self, engine: &mut Engine<'_>) {
+    fn check_nothing_remains(self, engine: &mut Engine<'_>) {
         let (mut left, snapshots) = engine.with_world(|world| {
             let snapshots = world.cluster_facts(NAME).map(|facts| facts.snapshots).unwrap_or_default();
-            (left_behind(world, NAME), snapshots)
+            (remaining_resources(world, NAME), snapshots)
         });
         if engine.account.rollout().is_none_or(|rollout| rollout.was_destroyed().is_none()) {
             left.push("its state is another than destroyed".to_owned());

@@ -32,7 +32,7 @@ pub(super) struct Lives {
 
 impl Lives {
     /// Records the machines at `now`.
-    pub(super) fn look(&mut self, now: Timestamp, machines: &BTreeMap<String, MachineFacts>) {
+    pub(super) fn record(&mut self, now: Timestamp, machines: &BTreeMap<String, MachineFacts>) {
         let runs = |machine: &MachineFacts| machine.power != Power::Down && !machine.role.is_empty();
         for (id, machine) in machines.iter().filter(|(_, machine)| runs(machine)) {
             match self.there.get_mut(id) {

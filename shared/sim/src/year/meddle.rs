@@ -14,7 +14,7 @@ pub trait Meddler: fmt::Debug + Send + Sync {
     }
 
     /// The wake that the function receives instead, given its state; `None`: it is not woken.
-    fn hears(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
+    fn intercept_wake(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
         let _ = state;
         Some(by)
     }

@@ -13,7 +13,7 @@ use crate::ports::lock;
 
 impl Engine<'_> {
     /// An order that lets work continue counts from when it may have been received.
-    pub(super) fn may_be_heard(&mut self, who: &Woken) {
+    pub(super) fn order_may_be_received(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         match order {
             Order::Resume => self.checker.resumed(at.unwrap_or_else(|| self.now())),
@@ -73,7 +73,7 @@ impl Engine<'_> {
     }
 
     /// An order that stops something counts once it was received.
-    pub(super) fn was_heard(&mut self, who: &Woken) {
+    pub(super) fn order_received(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         let rollout = self.account.rollout();
         match order {

@@ -94,7 +94,7 @@ pub(super) fn page(name: &str, subject: &str, year: &Chronicle) -> String {
             table class="dates" {
                 thead { tr { th { "When" } th { "What" } } }
                 tbody {
-                    @for (at, line) in &year.said {
+                    @for (at, line) in &year.events {
                         tr { td { (at.strftime("%F %H:%M")) } td { (clean(line)) } }
                     }
                 }
@@ -242,7 +242,7 @@ fn rows(machines: &[Lifetime]) -> Vec<(String, Vec<Vec<&Lifetime>>)> {
 /// From each start of a rollout to its end; a rollout without an end is still open.
 fn bands(year: &Chronicle) -> Vec<Band<'_>> {
     let mut bands: Vec<Band<'_>> = Vec::new();
-    for (at, line) in &year.said {
+    for (at, line) in &year.events {
         let Some(rest) = line.strip_prefix("rollout ") else { continue };
         let end = ["succeeded", "failed", "aborted"].into_iter().find(|end| rest.starts_with(end));
         if rest.starts_with("started") {
@@ -343,7 +343,7 @@ mod tests {
             ("2027-03-01T08", "rollout started: b"),
         ];
         let year = Chronicle {
-            said: said.iter().map(|(when, line)| (at(when), (*line).to_owned())).collect(),
+            events: said.iter().map(|(when, line)| (at(when), (*line).to_owned())).collect(),
             from: at("2027-01-01T00"),
             until: at("2027-04-01T00"),
             ..Chronicle::default()

@@ -108,7 +108,7 @@ impl Default for Rates {
 impl Rates {
     /// The rate of that trouble, as a multiple of `faults`.
     #[must_use]
-    pub fn of(&self, trouble: Trouble) -> f64 {
+    pub fn rate_of(&self, trouble: Trouble) -> f64 {
         self.0[trouble as usize]
     }
 

@@ -80,7 +80,7 @@ impl Roll {
         let before = self.spec("m7i.large");
         let accepted =
             slipway_spec::parse(before.as_bytes(), None).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let checker = Checker::new(NAME, Rules::of(&accepted.cluster), false);
+        let checker = Checker::new(NAME, Rules::for_cluster(&accepted.cluster), false);
         let mut engine = Engine::new(Account::new(NAME, "eu-west-1", 1), checker, 1, meddler);
         engine.person_after(SignedDuration::ZERO, Deed::Upload(before));
         engine.run_until(engine.now() + LAUNCHED);
@@ -96,7 +96,7 @@ impl Roll {
         let mut state = 0;
         while engine.next_at().is_some_and(|next| next.duration_since(asked) < PATIENCE) {
             engine.step();
-            engine.with_world(|world| seen.look(world, asked));
+            engine.with_world(|world| seen.record(world, asked));
             // Nobody reads the transcript, and with a thousand nodes it is long.
             engine.transcript.clear();
             let rollout = engine.account.assets.peek(&keys::rollout(NAME));
@@ -128,7 +128,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn look(&mut self, world: &World, since: Timestamp) {
+    fn record(&mut self, world: &World, since: Timestamp) {
         let now = world.now();
         for machine in world.machines() {
             if machine.role == POOL && machine.serves && machine.launched_at > since {

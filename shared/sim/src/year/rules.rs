@@ -39,7 +39,7 @@ fn emergency(cluster: &Cluster) -> SignedDuration {
     SignedDuration::from_mins(roll.max(i64::from(policy.emergency_days) * 1_440))
 }
 
-fn of(share: CountOrPercent, size: usize) -> usize {
+fn count_of(share: CountOrPercent, size: usize) -> usize {
     match share {
         CountOrPercent::Count(count) => count as usize,
         CountOrPercent::Percent(percent) => (size * percent as usize).div_ceil(100),
@@ -49,7 +49,7 @@ fn of(share: CountOrPercent, size: usize) -> usize {
 impl Rules {
     /// The rules of `cluster`.
     #[must_use]
-    pub fn of(cluster: &Cluster) -> Self {
+    pub fn for_cluster(cluster: &Cluster) -> Self {
         let policy = &cluster.rollout;
         let pools = cluster.pools.iter().map(|pool| {
             let own = policy.pools.get(&pool.name);
@@ -59,7 +59,7 @@ impl Rules {
             let size = pool.size.min.div_ceil(heaviest) as usize;
             let away = own.and_then(|own| own.max_unavailable).unwrap_or(policy.max_unavailable);
             let more = own.and_then(|own| own.surge).unwrap_or(policy.surge);
-            (format!("pool-{}", pool.name), (size, of(away, size).max(1), of(more, size)))
+            (format!("pool-{}", pool.name), (size, count_of(away, size).max(1), count_of(more, size)))
         });
         let renews = cluster.certificates.rollout_before_expiry;
         let own_force = policy.pools.iter();

@@ -148,7 +148,7 @@ impl Trial {
             if base.change == Change::Deadline {
                 self.waits_no_longer(base, &mut engine);
             }
-            match Farewell::of(self) {
+            match Farewell::for_trial(self) {
                 Some(farewell) => farewell.comes_about(self, base, &mut engine, &mut first),
                 None => self.ends_well(base, &mut engine, &mut first, &mut took, began),
             }
@@ -182,7 +182,7 @@ impl Trial {
         self.trouble(base, &mut engine);
         engine.troubles(self.seed);
         self.alarms(&mut engine);
-        if let Some(farewell) = Farewell::of(self) {
+        if let Some(farewell) = Farewell::for_trial(self) {
             farewell.begins(base, &mut engine);
         }
         let who = Woken::Rollout(Waker::Event);
@@ -292,7 +292,7 @@ impl Trial {
             engine.run_until(later);
             let mut amiss = amiss(base, engine);
             amiss.extend(unmentioned(engine));
-            amiss.extend(engine.checker.left_larger());
+            amiss.extend(engine.checker.enlarged_pools());
             // A cluster that was stopped when nothing was left to do is as the spec says, and an upload of that spec changes nothing.
             let is_over = state(engine) == "succeeded" || round > 0 && state(engine) == "aborted";
             let ended_well = is_over && amiss.is_empty();

@@ -100,7 +100,7 @@ pub enum Strike {
 }
 
 /// All strikes in the first hours of a trial; everything follows from `seed`.
-pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, Strike)> {
+pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, Strike)> {
     let mut random = Random::new(seed ^ 0x7374_7269);
     let mut all = Vec::new();
     let mut some = |trouble: Trouble,
@@ -109,7 +109,7 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
         for _ in 0..times {
             // Drawn at any rate, so that one trouble more or less does not change the others.
             let (happens, wait) =
-                (random.chance((faults * rates.of(trouble)).min(0.5)), some_time(&mut random));
+                (random.chance((faults * rates.rate_of(trouble)).min(0.5)), some_time(&mut random));
             let strikes = what(&mut random);
             if happens {
                 all.extend(strikes.into_iter().map(|(after, strike)| (wait + after, strike)));
@@ -142,7 +142,7 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
         vec![(SignedDuration::ZERO, Strike::Protect { choice: random.number() })]
     });
     let now = SignedDuration::ZERO;
-    let longest = if rates.of(Trouble::LongOutages) > 0.0 { 3_600 } else { 600 };
+    let longest = if rates.rate_of(Trouble::LongOutages) > 0.0 { 3_600 } else { 600 };
     some(Trouble::HandChanges, 3, &mut |random| vec![(now, Strike::ChangeStack { choice: random.number() })]);
     some(Trouble::ChangeSetsDeleted, 3, &mut |_| vec![(now, Strike::DeleteChangeSets)]);
     some(Trouble::Outages, 3, &mut |random| {
@@ -181,7 +181,7 @@ pub(super) fn of(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDuration, 
         vec![(now, Strike::Recommend { choice, reclaimed_after: follows.then_some(after) })]
     });
     some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
-    if faults * rates.of(Trouble::RollbacksFail) > 0.0 {
+    if faults * rates.rate_of(Trouble::RollbacksFail) > 0.0 {
         all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
     }
     all
@@ -218,7 +218,7 @@ fn groups(world: &World, role: &str) -> Vec<String> {
 impl Engine<'_> {
     /// Schedules the strikes.
     pub(super) fn troubles(&mut self, seed: u64) {
-        for (wait, strike) in of(seed, self.faults, &self.rates.clone()) {
+        for (wait, strike) in strikes(seed, self.faults, &self.rates.clone()) {
             self.after(wait, Happening::Strike(strike));
         }
     }

@@ -39,7 +39,7 @@ pub struct Chronicle {
     /// The content of `status.json` at that moment.
     pub status: Option<String>,
     /// The events about rollouts and certificates.
-    pub said: Vec<(Timestamp, String)>,
+    pub events: Vec<(Timestamp, String)>,
     /// The counts of the engine.
     pub tally: Tally,
     /// The duration since the first machine served.
@@ -116,7 +116,7 @@ impl Year {
         let cluster = accepted.cluster;
         let account = Account::new(&cluster.name, &cluster.region, self.seed);
         exported(&mut lock(&account.world), &cluster);
-        let checker = Checker::new(&cluster.name, Rules::of(&cluster), self.faults > 0.0);
+        let checker = Checker::new(&cluster.name, Rules::for_cluster(&cluster), self.faults > 0.0);
         let mut engine = Engine::new(account, checker, self.seed, None);
         engine.scans = true;
         engine.person_after(SignedDuration::ZERO, Deed::Upload(self.spec.clone()));
@@ -152,7 +152,7 @@ impl Year {
             }
         }
         let renewal = cluster.certificates.rollout_before_expiry.as_ref();
-        Ok(life.told(renewal.map(|policy| SignedDuration::from_hours(24 * i64::from(policy.days)))))
+        Ok(life.into_chronicle(renewal.map(|policy| SignedDuration::from_hours(24 * i64::from(policy.days)))))
     }
 }
 
@@ -177,22 +177,22 @@ impl Life<'_> {
             let before = self.engine.now();
             let (led, answers) = self.serves();
             self.engine.step();
-            self.looks();
+            self.observe();
             self.counts(self.engine.now().duration_since(before), led, answers);
             if !self.engine.checker.violations.is_empty() {
                 self.margins();
-                return self.heard();
+                return self.record_events();
             }
         }
         let (before, (led, answers)) = (self.engine.now(), self.serves());
         self.engine.run_until(until);
         self.counts(until.duration_since(before), led, answers);
         self.margins();
-        self.heard();
+        self.record_events();
     }
 
     /// Records the events.
-    fn heard(&mut self) {
+    fn record_events(&mut self) {
         let transcript = std::mem::take(&mut self.engine.transcript);
         let heard = ["bus: spec", "bus: rollout", "bus: certificates", "bus: expiring", "bus: renewal"];
         for (at, line) in transcript {
@@ -215,10 +215,10 @@ impl Life<'_> {
         (led, answers)
     }
 
-    fn looks(&mut self) {
+    fn observe(&mut self) {
         let (engine, machines) = (&self.engine, &mut self.machines);
         engine.with_world(|world| world.update_machines(machines));
-        self.lives.look(engine.now(), &self.machines);
+        self.lives.record(engine.now(), &self.machines);
     }
 
     fn counts(&mut self, time: SignedDuration, led: bool, answers: bool) {
@@ -239,7 +239,7 @@ impl Life<'_> {
         }
     }
 
-    fn told(mut self, renew_before: Option<SignedDuration>) -> Chronicle {
+    fn into_chronicle(mut self, renew_before: Option<SignedDuration>) -> Chronicle {
         self.engine.checker.violations.truncate(1);
         let report = self.engine.account.status().and_then(|status| status.rollout);
         let status = report.map(|report| format!("{}: {}", report.state, report.message));
@@ -256,13 +256,13 @@ impl Life<'_> {
         Chronicle {
             status: status.filter(|_| !self.engine.checker.violations.is_empty()),
             violations: self.engine.checker.violations,
-            said: self.said,
+            events: self.said,
             tally: self.engine.tally,
             lived: self.lived,
             etcd: self.etcd,
             api: self.api,
             evicted: facts.evicted,
-            lost: facts.losses.iter().filter(|loss| !loss.asked).map(|loss| loss.pods).sum(),
+            lost: facts.losses.iter().filter(|loss| !loss.terminated).map(|loss| loss.pods).sum(),
             margin: self.margins.iter().map(|(_, left)| *left).min(),
             rollouts,
             from: self.from,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::Cause;
-use slipway_core::node::answer::OfVerb;
+use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{
     Command, CommandView, Drained, EtcdHealth, FailureCode, HowUnanswered, LeaderMoved, NodeStatus,
     Refreshed, SnapshotTaken, Uncordoned, Verb,
@@ -85,10 +85,10 @@ impl Fleet {
         }
     }
 
-    async fn answer<T: OfVerb>(&self, instance: &str, verb: Verb) -> T {
+    async fn answer<T: VerbAnswer>(&self, instance: &str, verb: Verb) -> T {
         let view = self.ask(instance, verb, 600).await;
         let CommandView::Answered(answer) = view else { panic!("{view:?}") };
-        T::of(&answer).unwrap()
+        T::from_answer(&answer).unwrap()
     }
 
     fn story(&self) -> Vec<(Timestamp, String)> {
@@ -231,7 +231,7 @@ async fn p6_a_budget_that_never_allows_keeps_a_drain_waiting_in_words_and_a_dead
     assert!(!fleet.answer::<Uncordoned>(&controller.id, uncordon).await.cordoned);
     lock(&fleet.account.world).kill_machine(&worker.id);
     let facts = fleet.facts();
-    assert_eq!((facts.losses.len(), facts.losses[0].asked), (1, false));
+    assert_eq!((facts.losses.len(), facts.losses[0].terminated), (1, false));
     fleet.pass(2_400);
     assert_eq!(fleet.of_role("pool-general-a").iter().filter(|one| one.ready).count(), 2);
 }

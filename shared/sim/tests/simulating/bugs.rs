@@ -152,7 +152,7 @@ impl Meddler for Mistaken {
         decision.with_effects(effects, now)
     }
 
-    fn hears(&self, by: Waker, _: Option<&Rollout>) -> Option<Waker> {
+    fn intercept_wake(&self, by: Waker, _: Option<&Rollout>) -> Option<Waker> {
         let deaf = match &by {
             Waker::Order { order: Order::Pause, .. } => self.bug == Bug::DoesNotHearPauses,
             Waker::Order { order: Order::Resume, .. } => self.bug == Bug::DoesNotHearResumes,
@@ -223,9 +223,9 @@ impl Mistaken {
             .active()
             .into_iter()
             .flat_map(|active| &active.nodes.steps)
-            .flat_map(NodeStep::asked)
-            .chain(state.departures.values().filter_map(Departure::asked))
-            .chain(state.destroy().into_iter().flat_map(Destroy::asked))
+            .flat_map(NodeStep::commands)
+            .chain(state.departures.values().filter_map(Departure::command))
+            .chain(state.destroy().into_iter().flat_map(Destroy::commands))
             .map(|asked| asked.command.clone())
             .collect();
         if self.bug == Bug::ApprovesByItself

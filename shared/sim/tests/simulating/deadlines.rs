@@ -35,15 +35,15 @@ fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
 fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -> Chronicle {
     let spec = spec(days, windows, approval, strategy);
     let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true }.live().unwrap();
-    let told: Vec<String> = year.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
+    let told: Vec<String> = year.events.iter().map(|(at, line)| format!("{at} {line}")).collect();
     let what = format!("days: {days}, {windows}, {approval}, {strategy}: {told:#?}; {:?}", year.status);
     assert_eq!(year.violations, [], "{what}");
     assert!(year.rollouts["succeeded"] >= 2 && year.rollouts.len() == 1, "{what}");
     year
 }
 
-fn says(year: &Chronicle, words: &str) -> bool {
-    year.said.iter().any(|(_, line)| line.contains(words))
+fn has_event(year: &Chronicle, words: &str) -> bool {
+    year.events.iter().any(|(_, line)| line.contains(words))
 }
 
 /// The nine specs of the issue; in five of them controllers had expired certificates.
@@ -72,9 +72,9 @@ fn p7_a_renewal_that_nobody_approves_begins_in_time_and_that_is_said() {
     for (windows, strategy) in [("", "rollout"), (WEEKLY, "refresh")] {
         let year = live(7, windows, "manual", strategy, 0.0);
         assert!(
-            says(&year, "begun without approval, since certificates in use expire at"),
+            has_event(&year, "begun without approval, since certificates in use expire at"),
             "{:#?}",
-            year.said
+            year.events
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use slipway_sim::year::{People, SIZES, Trial};
 
-use super::seeds::{Case, all_end_well, base, rates, told};
+use super::seeds::{Case, all_end_well, base, rates, report};
 
 /// The trials of [`super::seeds`], with a person who destroys the cluster.
 fn every_seed_ends_well(people: People) {
@@ -42,6 +42,6 @@ fn p8_destructions_that_once_ended_badly_end_well() {
     ] {
         let trial = Trial { people, ..Trial::new(seed, faults) };
         let verdict = trial.run(base(trial.base()), None);
-        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+        assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
     }
 }

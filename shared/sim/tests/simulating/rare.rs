@@ -2,7 +2,7 @@
 
 use slipway_sim::year::{Change, Trial};
 
-use super::seeds::{Case, all_end_well, base, rates, told};
+use super::seeds::{Case, all_end_well, base, rates, report};
 
 /// The trials of [`super::seeds`], with these clusters in turns and that change.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
@@ -21,7 +21,7 @@ fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes
     // A pause in the same second as a resume was received by a function whose clock was behind, and counted as the older of the two.
     let trial = Trial { rates: rates(), ..Trial::on(1_433, 0.1, 2, Change::Removal) };
     let verdict = trial.run(base(trial.base()), None);
-    assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+    assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
 }
 
 /// Pools of three zones, in which two workers may be missing, and whose drains use force after a while.
@@ -63,6 +63,6 @@ fn p7_what_is_about_to_end_waits_for_no_window_and_no_approval() {
     for seed in [203, 227] {
         let trial = Trial::on(seed, 0.0, 7, Change::Urgent);
         let verdict = trial.run(base(trial.base()), None);
-        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+        assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
     }
 }

@@ -11,7 +11,7 @@ use slipway_sim::year::{BASES, Base, Change, People, Rates, Trial, Verdict};
 /// The base number `which`, made on first use.
 pub(super) fn base(which: usize) -> &'static Base {
     static ALL: [OnceLock<Base>; BASES] = [const { OnceLock::new() }; BASES];
-    ALL[which].get_or_init(|| Base::of(which))
+    ALL[which].get_or_init(|| Base::numbered(which))
 }
 
 /// Runs a trial.
@@ -52,12 +52,12 @@ fn digest(verdict: &Verdict) -> String {
 }
 
 /// What was wrong, how to replay it, and what led to it.
-pub(super) fn told(trial: Trial, verdict: &Verdict) -> String {
-    told_on("", trial, verdict)
+pub(super) fn report(trial: Trial, verdict: &Verdict) -> String {
+    report_on("", trial, verdict)
 }
 
-/// As [`told`]; `on` names the base, if it does not follow from the seed.
-fn told_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
+/// As [`report`]; `on` names the base, if it does not follow from the seed.
+fn report_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
     let people = match trial.people {
         People::ByChance => String::new(),
         people => format!("SLIPWAY_PEOPLE={people:?} "),
@@ -135,7 +135,7 @@ pub(super) fn all_end_well<'b>(
     );
     wrong.sort_by_key(|(case, _)| case.trial.seed);
     let mut text: String = wrong.iter().map(|(case, verdict)| in_a_line(case, verdict)).collect();
-    text.extend(wrong.iter().take(2).map(|(case, verdict)| told_on(&case.on, case.trial, verdict)));
+    text.extend(wrong.iter().take(2).map(|(case, verdict)| report_on(&case.on, case.trial, verdict)));
     assert!(wrong.is_empty(), "{what}: {} of {most}:\n{text}", wrong.len());
 }
 
@@ -173,11 +173,11 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
     for shape in [0, 1] {
         let trial = Trial { alarm: true, ..Trial::on(3, 0.0, shape, Change::Members) };
         let verdict = run(trial);
-        assert_eq!(verdict.violations, [], "{}", told(trial, &verdict));
+        assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
         // Each reason once, however often the members are asked meanwhile.
         let says = |line: &str| line.starts_with("bus: waiting") && line.contains("waits: the alarm");
         let said = verdict.transcript.iter().filter(|(_, line)| says(line)).count();
-        assert!(said == 1 && verdict.first == "succeeded", "{shape}, {said}: {}", told(trial, &verdict));
+        assert!(said == 1 && verdict.first == "succeeded", "{shape}, {said}: {}", report(trial, &verdict));
     }
 }
 

@@ -43,7 +43,7 @@ fn read(text: &str) -> (Cluster, Path) {
 }
 
 /// What was wrong, how to replay it, and what led to it.
-fn told(cluster: Cluster, small: &Small<'_>, found: &Found) -> String {
+fn report(cluster: Cluster, small: &Small<'_>, found: &Found) -> String {
     let tell = |(path, wrong): &(Path, _)| {
         let path = written(path);
         format!("SLIPWAY_WORLD='{} {path}': {wrong:?}\n", named(cluster))
@@ -82,7 +82,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
                 found.wrong.len()
             );
             assert!(found.worlds > 100, "only {} worlds were run", found.worlds);
-            told_of.push_str(&told(*cluster, &small, &found));
+            told_of.push_str(&report(*cluster, &small, &found));
         }
         told_of
     };
@@ -99,7 +99,7 @@ fn p4_p5_p6_p8_every_small_world_ends_well_and_breaks_no_promise() {
 struct NoTickForNodes;
 
 impl Meddler for NoTickForNodes {
-    fn hears(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
+    fn intercept_wake(&self, by: Waker, state: Option<&Rollout>) -> Option<Waker> {
         let active = state.and_then(|state| state.active());
         let at_nodes = active.is_some_and(|one| one.steps.iter().all(|step| step.state == StepState::Done));
         (by != Waker::Tick || !at_nodes).then_some(by)

@@ -6,7 +6,7 @@ fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
     let path = format!("{}/../../examples/{example}", env!("CARGO_MANIFEST_DIR"));
     let spec = std::fs::read_to_string(path).unwrap();
     let chronicle = Year { spec, days, seed, faults, unattended: false }.live().unwrap();
-    let told: Vec<String> = chronicle.said.iter().map(|(at, line)| format!("{at} {line}")).collect();
+    let told: Vec<String> = chronicle.events.iter().map(|(at, line)| format!("{at} {line}")).collect();
     assert_eq!(chronicle.violations, [], "{told:#?}");
     chronicle
 }
@@ -16,7 +16,7 @@ fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
 fn examples_with_images_of_their_own_come_to_serve() {
     for example in ["gpu.yaml", "graviton.yaml"] {
         let year = live(example, 1, 1, 0.0);
-        assert!(year.lived.as_hours() >= 24, "{example}: {:?}", year.said);
+        assert!(year.lived.as_hours() >= 24, "{example}: {:?}", year.events);
     }
 }
 
@@ -25,7 +25,7 @@ fn examples_with_images_of_their_own_come_to_serve() {
 fn examples_that_wait_for_a_person_or_import_come_to_serve() {
     for example in ["careful.yaml", "imported-ids.yaml"] {
         let year = live(example, 2, 1, 0.0);
-        assert!(year.lived.as_hours() >= 24, "{example}: {:?}", year.said);
+        assert!(year.lived.as_hours() >= 24, "{example}: {:?}", year.events);
     }
 }
 

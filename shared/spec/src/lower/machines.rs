@@ -27,7 +27,7 @@ const GPU_LABELS: [(&str, &str); 2] =
     [("nvidia.com/gpu.present", "true"), ("k8s.amazonaws.com/accelerator", "nvidia")];
 
 /// Labels and taints of nodes with GPUs. Those that the spec sets are kept.
-pub(super) fn tell_of_gpus(spec: &GpuSpec, labels: &mut BTreeMap<String, String>, taints: &mut Vec<Taint>) {
+pub(super) fn label_gpus(spec: &GpuSpec, labels: &mut BTreeMap<String, String>, taints: &mut Vec<Taint>) {
     for (key, value) in GPU_LABELS {
         labels.entry(key.to_owned()).or_insert_with(|| value.to_owned());
     }

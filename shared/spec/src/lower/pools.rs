@@ -77,7 +77,7 @@ impl Lowering<'_, '_, '_> {
         let own_image = self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), path);
         let nvidia = self.nvidia(spec, &types, path);
         if nvidia {
-            super::machines::tell_of_gpus(&spec.gpu, &mut node_labels, &mut taints);
+            super::machines::label_gpus(&spec.gpu, &mut node_labels, &mut taints);
         }
         let root_image = self.image_of_pool(spec, nvidia);
         if let Some(keys) = &spec.ssh_authorized_keys {

@@ -8,7 +8,7 @@ fn one(text: &str) -> Result<Vec<Patch>, Vec<Diagnostic>> {
 }
 
 /// The findings as lines: place, code, message, cure.
-fn told(text: &str) -> String {
+fn findings_text(text: &str) -> String {
     let findings = one(text).unwrap_err();
     let line = |found: &Diagnostic| {
         format!("{} {found}\n    {}\n", found.code, found.help.as_deref().unwrap_or_default())
@@ -68,7 +68,7 @@ fn all_findings_of_all_files_are_told_at_once() {
 
 #[test]
 fn operations_are_checked_one_by_one() {
-    insta::assert_snapshot!(told(
+    insta::assert_snapshot!(findings_text(
         "target:\n  node: [controller, 7, {a: b}]\nops:\n  - op: ad\n    path: /a\n    value: 1\n  - op: add\n    path: a.b\n    value: 1\n  - op: remove\n    path: /a\n    value: 1\n  - op: add\n    path: /a\n  - op: move\n    path: /a~b\n    form: /b\n  - remove\n"
     ));
 }
@@ -90,7 +90,7 @@ fn what_is_no_patch_at_all_says_what_to_do() {
         "target: {stack: network}\nmerge:\n\ta: 1\n",
         "target: {stack: network}\nmerge: {a: 1}\n---\ntarget: {stack: etcd}\n",
     ];
-    let told: Vec<String> = cases.iter().map(|text| format!("{text:?}\n{}", told(text))).collect();
+    let told: Vec<String> = cases.iter().map(|text| format!("{text:?}\n{}", findings_text(text))).collect();
     insta::assert_snapshot!(told.join("\n"));
 }
 

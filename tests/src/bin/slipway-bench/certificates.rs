@@ -53,8 +53,12 @@ pub(crate) fn rates() -> Anyhow<()> {
     }
 
     let survey = verify::survey(&files);
-    let rows: Vec<Row> =
-        survey.certificates.iter().take(PAGE).map(|one| Row::of(&one.name, one, String::new())).collect();
+    let rows: Vec<Row> = survey
+        .certificates
+        .iter()
+        .take(PAGE)
+        .map(|one| Row::from_certificate(&one.name, one, String::new()))
+        .collect();
     let mut bytes = 0;
     let mut page = measure(|| bytes = timeline::page("production", &rows, &[], now, 30).len());
     row(&format!("the page of {} certificates, {} KiB", rows.len(), bytes / 1024), &mut page, "");

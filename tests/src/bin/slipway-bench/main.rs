@@ -62,7 +62,7 @@ async fn main() -> Anyhow<()> {
     let mut first = Vec::new();
     let mut unchanged = Vec::new();
     for _ in 0..RUNS {
-        let workshop = Workshop::of(PRODUCTION);
+        let workshop = Workshop::for_spec(PRODUCTION);
         let started = Instant::now();
         let outcome = workshop.outcome(PRODUCTION).await;
         first.push(started.elapsed());

@@ -65,7 +65,7 @@ pub(crate) fn rates(now: Timestamp) -> Anyhow<()> {
     for _ in 0..RUNS {
         let started = processor()?;
         for pem in pems.iter().cycle().take(MANY) {
-            let seen = AwsLc.look("a", pem).map_err(|flaw| flaw.message)?;
+            let seen = AwsLc.examine("a", pem).map_err(|flaw| flaw.message)?;
             if !seen.flaws.is_empty() {
                 return Err(format!("flaws of a certificate that is fine: {:?}", seen.flaws).into());
             }

@@ -75,12 +75,12 @@ impl Launch {
             if let Some(end) = found.await {
                 break end;
             }
-            self.tell_machines().await?;
+            self.print_machines().await?;
             if Instant::now() > deadline {
                 break "no end within an hour".to_owned();
             }
         };
-        self.tell_machines().await?;
+        self.print_machines().await?;
         let good = end == ENDS[0];
         let ink = if good { Ink::Good } else { Ink::Bad };
         self.narrator.line("launch", ink, &format!("{end} after {:.0} s", begun.elapsed().as_secs_f64()));
@@ -88,7 +88,7 @@ impl Launch {
     }
 
     /// What became of machines, and what they report of their bootstrap.
-    async fn tell_machines(&mut self) -> Fallible<()> {
+    async fn print_machines(&mut self) -> Fallible<()> {
         for (id, line) in self.room.workshop().story() {
             self.narrator.line(&id, Ink::Plain, &line);
         }

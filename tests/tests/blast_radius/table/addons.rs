@@ -34,15 +34,15 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(case(key, json!(to), "control-plane", "").because(ROLE));
     }
     for name in ["coreDns", "ebsCsiDriver", "metricsServer", "clusterAutoscaler"] {
-        cases.push(of(name, "replicas", json!(1)));
+        cases.push(addon_case(name, "replicas", json!(1)));
     }
     for name in ADDONS {
         if *name != "kubeProxy" {
-            cases.push(of(name, "version", json!("v9.9.9")));
+            cases.push(addon_case(name, "version", json!("v9.9.9")));
         }
         for (group, cpu, memory) in [("requests", "11m", "33Mi"), ("limits", "3", "3Gi")] {
-            cases.push(of(name, &format!("resources.{group}.cpu"), json!(cpu)));
-            cases.push(of(name, &format!("resources.{group}.memory"), json!(memory)));
+            cases.push(addon_case(name, &format!("resources.{group}.cpu"), json!(cpu)));
+            cases.push(addon_case(name, &format!("resources.{group}.memory"), json!(memory)));
         }
     }
     cases
@@ -66,7 +66,7 @@ fn inside(key: &str, to: Value) -> Case {
 }
 
 /// A setting of an installed add-on.
-fn of(name: &str, key: &str, to: Value) -> Case {
+fn addon_case(name: &str, key: &str, to: Value) -> Case {
     let case = inside(&format!("{name}.{key}"), to);
     if name == "network" { case } else { case.given(format!("addons.{name}.enabled"), json!(true)) }
 }

@@ -9,7 +9,6 @@ const BALANCER: &str =
 const TARGETS: &str = "arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/api/6d0ecf831eec9f09";
 const MOVED: &str = "not begun: network (replaces EC2::Route, EC2::RouteTable, EC2::SecurityGroup, EC2::SecurityGroupIngress, EC2::Subnet, EC2::SubnetRouteTableAssociation), control-plane (replaces EC2::SecurityGroup, EC2::SecurityGroupIngress, ElasticLoadBalancingV2::TargetGroup)";
 const RENUMBERED: &str = "not begun: network (replaces EC2::NatGateway, EC2::Route, EC2::RouteTable, EC2::SecurityGroup, EC2::SecurityGroupIngress, EC2::Subnet, EC2::SubnetRouteTableAssociation, EC2::VPC, EC2::VPCEndpoint, EC2::VPCGatewayAttachment)";
-const REPLACED: &str = "controller replaced, pools replaced";
 
 pub(super) fn cases() -> Vec<Case> {
     [vpc(), subnets(), endpoints()].concat()

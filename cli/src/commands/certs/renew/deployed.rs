@@ -112,9 +112,9 @@ pub(in crate::commands) async fn deployed_cluster(
         let planned = specs.get_version(&key, &desired.spec_version).await.map_err(FlowError::from)?;
         planned.and_then(|planned| Some(slipway_spec::parse(&planned.bytes, None).ok()?.cluster))
     };
-    let (Ok(cluster), Some(planned)) = (cluster, planned) else { return Err(says_more(specs, &key)) };
+    let (Ok(cluster), Some(planned)) = (cluster, planned) else { return Err(not_planned(specs, &key)) };
     if planned != cluster {
-        return Err(says_more(specs, &key));
+        return Err(not_planned(specs, &key));
     }
     let key = keys::release(name, &desired.target);
     let release = store::load::<Rendering>(assets, &key).await?.value;
@@ -140,7 +140,7 @@ pub(in crate::commands) async fn deployed_cluster(
     Ok(DeployedCluster { cluster, release, manifest, spec })
 }
 
-fn says_more(specs: &S3Bucket, key: &str) -> CliError {
+fn not_planned(specs: &S3Bucket, key: &str) -> CliError {
     CliError::refused(
         format!(
             "s3://{}/{key} says something else than was planned last, and renewing a certificate changes nothing else",

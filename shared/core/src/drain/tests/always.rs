@@ -221,7 +221,7 @@ impl Apps {
         u32::try_from(here + there).unwrap()
     }
 
-    fn look(&mut self, now: i64) {
+    fn update_budgets(&mut self, now: i64) {
         for (app, (demanded, slow)) in self.rules.clone().into_iter().enumerate() {
             let here = self.world.pods.iter().filter(|pod| self.app(pod) == app);
             let here = here.map(|pod| Sibling { name: pod.name.clone(), healthy: true, since: pod.created });
@@ -236,7 +236,7 @@ impl Apps {
         }
     }
 
-    fn goes(&mut self, target: &Target, now: i64) {
+    fn remove_pod(&mut self, target: &Target, now: i64) {
         let position = self.world.pods.iter().position(|pod| pod.uid == target.uid).unwrap();
         let pod = self.world.pods.remove(position);
         let app = self.app(&pod);
@@ -249,7 +249,7 @@ impl Apps {
         if self.healthy(app, now) <= self.rules[app].0 {
             return Answer::Budget;
         }
-        self.goes(target, now);
+        self.remove_pod(target, now);
         assert!(self.healthy(app, now) >= self.rules[app].0, "below the budget");
         Answer::Accepted
     }
@@ -261,7 +261,7 @@ impl Apps {
             if u32::try_from(now).unwrap() % (killed_every * 60) == 0 {
                 self.world.tries.clear();
             }
-            self.look(now);
+            self.update_budgets(now);
             let step = decide(&self.world, policy, at(now));
             if step.done {
                 return Ended { done: true, forced };
@@ -277,7 +277,7 @@ impl Apps {
             }
             if let Some(target) = &step.force {
                 self.world.node.last_forced = Some(at(now));
-                self.goes(target, now);
+                self.remove_pod(target, now);
                 forced.push(now);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn told(status: CommandStatus, printed: &str) -> Invocation<'_> {
+fn invocation(status: CommandStatus, printed: &str) -> Invocation<'_> {
     Invocation { status, details: "Cancelled", response_code: -1, printed, errors: "" }
 }
 
@@ -21,17 +21,17 @@ fn an_answer_counts_only_where_the_command_succeeded_and_a_failure_always() {
     let failure = r#"{"error":{"code":"drain.no-node","message":"m","help":"h","passing":false}}"#;
     let ended = [CommandStatus::Failed, CommandStatus::TimedOut, CommandStatus::Undelivered];
     for status in ended {
-        let seen = CommandView::read(&uncordon, &told(status, answer));
+        let seen = CommandView::read(&uncordon, &invocation(status, answer));
         assert!(matches!(&seen, CommandView::Unanswered(_)), "{seen:?}");
         assert!(seen.is_over());
     }
     for status in [CommandStatus::Pending, CommandStatus::InProgress] {
-        assert!(!CommandView::read(&uncordon, &told(status, answer)).is_over());
+        assert!(!CommandView::read(&uncordon, &invocation(status, answer)).is_over());
     }
-    let seen = CommandView::read(&uncordon, &told(CommandStatus::Success, answer));
+    let seen = CommandView::read(&uncordon, &invocation(CommandStatus::Success, answer));
     assert!(matches!(&seen, CommandView::Answered(Answer::Uncordon(_))), "{seen:?}");
     for status in ended.into_iter().chain([CommandStatus::Success]) {
-        let seen = CommandView::read(&uncordon, &told(status, failure));
+        let seen = CommandView::read(&uncordon, &invocation(status, failure));
         assert!(seen.failed_with(FailureCode::DrainNoNode) && seen.is_over(), "{seen:?}");
         assert!(!seen.failed_with(FailureCode::EtcdNone));
     }

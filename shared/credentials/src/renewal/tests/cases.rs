@@ -294,7 +294,7 @@ fn without_reports_a_rollout_that_reached_its_goal_says_that_nodes_have_it() {
             nodes: &[],
             planned: Some(&planned),
             state: &world.state,
-            asked: &RenewalRequest::default(),
+            request: &RenewalRequest::default(),
         };
         super::super::decide(&observed, world.now)
     };
@@ -382,7 +382,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
         nodes: &[],
         planned: None,
         state: &world.state,
-        asked: &RenewalRequest::default(),
+        request: &RenewalRequest::default(),
     };
     let decision = super::super::decide(&observed, world.now);
     let told: Vec<&str> = decision.findings.iter().map(|found| found.message.as_str()).collect();
@@ -424,7 +424,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
         nodes: &nodes,
         planned: None,
         state: &world.state,
-        asked: &RenewalRequest::default(),
+        request: &RenewalRequest::default(),
     };
     let findings = super::super::decide(&observed, world.now).findings;
     assert_eq!(findings.len(), 1, "{findings:#?}");

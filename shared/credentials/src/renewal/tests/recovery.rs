@@ -42,7 +42,7 @@ fn drive_and_listen(
     for _ in 0..500 {
         let turn = recovery.next(&heard, now);
         sent.extend(turn.send);
-        said.extend(turn.said);
+        said.extend(turn.messages);
         words.push(recovery.words());
         if recovery.stage() == Stage::Over {
             words.dedup();
@@ -286,11 +286,11 @@ fn p7_a_command_that_run_command_does_not_know_is_lost_after_three_minutes() {
     let second = SignedDuration::from_secs(1);
     let mut recovery = start(&MEMBERS[..1]);
     recovery.next(&BTreeMap::new(), begun);
-    assert_eq!(recovery.next(&BTreeMap::new(), begun + LOST - second).said, Vec::<String>::new());
+    assert_eq!(recovery.next(&BTreeMap::new(), begun + LOST - second).messages, Vec::<String>::new());
     assert_eq!(recovery.nodes()[0].progress, Progress::RenewalRequest(begun));
     let turn = recovery.next(&BTreeMap::new(), begun + LOST);
     let why = "Run Command does not say what became of it; it is asked again";
-    assert_eq!(turn.said, [format!("i-e0 (etcd-0): {why}")]);
+    assert_eq!(turn.messages, [format!("i-e0 (etcd-0): {why}")]);
     assert!(matches!(recovery.nodes()[0].progress, Progress::Waiting(_)));
 
     let (mut recovery, question) = in_quorum(begun);

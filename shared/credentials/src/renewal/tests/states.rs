@@ -10,7 +10,7 @@ fn decide(world: &World, stored: &BTreeMap<String, Stored>, nodes: &[Reported]) 
         nodes,
         planned: None,
         state: &world.state,
-        asked: &RenewalRequest::default(),
+        request: &RenewalRequest::default(),
     };
     super::super::decide(&observed, world.now)
 }
@@ -20,7 +20,7 @@ fn standing(decision: &Decision, name: &str) -> CertificateState {
 }
 
 /// What a machine told so many hours ago: that it has this certificate, and nothing else.
-fn tells(
+fn reported(
     world: &World,
     role: Role,
     instance: &str,
@@ -64,7 +64,7 @@ fn a_certificate_may_begin_five_minutes_ahead_of_this_clock() {
 fn an_older_certificate_is_where_a_node_says_so_even_if_it_is_all_that_the_node_says() {
     let world = World::new(None, 365, 3650);
     let older = start() + days(50);
-    let nodes = [tells(&world, Role::Controller, "i-c", 1, &[("scheduler", "older", older)])];
+    let nodes = [reported(&world, Role::Controller, "i-c", 1, &[("scheduler", "older", older)])];
     let decision = decide(&world, &BTreeMap::new(), &nodes);
     let place = "somebody on i-c (controller)".to_owned();
     let elsewhere = vec![Elsewhere { ends: older, fingerprint: "older".to_owned(), place }];
@@ -77,7 +77,7 @@ fn an_older_certificate_comes_first_only_if_it_ends_before_the_newest() {
     let world = World::new(None, 365, 3650);
     let ends = world.ends("scheduler");
     let first = |ends: Timestamp| {
-        let nodes = [tells(&world, Role::Controller, "i-c", 1, &[("scheduler", "older", ends)])];
+        let nodes = [reported(&world, Role::Controller, "i-c", 1, &[("scheduler", "older", ends)])];
         standing(&decide(&world, &BTreeMap::new(), &nodes), "scheduler").first_end().1.to_owned()
     };
     assert_eq!(first(ends - SignedDuration::from_secs(1)), "older");
@@ -88,9 +88,10 @@ fn an_older_certificate_comes_first_only_if_it_ends_before_the_newest() {
 fn of_what_a_member_and_its_successor_told_the_newest_counts_in_whatever_order_it_is_listed() {
     let world = World::new(None, 365, 3650);
     let newest = world.manifest.assets["etcd-peer-0"].fingerprint.clone();
-    let before = tells(&world, Role::Etcd(0), "i-before", 2, &[("etcd-peer-0", "older", start() + days(50))]);
+    let before =
+        reported(&world, Role::Etcd(0), "i-before", 2, &[("etcd-peer-0", "older", start() + days(50))]);
     let held = [("etcd-peer-0", newest.as_str(), world.ends("etcd-peer-0"))];
-    let after = tells(&world, Role::Etcd(0), "i-after", 1, &held);
+    let after = reported(&world, Role::Etcd(0), "i-after", 1, &held);
     for nodes in [[before.clone(), after.clone()], [after, before]] {
         let decision = decide(&world, &BTreeMap::new(), &nodes);
         assert_eq!(standing(&decision, "etcd-peer-0").elsewhere, [], "{nodes:?}");
@@ -100,8 +101,8 @@ fn of_what_a_member_and_its_successor_told_the_newest_counts_in_whatever_order_i
 #[test]
 fn of_a_role_that_is_silent_the_node_that_told_last_is_named_in_whatever_order_they_are_listed() {
     let world = World::new(None, 365, 3650);
-    let first = tells(&world, Role::Controller, "i-first", 60, &[]);
-    let last = tells(&world, Role::Controller, "i-last", 50, &[]);
+    let first = reported(&world, Role::Controller, "i-first", 60, &[]);
+    let last = reported(&world, Role::Controller, "i-last", 50, &[]);
     for nodes in [[first.clone(), last.clone()], [last, first]] {
         let findings = decide(&world, &BTreeMap::new(), &nodes).findings;
         let keys: Vec<&str> = findings.iter().map(|found| found.key.as_str()).collect();

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::super::*;
-use super::{Vault, days, heard};
+use super::{Vault, days, report};
 
 /// What a node has: which it trusts for what, and who signed what it presents, by fingerprint.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,7 +235,7 @@ impl World {
             Happening::Report(index) => {
                 let name = self.pick(index);
                 let node = &self.nodes[&name];
-                let said = heard(&node.digest, self.vault.now);
+                let said = report(&node.digest, self.vault.now);
                 self.reported.entry(node.role.clone()).or_default().insert(name, said);
             }
             Happening::Sign => {
@@ -293,7 +293,7 @@ proptest! {
             for name in names {
                 let node = world.nodes.get_mut(&name).unwrap();
                 node.digest.clone_from(&world.templates[&node.role]);
-                let said = heard(&node.digest, world.vault.now);
+                let said = report(&node.digest, world.vault.now);
                 world.reported.entry(node.role.clone()).or_default().insert(name, said);
             }
             world.happen(&Happening::Scan);

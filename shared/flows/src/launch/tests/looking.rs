@@ -26,7 +26,7 @@ fn has_group(shore: &Shore, name: &str, machines: &[(&str, &str)]) {
 
 fn going() -> Rollout {
     let order = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
-    Rollout { outbox: Vec::new(), ..heard(&idle(), &order, None, at(0)) }
+    Rollout { outbox: Vec::new(), ..after_order(&idle(), &order, None, at(0)) }
 }
 
 fn desired() -> Desired {
@@ -203,7 +203,7 @@ async fn each_wake_tells_how_it_stands() {
     let shore = Shore::with(&rolling(json!("executing")));
     shore.has("c-network", StackStatus::CreateInProgress);
     let report = shore.wakes(Waker::Tick).await.unwrap();
-    assert_eq!((report.state.as_str(), shore.told()), ("running", Some(report.clone())));
+    assert_eq!((report.state.as_str(), shore.report()), ("running", Some(report.clone())));
     shore.log();
     shore.wakes(Waker::Tick).await.unwrap();
     assert_eq!(reads(&shore, &["put "]), [""; 0], "what is told already is not written again");
@@ -216,7 +216,7 @@ async fn the_specs_that_a_destruction_makes_void_are_the_planned_one_and_the_one
     let versions = async |state: &Rollout| newest(&shore, state, Some(&desired())).await.unwrap();
     assert_eq!(versions(&going()).await, BTreeSet::from(["v2".to_owned()]));
     let spec = json!({"version": "v3", "result": "rejected", "diagnostics": [], "failure": null, "plan": null, "summary": null});
-    let mut status = serde_json::to_value(Status::of("c")).unwrap();
+    let mut status = serde_json::to_value(Status::new("c")).unwrap();
     status["spec"] = spec;
     shore.keeps(&keys::status("c"), &status);
     assert_eq!(versions(&going()).await, BTreeSet::from(["v2".to_owned(), "v3".to_owned()]));

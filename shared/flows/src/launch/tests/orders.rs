@@ -19,7 +19,7 @@ async fn p10_an_abort_is_heard_and_obeyed_though_what_was_decided_before_it_is_d
     shore.fails("execute c-network", ErrorKind::Denied);
     shore.passes(60);
     shore.wakes(Waker::Tick).await.unwrap_err();
-    assert_eq!((shore.state().outbox.len(), shore.told().unwrap().state.as_str()), (1, "stuck"));
+    assert_eq!((shore.state().outbox.len(), shore.report().unwrap().state.as_str()), (1, "stuck"));
     shore.done();
 
     let report = shore.wakes(order(abort())).await.unwrap();

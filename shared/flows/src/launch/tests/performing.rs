@@ -46,7 +46,7 @@ fn each() -> Vec<(Effect, &'static str, bool)> {
         (completes("i-1"), "complete i-1", true),
         (Effect::ArmTick, "arm", false),
         (Effect::DisarmTick, "disarm", false),
-        (says(), "publish Rollout Step", false),
+        (step_event(), "publish Rollout Step", false),
     ]
 }
 
@@ -149,7 +149,7 @@ async fn p10_after_a_refusal_nothing_else_begins_and_what_was_drained_is_let_go_
         wants("c-pool-a", 3),
         Effect::CreateChangeSet(request()),
         completes("i-2"),
-        says(),
+        step_event(),
     ];
     let outbox = (1..).zip(effects).map(|(id, effect)| pending(id, effect, 0)).collect();
     let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
@@ -166,7 +166,8 @@ async fn p10_after_a_refusal_nothing_else_begins_and_what_was_drained_is_let_go_
 /// It is tried once by each invocation, holds up none of the others, and is there for the next.
 #[tokio::test]
 async fn p8_what_could_not_be_performed_stays_and_holds_up_nothing_that_was_decided_with_it() {
-    let outbox = vec![pending(1, prolongs("i-1"), 0), pending(2, prolongs("i-2"), 0), pending(3, says(), 0)];
+    let outbox =
+        vec![pending(1, prolongs("i-1"), 0), pending(2, prolongs("i-2"), 0), pending(3, step_event(), 0)];
     let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
     shore.has("c-network", StackStatus::CreateInProgress);
     shore.passes(60);
@@ -176,7 +177,7 @@ async fn p8_what_could_not_be_performed_stays_and_holds_up_nothing_that_was_deci
     assert_eq!(shore.done(), ["prolong i-1", "prolong i-2", "publish Rollout Step"]);
     let left: Vec<u64> = shore.state().outbox.iter().map(|one| one.id).collect();
     assert_eq!(left, [1]);
-    assert_eq!(shore.told(), None, "it may work later: nobody need be told");
+    assert_eq!(shore.report(), None, "it may work later: nobody need be told");
     shore.works();
     shore.wakes(Waker::Tick).await.unwrap();
     assert_eq!(shore.done()[0], "prolong i-1");
@@ -186,7 +187,7 @@ async fn p8_what_could_not_be_performed_stays_and_holds_up_nothing_that_was_deci
 /// The tick goes last: whoever it would have woken says what could not be said.
 #[tokio::test]
 async fn p8_the_tick_stays_while_anything_is_left_to_be_said_or_done() {
-    for (effect, call) in [(says(), "publish Rollout Step"), (prolongs("i-1"), "prolong i-1")] {
+    for (effect, call) in [(step_event(), "publish Rollout Step"), (prolongs("i-1"), "prolong i-1")] {
         let outbox = vec![pending(1, effect, 0), pending(2, Effect::DisarmTick, 0)];
         let shore = Shore::with(&Rollout { outbox, ..idle() });
         shore.fails(call, ErrorKind::Transient);
@@ -202,7 +203,8 @@ async fn p8_the_tick_stays_while_anything_is_left_to_be_said_or_done() {
 /// What holds up nothing is no reason not to go on: it is an error of the invocation, in the end.
 #[tokio::test]
 async fn p8_what_could_not_be_said_is_an_error_once_all_else_is_done() {
-    let shore = Shore::with(&Rollout { outbox: vec![pending(1, says(), 0)], ..rolling(json!("executing")) });
+    let shore =
+        Shore::with(&Rollout { outbox: vec![pending(1, step_event(), 0)], ..rolling(json!("executing")) });
     shore.has("c-network", StackStatus::CreateComplete);
     shore.passes(60);
     shore.fails("publish Rollout Step", ErrorKind::Denied);

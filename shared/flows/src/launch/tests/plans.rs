@@ -154,7 +154,7 @@ async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
     shore.keeps(&keys::rollout("c"), &Rollout { deployed, ..idle() });
     let error = shore.wakes(Waker::Event).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.Corrupt");
-    assert!(shore.told().unwrap().message.contains(&format!("{lost} is lost")), "{:?}", shore.told());
+    assert!(shore.report().unwrap().message.contains(&format!("{lost} is lost")), "{:?}", shore.report());
     assert_eq!(shore.done(), [""; 0]);
 }
 
@@ -192,7 +192,7 @@ async fn p8_a_newer_plan_that_comes_when_a_rollout_concludes_in_the_last_round_i
         ["publish Rollout Succeeded", "disarm"],
         "the tick is gone, so that Lambda has to try again"
     );
-    assert_eq!((desired_of(&shore), shore.told().unwrap().state.as_str()), (stale, "succeeded"));
+    assert_eq!((desired_of(&shore), shore.report().unwrap().state.as_str()), (stale, "succeeded"));
 
     // Lambda tries it again.
     shore.wakes(Waker::Tick).await.unwrap();

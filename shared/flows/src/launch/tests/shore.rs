@@ -81,7 +81,7 @@ impl Shore {
     }
 
     /// What `status.json` tells of the rollout.
-    pub(super) fn told(&self) -> Option<Report> {
+    pub(super) fn report(&self) -> Option<Report> {
         self.kept::<Status>(&keys::status("c"))?.rollout
     }
 

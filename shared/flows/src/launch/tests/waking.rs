@@ -5,7 +5,7 @@ use super::*;
 /// What is open: a rollout, a worker on its way out, and a cluster that is being taken away.
 fn open() -> [Rollout; 3] {
     let order = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
-    let going = Rollout { outbox: Vec::new(), ..heard(&idle(), &order, None, at(0)) };
+    let going = Rollout { outbox: Vec::new(), ..after_order(&idle(), &order, None, at(0)) };
     [rolling(json!("executing")), departing(), going]
 }
 
@@ -52,7 +52,7 @@ async fn p8_the_tick_is_asserted_before_anything_that_may_fail() {
     shore.fails("arm", ErrorKind::Denied);
     let error = shore.wakes(Waker::Event).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.test.Denied");
-    assert_eq!(shore.told().unwrap().state, "stuck");
+    assert_eq!(shore.report().unwrap().state, "stuck");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn p8_what_another_invocation_has_just_decided_is_left_to_it_for_as_long_a
         assert_eq!(shore.state().outbox.len(), usize::from(is_left));
     }
     // Where no tick would bring anybody back, it is performed.
-    let shore = Shore::with(&Rollout { outbox: vec![pending(1, says(), 0)], ..idle() });
+    let shore = Shore::with(&Rollout { outbox: vec![pending(1, step_event(), 0)], ..idle() });
     shore.wakes(Waker::Event).await.unwrap();
     assert_eq!(shore.done(), ["publish Rollout Step"]);
 }
@@ -115,10 +115,10 @@ async fn p8_what_may_work_later_is_tried_again_in_silence_and_what_will_not_is_t
         shore.fails("stack c-network", kind);
         let error = shore.wakes(Waker::Tick).await.unwrap_err();
         assert_eq!(error.is_transient(), !told);
-        let stuck = shore.told().is_some_and(|report| {
+        let stuck = shore.report().is_some_and(|report| {
             report.state == "stuck" && report.message.contains("test:Call of stack c-network failed: no")
         });
-        assert_eq!(stuck, told, "{kind:?}: {:?}", shore.told());
+        assert_eq!(stuck, told, "{kind:?}: {:?}", shore.report());
     }
 }
 
@@ -129,7 +129,7 @@ async fn p8_how_it_ended_is_told_before_the_last_of_it_is_performed() {
     let shore = Shore::with(&done);
     shore.fails("publish Rollout Succeeded", ErrorKind::Transient);
     shore.wakes(Waker::Tick).await.unwrap_err();
-    assert_eq!(shore.told().unwrap().state, "succeeded");
+    assert_eq!(shore.report().unwrap().state, "succeeded");
     assert!(shore.state().active().is_none() && !shore.done().contains(&"disarm".to_owned()));
     shore.works();
     shore.wakes(Waker::Tick).await.unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{good, refused, resource, told, with};
+use super::{findings_text, good, refused, resource, with};
 
 /// Each of the changes is refused for the one thing that stands beside it.
 fn each_refused(target: &str, cases: &[(Value, &str)]) {
@@ -112,7 +112,7 @@ fn no_tag_makes_a_thing_another_clusters() {
         ],
     );
     let add = |path: &str, value: Value| {
-        told(&[(
+        findings_text(&[(
             "x.yaml",
             &format!("target: {{stack: pool-general}}\nops: [{{op: add, path: {path}, value: {value}}}]\n"),
         )])

@@ -20,13 +20,13 @@ fn departure(cause: Cause, state: DepartureState) -> Departure {
 }
 
 /// A command to that controller at the beginning, with that token.
-fn asked(token: &str, controller: &str, verb: Verb) -> SentCommand {
+fn sent_command(token: &str, controller: &str, verb: Verb) -> SentCommand {
     let command = Command { token: token.to_owned(), instance: controller.to_owned(), verb };
     SentCommand { role: Role::Controller, command, at: NOW, refused: None }
 }
 
 fn drain(token: &str, controller: &str) -> SentCommand {
-    asked(token, controller, Drain::verb("i-1", None))
+    sent_command(token, controller, Drain::verb("i-1", None))
 }
 
 fn drains(asked: Option<SentCommand>) -> DepartureState {
@@ -62,16 +62,16 @@ impl Leaving {
     }
 
     /// Looks at them that many seconds after the beginning, while their rollout continues.
-    fn look(&mut self, second: i64) -> Vec<Effect> {
+    fn advance_at(&mut self, second: i64) -> Vec<Effect> {
         advance(&mut self.state, &self.observed, at(second), true)
     }
 
-    fn left(&self) -> Option<&Departure> {
+    fn departure(&self) -> Option<&Departure> {
         self.state.departures.get("i-1")
     }
 
     fn state(&self) -> &DepartureState {
-        &self.left().expect("it is not gone").state
+        &self.departure().expect("it is not gone").state
     }
 }
 
@@ -114,8 +114,8 @@ fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then
     for (second, waits) in [(0, true), (patience, true), (patience + 1, false)] {
         let leaves = departure(REPLACED, DepartureState::Leave { told: NOW });
         let mut leaving = Leaving::one(1, Lifecycle::Terminating, leaves);
-        assert_eq!(leaving.look(second), []);
-        assert_eq!(leaving.left().is_some(), waits, "{second}");
+        assert_eq!(leaving.advance_at(second), []);
+        assert_eq!(leaving.departure().is_some(), waits, "{second}");
     }
 }
 
@@ -131,7 +131,7 @@ fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_
     ] {
         let one = Departure { problem: Some("no".to_owned()), ..departure(REPLACED, state.clone()) };
         let mut leaving = Leaving::one(0, hold, one);
-        let effects = leaving.look(7);
+        let effects = leaving.advance_at(7);
         let mut then = then;
         let mut keeps_alive = Vec::new();
         if let (DepartureState::Drain { prolonged, .. }, Lifecycle::TerminatingWait) = (&mut then, hold) {
@@ -139,7 +139,7 @@ fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_
             let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
             keeps_alive.push(Effect::ProlongTermination { group, instance });
         }
-        let one = leaving.left().unwrap();
+        let one = leaving.departure().unwrap();
         assert_eq!((&one.state, effects), (&then, keeps_alive), "{state:?}");
         let is_drained = matches!(state, DepartureState::Leave { .. });
         assert_eq!(one.cause == REPLACED && one.problem.is_some(), is_drained, "{one:?}");
@@ -164,8 +164,8 @@ fn p6_a_machine_that_is_in_its_hook_no_more_is_looked_at_again_before_it_is_forg
     let consistent = CONSISTENT.as_secs();
     for (second, waits) in [(consistent - 1, true), (consistent, false)] {
         let mut leaving = Leaving::one(1, Lifecycle::InService, departure(Cause::AutoScaling, drains(None)));
-        assert_eq!(leaving.look(second), [], "nothing is evicted meanwhile");
-        assert_eq!(leaving.left().is_some(), waits, "{second}");
+        assert_eq!(leaving.advance_at(second), [], "nothing is evicted meanwhile");
+        assert_eq!(leaving.departure().is_some(), waits, "{second}");
     }
 }
 
@@ -175,13 +175,13 @@ fn p6_drains_are_spread_over_the_controllers_and_another_is_asked_for_the_next_r
     let ids = ["i-a", "i-d", "i-g", "i-j", "i-m", "i-p", "i-s", "i-v", "i-y"];
     let begins = |id| (id, Lifecycle::InService, departure(REPLACED, drains(None)));
     let mut leaving = Leaving::new(3, &ids.map(begins));
-    let effects = leaving.look(0);
+    let effects = leaving.advance_at(0);
     let controllers: Vec<&str> = sent(&effects).into_iter().map(|(controller, _)| controller).collect();
     assert_eq!(controllers, ["i-cp-1", "i-cp-2", "i-cp-0"].repeat(3));
     for (rounds, controller) in [(0, "i-cp-1"), (1, "i-cp-2"), (2, "i-cp-0"), (3, "i-cp-1")] {
         let one = Departure { rounds, ..departure(REPLACED, drains(None)) };
         let mut leaving = Leaving::new(3, &[("i-a", Lifecycle::InService, one)]);
-        assert_eq!(sent(&leaving.look(0)), [(controller, "i-a")], "{rounds}");
+        assert_eq!(sent(&leaving.advance_at(0)), [(controller, "i-a")], "{rounds}");
         assert_eq!(leaving.state.departures["i-a"].rounds, rounds + 1);
     }
 }
@@ -197,7 +197,7 @@ fn p6_a_controller_that_runs_fewer_drains_is_asked_first() {
         machines.push(("i-4", Lifecycle::InService, departure(REPLACED, drains(None))));
         let mut leaving = Leaving::new(2, &machines);
         runs.iter().for_each(|(token, _)| leaving.answers(token, CommandView::InProgress));
-        assert_eq!(sent(&leaving.look(60)), [(idle, "i-4")]);
+        assert_eq!(sent(&leaving.advance_at(60)), [(idle, "i-4")]);
     }
 }
 
@@ -210,12 +210,12 @@ fn p10_a_drain_is_taken_back_once_a_minute_until_it_has_ended_and_then_pods_may_
     let taken_back = [Effect::Cancel(asked.command.clone())];
     let pause = PAUSE.as_secs();
     for (second, told, again) in [(0, 0, true), (pause - 1, 0, false), (pause, pause, true)] {
-        assert_eq!(leaving.look(second), if again { &taken_back[..] } else { &[] }, "{second}");
+        assert_eq!(leaving.advance_at(second), if again { &taken_back[..] } else { &[] }, "{second}");
         let state = DepartureState::Withdraw { asked: Some(asked.clone()), told: Some(at(told)) };
         assert_eq!(*leaving.state(), state);
     }
     leaving.answers("1", failed(FailureCode::AwsDenied));
-    assert_eq!(sent(&leaving.look(pause + 1)), [("i-cp-0", "i-1")]);
+    assert_eq!(sent(&leaving.advance_at(pause + 1)), [("i-cp-0", "i-1")]);
     assert!(matches!(leaving.state(), DepartureState::Uncordon { asked: Some(_), tries: 0 }));
 }
 
@@ -242,7 +242,7 @@ fn p6_a_machine_that_was_to_go_and_did_not_is_drained_again_after_a_while() {
     let leaves = DepartureState::Leave { told: NOW };
     for (second, state) in [(reconsidered, leaves.clone()), (reconsidered + 1, drains(None))] {
         let mut leaving = Leaving::one(0, Lifecycle::InService, departure(REPLACED, leaves.clone()));
-        assert_eq!(leaving.look(second), []);
+        assert_eq!(leaving.advance_at(second), []);
         assert_eq!(*leaving.state(), state, "{second}");
     }
 }
@@ -264,14 +264,14 @@ fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_
         (patience, true, false),
         (patience + 1, false, true),
     ] {
-        assert_eq!(leaving.look(second), if again { &completes[..] } else { &[] }, "{second}");
+        assert_eq!(leaving.advance_at(second), if again { &completes[..] } else { &[] }, "{second}");
         let said = "i-1 was terminated and is still there after 60 minutes";
-        assert_eq!(leaving.left().unwrap().problem.as_deref(), is_said.then_some(said), "{second}");
+        assert_eq!(leaving.departure().unwrap().problem.as_deref(), is_said.then_some(said), "{second}");
     }
 }
 
 fn uncordons(tries: u32) -> Departure {
-    let asked = Some(asked("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
+    let asked = Some(sent_command("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
     departure(REPLACED, DepartureState::Uncordon { asked, tries })
 }
 
@@ -288,8 +288,8 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_so_each_minute_a
     ] {
         let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(tries));
         leaving.answers("1", failed(FailureCode::AwsDenied));
-        assert_eq!(sent(&leaving.look(second)).len(), usize::from(again), "{tries} {second}");
-        let one = leaving.left().unwrap();
+        assert_eq!(sent(&leaving.advance_at(second)).len(), usize::from(again), "{tries} {second}");
+        let one = leaving.departure().unwrap();
         let now = tries + u32::from(again);
         assert!(matches!(one.state, DepartureState::Uncordon { tries, .. } if tries == now), "{one:?}");
         assert_eq!(one.problem.as_deref(), again.then_some("no"));
@@ -300,7 +300,7 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_so_each_minute_a
 fn a_machine_that_is_no_node_has_nothing_to_be_uncordoned() {
     let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(0));
     leaving.answers("1", failed(FailureCode::DrainNoNode));
-    assert_eq!((leaving.look(1), leaving.left()), (Vec::new(), None));
+    assert_eq!((leaving.advance_at(1), leaving.departure()), (Vec::new(), None));
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl State for ControllersState {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_ref(asked),
@@ -194,7 +194,7 @@ impl State for ControllersState {
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_mut(asked),

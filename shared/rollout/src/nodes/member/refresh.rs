@@ -60,12 +60,12 @@ impl Act for Refreshing {
         &asked.command.instance
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         let Self::Refresh(asked) = self;
         std::slice::from_ref(asked)
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         let Self::Refresh(asked) = self;
         std::slice::from_mut(asked)
     }

@@ -76,14 +76,14 @@ impl Act for Replacing {
         }
     }
 
-    fn asked(&self) -> &[SentCommand] {
+    fn commands(&self) -> &[SentCommand] {
         match self {
             Self::MoveLeader(asked) => std::slice::from_ref(asked),
             Self::Successor { .. } => &[],
         }
     }
 
-    fn asked_mut(&mut self) -> &mut [SentCommand] {
+    fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::MoveLeader(asked) => std::slice::from_mut(asked),
             Self::Successor { .. } => &mut [],
@@ -158,7 +158,7 @@ fn successor(
     if still_serves(&machine, group) && waited(since, turn.now) > RECONSIDERED {
         return Move::To(MemberState::start());
     }
-    let boots = Boot::of(group, &turn.observed.booting);
+    let boots = Boot::pending_in(group, &turn.observed.booting);
     if waited(since, turn.now) > PATIENCE {
         return Move::Fail(format!(
             "nobody took the place of its machine within {} minutes: {}",

@@ -29,7 +29,7 @@ fn fewer() -> Value {
 /// A step for controllers with the given size and without load balancers; the desired capacity of their group equals the size.
 fn dock(work: Value, size: u32, phase: Value, machines: &[(&str, (&str, &str))]) -> Dock {
     let task = json!({"work": work, "size": size, "phase": phase});
-    let mut dock = Dock::of(step("controller", json!({"controllers": task})));
+    let mut dock = Dock::with_step(step("controller", json!({"controllers": task})));
     has(&mut dock, size, machines);
     dock
 }
@@ -55,9 +55,9 @@ fn well() -> NodeStatus {
 
 /// All controllers of the last round answer that they are healthy.
 fn answer(dock: &mut Dock) {
-    let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
+    let tokens: Vec<String> = dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
     for token in tokens {
-        dock.says(&token, well());
+        dock.set_answer(&token, well());
     }
 }
 
@@ -97,53 +97,53 @@ fn wants(desired: u32) -> Effect {
 
 #[test]
 fn p1_controllers_of_which_none_is_too_many_stay_as_they_are_whatever_their_group_launches() {
-    let mut dock = dock(fewer(), 2, looks(), &[("i-0", OLD), ("i-1", OLD)]);
-    assert_eq!(dock.look(0), (Place::Verify, answers()));
+    let mut dock = dock(fewer(), 2, look_state(), &[("i-0", OLD), ("i-1", OLD)]);
+    assert_eq!(dock.advance_at(0), (Place::Verify, answers()));
     assert_eq!(dock.sent(), asks_status(&["i-0", "i-1"]));
     answer(&mut dock);
-    assert_eq!((dock.look(10), dock.effects()), ((Place::Done, None), Vec::new()));
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Done, None), Vec::new()));
     // Nor if one was about to be terminated, and another one was terminated meanwhile.
     let mut dock = checked(fewer(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
-    assert_eq!(dock.look(10), (Place::Verify, answers()));
+    assert_eq!(dock.advance_at(10), (Place::Verify, answers()));
     assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
 }
 
 #[test]
 fn a_controller_of_before_that_boots_is_waited_for_an_hour() {
-    let mut dock = dock(replace(), 1, looks(), &[("i-0", BOOTS)]);
+    let mut dock = dock(replace(), 1, look_state(), &[("i-0", BOOTS)]);
     for second in [0, HOUR] {
         let waits = Waits::Boot(Comes::Earlier, vec![boot("i-0")]);
-        assert_eq!(dock.look(second), (Place::Look, Some(waits)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Look, Some(waits)), "{second}");
     }
-    assert_eq!(dock.look(HOUR + 1), (Place::Look, Some(Waits::SecondLook(Many::Several))));
+    assert_eq!(dock.advance_at(HOUR + 1), (Place::Look, Some(Waits::SecondLook(Many::Several))));
 }
 
 #[test]
 fn controllers_that_took_their_credentials_are_known_to_have_them_whatever_their_group_shows() {
-    let mut dock = dock(refresh(), 1, looks(), &[("i-0", OLD)]);
+    let mut dock = dock(refresh(), 1, look_state(), &[("i-0", OLD)]);
     let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.done.insert("i-0".to_owned());
-    assert_eq!(dock.look(0), (Place::Verify, answers()));
+    assert_eq!(dock.advance_at(0), (Place::Verify, answers()));
     assert_eq!(dock.sent(), asks_status(&["i-0"]));
 }
 
 #[test]
 fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one() {
-    let mut dock = dock(refresh(), 2, looks(), &[("i-0", OLD), ("i-1", BOOTS)]);
-    assert_eq!((dock.look(0), dock.effects()), ((Place::Check, too_few(1, 2, &["i-1"])), Vec::new()));
+    let mut dock = dock(refresh(), 2, look_state(), &[("i-0", OLD), ("i-1", BOOTS)]);
+    assert_eq!((dock.advance_at(0), dock.effects()), ((Place::Check, too_few(1, 2, &["i-1"])), Vec::new()));
     // Nor is the step done while no controller is in service.
     let mut dock = self::dock(replace(), 1, since(0, json!({"verify": []})), &[("i-0", BOOTS)]);
-    assert_eq!((dock.look(0), dock.effects()), ((Place::Verify, too_few(0, 1, &["i-0"])), Vec::new()));
+    assert_eq!((dock.advance_at(0), dock.effects()), ((Place::Verify, too_few(0, 1, &["i-0"])), Vec::new()));
 }
 
 #[test]
 fn p5_p12_what_other_controllers_said_more_than_three_minutes_ago_is_asked_anew() {
     let machines = &[("i-0", OLD), ("i-1", OLD)];
     let mut dock = checked(replace(), 0, 0, machines);
-    assert_eq!(dock.look(180), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.advance_at(180), (Place::OneMore, Some(Waits::OneMoreController)));
     assert_eq!(dock.effects(), [wants(3)]);
     let mut dock = checked(replace(), 0, 0, machines);
-    assert_eq!(dock.look(181), (Place::Check, others_answer()));
+    assert_eq!(dock.advance_at(181), (Place::Check, others_answer()));
     assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-1"]), 1));
 }
 
@@ -151,7 +151,7 @@ fn p5_p12_what_other_controllers_said_more_than_three_minutes_ago_is_asked_anew(
 fn p1_a_controller_that_is_as_planned_by_now_is_told_nothing() {
     let mut dock = checked(refresh(), 0, 0, &[("i-0", NEW), ("i-1", NEW)]);
     let waits = Waits::SecondLook(Many::Several);
-    assert_eq!((dock.look(10), dock.effects()), ((Place::Look, Some(waits)), Vec::new()));
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Look, Some(waits)), Vec::new()));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn p7_controllers_take_credentials_on_what_the_others_said_and_where_theirs_expi
         if expired {
             dock.active.nodes.deadline = Deadline { ends: [(Role::Controller, NOW)].into(), lead_s: 0 };
         }
-        assert_eq!(dock.look(100), (Place::Refresh, Some(Waits::Credentials(vec!["i-0".to_owned()]))));
+        assert_eq!(dock.advance_at(100), (Place::Refresh, Some(Waits::Credentials(vec!["i-0".to_owned()]))));
         let verb = Verb::Refresh { credentials: "new".to_owned(), restart: true };
         assert_eq!(dock.sent(), [("i-0".to_owned(), verb)]);
         assert_eq!(dock.done[0].evidence, Some(evidence), "{expired}");
@@ -187,18 +187,18 @@ fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and
         dock
     };
     let mut dock = checked(&of_before);
-    assert_eq!(dock.look(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!(dock.advance_at(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!((dock.sent(), dock.effects().len()), (asks_snapshot("i-9"), 1));
     dock.takes_snapshot();
-    assert_eq!(dock.look(2_010), (Place::Check, others_answer()));
+    assert_eq!(dock.advance_at(2_010), (Place::Check, others_answer()));
     assert_eq!(dock.sent(), asks_status(&["i-1"]));
     answer(&mut dock);
-    assert_eq!(dock.look(2_020), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.advance_at(2_020), (Place::OneMore, Some(Waits::OneMoreController)));
     assert_eq!(dock.effects(), [wants(3)]);
     // A machine of the newer minor exists, or the last snapshot still counts.
     let fresh = checked(&of_before).saved(2_000 - 15 * 60);
     for mut dock in [fresh, checked(&[("i-0", OLD), ("i-1", NEW)])] {
-        assert_eq!(dock.look(2_000), (Place::OneMore, Some(Waits::OneMoreController)));
+        assert_eq!(dock.advance_at(2_000), (Place::OneMore, Some(Waits::OneMoreController)));
         assert_eq!(dock.effects(), [wants(3)]);
     }
 }
@@ -207,7 +207,7 @@ fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and
 fn p4_a_snapshot_that_no_member_can_take_before_another_minor_is_waited_for_an_hour() {
     let look = |second| {
         let mut dock = checked_for_a_minor(0, second, &[("i-0", OLD), ("i-1", OLD)]);
-        (dock.look(second), dock.effects().len(), dock.step().failure().map(str::to_owned))
+        (dock.advance_at(second), dock.effects().len(), dock.step().failure().map(str::to_owned))
     };
     for second in [0, 10, HOUR] {
         assert_eq!(look(second), ((Place::Check, Some(Waits::Snapshot)), 0, None), "{second}");
@@ -220,10 +220,10 @@ fn p4_a_snapshot_that_no_member_can_take_before_another_minor_is_waited_for_an_h
 #[test]
 fn a_controller_of_the_older_minor_that_is_to_be_left_holds_the_step_back_and_one_of_the_newer_does_not() {
     for (template, place) in [(NEW, Place::Look), (OLD, Place::Failed)] {
-        let mut dock = dock(replace(), 1, looks(), &[("i-0", template)]);
+        let mut dock = dock(replace(), 1, look_state(), &[("i-0", template)]);
         dock.active.nodes.steps[0].minor = Some("Kubernetes 1.36 → 1.37".to_owned());
         dock.active.skipped.insert("i-0".to_owned());
-        assert_eq!((dock.look(0).0, dock.effects()), (place, Vec::new()), "{template:?}");
+        assert_eq!((dock.advance_at(0).0, dock.effects()), (place, Vec::new()), "{template:?}");
     }
 }
 
@@ -233,10 +233,10 @@ fn p5_a_controller_that_nobody_can_drain_is_waited_for_an_hour() {
     let mut dock = dock(replace(), 1, since(0, drain), &[("i-0", OLD), ("i-1", BOOTS)]);
     for second in [10, HOUR] {
         let waits = Waits::Drainer("i-0".to_owned());
-        assert_eq!(dock.look(second), (Place::Drain, Some(waits)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Drain, Some(waits)), "{second}");
         assert_eq!(dock.effects(), []);
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     assert_eq!(dock.step().failure(), Some("no controller serves that could drain i-0"));
 }
 
@@ -258,10 +258,10 @@ fn p5_one_more_controller_that_was_never_asked_for_is_decided_anew_after_five_mi
     let mut dock = dock(replace(), 1, since(0, json!("oneMore")), &[("i-0", OLD)]);
     for second in [10, 300] {
         let waits = Waits::Boot(Comes::OneMore, Vec::new());
-        assert_eq!(dock.look(second), (Place::OneMore, Some(waits)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::OneMore, Some(waits)), "{second}");
         assert_eq!(dock.effects(), []);
     }
-    assert_eq!(dock.look(301), (Place::Check, others_answer()));
+    assert_eq!(dock.advance_at(301), (Place::Check, others_answer()));
     assert_eq!(dock.sent(), asks_status(&["i-0"]));
 }
 
@@ -271,9 +271,9 @@ fn p5_one_more_controller_that_was_asked_for_is_waited_for_an_hour() {
     has(&mut dock, 2, &[("i-0", OLD), ("i-1", BOOTS)]);
     for second in [10, 301, HOUR] {
         let waits = Waits::Boot(Comes::OneMore, vec![boot("i-1")]);
-        assert_eq!(dock.look(second), (Place::OneMore, Some(waits)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::OneMore, Some(waits)), "{second}");
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     let why = "no new controller came within 60 minutes: i-1 boots; c-controller wants 2 machines until a rollout goes on";
     assert_eq!(dock.step().failure(), Some(why));
 }
@@ -286,17 +286,17 @@ fn p5_a_controller_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_
     let mut dock = dock(replace(), 1, leave(), &[]);
     has(&mut dock, 2, &[("i-0", OLD), ("i-1", NEW)]);
     for second in [10, 300] {
-        assert_eq!(dock.look(second), (Place::Leave, waits.clone()), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Leave, waits.clone()), "{second}");
         assert_eq!(dock.effects(), []);
     }
-    assert_eq!(dock.look(301), (Place::Check, others_answer()));
+    assert_eq!(dock.advance_at(301), (Place::Check, others_answer()));
     assert_eq!(dock.sent(), asks_status(&["i-1"]));
     // A machine that is being terminated is waited for an hour.
     let mut dock = self::dock(replace(), 1, leave(), &[("i-0", LEAVES), ("i-1", NEW)]);
     for second in [10, 301, HOUR] {
-        assert_eq!(dock.look(second), (Place::Leave, waits.clone()), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Leave, waits.clone()), "{second}");
         assert_eq!(dock.effects(), []);
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     assert_eq!(dock.step().failure(), Some("i-0 was terminated and is still there after 60 minutes"));
 }

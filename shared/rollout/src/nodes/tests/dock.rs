@@ -78,10 +78,10 @@ pub(super) struct Dock {
 }
 
 impl Dock {
-    pub(super) fn of(step: NodeStep) -> Self {
+    pub(super) fn with_step(step: NodeStep) -> Self {
         let active = json!({
             "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [],
-            "nodesLeft": 0, "stacksLeft": [], "nodes": of(vec![step]),
+            "nodesLeft": 0, "stacksLeft": [], "nodes": nodes_with(vec![step]),
         });
         Self {
             active: serde_json::from_value(active).unwrap(),
@@ -95,12 +95,12 @@ impl Dock {
     /// A step of etcd-0 in a cluster of three members, whose machines i-0 to i-2 are old. The members of [`round`] say that all are
     /// healthy.
     pub(super) fn of_etcd_0(task: Value) -> Self {
-        let mut dock = Self::of(step("etcd-0", task));
+        let mut dock = Self::with_step(step("etcd-0", task));
         for number in 0..3 {
             let (name, machine) = (format!("c-etcd-{number}"), format!("i-{number}"));
             dock.active.nodes.members.insert(Role::Etcd(number), name.clone());
             dock.sees(&name, &[(&machine, OLD)]);
-            dock.says(&machine, well(number));
+            dock.set_answer(&machine, well(number));
         }
         dock
     }
@@ -123,7 +123,7 @@ impl Dock {
     }
 
     /// Sets the answer of the command with that token.
-    pub(super) fn says(&mut self, token: &str, answer: impl Into<Answer>) {
+    pub(super) fn set_answer(&mut self, token: &str, answer: impl Into<Answer>) {
         let view = CommandView::Answered(answer.into());
         self.observed.answers.insert(token.to_owned(), Some(view));
     }
@@ -136,14 +136,14 @@ impl Dock {
 
     /// The token of the only command that it waits for.
     pub(super) fn token(&self) -> String {
-        let [asked] = self.step().asked() else { panic!("{:?}", self.step()) };
+        let [asked] = self.step().commands() else { panic!("{:?}", self.step()) };
         asked.command.token.clone()
     }
 
     /// The snapshot that it waits for was taken.
     pub(super) fn takes_snapshot(&mut self) {
         let (token, taken) = (self.token(), json!({"time": "t", "key": "clusters/c/etcd-snapshots/t"}));
-        self.says(&token, serde_json::from_value::<SnapshotTaken>(taken).unwrap());
+        self.set_answer(&token, serde_json::from_value::<SnapshotTaken>(taken).unwrap());
     }
 
     pub(super) fn step(&self) -> &NodeStep {
@@ -157,7 +157,7 @@ impl Dock {
     }
 
     /// Looks at it at that second. Returns its state and what it waits for.
-    pub(super) fn look(&mut self, second: i64) -> (Place, Option<Waits>) {
+    pub(super) fn advance_at(&mut self, second: i64) -> (Place, Option<Waits>) {
         let (active, departures) = (&mut self.active, &mut self.departures);
         let (effects, waits) =
             advance(active, departures, "c", &self.observed, at(second), self.newer, false);
@@ -185,7 +185,7 @@ impl Dock {
 }
 
 /// Queries about the health of all members.
-pub(super) fn all_are_asked() -> Vec<(String, Verb)> {
+pub(super) fn health_commands() -> Vec<(String, Verb)> {
     (0..3).map(|number| (format!("i-{number}"), Verb::EtcdHealth)).collect()
 }
 

@@ -31,9 +31,9 @@ fn without_etcd_0(number: u32) -> EtcdHealth {
 }
 
 fn all_are_well(dock: &mut Dock, well: fn(u32) -> EtcdHealth) {
-    let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
+    let tokens: Vec<String> = dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
     for (token, number) in tokens.iter().zip(0..) {
-        dock.says(token, well(number));
+        dock.set_answer(token, well(number));
     }
 }
 
@@ -46,29 +46,29 @@ fn takes_out() -> Vec<(String, Verb)> {
 fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_out() {
     let mut dock = leaver(open(json!("look")));
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
-    assert_eq!(dock.look(0), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!(dock.advance_at(0), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
     // A failed snapshot is tried again after a pause.
     dock.fails(&dock.token());
-    assert_eq!(dock.look(10), again);
+    assert_eq!(dock.advance_at(10), again);
     let tries = json!({"machine": "i-0", "tries": 1, "at": at(10), "why": "no (on i-1)"});
     assert_eq!(dock.task(), json!({"tries": tries, "phase": since(10, json!("look"))}));
-    assert_eq!((dock.look(69), dock.effects()), (again, Vec::new()));
-    assert_eq!(dock.look(70), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!((dock.advance_at(69), dock.effects()), (again, Vec::new()));
+    assert_eq!(dock.advance_at(70), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
     dock.takes_snapshot();
-    assert_eq!(dock.look(80), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    assert_eq!((dock.sent(), dock.active.nodes.snapshot_at), (all_are_asked(), Some(at(70))));
+    assert_eq!(dock.advance_at(80), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!((dock.sent(), dock.active.nodes.snapshot_at), (health_commands(), Some(at(70))));
     all_are_well(&mut dock, well);
-    assert_eq!(dock.look(90), (Place::Remove, Some(Waits::TakenOut)));
+    assert_eq!(dock.advance_at(90), (Place::Remove, Some(Waits::TakenOut)));
     assert_eq!(dock.sent(), takes_out());
     assert_eq!(dock.done[0].evidence, Some(Evidence::new(Seen::Members, at(80))));
     let token = dock.token();
-    dock.says(&token, MemberRemoved { removed: true, id: None, members: 2 });
-    assert_eq!(dock.look(100), (Place::Verify, Some(Waits::Answers(Asks::MembersLeft))));
-    assert_eq!(dock.sent(), all_are_asked());
+    dock.set_answer(&token, MemberRemoved { removed: true, id: None, members: 2 });
+    assert_eq!(dock.advance_at(100), (Place::Verify, Some(Waits::Answers(Asks::MembersLeft))));
+    assert_eq!(dock.sent(), health_commands());
     all_are_well(&mut dock, without_etcd_0);
-    assert_eq!((dock.look(110), dock.effects()), ((Place::Done, None), Vec::new()));
+    assert_eq!((dock.advance_at(110), dock.effects()), ((Place::Done, None), Vec::new()));
     assert_eq!(dock.active.nodes.leaving, BTreeMap::new());
 }
 
@@ -79,9 +79,9 @@ fn a_member_leaves_not_while_none_serves_that_could_take_a_snapshot_and_is_given
         dock.sees(&format!("c-etcd-{number}"), &[]);
     }
     for second in [0, 1, HOUR] {
-        assert_eq!(dock.look(second), (Place::Look, Some(Waits::Snapshot)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Look, Some(Waits::Snapshot)), "{second}");
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     let why = "no member of etcd has served for 60 minutes that could take a snapshot";
     assert_eq!(dock.step().failure(), Some(why));
 }
@@ -105,9 +105,9 @@ fn p4_a_member_is_believed_to_be_out_only_if_one_that_serves_says_so_and_nobody_
     ] {
         let mut dock = checks();
         for (number, health) in said.into_iter().enumerate() {
-            dock.says(&format!("i-{number}"), health);
+            dock.set_answer(&format!("i-{number}"), health);
         }
-        assert_eq!(dock.look(10).0, place, "{case}");
+        assert_eq!(dock.advance_at(10).0, place, "{case}");
     }
 }
 
@@ -115,24 +115,24 @@ fn p4_a_member_is_believed_to_be_out_only_if_one_that_serves_says_so_and_nobody_
 fn p4_an_ill_member_leaves_while_the_others_are_well_and_a_well_one_stays_while_one_of_them_is_ill() {
     let mut dock = checks();
     dock.fails("i-0");
-    assert_eq!(dock.look(10), (Place::Remove, Some(Waits::TakenOut)));
+    assert_eq!(dock.advance_at(10), (Place::Remove, Some(Waits::TakenOut)));
     assert_eq!(dock.sent(), takes_out());
     let mut dock = checks();
     dock.fails("i-2");
-    assert_eq!((dock.look(10).0, dock.effects()), (Place::Check, Vec::new()));
+    assert_eq!((dock.advance_at(10).0, dock.effects()), (Place::Check, Vec::new()));
 }
 
 #[test]
 fn p4_leadership_moves_before_a_member_leaves_as_long_as_its_machine_is_the_one_that_was_looked_at() {
     let leads = || EtcdHealth { leads: true, ..well(0) };
     let mut dock = checks();
-    dock.says("i-0", leads());
-    assert_eq!(dock.look(10), (Place::MoveLeader, Some(Waits::Leader)));
+    dock.set_answer("i-0", leads());
+    assert_eq!(dock.advance_at(10), (Place::MoveLeader, Some(Waits::Leader)));
     assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
-    assert_eq!((dock.look(20), dock.effects()), ((Place::MoveLeader, Some(Waits::Leader)), Vec::new()));
+    assert_eq!((dock.advance_at(20), dock.effects()), ((Place::MoveLeader, Some(Waits::Leader)), Vec::new()));
     // Another machine has come: all are asked again.
     dock.sees("c-etcd-0", &[("i-9", NEW)]);
-    assert_eq!(dock.look(30), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.advance_at(30), (Place::Check, Some(Waits::Answers(Asks::Members))));
     assert_eq!(
         dock.sent().iter().map(|(machine, _)| machine.as_str()).collect::<Vec<_>>(),
         ["i-9", "i-1", "i-2"]

@@ -41,18 +41,18 @@ fn saver(phase: Value) -> Value {
 
 #[test]
 fn p4_a_member_that_is_silent_for_a_hundred_seconds_goes_on_what_the_others_said_of_their_health() {
-    let mut dock = Dock::of_etcd_0(replace(looks()));
-    assert_eq!(dock.look(0), (Place::Snapshot, Some(Waits::Snapshot)));
+    let mut dock = Dock::of_etcd_0(replace(look_state()));
+    assert_eq!(dock.advance_at(0), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
-    assert_eq!(dock.look(10), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!(dock.advance_at(10), (Place::Snapshot, Some(Waits::Snapshot)));
     dock.takes_snapshot();
-    assert_eq!(dock.look(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    assert_eq!(dock.sent(), all_are_asked());
-    let tokens: Vec<String> = dock.step().asked().iter().map(|one| one.command.token.clone()).collect();
-    dock.says(&tokens[1], well(1));
-    dock.says(&tokens[2], well(2));
-    assert_eq!(dock.look(20 + 100), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    assert_eq!(dock.look(20 + 101), (Place::Successor, Some(Waits::Replaced)));
+    assert_eq!(dock.advance_at(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.sent(), health_commands());
+    let tokens: Vec<String> = dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
+    dock.set_answer(&tokens[1], well(1));
+    dock.set_answer(&tokens[2], well(2));
+    assert_eq!(dock.advance_at(20 + 100), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.advance_at(20 + 101), (Place::Successor, Some(Waits::Replaced)));
     assert_eq!(dock.effects(), [terminates("i-0")]);
     assert_eq!(dock.done[0].evidence, Some(Evidence::new(Seen::Members, at(20))));
     // A snapshot is as old as its beginning.
@@ -70,15 +70,15 @@ fn p4_p12_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() 
         Dock::of_etcd_0(replace(since(0, check(round(now - age))))).saved(now - 2 * MINUTE)
     };
     let mut dock = old(1_000, 180);
-    assert_eq!(dock.look(1_000), (Place::Successor, Some(Waits::Replaced)));
+    assert_eq!(dock.advance_at(1_000), (Place::Successor, Some(Waits::Replaced)));
     assert_eq!(dock.effects(), [terminates("i-0")]);
     for now in [1_000, HOUR] {
         let mut dock = old(now, 181);
-        assert_eq!(dock.look(now), (Place::Check, Some(Waits::Answers(Asks::Members))));
-        assert_eq!(dock.sent(), all_are_asked());
+        assert_eq!(dock.advance_at(now), (Place::Check, Some(Waits::Answers(Asks::Members))));
+        assert_eq!(dock.sent(), health_commands());
     }
     let mut dock = old(HOUR + 1, 181);
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     assert_eq!(dock.step().failure(), Some("not all members answer within 60 minutes"));
 }
 
@@ -87,12 +87,12 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
     let checked = || Dock::of_etcd_0(replace(since(1_900, check(round(1_900)))));
     // The snapshot has become too old meanwhile: another one is taken first.
     let mut dock = checked().saved(2_000 - 15 * MINUTE - 1);
-    assert_eq!(dock.look(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
+    assert_eq!(dock.advance_at(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
     assert_eq!(dock.sent(), asks_snapshot("i-1"));
     // The window has closed meanwhile.
     let mut dock = checked().saved(1_900);
     dock.active.nodes.windows = vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
-    assert_eq!(dock.look(2_000), (Place::Look, Some(Waits::Window { at_most_until: None })));
+    assert_eq!(dock.advance_at(2_000), (Place::Look, Some(Waits::Window { at_most_until: None })));
     assert_eq!(dock.effects(), []);
 }
 
@@ -100,8 +100,8 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
 fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
     let lags = |now| {
         let mut dock = Dock::of_etcd_0(replace(since(0, check(round(now)))));
-        dock.says("i-2", EtcdHealth { behind: Some(11), ..well(2) });
-        dock.look(now)
+        dock.set_answer("i-2", EtcdHealth { behind: Some(11), ..well(2) });
+        dock.advance_at(now)
     };
     let danger = Danger::Behind { role: Role::Etcd(2), entries: Detail(11), limit: 10 };
     for second in [30, HOUR] {
@@ -112,14 +112,14 @@ fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
 
 #[test]
 fn a_member_without_a_machine_is_waited_for_an_hour() {
-    for task in [replace(looks()), refresh(new_credentials(), looks())] {
+    for task in [replace(look_state()), refresh(new_credentials(), look_state())] {
         let mut dock = Dock::of_etcd_0(task);
         dock.sees("c-etcd-0", &[]);
         for second in [0, HOUR] {
             let waits = Waits::Boot(Comes::Own, Vec::new());
-            assert_eq!(dock.look(second), (Place::Look, Some(waits)), "{second}");
+            assert_eq!(dock.advance_at(second), (Place::Look, Some(waits)), "{second}");
         }
-        assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+        assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
         let why = "c-etcd-0 has no machine in service after 60 minutes: no machine boots";
         assert_eq!(dock.step().failure(), Some(why));
     }
@@ -136,11 +136,11 @@ fn p4_a_snapshot_that_no_member_can_take_is_waited_for_an_hour() {
         dock.active.nodes.members.clear();
         dock
     };
-    for mut dock in [of_nobody(replace(looks())), of_nobody(saver(looks_for_a_snapshot()))] {
+    for mut dock in [of_nobody(replace(look_state())), of_nobody(saver(looks_for_a_snapshot()))] {
         for second in [0, HOUR] {
-            assert_eq!(dock.look(second), (Place::Look, Some(Waits::Snapshot)), "{second}");
+            assert_eq!(dock.advance_at(second), (Place::Look, Some(Waits::Snapshot)), "{second}");
         }
-        assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+        assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
         let why = "no member of etcd has served for 60 minutes that could take a snapshot";
         assert_eq!(dock.step().failure(), Some(why));
     }
@@ -151,44 +151,48 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
     let mut now = 0;
     for pause in [MINUTE, 5 * MINUTE] {
-        assert_eq!(dock.look(now), (Place::Snapshot, Some(Waits::Snapshot)));
+        assert_eq!(dock.advance_at(now), (Place::Snapshot, Some(Waits::Snapshot)));
         assert_eq!(dock.sent(), asks_snapshot("i-1"));
         let token = dock.token();
         // Run Command refused the command.
         dock.active.nodes.unsent(&token, "no");
         let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
-        assert_eq!(dock.look(now + 1), again);
-        assert_eq!(dock.look(now + pause), again);
+        assert_eq!(dock.advance_at(now + 1), again);
+        assert_eq!(dock.advance_at(now + pause), again);
         assert_eq!(dock.effects(), []);
         now += 1 + pause;
     }
-    assert_eq!(dock.look(now).0, Place::Snapshot);
+    assert_eq!(dock.advance_at(now).0, Place::Snapshot);
     let token = dock.token();
     dock.fails(&token);
-    assert_eq!(dock.look(now + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(now + 1).0, Place::Failed);
     // A snapshot is all that this step needs.
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
-    dock.look(0);
+    dock.advance_at(0);
     dock.takes_snapshot();
-    assert_eq!(dock.look(10), (Place::Done, None));
+    assert_eq!(dock.advance_at(10), (Place::Done, None));
     assert_eq!(dock.active.nodes.snapshot_at, Some(at(0)));
 }
 
 #[test]
 fn p2_a_member_that_seems_as_planned_is_looked_at_for_two_minutes_before_that_is_believed() {
-    for task in [replace(looks()), refresh(new_credentials(), looks())] {
+    for task in [replace(look_state()), refresh(new_credentials(), look_state())] {
         let mut dock = Dock::of_etcd_0(task);
         dock.sees("c-etcd-0", &[("i-0", NEW)]);
         for second in [0, 119] {
-            assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::One))), "{second}");
+            assert_eq!(
+                dock.advance_at(second),
+                (Place::Look, Some(Waits::SecondLook(Many::One))),
+                "{second}"
+            );
             assert_eq!(dock.effects(), []);
         }
-        assert_eq!(dock.look(120), (Place::Verify, Some(Waits::Answers(Asks::Members))));
-        assert_eq!(dock.sent(), all_are_asked());
+        assert_eq!(dock.advance_at(120), (Place::Verify, Some(Waits::Answers(Asks::Members))));
+        assert_eq!(dock.sent(), health_commands());
     }
     // A machine that was refreshed is known to have its credentials, whatever its group shows.
-    let mut dock = Dock::of_etcd_0(refresh(json!({"credentials": "new", "renewed": "i-0"}), looks()));
-    assert_eq!(dock.look(0), (Place::Verify, Some(Waits::Answers(Asks::Members))));
+    let mut dock = Dock::of_etcd_0(refresh(json!({"credentials": "new", "renewed": "i-0"}), look_state()));
+    assert_eq!(dock.advance_at(0), (Place::Verify, Some(Waits::Answers(Asks::Members))));
 }
 
 #[test]
@@ -196,17 +200,17 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     let moving = || Dock::of_etcd_0(replace(since(0, moves_leader()))).saved(0);
     let mut dock = moving();
     dock.observed.answers.clear();
-    assert_eq!(dock.look(10), (Place::MoveLeader, Some(Waits::Leader)));
+    assert_eq!(dock.advance_at(10), (Place::MoveLeader, Some(Waits::Leader)));
     assert_eq!(dock.effects(), []);
     // Its machine is gone, and another one is in service: all are asked about that one.
     dock.sees("c-etcd-0", &[("i-9", OLD)]);
-    assert_eq!(dock.look(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.advance_at(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
     let asked: Vec<String> = dock.sent().into_iter().map(|(machine, _)| machine).collect();
     assert_eq!(asked, ["i-9", "i-1", "i-2"]);
     // Run Command refused the command: it is tried again.
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
-    assert_eq!(dock.look(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
+    assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
     let failures = json!({"machine": "i-0", "tries": 1, "at": at(10), "why": "no"});
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
 }
@@ -220,25 +224,25 @@ fn p4_a_member_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five
     let waits = Some(Waits::Boot(Comes::Successor, Vec::new()));
     let mut dock = goes();
     for second in [0, 1, 300] {
-        assert_eq!(dock.look(second), (Place::Successor, waits.clone()), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Successor, waits.clone()), "{second}");
     }
-    assert_eq!(dock.look(301), (Place::Check, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.advance_at(301), (Place::Check, Some(Waits::Answers(Asks::Members))));
     // Only a machine with the new template is the successor: neither an old one, nor the machine itself in a late answer.
     for machine in [("i-9", OLD), ("i-0", NEW)] {
         let mut dock = goes();
         dock.sees("c-etcd-0", &[machine]);
-        assert_eq!(dock.look(60), (Place::Successor, waits.clone()), "{machine:?}");
+        assert_eq!(dock.advance_at(60), (Place::Successor, waits.clone()), "{machine:?}");
     }
     let mut dock = goes();
     dock.sees("c-etcd-0", &[("i-9", NEW)]);
-    assert_eq!(dock.look(60), (Place::Verify, Some(Waits::Answers(Asks::Members))));
+    assert_eq!(dock.advance_at(60), (Place::Verify, Some(Waits::Answers(Asks::Members))));
     // No successor comes.
     let mut dock = goes();
     dock.sees("c-etcd-0", &[]);
     for second in [301, HOUR] {
-        assert_eq!(dock.look(second), (Place::Successor, waits.clone()), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Successor, waits.clone()), "{second}");
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
 }
 
 #[test]
@@ -248,7 +252,7 @@ fn p7_credentials_that_expired_are_taken_on_what_is_seen_now_and_those_that_did_
     {
         let dock = Dock::of_etcd_0(refresh(new_credentials(), since(0, check(round(0))))).saved(0);
         let mut dock = if expired { dock.expired() } else { dock };
-        assert_eq!(dock.look(100), (Place::Refresh, Some(Waits::Credentials(Vec::new()))));
+        assert_eq!(dock.advance_at(100), (Place::Refresh, Some(Waits::Credentials(Vec::new()))));
         let verb = Verb::Refresh { credentials: "new".to_owned(), restart: true };
         assert_eq!(dock.sent(), [("i-0".to_owned(), verb)]);
         assert_eq!(dock.done[0].evidence, Some(evidence), "{expired}");
@@ -261,7 +265,7 @@ fn p7_after_credentials_that_expired_the_others_are_waited_for_three_minutes() {
         let state = json!({"verify": round(now)});
         let mut dock = Dock::of_etcd_0(refresh(new_credentials(), since(0, state))).expired();
         dock.fails("i-2");
-        dock.look(now)
+        dock.advance_at(now)
     };
     let problem = Detail(String::new());
     let danger = Danger::SilentMember { role: Role::Etcd(2), problem };
@@ -277,9 +281,9 @@ fn p4_a_member_that_has_left_is_asked_no_more_and_one_that_leaves_is() {
     dock.active.nodes.leaving.insert(Role::Etcd(3), "c-etcd-3".to_owned());
     dock.sees("c-etcd-3", &[("i-3", OLD)]);
     dock.fails("i-2");
-    assert_eq!(dock.look(1).0, Place::Verify);
+    assert_eq!(dock.advance_at(1).0, Place::Verify);
     assert_eq!(Vec::from_iter(dock.active.nodes.leaving.keys()), [&Role::Etcd(3)]);
-    dock.says("i-2", well(2));
-    assert_eq!(dock.look(2).0, Place::Done);
+    dock.set_answer("i-2", well(2));
+    assert_eq!(dock.advance_at(2).0, Place::Done);
     assert_eq!(dock.active.nodes.leaving, BTreeMap::new());
 }

@@ -11,7 +11,7 @@ const HOUR: i64 = 3_600;
 const BOOTS: (&str, &str) = ("pending", "1");
 
 fn pool(phase: Value) -> Dock {
-    Dock::of(step("pool-a", pool_refresh(phase)))
+    Dock::with_step(step("pool-a", pool_refresh(phase)))
 }
 
 fn takes(machine: &str) -> (String, Verb) {
@@ -24,51 +24,55 @@ fn has(credentials: &str) -> Refreshed {
 
 #[test]
 fn a_worker_of_before_that_boots_is_waited_for_an_hour_and_a_pool_that_seems_as_planned_two_minutes() {
-    let mut dock = pool(looks());
+    let mut dock = pool(look_state());
     dock.sees("c-pool-a", &[("i-1", BOOTS)]);
     let boot = Boot { machine: "i-1".to_owned(), step: Detail(None), failure: None };
     for second in [0, HOUR] {
         let waits = Waits::Boot(Comes::Earlier, vec![boot.clone()]);
-        assert_eq!(dock.look(second), (Place::Look, Some(waits)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Look, Some(waits)), "{second}");
     }
     for second in [HOUR + 1, HOUR + 120] {
-        assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::Several))), "{second}");
+        assert_eq!(
+            dock.advance_at(second),
+            (Place::Look, Some(Waits::SecondLook(Many::Several))),
+            "{second}"
+        );
     }
-    assert_eq!(dock.look(HOUR + 121), (Place::Done, None));
+    assert_eq!(dock.advance_at(HOUR + 121), (Place::Done, None));
     // If some workers were refreshed, the group's answer is not late.
-    let mut dock = pool(looks());
+    let mut dock = pool(look_state());
     dock.sees("c-pool-a", &[("i-1", OLD)]);
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.done.insert("i-1".to_owned());
-    assert_eq!(dock.look(0), (Place::Done, None));
+    assert_eq!(dock.advance_at(0), (Place::Done, None));
 }
 
 #[test]
 fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_before_any_other() {
-    let mut dock = pool(looks());
+    let mut dock = pool(look_state());
     dock.sees("c-pool-a", &[("i-1", OLD), ("i-2", OLD)]);
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
     // It reports other credentials than it should have; then it fails.
-    assert_eq!(dock.look(0), (Place::Refresh, Some(Waits::Credentials(vec!["i-1".to_owned()]))));
+    assert_eq!(dock.advance_at(0), (Place::Refresh, Some(Waits::Credentials(vec!["i-1".to_owned()]))));
     assert_eq!(dock.sent(), [takes("i-1")]);
-    dock.says(&dock.token(), has("older"));
-    assert_eq!(dock.look(10), again);
+    dock.set_answer(&dock.token(), has("older"));
+    assert_eq!(dock.advance_at(10), again);
     let failed = |tries, second, why| json!({"machine": "i-1", "tries": tries, "at": at(second), "why": why});
     assert_eq!(dock.task()["tries"], failed(1, 10, "it has the credentials older"));
-    assert_eq!((dock.look(69), dock.effects()), (again.clone(), Vec::new()));
-    assert_eq!(dock.look(70).0, Place::Refresh);
+    assert_eq!((dock.advance_at(69), dock.effects()), (again.clone(), Vec::new()));
+    assert_eq!(dock.advance_at(70).0, Place::Refresh);
     assert_eq!(dock.sent(), [takes("i-1")]);
     dock.fails(&dock.token());
-    assert_eq!(dock.look(80), again);
+    assert_eq!(dock.advance_at(80), again);
     assert_eq!(dock.task()["tries"], failed(2, 80, "no"));
-    assert_eq!((dock.look(379), dock.effects()), (again, Vec::new()));
-    assert_eq!(dock.look(380).0, Place::Refresh);
+    assert_eq!((dock.advance_at(379), dock.effects()), (again, Vec::new()));
+    assert_eq!(dock.advance_at(380).0, Place::Refresh);
     assert_eq!(dock.sent(), [takes("i-1")]);
     // Finally it is refreshed, and the next one follows: the failures of the first one are forgotten.
-    dock.says(&dock.token(), has("new"));
-    assert_eq!(dock.look(390), (Place::Refresh, Some(Waits::Credentials(vec!["i-2".to_owned()]))));
+    dock.set_answer(&dock.token(), has("new"));
+    assert_eq!(dock.advance_at(390), (Place::Refresh, Some(Waits::Credentials(vec!["i-2".to_owned()]))));
     assert_eq!(dock.sent(), [takes("i-2")]);
-    let state = json!({"refresh": dock.step().asked()});
+    let state = json!({"refresh": dock.step().commands()});
     let task = json!({
         "credentials": "new", "pace": Pace::default(), "done": ["i-1"], "phase": since(390, state),
     });
@@ -77,19 +81,19 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
 
 #[test]
 fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken_its_credentials() {
-    let mut dock = pool(looks());
+    let mut dock = pool(look_state());
     let tries = json!({"machine": "i-1", "tries": 2, "at": NOW, "why": "no"});
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.tries = serde_json::from_value(tries).unwrap();
     // The failed machine is gone.
     dock.sees("c-pool-a", &[("i-2", OLD)]);
-    assert_eq!(dock.look(300).0, Place::Refresh);
+    assert_eq!(dock.advance_at(300).0, Place::Refresh);
     assert_eq!((dock.sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
     dock.fails(&dock.token());
-    assert_eq!(dock.look(310).0, Place::Look);
+    assert_eq!(dock.advance_at(310).0, Place::Look);
     assert_eq!(dock.task()["tries"]["tries"], 1);
     // Nor once it is refreshed.
-    assert_eq!(dock.look(370).0, Place::Refresh);
-    dock.says(&dock.token(), has("new"));
-    assert_eq!((dock.look(380), dock.task().get("tries")), ((Place::Done, None), None));
+    assert_eq!(dock.advance_at(370).0, Place::Refresh);
+    dock.set_answer(&dock.token(), has("new"));
+    assert_eq!((dock.advance_at(380), dock.task().get("tries")), ((Place::Done, None), None));
 }

@@ -17,7 +17,7 @@ fn stack(status: &str) -> Option<StackView> {
 
 /// A pool of two machines that is removed.
 fn pool(phase: Value) -> Dock {
-    let mut dock = Dock::of(step("pool-a", removal(phase)));
+    let mut dock = Dock::with_step(step("pool-a", removal(phase)));
     dock.active.nodes.controllers = Some("c-control-plane".to_owned());
     dock.sees("c-control-plane", &[]);
     dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD)]);
@@ -51,9 +51,9 @@ fn deletes() -> Vec<Effect> {
 #[test]
 fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
     let mut dock = pool(open(json!("empty")));
-    assert_eq!(dock.look(0), (Place::Empty, waits(&["i-1"], None)));
+    assert_eq!(dock.advance_at(0), (Place::Empty, waits(&["i-1"], None)));
     // A machine that is still being drained does not count as empty.
-    assert_eq!(dock.look(10), (Place::Empty, waits(&["i-1"], None)));
+    assert_eq!(dock.advance_at(10), (Place::Empty, waits(&["i-1"], None)));
     let task = |fields: Value| {
         let mut task = json!({"pace": Pace::default(), "phase": open(json!("empty"))});
         task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -61,35 +61,35 @@ fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
     };
     assert_eq!(dock.task(), task(json!({"begun": ["i-1"]})));
     dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
-    assert_eq!(dock.look(20), (Place::Empty, waits(&["i-2"], None)));
+    assert_eq!(dock.advance_at(20), (Place::Empty, waits(&["i-2"], None)));
     assert_eq!(dock.task(), task(json!({"begun": ["i-2"], "empty": ["i-1"]})));
     assert_eq!(Vec::from_iter(dock.departures.keys()), ["i-2"]);
     dock.departures.get_mut("i-2").unwrap().state = DepartureState::Rest;
-    assert_eq!(dock.look(30), (Place::Delete, Some(Waits::DeletionBegins { emptied: true })));
+    assert_eq!(dock.advance_at(30), (Place::Delete, Some(Waits::DeletionBegins { emptied: true })));
     assert_eq!(dock.effects(), deletes());
 }
 
 #[test]
 fn p6_an_empty_pool_stays_while_a_newer_spec_waits_or_no_window_is_open_or_its_group_keeps_a_machine() {
     let mut dock = Dock { newer: true, ..empty() };
-    assert_eq!(dock.look(10), (Place::Empty, waits(&[], Some(Idle::NewerSpec))));
+    assert_eq!(dock.advance_at(10), (Place::Empty, waits(&[], Some(Idle::NewerSpec))));
     let mut dock = empty();
     dock.active.nodes.windows = vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
     let idle = Idle::Window { at_most_until: None };
-    assert_eq!(dock.look(10), (Place::Empty, waits(&[], Some(idle))));
+    assert_eq!(dock.advance_at(10), (Place::Empty, waits(&[], Some(idle))));
     let mut dock = empty();
     dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", ("retained", "1"))]);
-    assert_eq!(dock.look(10), (Place::Empty, Some(Waits::Kept(kept()))));
+    assert_eq!(dock.advance_at(10), (Place::Empty, Some(Waits::Kept(kept()))));
     // CloudFormation is changing its stack for another reason.
     let mut dock = empty();
     dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_IN_PROGRESS"));
     let busy = Waits::StackBusy(crate::StackStatus::UpdateInProgress);
-    assert_eq!((dock.look(10), dock.effects()), ((Place::Empty, Some(busy)), Vec::new()));
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Empty, Some(busy)), Vec::new()));
     // Somebody has already requested the deletion of the stack, so the rollout does not.
     let mut dock = empty();
     dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_IN_PROGRESS"));
     let begins = Waits::DeletionBegins { emptied: true };
-    assert_eq!((dock.look(10), dock.effects()), ((Place::Delete, Some(begins)), Vec::new()));
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Delete, Some(begins)), Vec::new()));
 }
 
 #[test]
@@ -97,13 +97,13 @@ fn a_deletion_that_does_not_begin_is_waited_for_an_hour_and_one_that_has_begun_f
     let mut dock = pool(since(0, json!("delete")));
     let waits = |kept| Some(Waits::Deletion { left: Detail(2), kept });
     for second in [1, HOUR] {
-        assert_eq!(dock.look(second), (Place::Delete, waits(None)), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Delete, waits(None)), "{second}");
     }
     dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_IN_PROGRESS"));
     dock.sees(POOL, &[("i-3", ("retained", "1"))]);
-    assert_eq!(dock.look(10 * HOUR), (Place::Delete, waits(Some(kept()))));
+    assert_eq!(dock.advance_at(10 * HOUR), (Place::Delete, waits(Some(kept()))));
     dock.observed.stacks.insert(POOL.to_owned(), stack("UPDATE_COMPLETE"));
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
 }
 
 /// The state of each departing machine.
@@ -115,9 +115,9 @@ fn departs(dock: &Dock) -> Vec<(&str, HowFar)> {
 fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     let half = || {
         let mut dock = pool(open(json!("empty")));
-        dock.look(0);
+        dock.advance_at(0);
         dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
-        dock.look(10);
+        dock.advance_at(10);
         assert_eq!(departs(&dock), [("i-2", HowFar::Drains(None))]);
         dock
     };
@@ -125,8 +125,8 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     // A person skips one of them: the whole pool stays.
     let mut dock = half();
     dock.active.skipped.insert("i-2".to_owned());
-    assert_eq!(dock.look(20), (Place::Done, None));
-    assert!(dock.step().is_left());
+    assert_eq!(dock.advance_at(20), (Place::Done, None));
+    assert!(dock.step().is_skipped());
     assert_eq!(departs(&dock), stay);
     // The rollout ends.
     let mut dock = half();
@@ -134,7 +134,7 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     assert_eq!(departs(&dock), stay);
     // Once the deletion of the stack was requested, no command is sent: its machines are terminated.
     let mut dock = empty();
-    assert_eq!(dock.look(10).0, Place::Delete);
+    assert_eq!(dock.advance_at(10).0, Place::Delete);
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);
     assert_eq!(departs(&dock), []);
 }

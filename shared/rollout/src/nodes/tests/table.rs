@@ -10,7 +10,7 @@ use super::*;
 type Row = (Value, Place, Option<&'static str>, &'static [&'static str], bool);
 
 /// Whether `rows` are all states of that kind of work, with these properties.
-fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
+fn check_states<S: State + DeserializeOwned>(rows: Vec<Row>) {
     let mut names = vec![Place::Done.name(), Place::Failed.name()];
     for (state, place, machine, asked, is_busy) in rows {
         let mut phase: Phase<S> = serde_json::from_value(open(state.clone())).unwrap();
@@ -19,8 +19,8 @@ fn tell<S: State + DeserializeOwned>(rows: Vec<Row>) {
         assert_eq!(phase.is_busy(), is_busy, "{state}");
         let tokens =
             |asked: &[SentCommand]| asked.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
-        assert_eq!(tokens(phase.asked()), asked, "{state}");
-        assert_eq!(tokens(phase.asked_mut()), asked, "{state}");
+        assert_eq!(tokens(phase.commands()), asked, "{state}");
+        assert_eq!(tokens(phase.commands_mut()), asked, "{state}");
         names.push(place.name());
     }
     let mut known: Vec<&str> = S::WAYS.iter().map(|way| way.from).collect();
@@ -54,15 +54,15 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
     rows.push((json!({"act": {"moveLeader": one()}}), Place::MoveLeader, Some("i-1"), &["i-1"], false));
     let successor = json!({"act": {"successor": {"machine": "i-0"}}});
     rows.push((successor, Place::Successor, Some("i-0"), &[], true));
-    tell::<MemberState<Replacing>>(rows);
+    check_states::<MemberState<Replacing>>(rows);
     let mut rows = of_a_member();
     rows.push((json!({"act": {"refresh": one()}}), Place::Refresh, Some("i-1"), &["i-1"], true));
-    tell::<MemberState<Refreshing>>(rows);
-    tell::<SaverState>(vec![
+    check_states::<MemberState<Refreshing>>(rows);
+    check_states::<SaverState>(vec![
         (json!("look"), Place::Look, None, &[], false),
         (json!({"snapshot": one()}), Place::Snapshot, None, &["i-1"], false),
     ]);
-    tell::<LeaverState>(vec![
+    check_states::<LeaverState>(vec![
         (json!("look"), Place::Look, None, &[], false),
         (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
         (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
@@ -71,7 +71,7 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
         (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
     ]);
     let drain = json!({"asked": one()});
-    tell::<ControllersState>(vec![
+    check_states::<ControllersState>(vec![
         (json!({"look": {}}), Place::Look, None, &[], false),
         (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
         (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
@@ -81,15 +81,15 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
         (json!({"leave": {"machine": "i-0"}}), Place::Leave, Some("i-0"), &[], true),
         (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
     ]);
-    tell::<PoolRefreshState>(vec![
+    check_states::<PoolRefreshState>(vec![
         (json!({"look": {}}), Place::Look, None, &[], false),
         (json!({"refresh": round(0)}), Place::Refresh, None, ALL, true),
     ]);
-    tell::<WorkersState>(vec![
+    check_states::<WorkersState>(vec![
         (json!({"look": {}}), Place::Look, None, &[], false),
         (json!({"roll": {"begun": {"i-0": "goes"}}}), Place::Roll, None, &[], true),
     ]);
-    tell::<RemovalState>(vec![
+    check_states::<RemovalState>(vec![
         (json!("empty"), Place::Empty, None, &[], false),
         (json!("delete"), Place::Delete, None, &[], true),
     ]);
@@ -125,14 +125,15 @@ fn p10_of_what_a_member_was_asked_a_snapshot_is_taken_back_where_the_rollout_end
         // The drain is cancelled together with the machine's departure; the machine stays.
         (controllers(of_machine("drain", "drain", json!({"asked": asks(1, &drain, 0)})), None), Vec::new()),
     ] {
-        assert_eq!(of(vec![step]).called_off(&mut BTreeMap::new(), NOW), effects);
+        assert_eq!(nodes_with(vec![step]).called_off(&mut BTreeMap::new(), NOW), effects);
     }
 }
 
 #[test]
 fn what_was_done_of_a_step_since_the_last_look_is_news() {
     let pool = |done: Value| {
-        let refresh = json!({"credentials": "new", "pace": Pace::default(), "done": done, "phase": looks()});
+        let refresh =
+            json!({"credentials": "new", "pace": Pace::default(), "done": done, "phase": look_state()});
         step("pool-a", json!({"poolRefresh": refresh}))
     };
     let moved = |before: &NodeStep, after: &NodeStep| before.progress() != after.progress();

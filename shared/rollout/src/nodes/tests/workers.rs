@@ -28,10 +28,10 @@ fn extra(machines: u32) -> Value {
 /// A pool with this desired capacity and room for one more machine; `fields` are the important fields of its task.
 fn pool(desired: u32, machines: Machines<'_>, fields: &Value) -> Dock {
     let mut task = json!({
-        "size": 1, "most": desired, "pace": Pace::default(), "extra": extra(0), "phase": looks(),
+        "size": 1, "most": desired, "pace": Pace::default(), "extra": extra(0), "phase": look_state(),
     });
     task.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-    let mut dock = Dock::of(step("pool-a", json!({"workers": task})));
+    let mut dock = Dock::with_step(step("pool-a", json!({"workers": task})));
     dock.active.nodes.controllers = Some("c-control-plane".to_owned());
     dock.sees("c-control-plane", &[]);
     dock.wants(desired, machines);
@@ -60,7 +60,7 @@ impl Dock {
     }
 
     /// The machines that were to be terminated.
-    fn told(&self) -> Vec<&str> {
+    fn terminated(&self) -> Vec<&str> {
         self.departures.keys().map(String::as_str).collect()
     }
 
@@ -102,26 +102,26 @@ fn of_a_pool_one_worker_goes_alone_and_the_others_as_many_at_once_as_may_be_miss
     let old = |id| (id, OLD);
     let all = ["i-1", "i-2", "i-3", "i-4", "i-5"].map(old);
     let mut dock = pool(5, &all, &json!({"pace": pace(4, 0)}));
-    assert_eq!(dock.look(0), (Place::Roll, waits(&["i-1"], None, None)));
+    assert_eq!(dock.advance_at(0), (Place::Roll, waits(&["i-1"], None, None)));
     assert_eq!(dock.task()["phase"], open(json!({"roll": {"begun": {"i-1": "goes"}}})));
     // It is gone, and its successor boots.
     dock.departures.clear();
     dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", BOOTS)]);
-    assert_eq!(dock.look(10), (Place::Look, waits(&[], Some(&["i-6"]), None)));
+    assert_eq!(dock.advance_at(10), (Place::Look, waits(&[], Some(&["i-6"]), None)));
     assert_eq!((&dock.task()["done"], &dock.task()["proved"]), (&json!(["i-1"]), &json!(false)));
     // The successor is in service: four more may be missing.
     dock.wants(5, &[old("i-2"), old("i-3"), old("i-4"), old("i-5"), ("i-6", NEW)]);
     let four = ["i-2", "i-3", "i-4", "i-5"];
-    assert_eq!(dock.look(20), (Place::Roll, waits(&four, None, None)));
-    assert_eq!((dock.told(), &dock.task()["proved"]), (four.to_vec(), &json!(true)));
+    assert_eq!(dock.advance_at(20), (Place::Roll, waits(&four, None, None)));
+    assert_eq!((dock.terminated(), &dock.task()["proved"]), (four.to_vec(), &json!(true)));
     // Two are gone, and Auto Scaling has launched no successors yet.
     dock.departures.retain(|id, _| id == "i-4" || id == "i-5");
     dock.wants(5, &[old("i-4"), old("i-5"), ("i-6", NEW)]);
-    assert_eq!(dock.look(30), (Place::Roll, waits(&["i-4", "i-5"], Some(&[]), None)));
+    assert_eq!(dock.advance_at(30), (Place::Roll, waits(&["i-4", "i-5"], Some(&[]), None)));
     dock.departures.clear();
     dock.wants(5, &["i-6", "i-7", "i-8", "i-9", "i-a"].map(|id| (id, NEW)));
-    assert_eq!(dock.look(40), (Place::Done, None));
-    assert!(!dock.step().is_left());
+    assert_eq!(dock.advance_at(40), (Place::Done, None));
+    assert!(!dock.step().is_skipped());
 }
 
 #[test]
@@ -138,30 +138,34 @@ fn no_worker_goes_after_the_first_of_a_pool_while_none_comes_for_it_whatever_may
         let fields = json!({"pace": pace(missing, 0), "done": ["i-1"]});
         let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &fields);
         for second in [0, HOUR] {
-            let found = dock.look(second);
+            let found = dock.advance_at(second);
             assert_eq!(found, (Place::Look, waits(&[], Some(&[]), None)), "{second} of {missing}");
-            assert_eq!((&dock.task()["proved"], dock.told()), (&json!(false), Vec::new()));
+            assert_eq!((&dock.task()["proved"], dock.terminated()), (&json!(false), Vec::new()));
         }
-        assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+        assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
     }
     // A machine that was missing before the first one was terminated does not block it.
     let mut dock = pool(3, &[("i-2", OLD), ("i-3", OLD)], &json!({"pace": pace(2, 0)}));
-    assert_eq!(dock.look(0), (Place::Roll, waits(&["i-2"], Some(&[]), None)));
+    assert_eq!(dock.advance_at(0), (Place::Roll, waits(&["i-2"], Some(&[]), None)));
 }
 
 #[test]
 fn a_pool_that_seems_as_planned_is_looked_at_for_two_minutes_and_not_after_workers_went() {
     let mut dock = pool(1, &[("i-1", NEW)], &json!({}));
     for second in [0, 119] {
-        assert_eq!(dock.look(second), (Place::Look, Some(Waits::SecondLook(Many::Several))), "{second}");
+        assert_eq!(
+            dock.advance_at(second),
+            (Place::Look, Some(Waits::SecondLook(Many::Several))),
+            "{second}"
+        );
     }
-    assert_eq!((dock.look(120), dock.step().is_left()), ((Place::Done, None), false));
+    assert_eq!((dock.advance_at(120), dock.step().is_skipped()), ((Place::Done, None), false));
     let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
-    assert_eq!(dock.look(0), (Place::Done, None));
+    assert_eq!(dock.advance_at(0), (Place::Done, None));
     // A person skips one of them.
     let mut dock = pool(1, &[("i-1", NEW)], &json!({"done": ["i-0"]}));
     dock.active.skipped.insert("i-1".to_owned());
-    assert_eq!((dock.look(0), dock.step().is_left()), ((Place::Done, None), true));
+    assert_eq!((dock.advance_at(0), dock.step().is_skipped()), ((Place::Done, None), true));
 }
 
 #[test]
@@ -174,9 +178,9 @@ fn p6_no_worker_goes_and_none_comes_first_while_a_newer_spec_waits_or_no_window_
         ] {
             // Drains of a pool that is whole are waited for without a limit.
             for second in [0, HOUR + 1, 3 * HOUR] {
-                let found = dock.look(second);
+                let found = dock.advance_at(second);
                 assert_eq!(found, (Place::Look, waits(&[], None, Some(idle.clone()))), "{second} {pace}");
-                assert_eq!((dock.told(), dock.effects()), (Vec::new(), Vec::new()));
+                assert_eq!((dock.terminated(), dock.effects()), (Vec::new(), Vec::new()));
             }
         }
     }
@@ -188,18 +192,18 @@ fn a_pool_that_may_miss_no_worker_gets_one_first_where_its_group_may_have_one_mo
     let two = [("i-1", OLD), ("i-2", OLD)];
     let mut dock = pool(2, &two, &surges).without_room();
     let idle = Idle::NoRoom { group: POOL.to_owned(), max: 2 };
-    assert_eq!(dock.look(0), (Place::Look, waits(&[], None, Some(idle))));
+    assert_eq!(dock.advance_at(0), (Place::Look, waits(&[], None, Some(idle))));
     let mut dock = pool(2, &two, &surges);
-    assert_eq!(dock.look(0), (Place::Roll, first(1, &[])));
+    assert_eq!(dock.advance_at(0), (Place::Roll, first(1, &[])));
     assert_eq!(dock.effects(), [Effect::SetDesired { group: POOL.to_owned(), desired: 3 }]);
     let expected = |since: i64| json!({"desired": 3, "first": 1, "since": at(since)});
     assert_eq!(dock.task()["extra"], json!({"known": {"machines": 1, "expected": expected(0)}}));
     // The group's answer is late; then it shows a booting machine.
-    assert_eq!((dock.look(10), dock.effects()), ((Place::Roll, first(1, &[])), Vec::new()));
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Roll, first(1, &[])), Vec::new()));
     dock.wants(3, &[two[0], two[1], ("i-3", BOOTS)]);
-    assert_eq!(dock.look(20), (Place::Roll, waits(&[], Some(&["i-3"]), None)));
+    assert_eq!(dock.advance_at(20), (Place::Roll, waits(&[], Some(&["i-3"]), None)));
     dock.wants(3, &[two[0], two[1], ("i-3", NEW)]);
-    assert_eq!(dock.look(30), (Place::Roll, waits(&["i-1"], None, None)));
+    assert_eq!(dock.advance_at(30), (Place::Roll, waits(&["i-1"], None, None)));
 }
 
 #[test]
@@ -207,14 +211,14 @@ fn a_newer_spec_waits_five_minutes_for_workers_that_are_to_come_first_and_no_oth
     let lacks = || pool(2, &[("i-1", OLD)], &json!({"pace": pace(0, 1), "extra": extra(1)}));
     let mut dock = lacks().newer();
     for second in [0, 300] {
-        assert_eq!(dock.look(second), (Place::Roll, first(1, &[])), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Roll, first(1, &[])), "{second}");
     }
-    assert_eq!(dock.look(301), (Place::Look, first(1, &[])));
+    assert_eq!(dock.advance_at(301), (Place::Look, first(1, &[])));
     let mut dock = lacks();
     for second in [0, 301, HOUR] {
-        assert_eq!(dock.look(second), (Place::Roll, first(1, &[])), "{second}");
+        assert_eq!(dock.advance_at(second), (Place::Roll, first(1, &[])), "{second}");
     }
-    assert_eq!(dock.look(HOUR + 1).0, Place::Failed);
+    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
 }
 
 #[test]
@@ -223,7 +227,7 @@ fn p6_of_a_pool_that_has_one_too_many_one_goes_also_while_a_newer_spec_waits_and
     for pace in [pace(0, 1), pace(1, 1)] {
         let fields = json!({"pace": pace, "extra": extra(1), "proved": true});
         let mut dock = pool(4, &four, &fields).newer();
-        assert_eq!(dock.look(0), (Place::Roll, waits(&["i-1"], None, None)), "{pace}");
+        assert_eq!(dock.advance_at(0), (Place::Roll, waits(&["i-1"], None, None)), "{pace}");
         assert!(dock.departures["i-1"].is_surplus());
     }
 }
@@ -234,7 +238,7 @@ fn a_pool_waits_while_as_many_machines_are_drained_elsewhere_as_may_be() {
     for other in 0..20 {
         dock.departs(&format!("i-other-{other}"), Ending::Rests);
     }
-    assert_eq!(dock.look(0), (Place::Look, waits(&[], None, Some(Idle::Others))));
+    assert_eq!(dock.advance_at(0), (Place::Look, waits(&[], None, Some(Idle::Others))));
     assert_eq!(dock.departures.len(), 20);
 }
 
@@ -245,8 +249,8 @@ fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_o
     for machines in [&one_more[..1], &one_more] {
         let mut dock = pool(2, machines, &json!({"pace": pace(0, 1)})).without_room();
         dock.active.nodes.budget = 5;
-        assert_eq!((dock.look(0).0, dock.look(HOUR).0), (Place::Look, Place::Look));
-        assert_eq!((dock.look(HOUR + 1).0, dock.active.nodes.failures), (Place::Failed, 1));
+        assert_eq!((dock.advance_at(0).0, dock.advance_at(HOUR).0), (Place::Look, Place::Look));
+        assert_eq!((dock.advance_at(HOUR + 1).0, dock.active.nodes.failures), (Place::Failed, 1));
         // After the canary, one such hour counts as one failure, and one failure is allowed.
         let fields = json!({"pace": pace(0, 1), "proved": true});
         let mut dock = pool(2, machines, &fields).without_room();
@@ -258,7 +262,11 @@ fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_o
             (2 * HOUR + 1, Place::Look, 1),
             (2 * HOUR + 2, Place::Failed, 2),
         ] {
-            assert_eq!((dock.look(second).0, dock.active.nodes.failures), (place, failures), "{second}");
+            assert_eq!(
+                (dock.advance_at(second).0, dock.active.nodes.failures),
+                (place, failures),
+                "{second}"
+            );
         }
     }
 }
@@ -270,12 +278,12 @@ fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
     let mut dock = pool(4, &machines, &fields);
     dock.departs("i-1", Ending::Replaced);
     // Of four, two are missing already.
-    assert_eq!(dock.look(0), (Place::Look, waits(&[], Some(&["i-4"]), None)));
-    assert_eq!(dock.told(), ["i-1"]);
+    assert_eq!(dock.advance_at(0), (Place::Look, waits(&[], Some(&["i-4"]), None)));
+    assert_eq!(dock.terminated(), ["i-1"]);
     machines[3].1 = NEW;
     dock.wants(4, &machines);
-    assert_eq!(dock.look(10).0, Place::Roll);
-    assert_eq!(dock.told(), ["i-1", "i-2"]);
+    assert_eq!(dock.advance_at(10).0, Place::Roll);
+    assert_eq!(dock.terminated(), ["i-1", "i-2"]);
 }
 
 #[test]
@@ -297,7 +305,7 @@ fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_thos
         // A size that somebody else has set counts from when it was first observed.
         let seen = if desired == 2 { 0 } else { 301 };
         for (second, desired, seen) in [(300, 2, 0), (301, desired, seen)] {
-            assert_eq!(dock.look(second).0, Place::Roll);
+            assert_eq!(dock.advance_at(second).0, Place::Roll);
             assert_eq!(dock.task()["extra"]["known"]["expected"], wants(desired, seen), "{told} {second}");
         }
     }
@@ -313,7 +321,7 @@ fn p8_a_late_answer_after_somebody_raised_the_desired_capacity_takes_nothing_fro
     // An autoscaler sets 7, and a later answer is from before that. A value that stays lower shows that the autoscaler removed a machine.
     for (second, desired, left) in [(1_200, 7, 1), (1_201, 6, 1), (1_202, 7, 1), (1_600, 6, 0)] {
         dock.wants(desired, &machines);
-        dock.look(second);
+        dock.advance_at(second);
         assert_eq!(dock.task()["extra"]["known"]["machines"], left, "{second}");
     }
 }
@@ -324,12 +332,12 @@ fn p6_a_current_worker_goes_as_surplus_only_where_more_serve_than_there_are_to_b
     let mut machines =
         [("i-1", NEW), ("i-2", NEW), ("i-3", NEW), ("i-4", NEW), ("i-5", BOOTS), ("i-6", BOOTS)];
     let mut dock = pool(6, &machines, &fields);
-    dock.look(0);
+    dock.advance_at(0);
     assert!(dock.departures.is_empty(), "four of five serve: {:?}", dock.departures);
     (machines[4].1, machines[5].1) = (NEW, NEW);
     dock.wants(6, &machines);
-    dock.look(10);
-    assert_eq!(dock.told().len(), 1, "{:?}", dock.departures);
+    dock.advance_at(10);
+    assert_eq!(dock.terminated().len(), 1, "{:?}", dock.departures);
 }
 
 /// The desired capacity with which a surplus machine leaves counts every other surplus machine that has not left yet: one that is drained, even
@@ -348,7 +356,7 @@ fn p6_a_surplus_machine_leaves_room_for_each_other_one_that_still_goes() {
         if leaves {
             dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
         }
-        dock.look(1);
+        dock.advance_at(1);
         let second = serde_json::to_value(dock.departures.get("i-2")).unwrap();
         assert_eq!(second["cause"]["rollout"]["surplus"]["of"], desired, "{leaves} {first:?}: {second}");
     }

@@ -4,10 +4,11 @@ use super::*;
 
 impl Yard {
     /// Receives an order that was given that many minutes ago.
-    fn hears(&mut self, order: Order, minutes: i64) {
+    fn receive(&mut self, order: Order, minutes: i64) {
         let at = |second| Timestamp::from_second(second).unwrap();
         let given = Given { order, at: at(self.now - 60 * minutes) };
-        self.state = self.fake.told(self.state.clone(), &given, Some(&self.wanted), at(self.now));
+        self.state =
+            self.fake.after_order_performed(self.state.clone(), &given, Some(&self.wanted), at(self.now));
     }
 
     /// Whether its machines are unreachable, and its groups launch nothing.
@@ -30,12 +31,12 @@ fn p10_a_resume_that_comes_over_an_hour_late_leaves_as_much_patience_as_one_in_t
             if yard.state.active().is_none() {
                 break;
             }
-            yard.hears(Order::Pause, 0);
+            yard.receive(Order::Pause, 0);
             // What it waits for comes soon after the resume.
             yard.is_dark(true);
             (0..100).for_each(|_| yard.wake(None));
             assert_eq!(yard.report.state, "paused", "at {moment}");
-            yard.hears(Order::Resume, 99);
+            yard.receive(Order::Resume, 99);
             yard.wake(None);
             yard.is_dark(false);
             assert_eq!(yard.run(), "succeeded", "at {moment}: {}", yard.report.message);
@@ -51,10 +52,10 @@ fn p6_p10_a_drain_that_was_paused_for_a_day_has_its_whole_patience_after_a_resum
         while !yard.log.iter().any(|line| line.ends_with(&format!("drains {id}"))) {
             yard.wake(None);
         }
-        yard.hears(Order::Pause, 0);
+        yard.receive(Order::Pause, 0);
         yard.pace = 60;
         (0..30).for_each(|_| yard.wake(None));
-        yard.hears(Order::Resume, 29 * 60);
+        yard.receive(Order::Resume, 29 * 60);
         yard.pace = 10;
         (0..5).for_each(|_| yard.wake(None));
         assert_eq!(yard.report.state, "running", "{id}: {}", yard.report.message);

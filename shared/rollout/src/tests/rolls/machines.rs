@@ -292,7 +292,7 @@ fn p6_a_machine_more_that_a_failed_roll_left_is_taken_away_by_the_next() {
 
 /// Until a command is answered, no further one is sent.
 fn nobody_answers(yard: &mut Yard, document: &str) {
-    let asked = yard.state.departures.values().filter_map(|one| one.asked());
+    let asked = yard.state.departures.values().filter_map(|one| one.command());
     let tokens: Vec<String> = asked
         .filter(|one| one.command.verb.document() == document)
         .map(|one| one.command.token.clone())
@@ -348,7 +348,7 @@ fn p6_a_drain_that_run_command_never_delivered_is_no_try() {
         let mut lost = 0;
         for _ in 0..60 {
             yard.wake(None);
-            let asked = yard.state.departures.values().filter_map(|one| one.asked());
+            let asked = yard.state.departures.values().filter_map(|one| one.command());
             let drains = asked.filter(|one| matches!(one.command.verb, Verb::Drain { .. }));
             let tokens: Vec<String> = drains.map(|one| one.command.token.clone()).collect();
             for token in tokens.into_iter().take(8usize.saturating_sub(lost)) {

@@ -1,11 +1,11 @@
 //! The steps of a plan, their order, and what a person has to handle.
 
 use super::*;
-use crate::nodes::{Controllers, ControllersWork, left_to_a_person};
+use crate::nodes::{Controllers, ControllersWork, nodes_for_a_person};
 use slipway_core::cluster::PoolRollout;
 
 fn steps(yard: &Yard) -> Vec<NodeStep> {
-    Nodes::of(&yard.wanted).steps
+    Nodes::from_wanted(&yard.wanted).steps
 }
 
 fn roles(steps: &[NodeStep]) -> Vec<String> {
@@ -28,7 +28,7 @@ fn with_pools(mut release: Rendering, names: &[&str]) -> Rendering {
 #[test]
 fn p5_where_there_are_to_be_fewer_controllers_one_leaves_before_their_stack_is_updated_and_one_after_it() {
     let three = Size { controllers: 3, ..SMALL };
-    let yard = Yard::of(&release(&three, None), release(&SMALL, None), &|_| false, &auto());
+    let yard = Yard::between(&release(&three, None), release(&SMALL, None), &|_| false, &auto());
     let controllers = steps(&yard).into_iter().map(|step| {
         let Task::Controllers(Controllers { work, size, .. }) = step.task else { panic!("{step:?}") };
         (work, size)
@@ -36,14 +36,14 @@ fn p5_where_there_are_to_be_fewer_controllers_one_leaves_before_their_stack_is_u
     let fewer = |before_stack| ControllersWork::Fewer { before_stack };
     // The group may have one more than its two machines, and before its update another one.
     assert_eq!(controllers.collect::<Vec<_>>(), [(fewer(true), 4), (fewer(false), 2)]);
-    assert_eq!(left_to_a_person(&yard.wanted), 0);
+    assert_eq!(nodes_for_a_person(&yard.wanted), 0);
 }
 
 #[test]
 fn each_role_is_told_which_minor_release_it_goes_to_and_no_others() {
     let (before, mut after) = (of_versions(1, "1.36.2", "3.6.4", 30), of_versions(1, "1.37.0", "3.7.3", 30));
     after.roles.values_mut().for_each(|node| node.machine = json!({"ImageId": "ami-2"}));
-    let yard = Yard::of(&before, after, &|_| false, &auto());
+    let yard = Yard::between(&before, after, &|_| false, &auto());
     let minors: Vec<(String, Option<String>)> =
         steps(&yard).into_iter().map(|step| (step.role.to_string(), step.minor)).collect();
     let etcd = Some("etcd 3.6 → 3.7".to_owned());
@@ -73,8 +73,8 @@ fn p6_workers_that_cannot_be_replaced_one_by_one_are_counted_for_a_person_and_no
             release
         };
         let after = of(release(&SMALL, Some((Change::Machines, &is_worker))));
-        let yard = Yard::of(&of(release(&SMALL, None)), after, &is_worker, &policy);
-        assert_eq!(left_to_a_person(&yard.wanted), nodes_left, "{weighted}");
+        let yard = Yard::between(&of(release(&SMALL, None)), after, &is_worker, &policy);
+        assert_eq!(nodes_for_a_person(&yard.wanted), nodes_left, "{weighted}");
         assert_eq!(roles(&steps(&yard)), worked_on, "{weighted}");
     }
 }
@@ -91,7 +91,7 @@ fn p6_pools_come_after_those_that_they_are_to_follow_and_one_that_goes_after_all
     // Controllers are replaced as well; they are no pool that another pool waits for.
     let controllers = after.roles.get_mut(&Role::Controller).unwrap();
     controllers.machine = json!({"InstanceType": "m7i.xlarge"});
-    let yard = Yard::of(&before, after, &is_worker, &RolloutPolicy { pools, ..auto() });
+    let yard = Yard::between(&before, after, &is_worker, &RolloutPolicy { pools, ..auto() });
     let steps = steps(&yard);
     assert_eq!(roles(&steps), ["controller", "pool-d", "pool-c", "pool-a", "pool-e", "pool-b"]);
     let after: Vec<Vec<String>> =

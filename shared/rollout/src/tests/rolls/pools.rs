@@ -29,7 +29,7 @@ fn is_over(yard: &Yard) -> bool {
 
 impl Yard {
     /// One minute passes. Returns the effects of the decision.
-    fn looks(&mut self) -> Vec<Effect> {
+    fn minute_passes(&mut self) -> Vec<Effect> {
         let decision = self.decides(None);
         self.performs(decision.effects.clone());
         self.state = Rollout { outbox: Vec::new(), ..decision.next };
@@ -85,7 +85,7 @@ fn p6_workers_take_credentials_as_many_at_once_as_may_be_missing_ten_at_most_and
         let mut yard = Yard::new(&workers(size), Change::Credentials, &is_worker, &policy);
         let mut taken = Vec::new();
         while taken.is_empty() || !is_over(&yard) {
-            let effects = yard.looks();
+            let effects = yard.minute_passes();
             let refreshes =
                 |effect: &&Effect| matches!(effect, Effect::Send(Command { verb: Verb::Refresh { .. }, .. }));
             let count = effects.iter().filter(refreshes).count();
@@ -103,7 +103,7 @@ fn p6_a_pool_that_comes_after_another_is_rolled_only_when_that_is_and_else_they_
         let pools = first.map(|first| (second.to_owned(), after(first))).into_iter().collect();
         let before = with_pool_b(release(&SMALL, None));
         let changed = with_pool_b(release(&SMALL, Some((Change::Machines, &is_worker))));
-        let mut yard = Yard::of(&before, changed, &is_worker, &RolloutPolicy { pools, ..auto() });
+        let mut yard = Yard::between(&before, changed, &is_worker, &RolloutPolicy { pools, ..auto() });
         assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
         assert!(yard.groups.values().flat_map(|group| group.machines.values()).all(|one| one.current));
         let (a, b) = (yard.lines_of("pool-a."), yard.lines_of("pool-b."));
@@ -121,7 +121,7 @@ fn p6_two_that_are_too_many_and_leave_in_one_look_leave_their_group_two_machines
     let (mut in_one_look, mut sizes) = (0, Vec::new());
     yard.stuck.extend(["pool-a.3".to_owned(), "pool-a.4".to_owned()]);
     while in_one_look == 0 || !is_over(&yard) {
-        let effects = yard.looks();
+        let effects = yard.minute_passes();
         // Both are empty at the same moment.
         if yard.state.departures.values().filter(|one| one.is_surplus()).count() == 2 {
             yard.stuck.clear();
@@ -225,7 +225,7 @@ fn p6_a_pool_with_weights_gets_none_first_and_is_rolled_with_what_may_be_missing
     };
     let before = weighted(release(&SMALL, None));
     let after = weighted(release(&SMALL, Some((Change::Machines, &is_worker))));
-    let mut yard = Yard::of(&before, after, &is_worker, &pace(1, 2));
+    let mut yard = Yard::between(&before, after, &is_worker, &pace(1, 2));
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert!(!yard.log.iter().any(|line| line.contains("wants")), "{:?}", yard.log);
 }
@@ -246,7 +246,7 @@ fn p6_a_drain_in_a_hook_is_forced_after_what_the_newest_spec_says_and_never_wher
         group.machines.get_mut("pool-a.2").unwrap().lifecycle = Lifecycle::TerminatingWait;
         let mut asked = Vec::new();
         for _ in 0..5 {
-            for effect in yard.looks() {
+            for effect in yard.minute_passes() {
                 if let Effect::Send(Command { verb: Verb::Drain { force_after_s, .. }, .. }) = effect {
                     asked.push(force_after_s);
                 }
@@ -266,7 +266,7 @@ fn p6_of_a_pool_that_goes_no_more_are_emptied_at_once_than_may_be_missing() {
         let before = with_pool_b(release(&size, None));
         let mut after = release(&size, None);
         after.stacks.retain(|stack| stack.name != "c-pool-b");
-        let mut yard = Yard::of(&before, after, &|_| false, &policy);
+        let mut yard = Yard::between(&before, after, &|_| false, &policy);
         yard.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]);
         let mut at_once = BTreeSet::new();
         while yard.minute() < 60 && !yard.fake.log.contains(&"delete c-pool-b".to_owned()) {

@@ -10,7 +10,7 @@ fn surging(more: u32) -> RolloutPolicy {
 
 impl Yard {
     /// A newer spec is uploaded.
-    fn hears_of_a_newer_spec(&mut self) {
+    fn newer_spec_is_uploaded(&mut self) {
         self.wanted.plan.id = "newer".to_owned();
         self.wanted.plan.to = "newer".to_owned();
         self.wanted.desired.plan = "newer".to_owned();
@@ -70,7 +70,7 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
         }
         (0..minutes).for_each(|_| yard.wake(None));
         assert_eq!(yard.in_order(), ["c-pool-a wants 4"]);
-        yard.hears_of_a_newer_spec();
+        yard.newer_spec_is_uploaded();
         let decision = yard.decides(None);
         let state = decision.report.state;
         assert_eq!(state == "superseded", takes_over, "{launches}, {minutes}: {}", decision.report.message);
@@ -134,7 +134,7 @@ fn p6_what_a_group_was_never_told_to_want_is_not_taken_away_by_the_next_rollout(
         }
         let at = Timestamp::from_second(yard.now).unwrap();
         let given = Given { order: Order::Abort { plan: None }, at };
-        let state = heard(&decision.next, &given, Some(&yard.wanted.desired), at);
+        let state = after_order(&decision.next, &given, Some(&yard.wanted.desired), at);
         assert!(!state.outbox.iter().any(|pending| raises(&pending.effect)), "it is withdrawn");
         yard.state = Rollout { outbox: Vec::new(), ..state };
         assert_eq!(yard.run(), "aborted");

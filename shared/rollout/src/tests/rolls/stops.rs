@@ -98,7 +98,7 @@ fn p10_a_machine_is_left_whenever_a_person_says_so_before_it_is_told_to_go() {
                 let decision = yard.decides(None);
                 let now = Timestamp::from_second(yard.now).unwrap();
                 let given = Given { order: skip, at: now };
-                let state = heard(&decision.next, &given, Some(&yard.wanted.desired), now);
+                let state = after_order(&decision.next, &given, Some(&yard.wanted.desired), now);
                 let before = yard.log.len();
                 yard.performs(state.outbox.iter().map(|pending| pending.effect.clone()).collect());
                 let done: Vec<&String> =

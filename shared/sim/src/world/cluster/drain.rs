@@ -24,7 +24,7 @@ pub(crate) struct Drain {
 }
 
 /// The result of one observation of a drain.
-pub(crate) enum Looked {
+pub(crate) enum DrainRound {
     /// The drain continues at that time.
     Again(Timestamp),
     /// The drain has ended with this answer.
@@ -55,23 +55,23 @@ fn unknown(node: &str) -> VerbFailure {
 
 impl World {
     /// Performs one round of a drain that runs on a controller of `cluster`.
-    pub(in crate::world) fn drain_looks(&mut self, cluster: &str, drain: &mut Drain) -> Looked {
+    pub(in crate::world) fn drain_round(&mut self, cluster: &str, drain: &mut Drain) -> DrainRound {
         let now = self.now;
         if !self.api_serves(cluster) {
             let at = now + PAUSE;
             if at < drain.ends_at {
-                return Looked::Again(at);
+                return DrainRound::Again(at);
             }
-            return Looked::Answer(Err(unavailable()));
+            return DrainRound::Answer(Err(unavailable()));
         }
         let kube = &self.fleet.clusters[cluster].kube;
         let Some(scene) = kube.scene(&drain.node, &drain.tries) else {
-            return Looked::Answer(Err(unknown(&drain.node)));
+            return DrainRound::Answer(Err(unknown(&drain.node)));
         };
         let step = decide(&scene, &drain.policy, now);
         drain.record.see(scene.node.started, None, &step);
         if step.done {
-            return Looked::Answer(Ok(drain.record.answer(true)));
+            return DrainRound::Answer(Ok(drain.record.answer(true)));
         }
         if step.begin {
             self.change_node(cluster, &drain.node, |node| {
@@ -95,7 +95,11 @@ impl World {
         }
         // Without a delay the drain would never advance the time.
         let at = step.look_again.unwrap_or(now).max(now + SignedDuration::from_millis(100));
-        if at < drain.ends_at { Looked::Again(at) } else { Looked::Answer(Ok(drain.record.answer(false))) }
+        if at < drain.ends_at {
+            DrainRound::Again(at)
+        } else {
+            DrainRound::Answer(Ok(drain.record.answer(false)))
+        }
     }
 
     /// Uncordons a node.

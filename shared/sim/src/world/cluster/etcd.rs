@@ -76,7 +76,7 @@ impl Etcd {
     }
 
     /// The number of entries that a member lacks.
-    pub(crate) fn behind(&self, member: &Member, now: Timestamp) -> u64 {
+    pub(crate) fn missing_entries(&self, member: &Member, now: Timestamp) -> u64 {
         let lacks = self.index(now).saturating_sub(member.applied);
         match &member.process {
             None => lacks,
@@ -124,13 +124,13 @@ impl World {
         let at = usize::try_from(choice).unwrap_or_default() % etcd.members.len().max(1);
         let Some(role) = etcd.members.keys().nth(at).cloned() else { return };
         etcd.alarm = Some((role.clone(), kind));
-        self.tell(format!("{role} of {cluster} raises the alarm {kind}"));
+        self.record(format!("{role} of {cluster} raises the alarm {kind}"));
     }
 
     /// A person has fixed the cause of an alarm and disarms it.
     pub fn disarm(&mut self, cluster: &str) {
         if let Some((role, kind)) = self.etcd(cluster).alarm.take() {
-            self.tell(format!("the alarm {kind} that {role} of {cluster} has raised is disarmed"));
+            self.record(format!("the alarm {kind} that {role} of {cluster} has raised is disarmed"));
         }
     }
 
@@ -161,7 +161,7 @@ impl World {
             if let Some(member) = etcd.members.get_mut(role) {
                 member.learner = false;
             }
-            self.tell(format!("{role} of {cluster} has caught up and gets a vote"));
+            self.record(format!("{role} of {cluster} has caught up and gets a vote"));
             self.etcd_changed(cluster);
         }
         let etcd = self.etcd(cluster);
@@ -177,7 +177,7 @@ impl World {
         let etcd = self.etcd(cluster);
         let (snapshots, term) = (std::mem::take(&mut etcd.snapshots), etcd.term);
         *etcd = Etcd { snapshots, term, ..Etcd::default() };
-        self.tell(format!("nothing is left of etcd of {cluster}"));
+        self.record(format!("nothing is left of etcd of {cluster}"));
     }
 
     /// The group of a member is deleted together with its volume: a later member with the same name has no data.
@@ -209,7 +209,7 @@ impl World {
             return false;
         }
         etcd.members.insert(role.to_owned(), member);
-        self.tell(format!("{role} is added to etcd of {cluster} as a learner"));
+        self.record(format!("{role} is added to etcd of {cluster} as a learner"));
         true
     }
 
@@ -233,7 +233,7 @@ impl World {
         let caught_up_at = now + SignedDuration::from_secs_f64(long_s);
         let process = Process { machine: machine.to_owned(), since: now, caught_up_at, isolated: false };
         member.process = Some(process);
-        self.tell(format!("{role} of {cluster} starts on {machine}, {lacks} entries behind"));
+        self.record(format!("{role} of {cluster} starts on {machine}, {lacks} entries behind"));
         self.etcd_settles_at(cluster, caught_up_at);
     }
 
@@ -258,11 +258,11 @@ impl World {
         let now = self.now;
         let etcd = self.etcd(cluster);
         let Some(member) = etcd.members.get(role) else { return };
-        let applied = etcd.index(now).saturating_sub(etcd.behind(member, now));
+        let applied = etcd.index(now).saturating_sub(etcd.missing_entries(member, now));
         let Some(member) = etcd.members.get_mut(role) else { return };
         if member.process.take().is_some() {
             member.applied = applied;
-            self.tell(format!("{role} of {cluster} stops"));
+            self.record(format!("{role} of {cluster} stops"));
             self.etcd_changed(cluster);
         }
     }
@@ -300,7 +300,7 @@ impl World {
         };
         etcd.removed.insert(name.to_owned());
         let left = etcd.members.len();
-        self.tell(format!("{name} is removed from etcd of {cluster}"));
+        self.record(format!("{name} is removed from etcd of {cluster}"));
         self.etcd_changed(cluster);
         Ok(MemberRemoved { removed: true, id: Some(member.id), members: left })
     }
@@ -315,7 +315,7 @@ impl World {
         let etcd = self.etcd(&cluster);
         let is_alone = etcd.members.len() < 2;
         let Some(member) = etcd.members.get(role).filter(|_| !is_alone) else { return false };
-        let applied = etcd.index(now).saturating_sub(etcd.behind(member, now));
+        let applied = etcd.index(now).saturating_sub(etcd.missing_entries(member, now));
         let Some(member) = etcd.members.get_mut(role) else { return false };
         let Some(process) = &mut member.process else { return false };
         if process.machine != machine.id || process.isolated {
@@ -323,7 +323,7 @@ impl World {
         }
         process.isolated = true;
         member.applied = applied;
-        self.tell(format!("the others of {cluster} do not reach {role} on {}", machine.id));
+        self.record(format!("the others of {cluster} do not reach {role} on {}", machine.id));
         self.etcd_changed(&cluster);
         true
     }
@@ -344,7 +344,7 @@ impl World {
         let lacks = index.saturating_sub(member.applied);
         let caught_up_at = now + SignedDuration::from_secs_f64(lacks as f64 / CATCHES_UP);
         (process.isolated, process.since, process.caught_up_at) = (false, now, caught_up_at);
-        self.tell(format!("the others of {cluster} reach {role} again, {lacks} entries behind"));
+        self.record(format!("the others of {cluster} reach {role} again, {lacks} entries behind"));
         self.etcd_settles_at(&cluster, caught_up_at);
     }
 
@@ -389,7 +389,7 @@ impl World {
             let chosen = fit[((chosen * fit.len() as f64) as usize).min(fit.len() - 1)].clone();
             self.lead(cluster, chosen);
         } else if before.is_some() {
-            self.tell(format!("etcd of {cluster} has lost its quorum: {up} of {voters} members serve"));
+            self.record(format!("etcd of {cluster} has lost its quorum: {up} of {voters} members serve"));
         }
     }
 
@@ -400,6 +400,6 @@ impl World {
         etcd.fold(now);
         etcd.term += 1;
         etcd.leader = Some(role.clone());
-        self.tell(format!("{role} leads etcd of {cluster}"));
+        self.record(format!("{role} leads etcd of {cluster}"));
     }
 }

@@ -28,7 +28,7 @@ impl World {
                 }
             }
         }
-        self.tell(format!("every certificate of {cluster} has expired"));
+        self.record(format!("every certificate of {cluster} has expired"));
     }
 
     /// `machine` has other credentials than the expired ones.

@@ -61,7 +61,7 @@ pub struct Loss {
     /// How many pods.
     pub pods: usize,
     /// Somebody had terminated the machine; `false`: it died.
-    pub asked: bool,
+    pub terminated: bool,
 }
 
 /// A pod that an agent removed from its node, and the facts at that moment. The agent's own judgement is not part of it.
@@ -81,7 +81,7 @@ pub struct Removal {
     pub cordoned: bool,
     /// How many pods of its workload serve without it, and how many its budget wants at least; `None` if it has no budget or did
     /// not serve.
-    pub left: Option<(usize, usize)>,
+    pub remaining: Option<(usize, usize)>,
     /// The age of the pod.
     pub age: SignedDuration,
     /// For each other pod of its workload, whether it serves, and for how long that has been so. Only for a pod that was forced.

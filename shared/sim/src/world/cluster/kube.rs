@@ -318,10 +318,10 @@ impl World {
                 machine: machine.id.clone(),
                 role: machine.role().to_owned(),
                 pods: lost,
-                asked,
+                terminated: asked,
             };
             self.fleet.clusters.entry(cluster.to_owned()).or_default().losses.push(loss);
-            self.tell(format!("{lost} pods of {} are lost with it", machine.id));
+            self.record(format!("{lost} pods of {} are lost with it", machine.id));
         }
         self.replenish(cluster);
         self.schedule_pods(cluster);

@@ -72,7 +72,7 @@ impl Kube {
             machine,
             forced,
             moves: workload.is_some(),
-            left,
+            remaining: left,
             age: now.duration_since(pod.created),
             siblings: siblings.map(|(serves, since)| (serves, now.duration_since(since))).collect(),
         })

@@ -75,7 +75,7 @@ impl World {
             if let Some(machine) = self.fleet.machines.get_mut(&machine.id) {
                 machine.credentials.clone_from(&wanted);
             }
-            self.tell(format!("{} of {} takes new credentials", machine.id, machine.group));
+            self.record(format!("{} of {} takes new credentials", machine.id, machine.group));
             self.no_longer_expired(machine);
             if restarts {
                 self.restart(machine);
@@ -175,8 +175,9 @@ impl World {
         if others.clone().next().is_none() {
             return stays(LeaderStays::NoOtherVoter);
         }
-        let fit = others
-            .filter(|(_, member)| Etcd::is_up(member, now) && etcd.behind(member, now) <= BEHIND_AT_MOST);
+        let fit = others.filter(|(_, member)| {
+            Etcd::is_up(member, now) && etcd.missing_entries(member, now) <= BEHIND_AT_MOST
+        });
         let Some((to, id)) = fit.map(|(to, member)| (to.clone(), member.id.clone())).next() else {
             let message = format!("{role} leads, and no other voter answers that is well and close behind");
             return Err(VerbFailure::passing(FailureCode::EtcdNobodyElse, message, HELP));
@@ -204,7 +205,7 @@ impl World {
             return health;
         }
         let index = etcd.index(now);
-        let behind = etcd.behind(member, now);
+        let behind = etcd.missing_entries(member, now);
         let leader = etcd.leader.as_ref().filter(|leader| etcd.reaches(role, leader));
         let leader = leader.and_then(|leader| etcd.members.get(leader));
         health.id = Some(member.id.clone());
@@ -248,7 +249,7 @@ impl World {
                 learner: member.learner,
                 reachable,
                 leads: leader.is_some() && etcd.leader.as_ref() == Some(name),
-                behind: (reachable && leader.is_some()).then(|| etcd.behind(member, now)),
+                behind: (reachable && leader.is_some()).then(|| etcd.missing_entries(member, now)),
                 problem: (!reachable).then(|| "connection refused".to_owned()),
             });
             if !reachable {

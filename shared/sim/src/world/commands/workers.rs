@@ -18,7 +18,7 @@ const AGAIN_S: (f64, f64) = (5.0, 20.0);
 
 impl World {
     /// A command reaches its machine.
-    pub(super) fn command_taken(&mut self, place: usize) {
+    pub(super) fn command_arrives(&mut self, place: usize) {
         if !self.is_reached(place) || self.fleet.commands[place].details != Details::Pending {
             return;
         }
@@ -43,7 +43,7 @@ impl World {
         let longest = sent.timeout_s + documents::timeout_s(&sent.document);
         sent.place = Place::Buffer;
         let line = format!("{} waits for a worker of {instance}", sent.document);
-        self.tell(line);
+        self.record(line);
         self.exactly_after_s(longest, Task::Command(CommandTask::Over(place)));
     }
 

@@ -39,8 +39,8 @@ impl World {
         }
         let before = std::mem::replace(&mut group.desired, desired);
         if before != desired {
-            self.tell(format!("{name} wants {desired} machines instead of {before}"));
-            self.look_soon(name);
+            self.record(format!("{name} wants {desired} machines instead of {before}"));
+            self.reconcile_soon(name);
             self.remember_group(name);
         }
         Ok(())
@@ -75,7 +75,7 @@ impl World {
         }
         let name = group.name.clone();
         let how = if asked.shrink { ", and wants one less" } else { "" };
-        self.tell(format!("{name} is asked to terminate {id}{how}"));
+        self.record(format!("{name} is asked to terminate {id}{how}"));
         if let Some(machine) = self.fleet.machines.get_mut(id) {
             machine.asked_to_go = true;
         }
@@ -88,7 +88,7 @@ impl World {
             | State::TerminatingWait
             | State::TerminatingProceed => self.begin_termination(id),
         }
-        self.look_soon(&name);
+        self.reconcile_soon(&name);
         self.remember_group(&name);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl World {
     ) -> ApiResult<()> {
         self.enter("CompleteLifecycleAction")?;
         self.waiting(group, hook, instance)?;
-        self.tell(format!("{hook} of {instance} is ended by {result:?}"));
+        self.record(format!("{hook} of {instance} is ended by {result:?}"));
         self.settle_hook(instance, hook, result);
         self.remember_group(group);
         Ok(())

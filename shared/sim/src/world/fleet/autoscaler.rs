@@ -83,7 +83,7 @@ impl World {
         if self.fleet.autoscaler.is_some() == runs {
             return;
         }
-        self.tell(format!("{} cluster autoscaler runs", if runs { "a" } else { "no" }));
+        self.record(format!("{} cluster autoscaler runs", if runs { "a" } else { "no" }));
         self.fleet.autoscaler = runs.then(Autoscaler::default);
         self.set_room(runs.then_some(ROOM));
         if runs {
@@ -155,7 +155,7 @@ impl World {
         let late = late.cloned();
         scaler.unregistered.retain(|id, _| !nodes.contains_key(id));
         let Some(id) = late.filter(|_| group.may_shrink()) else { return false };
-        self.tell(format!("the autoscaler ends {id} of {}, which is no node", group.name));
+        self.record(format!("the autoscaler ends {id} of {}, which is no node", group.name));
         self.lets_go_of(group, &id)
     }
 
@@ -173,7 +173,7 @@ impl World {
         if size <= group.desired {
             return false;
         }
-        self.tell(format!("the autoscaler sets {} to {size} for {pending} pods", group.name));
+        self.record(format!("the autoscaler sets {} to {size} for {pending} pods", group.name));
         if self.set_desired_capacity(&group.name, size).is_err() {
             return false;
         }
@@ -220,13 +220,13 @@ impl World {
             };
             if load.pods == 0 {
                 scaler.empties = None;
-                self.tell(format!("the autoscaler ends {id} of {}, which is empty", group.name));
+                self.record(format!("the autoscaler ends {id} of {}, which is empty", group.name));
                 if !(group.may_shrink() && self.lets_go_of(group, &id)) {
                     self.taint(&group.cluster, &id, false);
                 }
             } else if self.evicts_all(&group.cluster, &id) && now.duration_since(since) > EVICTS {
                 scaler.empties = None;
-                self.tell(format!("the autoscaler cannot empty {id} of {}", group.name));
+                self.record(format!("the autoscaler cannot empty {id} of {}", group.name));
                 self.taint(&group.cluster, &id, false);
             }
             return;
@@ -237,7 +237,7 @@ impl World {
         };
         let next = group.machines.iter().find(long).cloned();
         if let Some(id) = next.filter(|_| is_cool && group.may_shrink()) {
-            self.tell(format!("the autoscaler does not need {id} of {}", group.name));
+            self.record(format!("the autoscaler does not need {id} of {}", group.name));
             self.taint(&group.cluster, &id, true);
             scaler.unneeded.remove(&id);
             scaler.empties = Some((id, now));

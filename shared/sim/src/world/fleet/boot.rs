@@ -135,7 +135,7 @@ impl World {
         let Some(zone) = machine.node.as_ref().and_then(|node| node.zone.clone()) else { return };
         let name = self.member_name(machine.role(), &zone);
         if self.fleet.records.insert((zone, name.clone())) {
-            self.tell(format!("{id} sets the record {name}"));
+            self.record(format!("{id} sets the record {name}"));
         }
     }
 
@@ -153,7 +153,7 @@ impl World {
         let gone: Vec<(String, String)> = self.fleet.records.iter().filter(ours).cloned().collect();
         for record in &gone {
             self.fleet.records.remove(record);
-            self.tell(format!("{id} takes the record {} back", record.1));
+            self.record(format!("{id} takes the record {} back", record.1));
         }
         gone.into_iter().map(|(_, name)| name).collect()
     }

@@ -71,7 +71,7 @@ impl World {
             }
             (State::PendingWait, HookResult::Abandon) => {
                 let group = machine.group.clone();
-                self.tell(format!("{id} of {group} is given up before it served"));
+                self.record(format!("{id} of {group} is given up before it served"));
                 let rate = self.fleet.faults.abandoned_hooks;
                 if self.chance("an abandoned launch passes the terminate hook", rate) {
                     // "Applies to all launches and terminations" (userguide/lifecycle-hooks, the table of their availability). AWS
@@ -80,14 +80,14 @@ impl World {
                     return true;
                 }
                 self.proceed(id);
-                self.look_soon(&group);
+                self.reconcile_soon(&group);
             }
             (State::TerminatingWait, result) => {
                 let retains = self.fleet.groups.get(&machine.group).is_some_and(|group| group.retains);
                 if retains && result == HookResult::Abandon {
                     machine.state = State::TerminatingRetained;
                     let line = format!("{} keeps {id}, which nobody has drained", machine.group);
-                    self.tell(line);
+                    self.record(line);
                 } else {
                     self.proceed(id);
                 }
@@ -114,7 +114,7 @@ impl World {
         if waits.deadline > self.now {
             return self.end_hook_at(id, token, waits.deadline);
         }
-        self.tell(format!("nobody speaks for {id} in {} any more", waits.hook.name));
+        self.record(format!("nobody speaks for {id} in {} any more", waits.hook.name));
         self.settle_hook(id, &waits.hook.name, waits.hook.default);
     }
 
@@ -129,11 +129,11 @@ impl World {
             | State::TerminatingRetained => return,
         }
         let machine = machine.clone();
-        self.tell(format!("{id} of {} is in service", machine.group));
+        self.record(format!("{id} of {} is in service", machine.group));
         self.register(id);
         self.launched(&machine);
         if self.fleet.groups.get(&machine.group).is_some_and(|group| group.ahead.is_some()) {
-            self.look_soon(&machine.group);
+            self.reconcile_soon(&machine.group);
         }
     }
 }

@@ -42,7 +42,7 @@ impl World {
             if let Some(machine) = self.fleet.machines.get_mut(id) {
                 machine.restarting = Some(Timestamp::MAX);
             }
-            self.tell(format!("the API server of {id} ends"));
+            self.record(format!("the API server of {id} ends"));
         } else if self.is_last_of_majority(machine.cluster().unwrap_or_default(), machine.role()) {
             return self.fleet_after_s(LOOKS_S, FleetTask::Leaves { machine: id.to_owned() });
         } else {

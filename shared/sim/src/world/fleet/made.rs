@@ -107,8 +107,8 @@ impl World {
         machine.waits = None;
         machine.state = super::State::TerminatingRetained;
         let group = machine.group.clone();
-        self.tell(format!("{group} keeps {id}, which nobody has drained"));
-        self.look_soon(&group);
+        self.record(format!("{group} keeps {id}, which nobody has drained"));
+        self.reconcile_soon(&group);
     }
 
     fn group_applied(&mut self, name: &str, resource: &Resource) {
@@ -141,7 +141,7 @@ impl World {
         };
         self.fleet.groups.insert(name.to_owned(), group);
         self.registers_all(name);
-        self.look_soon(name);
+        self.reconcile_soon(name);
     }
 
     /// Applies a hook that is a resource of its own.
@@ -205,7 +205,7 @@ impl World {
         if zones.is_empty() { all } else { zones }
     }
 
-    pub(super) fn look_soon(&mut self, group: &str) {
+    pub(super) fn reconcile_soon(&mut self, group: &str) {
         let seconds = self.draw_s("look at a group", LOOKS_S.0, LOOKS_S.1);
         self.fleet_after_s(seconds, FleetTask::Reconcile { group: group.to_owned() });
     }

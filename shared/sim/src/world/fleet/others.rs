@@ -42,8 +42,8 @@ impl World {
         };
         group.desired += 1;
         let desired = group.desired;
-        self.tell(format!("somebody has {name} want {desired} machines"));
-        self.look_soon(name);
+        self.record(format!("somebody has {name} want {desired} machines"));
+        self.reconcile_soon(name);
         self.remember_group(name);
     }
 
@@ -58,7 +58,7 @@ impl World {
         let Some(id) = serving.get(at).cloned() else { return };
         let asked = Termination { instance: id.clone(), shrink: true };
         if self.terminates(&asked).is_ok() {
-            self.tell(format!("somebody takes {id} of {name} down"));
+            self.record(format!("somebody takes {id} of {name} down"));
         }
     }
 
@@ -73,7 +73,7 @@ impl World {
             return;
         }
         let what = if is_suspended { "suspends" } else { "resumes" };
-        self.tell(format!("somebody {what} {} of {name}", process.name()));
+        self.record(format!("somebody {what} {} of {name}", process.name()));
         // "When you resume the Launch process, Amazon EC2 Auto Scaling immediately replaces …".
         self.fleet_after_s(1.0, FleetTask::Reconcile { group: name.to_owned() });
         self.remember_group(name);

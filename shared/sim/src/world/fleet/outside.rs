@@ -44,7 +44,7 @@ impl World {
         };
         machine.power = Power::Up;
         let (is_nobodys, state) = (machine.node.is_none(), machine.state);
-        self.tell(format!("{id} is up"));
+        self.record(format!("{id} is up"));
         if is_nobodys && state == State::Pending {
             self.in_service(id);
         }

@@ -31,7 +31,7 @@ impl World {
         }
         machine.unmanaged = true;
         let line = format!("Systems Manager does not reach {id} of {}", machine.group);
-        self.tell(line);
+        self.record(line);
         self.fleet_after_s(long.as_secs_f64(), FleetTask::Reconnects { machine: id.to_owned() });
     }
 
@@ -42,9 +42,9 @@ impl World {
         let machine = machine.clone();
         self.etcd_reconnected(&machine);
         if was_unmanaged && machine.power == Power::Up {
-            self.tell(format!("Systems Manager reaches {id} of {} again", machine.group));
+            self.record(format!("Systems Manager reaches {id} of {} again", machine.group));
             if !machine.silent {
-                self.tells_what_ended(id);
+                self.report_ended_commands(id);
                 self.takes_what_waits(id);
             }
         }

@@ -71,10 +71,10 @@ impl World {
         while terminates && units >= wanted + heaviest {
             let Some(machine) = self.scale_in(name) else { break };
             units -= self.fleet.machines[&machine].weight;
-            self.tell(format!("{name} has too many machines and lets go of {machine}"));
+            self.record(format!("{name} has too many machines and lets go of {machine}"));
             self.begin_termination(&machine);
         }
-        self.looks_at_its_zones(name);
+        self.check_zone_balance(name);
     }
 
     /// The sum of the capacity units of a group's machines.
@@ -173,7 +173,7 @@ impl World {
             answers: false,
             targets: Vec::new(),
         };
-        self.tell(format!("{name} launches {id} in {}", machine.zone));
+        self.record(format!("{name} launches {id} in {}", machine.zone));
         self.fleet.machines.insert(id.clone(), machine);
         if let Some(hook) = group.launch_hook {
             self.wait_for_hook(&id, hook);
@@ -209,7 +209,7 @@ impl World {
             }
             None => self.proceed(id),
         }
-        self.look_soon(&group);
+        self.reconcile_soon(&group);
     }
 
     /// No hook holds a machine any more.
@@ -231,9 +231,9 @@ impl World {
         machine.power = Power::Down;
         machine.ready = false;
         let line = format!("{id} of {} stops", machine.group);
-        self.tell(line);
+        self.record(line);
         if was_up {
-            self.left_its_cluster(id);
+            self.machine_stopped(id);
         }
     }
 
@@ -242,7 +242,7 @@ impl World {
         self.let_go_of_volume(&machine);
         self.terminated(&machine);
         if self.fleet.groups.contains_key(&machine.group) {
-            self.look_soon(&machine.group);
+            self.reconcile_soon(&machine.group);
         }
     }
 
@@ -260,7 +260,7 @@ impl World {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.healthy = false;
         let group = machine.group.clone();
-        self.tell(format!("{group} finds {id} unhealthy"));
+        self.record(format!("{group} finds {id} unhealthy"));
         let suspended = self.fleet.groups.get(&group).map(|group| &group.suspended);
         let holds = |process: &Process| suspended.is_some_and(|all| all.contains(process));
         if holds(&Process::ReplaceUnhealthy) || holds(&Process::Terminate) {
@@ -270,7 +270,7 @@ impl World {
         self.begin_termination(id);
     }
 
-    pub(in crate::world) fn tell(&mut self, line: String) {
+    pub(in crate::world) fn record(&mut self, line: String) {
         self.fleet.story.push((self.now, line));
     }
 

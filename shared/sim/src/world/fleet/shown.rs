@@ -74,7 +74,7 @@ impl World {
     }
 
     /// With the probability `rate`, the time that a late answer shows; `None`: the answer is up to date.
-    pub(in crate::world) fn behind(&mut self, rate: f64) -> Option<Timestamp> {
+    pub(in crate::world) fn stale_answer_time(&mut self, rate: f64) -> Option<Timestamp> {
         let is_behind = self.chance("an answer is behind", rate);
         is_behind
             .then(|| self.now - SignedDuration::from_secs_f64(self.draw_s("behind", BEHIND_S.0, BEHIND_S.1)))
@@ -82,7 +82,7 @@ impl World {
 
     /// A group as an answer shows it.
     pub(super) fn answered(&mut self, name: &str) -> Option<ShownGroup> {
-        if let Some(at) = self.behind(self.fleet.faults.stale_groups) {
+        if let Some(at) = self.stale_answer_time(self.fleet.faults.stale_groups) {
             let past = self.fleet.past.get(name).map(VecDeque::iter);
             let was = past.into_iter().flatten().rev().find(|(since, _)| *since <= at);
             if let Some((_, shown)) = was {

@@ -22,7 +22,7 @@ impl World {
         }
         machine.silent = true;
         let machine = machine.clone();
-        self.tell(format!("{id} of {} is silent", machine.group));
+        self.record(format!("{id} of {} is silent", machine.group));
         self.process_stops(&machine);
         self.fleet_after_s(GRACE_S, FleetTask::NotReady { machine: id.to_owned() });
         self.fleet_after_s(long.as_secs_f64(), FleetTask::Speaks { machine: id.to_owned() });
@@ -36,7 +36,7 @@ impl World {
         let Some(machine) = self.fleet.machines.get_mut(id).filter(|machine| machine.silent) else { return };
         machine.silent = false;
         let machine = machine.clone();
-        self.tell(format!("{id} of {} answers again", machine.group));
+        self.record(format!("{id} of {} answers again", machine.group));
         if machine.power != Power::Up {
             return;
         }

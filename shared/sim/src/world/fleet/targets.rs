@@ -98,7 +98,7 @@ impl World {
             return Err(ApiError::target_group_not_found());
         }
         let port = self.checks(arn).port;
-        let at = self.behind(self.fleet.faults.stale_targets).unwrap_or(self.now);
+        let at = self.stale_answer_time(self.fleet.faults.stale_targets).unwrap_or(self.now);
         let machines = self.fleet.machines.values();
         let targets = machines.filter_map(|machine| {
             let target = machine.targets.iter().find(|target| target.group == arn)?;

@@ -135,7 +135,7 @@ impl World {
     /// Every machine, in the order of their ids.
     #[must_use]
     pub fn machines(&self) -> Vec<MachineFacts> {
-        self.fleet.machines.values().map(MachineFacts::of).collect()
+        self.fleet.machines.values().map(MachineFacts::from_machine).collect()
     }
 
     /// Updates `known`, every machine by its id, to the present state. Entries that have not changed are not made again.
@@ -144,14 +144,14 @@ impl World {
         known.retain(|id, facts| machines.get(id).is_some_and(|machine| facts.is_of(machine)));
         for (id, machine) in machines {
             if !known.contains_key(id) {
-                known.insert(id.clone(), MachineFacts::of(machine));
+                known.insert(id.clone(), MachineFacts::from_machine(machine));
             }
         }
     }
 }
 
 impl MachineFacts {
-    fn of(machine: &Machine) -> Self {
+    fn from_machine(machine: &Machine) -> Self {
         Self {
             id: machine.id.clone(),
             group: machine.group.clone(),

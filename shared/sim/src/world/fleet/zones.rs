@@ -22,7 +22,7 @@ const NOTICE_S: f64 = 120.0;
 
 impl World {
     /// A group that has two machines more in one zone than in another will rebalance its zones.
-    pub(super) fn looks_at_its_zones(&mut self, name: &str) {
+    pub(super) fn check_zone_balance(&mut self, name: &str) {
         let Some(group) = self.fleet.groups.get(name) else { return };
         let suspended = |process| group.suspended.contains(&process);
         if group.ahead.is_some() || group.rebalances || suspended(Process::AzRebalance) {
@@ -60,7 +60,7 @@ impl World {
         if held || !self.is_out_of_balance(name) {
             return;
         }
-        self.tell(format!("{name} brings its zones into balance"));
+        self.record(format!("{name} brings its zones into balance"));
         self.comes_first(name, None);
     }
 
@@ -100,7 +100,7 @@ impl World {
             group.ahead = None;
         }
         if let (Some(State::InService), Some(goes)) = (state, goes) {
-            self.tell(format!("{name} lets go of {goes}, whose place {} takes", ahead.comes));
+            self.record(format!("{name} lets go of {goes}, whose place {} takes", ahead.comes));
             self.begin_termination(&goes);
         }
     }
@@ -109,7 +109,7 @@ impl World {
     /// comes after that time.
     pub fn recommend_to_replace(&mut self, id: &str, reclaimed_after: Option<SignedDuration>) {
         let Some(machine) = self.fleet.machines.get(id).cloned() else { return };
-        self.tell(format!("{id} of {} is at a higher risk of interruption", machine.group));
+        self.record(format!("{id} of {} is at a higher risk of interruption", machine.group));
         let detail = json!({"instance-id": id});
         self.about_spot("EC2 Instance Rebalance Recommendation", id, detail);
         let group = self.fleet.groups.get(&machine.group);
@@ -127,7 +127,7 @@ impl World {
     /// than the notice.
     pub fn reclaim_machine(&mut self, id: &str) {
         let Some(group) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
-        self.tell(format!("{id} of {group} is to be interrupted in two minutes"));
+        self.record(format!("{id} of {group} is to be interrupted in two minutes"));
         let is_known = self.fleet.groups.get(&group).and_then(|group| group.ahead.as_ref());
         if is_known.is_none_or(|ahead| ahead.goes.as_deref() != Some(id)) {
             self.recommend_to_replace(id, None);
@@ -145,7 +145,7 @@ impl World {
     /// The two minutes are over, and no hook holds the machine.
     pub(super) fn reclaimed(&mut self, id: &str) {
         if self.fleet.machines.contains_key(id) {
-            self.tell(format!("{id} is interrupted"));
+            self.record(format!("{id} is interrupted"));
             self.kill_machine(id);
         }
     }

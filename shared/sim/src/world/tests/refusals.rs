@@ -13,41 +13,47 @@ fn with(resource: Value) -> Value {
 }
 
 #[track_caller]
-fn says(template: &Value, words: &str) {
+fn assert_refused(template: &Value, words: &str) {
     let error = refused(template);
     assert!(error.contains(words), "{error}");
 }
 
 #[test]
 fn a_template_cannot_pass_by_being_ignored() {
-    says(
+    assert_refused(
         &with(json!({"Type": "AWS::Foo::Bar"})),
         "Template format error: Unrecognized resource types: [AWS::Foo::Bar]",
     );
-    says(
+    assert_refused(
         &with(json!({"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "X": 1}})),
         "[/Resources/Thing/Properties/X] Encountered unsupported property X",
     );
-    says(
+    assert_refused(
         &with(json!({"Type": "AWS::EC2::Subnet", "Properties": {"CidrBlock": "10.0.0.0/24"}})),
         "required key [VpcId] not found",
     );
-    says(&with(json!({"Type": "AWS::EC2::VPC", "Colour": 1})), "Invalid template resource property 'Colour'");
-    says(
+    assert_refused(
+        &with(json!({"Type": "AWS::EC2::VPC", "Colour": 1})),
+        "Invalid template resource property 'Colour'",
+    );
+    assert_refused(
         &with(json!({"Type": "AWS::EC2::VPC", "UpdatePolicy": {}})),
         "UpdatePolicy of a resource is not modelled",
     );
-    says(&json!({"Resources": {}}), "At least one Resources member must be defined.");
-    says(&json!({"Resources": {"A-b": {"Type": "AWS::EC2::VPC"}}}), "Resource name A-b is non alphanumeric.");
-    says(&json!({"Mappings": {}, "Resources": {}}), "Mappings is not modelled");
-    says(&json!({"Rsources": {}}), "Invalid template property or properties [Rsources]");
-    says(
+    assert_refused(&json!({"Resources": {}}), "At least one Resources member must be defined.");
+    assert_refused(
+        &json!({"Resources": {"A-b": {"Type": "AWS::EC2::VPC"}}}),
+        "Resource name A-b is non alphanumeric.",
+    );
+    assert_refused(&json!({"Mappings": {}, "Resources": {}}), "Mappings is not modelled");
+    assert_refused(&json!({"Rsources": {}}), "Invalid template property or properties [Rsources]");
+    assert_refused(
         &with(
             json!({"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "{{resolve:ssm:x}}"}}),
         ),
         "dynamic reference",
     );
-    says(
+    assert_refused(
         &with(
             json!({"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": {"Fn::Foo": 1}}}),
         ),
@@ -74,29 +80,29 @@ fn references_must_lead_somewhere() {
         )
     };
     let unresolved = "Unresolved resource dependencies [Gone] in the Resources block of the template";
-    says(&vpc_of(json!({"Ref": "Gone"})), unresolved);
-    says(&vpc_of(json!({"Fn::GetAtt": ["Gone", "Arn"]})), unresolved);
-    says(&vpc_of(json!({"Fn::Sub": "x-${Gone}"})), unresolved);
-    says(&with(json!({"Type": "AWS::EC2::InternetGateway", "DependsOn": "Gone"})), unresolved);
-    says(
+    assert_refused(&vpc_of(json!({"Ref": "Gone"})), unresolved);
+    assert_refused(&vpc_of(json!({"Fn::GetAtt": ["Gone", "Arn"]})), unresolved);
+    assert_refused(&vpc_of(json!({"Fn::Sub": "x-${Gone}"})), unresolved);
+    assert_refused(&with(json!({"Type": "AWS::EC2::InternetGateway", "DependsOn": "Gone"})), unresolved);
+    assert_refused(
         &vpc_of(json!({"Fn::GetAtt": ["Thing", "Colour"]})),
         "resource Thing does not support attribute type Colour in Fn::GetAtt",
     );
     let mut outputs = vpc_of(json!("x"));
     outputs["Outputs"] = json!({"O": {"Value": {"Ref": "Gone"}}});
-    says(&outputs, "[Gone] in the Outputs block of the template");
+    assert_refused(&outputs, "[Gone] in the Outputs block of the template");
     outputs["Outputs"] = json!({"O": {"Value": "x", "Export": {"Name": {"Ref": "Thing"}}}});
-    says(&outputs, "The Name field of Export must not depend on any resources");
+    assert_refused(&outputs, "The Name field of Export must not depend on any resources");
 }
 
 #[test]
 fn a_circle_is_named_without_what_only_hangs_on_it() {
     let group = |to: &str| json!({"Type": "AWS::EC2::InternetGateway", "DependsOn": to});
-    says(
+    assert_refused(
         &json!({"Resources": {"A": group("B"), "B": group("A"), "C": group("A")}}),
         "Circular dependency between resources: [A, B]",
     );
-    says(&json!({"Resources": {"A": group("A")}}), "Circular dependency between resources: [A]");
+    assert_refused(&json!({"Resources": {"A": group("A")}}), "Circular dependency between resources: [A]");
 }
 
 #[test]
@@ -105,11 +111,11 @@ fn limits_are_aws_limits() {
         let one = json!({"Type": "AWS::EC2::InternetGateway"});
         json!({"Resources": (0..count).map(|n| (format!("R{n}"), one.clone())).collect::<serde_json::Map<_, _>>()})
     };
-    says(&many(501), "Number of resources, 501, is greater than maximum allowed, 500");
+    assert_refused(&many(501), "Number of resources, 501, is greater than maximum allowed, 500");
     assert!(world().create_stack(&request("s", &many(500))).is_ok());
     let mut outputs = many(1);
     outputs["Outputs"] = (0..201).map(|n| (format!("O{n}"), json!({"Value": "x"}))).collect();
-    says(&outputs, "Number of outputs, 201, is greater than maximum allowed, 200");
+    assert_refused(&outputs, "Number of outputs, 201, is greater than maximum allowed, 200");
 
     let sized = |bytes: usize, from_url: bool| {
         let body = many(1).to_string();

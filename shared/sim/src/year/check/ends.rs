@@ -57,7 +57,7 @@ fn step(cluster: &str, stack: &str) -> Option<u8> {
 }
 
 /// The resources of a destroyed cluster that still exist.
-pub(in crate::year) fn left_behind(world: &World, cluster: &str) -> Vec<String> {
+pub(in crate::year) fn remaining_resources(world: &World, cluster: &str) -> Vec<String> {
     let machines = world.machines().into_iter().filter(|one| one.cluster == cluster);
     let machines = machines.map(|one| format!("{} of {} is still there", one.id, one.group));
     let stacks = world.stacks_there().into_iter().filter(|(name, _)| step(cluster, name).is_some());
@@ -119,7 +119,7 @@ impl Checker {
     }
 
     /// The destruction continues after a pause. Writes during the pause are in no snapshot.
-    pub(super) fn goes_on(&mut self, at: Timestamp) {
+    pub(super) fn destruction_resumed(&mut self, at: Timestamp) {
         if self.is_paused() && self.paused_at.is_some_and(|paused| paused < at) {
             self.ends.resumed = Some(at);
         }
@@ -251,14 +251,16 @@ impl Checker {
 
     /// A retained machine is terminated once the deletion of its stack was requested.
     fn lets_go(&mut self, machine: &str) -> bool {
-        if self.machines.get(machine).is_some_and(|one| one.retained) && self.goes_with_its_stack(machine) {
+        if self.machines.get(machine).is_some_and(|one| one.retained)
+            && self.is_deleted_with_its_stack(machine)
+        {
             self.ends.let_go.insert(machine.to_owned());
         }
         self.ends.let_go.contains(machine)
     }
 
     /// Whether the deletion of that machine's stack was requested. Then its pods have nowhere else to run.
-    pub(super) fn goes_with_its_stack(&self, machine: &str) -> bool {
+    pub(super) fn is_deleted_with_its_stack(&self, machine: &str) -> bool {
         let Some(role) = self.roles.get(machine) else { return false };
         let kind = match role.as_str() {
             "controller" => "control-plane",

@@ -45,7 +45,7 @@ impl Checker {
         }
         if removal.forced {
             self.forced(removal, began);
-        } else if let Some((left, wanted)) = removal.left.filter(|(left, wanted)| left < wanted) {
+        } else if let Some((left, wanted)) = removal.remaining.filter(|(left, wanted)| left < wanted) {
             self.wrong(
                 at,
                 "P6",

@@ -49,7 +49,7 @@ impl Checker {
 
     /// The invocation that should have received an order died before it did anything. The orders that let work continue may have been
     /// stored nevertheless.
-    pub fn not_heard(&mut self, before: Stops) {
+    pub fn order_not_received(&mut self, before: Stops) {
         self.paused_at = before.paused_at;
         self.aborted = before.aborted;
         self.skipped = before.skipped;
@@ -63,7 +63,7 @@ impl Checker {
 
     /// A resume that was given at `at` may have been received.
     pub fn resumed(&mut self, at: Timestamp) {
-        self.goes_on(at);
+        self.destruction_resumed(at);
         self.resumed_at = self.resumed_at.max(Some(at));
     }
 

@@ -96,7 +96,7 @@ impl Checker {
     }
 
     /// Pools that a rollout left larger than they were, without changes by others.
-    pub fn left_larger(&self) -> Vec<String> {
+    pub fn enlarged_pools(&self) -> Vec<String> {
         let larger = self.surges.0.iter().filter(|(_, surge)| surge.surely_added > 0);
         larger
             .map(|(group, surge)| format!("{group} wants {} machines more than before", surge.surely_added))

@@ -43,7 +43,7 @@ pub(super) struct Target {
 
 /// What an invocation knew, and when.
 #[derive(Debug, Default)]
-pub(in super::super) struct Told {
+pub(in super::super) struct Knowledge {
     /// Acts of another invocation that knew only these earlier orders.
     pub(in super::super) unheard: Option<(Range<usize>, Stops)>,
     /// Acts for the rollout before the one that the invocation starts.

@@ -30,7 +30,7 @@ fn of_role(engine: &Engine<'_>, role: &str) -> Vec<MachineFacts> {
     machines.filter(|one| one.role.starts_with(role) && !one.leaving).collect()
 }
 
-fn tells(engine: &Engine<'_>) -> bool {
+fn tick_succeeds(engine: &Engine<'_>) -> bool {
     let (life, now) = (crate::mortal::Life::unending(), engine.now());
     engine.account.invoke(&Woken::Rollout(Waker::Tick), &life, now, None).is_ok()
 }
@@ -39,11 +39,11 @@ fn tells(engine: &Engine<'_>) -> bool {
 fn a_function_fails_while_s3_is_down_and_goes_on_after_it() {
     let base = Base::small(1, 1, Change::Members);
     let mut engine = engine(&base);
-    assert!(tells(&engine));
+    assert!(tick_succeeds(&engine));
     engine.strike(Strike::Outage { service: Service::Storage, long: MINUTE * 30 });
-    assert!(!tells(&engine));
+    assert!(!tick_succeeds(&engine));
     pass(&mut engine, 31);
-    assert!(tells(&engine));
+    assert!(tick_succeeds(&engine));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use slipway_ports::{Flaw, Seen};
 
 use crate::verify;
 
-/// See [`slipway_ports::Crypto::look`].
-pub(crate) fn look(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
+/// See [`slipway_ports::Crypto::examine`].
+pub(crate) fn examine(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
     let help = "bring back an earlier version of the object (the bucket keeps them), or issue it anew";
     let flaw = |message: String| Flaw { message, help: help.to_owned() };
     let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is no text, and so no PEM".to_owned()))?;

@@ -10,7 +10,7 @@ use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
     /// Observes the world.
-    pub fn look(&mut self, world: &World) {
+    pub fn observe(&mut self, world: &World) {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
         let late = |one: &&MachineFacts| one.leaving && !one.ready;
@@ -41,8 +41,10 @@ impl Checker {
         self.note_canaries(world, now);
         self.note_standstill(now);
         self.note_removals(world);
-        for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.asked) {
-            if self.goes_with_its_stack(&loss.machine) || self.faults && self.joined_too_late(&loss.machine) {
+        for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.terminated) {
+            if self.is_deleted_with_its_stack(&loss.machine)
+                || self.faults && self.joined_too_late(&loss.machine)
+            {
                 continue;
             }
             let what = format!(

@@ -80,7 +80,7 @@ impl Harbour {
     }
 
     /// The state of an older Slipway, which removed no pool.
-    fn left() -> (Self, Rollout) {
+    fn with_undeleted_pool() -> (Self, Rollout) {
         let (harbour, mut state) = Self::launched();
         let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
         state.left.insert(pool, release);
@@ -96,7 +96,7 @@ impl Harbour {
     ) -> (Rollout, Report) {
         let at = Timestamp::UNIX_EPOCH;
         let state = match order {
-            Some(order) => self.fake.told(state, order, Some(wanted), at),
+            Some(order) => self.fake.after_order_performed(state, order, Some(wanted), at),
             None => state,
         };
         let look = to_observe(&state, Some(wanted), at);
@@ -130,17 +130,17 @@ fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
 
 #[test]
 fn a_pool_that_an_older_slipway_left_standing_is_taken_away_by_the_next_rollout() {
-    let (mut harbour, state) = Harbour::left();
+    let (mut harbour, state) = Harbour::with_undeleted_pool();
     let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
     assert_eq!(report.state, "succeeded", "{}", report.message);
-    assert_eq!(plan.left().count(), 0);
+    assert_eq!(plan.orphaned().count(), 0);
     assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
     assert_eq!((state.left.len(), report.left.len()), (0, 0));
 }
 
 #[test]
 fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
-    for (mut harbour, state) in [Harbour::launched(), Harbour::left()] {
+    for (mut harbour, state) in [Harbour::launched(), Harbour::with_undeleted_pool()] {
         let release = without_pool(exporting(3, false));
         let (state, report, _) = harbour.roll(state, &release);
         assert_eq!(report.state, "failed");
@@ -160,7 +160,7 @@ fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
 
 #[test]
 fn the_kubelets_of_a_pool_that_left_the_spec_hold_back_the_api_server() {
-    let (mut harbour, state) = Harbour::left();
+    let (mut harbour, state) = Harbour::with_undeleted_pool();
     let mut newer = without_pool(exporting(3, true));
     newer.roles.values_mut().for_each(|node| node.version = Some("1.38.0".to_owned()));
     let plan = harbour.plan(&state, &newer).plan;
@@ -172,7 +172,7 @@ fn the_kubelets_of_a_pool_that_left_the_spec_hold_back_the_api_server() {
 #[test]
 fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
     for size in [1, 3] {
-        let (mut harbour, state) = Harbour::left();
+        let (mut harbour, state) = Harbour::with_undeleted_pool();
         let release = exporting(size, true);
         let (state, report, plan) = harbour.roll(state, &release);
         assert_eq!(report.state, "succeeded", "{}", report.message);
@@ -241,7 +241,7 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
 
 #[test]
 fn p8_a_state_of_an_older_slipway_reads_back() {
-    let (_, state) = Harbour::left();
+    let (_, state) = Harbour::with_undeleted_pool();
     let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
     assert!(
         old.as_object_mut().unwrap().get("left").is_none(),
