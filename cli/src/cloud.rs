@@ -298,10 +298,7 @@ impl Cloud {
     pub(crate) async fn open_rollout(&self) -> Result<Active, CliError> {
         self.rollout().await?.active().cloned().ok_or_else(|| {
             let problem = format!("no rollout of {} is open", self.cluster);
-            CliError::refused(
-                problem,
-                format!("slipway status --cluster {} says how it stands", self.cluster),
-            )
+            CliError::refused(problem, format!("slipway status --cluster {} shows its state", self.cluster))
         })
     }
 

@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let abort = RolloutAbort { cluster: name.to_owned(), plan: Some(plan.to_owned()), at: None };
     args.bus.publish(&cloud, Event::RolloutAbort(abort)).await?;
-    printer.result(&format!("asked that the rollout of plan {plan} end; {watch}\n"), &machine(true));
+    printer.result(&format!("requested that the rollout of plan {plan} ends; {watch}\n"), &machine(true));
     Ok(Exit::Done)
 }
 
@@ -95,7 +95,7 @@ async fn destruction(args: &Args, cloud: &Cloud, going: &str, printer: &Printer)
     }
     let abort = RolloutAbort { cluster: name.to_owned(), plan: None, at: None };
     args.bus.publish(cloud, Event::RolloutAbort(abort)).await?;
-    let text = format!("asked that the destruction of {name} end; slipway watch --cluster {name}\n");
+    let text = format!("requested that the destruction of {name} ends; slipway watch --cluster {name}\n");
     printer.result(&text, &machine);
     Ok(Exit::Done)
 }

@@ -144,7 +144,7 @@ impl Imports for Going {
         read.insert(name.to_owned(), file.bytes.clone());
         let flaw = Flaw {
             message: format!(
-                "the private key in import/{name} is in plain, and would lie so in the spec bucket"
+                "the private key in import/{name} is not encrypted, and would be stored unencrypted in the spec bucket"
             ),
             help: format!(
                 "encrypt it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {name} -out {name}.enc`, put that at import/{name}, \
@@ -190,7 +190,7 @@ async fn upload_of(
                 source.name,
                 others.join(", ")
             );
-            return Err(CliError::refused(problem, "--prune takes them away, --keep-patches leaves them"));
+            return Err(CliError::refused(problem, "--prune deletes them, --keep-patches keeps them"));
         }
     }
     let read = going.read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

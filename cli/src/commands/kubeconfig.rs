@@ -71,10 +71,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let to_stdout = out == Path::new("-");
     if !to_stdout && !args.force && out.exists() {
         let problem = format!("{} is there already", out.display());
-        return Err(CliError::refused(
-            problem,
-            "name another file with --out, or write over it with --force",
-        ));
+        return Err(CliError::refused(problem, "name another file with --out, or overwrite it with --force"));
     }
     cloud.known_rollout().await?.as_ref().map_or(Ok(()), must_stand)?;
     let manifest = manifest(&cloud).await.map_err(CliError::in_cloud)?;

@@ -125,7 +125,7 @@ fn refuse_to_overwrite(args: &KubeAws) -> Result<(), CliError> {
         above.is_some_and(|above| above.starts_with(&dir))
     });
     if within {
-        let problem = format!("{} lies in the directory that is read", args.out.display());
+        let problem = format!("{} is in the directory that is read", args.out.display());
         return Err(CliError::refused(problem, "name a directory elsewhere: kube-aws' own is not touched"));
     }
     Ok(())

@@ -47,11 +47,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         .await?;
     let text = match since {
         None => {
-            format!("asked {name} to start nothing new; `slipway resume --cluster {name}` lets it go on\n")
+            format!(
+                "requested that {name} starts nothing new; `slipway resume --cluster {name}` lets it continue\n"
+            )
         }
         Some(since) => {
             let since = moment(since);
-            format!("{name} is paused since {since}; `slipway resume --cluster {name}` lets it go on\n")
+            format!("{name} is paused since {since}; `slipway resume --cluster {name}` lets it continue\n")
         }
     };
     printer.result(&text, &json!({ "ok": true, "cluster": name, "asked": "pause", "pausedSince": since }));

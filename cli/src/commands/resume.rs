@@ -49,9 +49,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         .await?;
     let text = match since {
         Some(since) => {
-            format!("{name}, paused since {}, goes on; slipway watch --cluster {name}\n", moment(since))
+            format!("{name}, paused since {}, continues; slipway watch --cluster {name}\n", moment(since))
         }
-        None => format!("{name} was not paused; it goes on\n"),
+        None => format!("{name} was not paused; it continues\n"),
     };
     printer.result(&text, &json!({ "ok": true, "cluster": name, "asked": "resume", "pausedSince": since }));
     Ok(Exit::Done)

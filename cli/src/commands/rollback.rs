@@ -85,15 +85,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     printer.beside(&about(printer, &place, &rollout, good, way.as_ref(), &changed));
     if let Some(why) = way.as_ref().and_then(Plan::not_executable) {
         let problem = format!("there is no way back to generation {}: {why}", good.generation);
-        let help =
-            format!("go on instead: mend the newest spec, then slipway apply cluster.yaml --cluster {name}");
+        let help = format!("fix the newest spec instead, then slipway apply cluster.yaml --cluster {name}");
         return Err(CliError::refused(problem, help));
     }
     let help = format!("name its plan: slipway rollback --cluster {name} {}; or add --yes", good.plan);
     let sure = args.yes || args.plan.is_some() || printer.confirm("go back to it?", help)?;
     if !sure {
         printer.result(
-            "nothing was brought back\n",
+            "nothing was rolled back\n",
             &json!({ "ok": true, "cluster": name, "broughtBack": null }),
         );
         return Ok(Exit::Findings);
@@ -104,7 +103,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         return Err(CliError::refused(problem, "see what they did, then try again"));
     }
     let text = format!(
-        "brought back {place} of generation {}; its plan follows\nslipway watch --cluster {name}\n",
+        "uploaded {place} of generation {} again; its plan follows\nslipway watch --cluster {name}\n",
         good.generation
     );
     let machine = json!({
@@ -166,7 +165,7 @@ fn there_already(place: &str, rollout: &Rollout, good: &Good, changed: &[String]
     if steps.is_empty() {
         let cluster = &rollout.cluster;
         steps.push(format!(
-            "mend what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
+            "fix what failed (docs/runbook.md), then: slipway apply cluster.yaml --cluster {cluster}"
         ));
     }
     CliError::refused(problem, steps.join("; "))

@@ -183,7 +183,7 @@ fn report(done: &Rotated) -> (String, Value) {
     let mut text = match done.did {
         Did::Begun => format!("the rotation of {name} has begun\n"),
         Did::Issues => format!("the new {name} has taken over; issued anew: {}\n", list(&done.made)),
-        Did::Dropped => format!("one of the two is gone: one {name} is left\n"),
+        Did::Dropped => format!("one of the two was dropped: one {name} remains\n"),
         Did::WentBack => format!("the rotation of {name} goes back\n"),
         Did::Ended => format!("the rotation of {name} is over: every node has one {name}\n"),
         Did::Noted | Did::Waits => String::new(),
@@ -287,7 +287,10 @@ fn foreseen(
 /// What is waited for. For a directory it is not known what was rolled out.
 fn words(waits: &[Wait]) -> Vec<String> {
     if waits.iter().all(|wait| matches!(wait, Wait::NotRolledOut(_))) && !waits.is_empty() {
-        return vec!["nobody says what nodes have: once every one of them has what was rendered last, add --everywhere".to_owned()];
+        return vec![
+            "it is unknown what the nodes have: once every node has what was rendered last, add --everywhere"
+                .to_owned(),
+        ];
     }
     waits.iter().map(ToString::to_string).collect()
 }

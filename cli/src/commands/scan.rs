@@ -50,7 +50,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.all {
         args.bus.publish_to_all(Event::ScanRequested(ScanRequested { cluster: None })).await?;
-        let text = "asked for a scan of every cluster; slipway status --cluster NAME says what it found\n";
+        let text = "requested a scan of every cluster; slipway status --cluster NAME shows what it found\n";
         printer.result(text, &json!({ "ok": true, "asked": true, "all": true }));
         return Ok(Exit::Done);
     }
@@ -67,12 +67,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let event = Event::ScanRequested(ScanRequested { cluster: Some(cloud.cluster.clone()) });
     args.bus.publish(&cloud, event).await?;
-    let text = format!("asked for a scan; what it found: slipway status --cluster {}\n", cloud.cluster);
+    let text = format!("requested a scan; its result: slipway status --cluster {}\n", cloud.cluster);
     printer.result(&text, &json!({ "ok": true, "asked": true, "cluster": cloud.cluster }));
     Ok(Exit::Done)
 }
 
-/// What a scan would do with the request `asked` now.
+/// What a scan would do with the request `request` now.
 pub(super) async fn foreseen(
     cloud: &Cloud,
     request: &RenewalRequest,
@@ -85,7 +85,7 @@ pub(super) async fn foreseen(
     scan::foresee(&ports, name, request, now).await?.map_err(|why| {
         CliError::refused(
             format!("{name}: {why}"),
-            format!("slipway status --cluster {name} says how it stands"),
+            format!("slipway status --cluster {name} shows its state"),
         )
     })
 }
@@ -99,7 +99,7 @@ async fn print_foreseen(cloud: &Cloud, printer: &Printer) -> Result<Exit, CliErr
         text.push_str(&format!("would be renewed: {}\n", due.join(", ")));
     }
     if decision.unplanned {
-        text.push_str("renewed before, and in no plan yet: a plan would be asked for again\n");
+        text.push_str("renewed before, and in no plan yet: a plan would be requested again\n");
     }
     for one in &decision.announce {
         text.push_str(&format!("{}\n  {}\n", plain(&one.message), plain(&one.help)));

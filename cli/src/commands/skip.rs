@@ -50,7 +50,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let (name, active) = (cloud.cluster.as_str(), cloud.open_rollout().await?);
     let (instance, before) = (args.node.as_str(), active.skipped.contains(&args.node));
     if !before && !has_reported(&cloud, instance).await? {
-        let problem = format!("no machine {instance} of {name} has ever told anything of itself");
+        let problem = format!("no machine {instance} of {name} has reported to Slipway yet");
         let help = format!(
             "slipway status --cluster {name} lists those that have; of another the event `Rollout Skip` tells the rollout all the same \
              (docs/cli.md)"
@@ -62,9 +62,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         args.bus.publish(&cloud, Event::RolloutSkip(skip)).await?;
     }
     let text = if before {
-        format!("the rollout of plan {} leaves {instance} as it is already\n", active.plan)
+        format!("the rollout of plan {} skips {instance} already\n", active.plan)
     } else {
-        format!("asked that the rollout of plan {} leave {instance} as it is\n", active.plan)
+        format!("requested that the rollout of plan {} skips {instance}\n", active.plan)
     };
     let machine = json!({
         "ok": true, "cluster": name, "plan": active.plan, "asked": "skip", "instance": instance,

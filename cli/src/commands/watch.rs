@@ -104,7 +104,7 @@ pub(crate) async fn an_order(
         }
         sleep(Duration::from_secs(pace.every)).await;
     }
-    let problem = format!("the order was not taken within {} seconds", TAKEN_WITHIN.as_secs());
+    let problem = format!("the order was not processed within {} seconds", TAKEN_WITHIN.as_secs());
     Err(CliError::refused(
         problem,
         "the log of the rollout function says why, or its dead-letter queue has it; then give it again",
@@ -124,7 +124,7 @@ pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) ->
             }
             Err(failure) if seen.failures < MOST_FAILURES && failure.is_passing() => {
                 seen.failures += 1;
-                printer.beside(&format!("cannot look: {failure}; trying again\n"));
+                printer.beside(&format!("cannot read the status: {failure}; trying again\n"));
                 None
             }
             Err(failure) => return Err(failure),
@@ -201,7 +201,7 @@ impl Seen {
     fn show(&mut self, view: &Overview, upload: Upload, printer: &Printer) {
         if printer.is_watched() {
             let wait = if upload == Upload::Fresh {
-                "\nthe spec that was uploaded a moment ago is being looked at\n"
+                "\nthe spec that was uploaded a moment ago is being processed\n"
             } else {
                 ""
             };

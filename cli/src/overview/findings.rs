@@ -197,7 +197,7 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
     if !status.healthy {
         let problems: Vec<String> = status.problems.iter().map(|problem| plain(problem)).collect();
         let why = if problems.is_empty() { "it does not say why".to_owned() } else { problems.join("; ") };
-        return Some(finding(Gravity::Wrong, &node.instance, format!("{about} is not well: {why}"), help));
+        return Some(finding(Gravity::Wrong, &node.instance, format!("{about} is not healthy: {why}"), help));
     }
     let message =
         format!("{about} does not run what it was told to: a bootstrap or refresh is under way, or died");

@@ -52,7 +52,7 @@ impl Node {
             NodeState::GivenUp => format!("gave up at {step}{why}"),
             NodeState::Working => format!("at {step}{why}"),
             NodeState::Silent => "silent".to_owned(),
-            NodeState::Up if unwell => "not well".to_owned(),
+            NodeState::Up if unwell => "not healthy".to_owned(),
             NodeState::Up => "up".to_owned(),
         })
     }
@@ -205,7 +205,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
 fn problems(status: &NodeStatus) -> Vec<String> {
     let mut problems = Vec::new();
     for component in status.components.iter().filter(|component| !component.healthy) {
-        let why = component.problem.as_deref().unwrap_or("is not well");
+        let why = component.problem.as_deref().unwrap_or("is not healthy");
         problems.push(format!("{}: {why}", component.name));
     }
     let served = status.served.iter().filter(|served| served.verifiable);

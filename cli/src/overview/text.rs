@@ -225,7 +225,7 @@ fn row(node: &Node, view: &Overview) -> [String; 5] {
     let unwell = node.status.as_ref().is_some_and(|status| !status.healthy);
     let working = boot.is_some_and(|boot| boot.state == BootstrapState::Working);
     let state = match (node.standing, step) {
-        (NodeState::Up, _) if unwell => "not well".to_owned(),
+        (NodeState::Up, _) if unwell => "not healthy".to_owned(),
         (NodeState::GivenUp, Some(step)) => format!("gave up at {step}"),
         (NodeState::Working, Some(step)) => format!("at {step}"),
         (NodeState::Silent, Some(step)) if working => format!("hangs at {step}"),

@@ -160,7 +160,7 @@ fn what_was_rendered_is_shown_with_everything_that_matters_and_nothing_is_wrong(
     // The spec lies beside the directory.
     let run = place.run("certs verify out");
     assert_eq!(run.code, 0, "{}", run.output());
-    assert!(run.stdout.contains("names are held against [DIR]/cluster.yaml"), "{}", run.stdout);
+    assert!(run.stdout.contains("names are checked against [DIR]/cluster.yaml"), "{}", run.stdout);
     assert!(run.stdout.contains("what is sealed was opened with its local.key"), "{}", run.stdout);
     // A key for each certificate, and the pair that signs tokens.
     assert!(run.stdout.contains("15 certificates, 17 keys: nothing is wrong"), "{}", run.stdout);
@@ -287,7 +287,7 @@ fn what_is_sealed_is_opened_where_its_key_is_at_hand_and_each_damage_is_told() {
     std::fs::remove_file(place.path("out/credentials/local.key")).unwrap();
     assert_eq!(codes(&place.run("certs verify out --output json")), without);
     let run = place.run("certs verify out");
-    assert!(run.stdout.contains("files hold what was not looked into: sealed"), "{}", run.output());
+    assert!(run.stdout.contains("files were not inspected: they are sealed"), "{}", run.output());
 }
 
 #[test]

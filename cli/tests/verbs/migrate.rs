@@ -103,7 +103,12 @@ fn a_directory_of_kube_aws_becomes_ours_and_stays_as_it_was() {
     let run = place.run("migrate kube-aws old --out new");
     assert_eq!((run.code, run.stderr.contains("is not empty")), (1, true), "{}", run.output());
     let run = place.run("migrate kube-aws old --out old/new");
-    assert_eq!((run.code, run.stderr.contains("lies in the directory")), (1, true), "{}", run.output());
+    assert_eq!(
+        (run.code, run.stderr.contains("is in the directory that is read")),
+        (1, true),
+        "{}",
+        run.output()
+    );
 }
 
 /// Nearly every key of kube-aws v0.16.4, switched on: accepted, in its modern form only, and none of it gone without a word.

@@ -137,6 +137,6 @@ fn p9_apply_sends_no_private_key_in_plain_to_the_spec_bucket() {
     assert_eq!(accepted.code, 0, "on a person's machine it may lie so: {}", accepted.output());
     let run = place.run_in("apply cluster.yaml --cluster own-ca", &[&KNOWN[..], &NOWHERE[..]].concat());
     assert_eq!(run.code, 1, "{}", run.output());
-    assert!(run.stderr.contains("ca-key.pem is in plain"), "{}", run.output());
+    assert!(run.stderr.contains("ca-key.pem is not encrypted"), "{}", run.output());
     assert!(run.stderr.contains("openssl pkcs8 -topk8"), "{}", run.output());
 }

@@ -71,7 +71,7 @@ fn what_is_not_renewed_by_itself_is_refused_and_nothing_is_written() {
     place.write("cluster.yaml", SMALL.replace("maxSize: 3", "maxSize: 4"));
     let run = place.run("certs renew apiserver cluster.yaml --out out");
     assert_eq!(run.code, 1, "{}", run.output());
-    assert!(run.output().contains("the spec says more than was rendered"), "{}", run.output());
+    assert!(run.output().contains("the spec differs from what was rendered"), "{}", run.output());
     place.write("cluster.yaml", SMALL);
     assert_eq!(place.bytes(), before);
 }

@@ -79,7 +79,7 @@ fn a_spec_that_says_more_is_refused_and_no_byte_of_the_folder_changes() {
     for verb in ["rotate-ca etcd-ca", "certs renew scheduler"] {
         let run = place.run(&format!("{verb} cluster.yaml --out out"));
         assert_eq!(run.code, 1, "{}", run.output());
-        assert!(run.output().contains("the spec says more than was rendered"), "{}", run.output());
+        assert!(run.output().contains("the spec differs from what was rendered"), "{}", run.output());
         assert_eq!(place.bytes(), before, "{verb}");
     }
     place.write("cluster.yaml", "clusterName: [");

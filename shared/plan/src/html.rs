@@ -98,7 +98,7 @@ const fn fate(action: NodeAction) -> (&'static str, &'static str) {
         NodeAction::Refresh => ("refreshed in place", "change"),
         NodeAction::Untouched => ("left alone", "same"),
         NodeAction::Remove => ("removed", "gone"),
-        NodeAction::Left => ("left standing", "gone"),
+        NodeAction::Left => ("orphaned", "gone"),
     }
 }
 
@@ -191,7 +191,7 @@ fn stack(stack: &StackPlan) -> Markup {
         StackAction::Create => ("created", "add"),
         StackAction::Update => ("updated", "change"),
         StackAction::Delete => ("no longer asked for", "gone"),
-        StackAction::Left => ("left standing", "gone"),
+        StackAction::Left => ("orphaned", "gone"),
         StackAction::Unchanged => ("unchanged", "same"),
     };
     let title = html! {

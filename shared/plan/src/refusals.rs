@@ -44,16 +44,16 @@ impl Plan {
             let which = if left.len() == 1 { "the stack" } else { "the stacks" };
             let left: Vec<&str> = left.into_iter().collect();
             steps.push(format!(
-                "Since no spec changes {which} {}, left standing by an earlier rollout: delete {which}, then upload this spec again, which \
-                 is not tried again by itself",
+                "No spec can change {which} {}, orphaned by an earlier rollout: delete {which}, then upload this spec again; Slipway does not \
+                 retry it by itself",
                 few(&left)
             ));
         }
         if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
             steps.push(
                 "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
-                 and load balancers, no restricted public endpoint beside a NAT gateway that goes); when that is rolled out, the nodes \
-                 have moved and pools that the spec has no longer are gone: take it away then"
+                 and load balancers, no restricted public endpoint beside a NAT gateway that is removed). After that rollout the nodes \
+                 have moved, and pools that the spec no longer has are deleted: then remove it"
                     .to_owned(),
             );
         }

@@ -151,7 +151,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
         match stack.action {
             StackAction::Unchanged => {}
             StackAction::Left => story.effects.push(format!(
-                "The stack {name}, which the spec has no longer, is left standing: {}.",
+                "The stack {name}, which the spec no longer has, is orphaned: {}.",
                 stack.to_clear()
             )),
             StackAction::Create if plan.from.is_empty() => {}

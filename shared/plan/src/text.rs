@@ -13,7 +13,7 @@ use super::{
 /// One line: the number of stacks and nodes by action.
 pub(super) fn summary(plan: &Plan) -> String {
     let left: Vec<&str> = plan.orphaned().map(|stack| stack.name.as_str()).collect();
-    let left = if left.is_empty() { String::new() } else { format!("; left standing: {}", left.join(", ")) };
+    let left = if left.is_empty() { String::new() } else { format!("; orphaned: {}", left.join(", ")) };
     if plan.is_empty() {
         return format!("nothing changes{left}");
     }
@@ -134,7 +134,7 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         StackAction::Create => ('+', "create"),
         StackAction::Update => ('~', "update"),
         StackAction::Delete => ('-', "delete"),
-        StackAction::Left => ('!', "left standing"),
+        StackAction::Left => ('!', "orphaned"),
         StackAction::Unchanged => (' ', "unchanged"),
     };
     let count = stack.resources.len();
@@ -189,7 +189,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
         NodeAction::Refresh => ('~', "refreshed in place"),
         NodeAction::Untouched => (' ', "left alone"),
         NodeAction::Remove => ('-', "removed"),
-        NodeAction::Left => ('!', "left standing"),
+        NodeAction::Left => ('!', "orphaned"),
     };
     let count = if node.nodes.min == node.nodes.max {
         node.nodes.min.to_string()

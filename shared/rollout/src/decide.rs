@@ -310,7 +310,7 @@ fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
     let out: Vec<String> = out.map(ToString::to_string).collect();
     (!out.is_empty()).then(|| {
         format!(
-            "{} may be out of etcd's membership already, since a rollout stopped while it took members away: nothing is touched. Upload the \
+            "{} may have been removed from etcd's membership already, because a rollout stopped while it removed members: nothing is touched. Upload the \
              spec without them first, and with them when that is rolled out: they then join anew",
             out.join(", ")
         )
@@ -494,8 +494,7 @@ fn conclude(
     if stops {
         for (role, left) in active.nodes.left_over() {
             let more = count(left.machines(), "machine");
-            message
-                .push_str(&format!("; {role} has {more} more than it is to have, until it is rolled again"));
+            message.push_str(&format!("; {role} has {more} more than planned, until it is rolled again"));
         }
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }

@@ -87,7 +87,7 @@ impl Rollout {
     pub(super) fn departures_in_words(&self) -> Option<String> {
         let first: Vec<Departs> = self.departures.iter().take(3).map(|(id, one)| one.departs(id)).collect();
         let count = self.departures.len();
-        (count > 0).then(|| format!("nodes on their way out, {count} in all: {}", List(&first)))
+        (count > 0).then(|| format!("nodes that are being removed, {count} in total: {}", List(&first)))
     }
 
     /// The groups of pools that the daily check observes, a limited number in turn. Otherwise nobody would notice machines in their

@@ -242,7 +242,7 @@ impl Nodes {
         let words = |step: &NodeStep| {
             let words = match (step.failure(), step.is_done()) {
                 (Some(why), _) => why.to_owned(),
-                (None, true) if step.is_skipped() => "left as it is, as it was told".to_owned(),
+                (None, true) if step.is_skipped() => "skipped by order of a person".to_owned(),
                 (None, true) => "done".to_owned(),
                 (None, false) => {
                     now.get(&step.role).map_or_else(|| "waits for its turn".to_owned(), ToString::to_string)
@@ -496,13 +496,13 @@ pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 8] {
     use machine::State;
     [
         ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
-        ("A member of etcd that takes new credentials", MemberState::<Refreshing>::WAYS),
+        ("A member of etcd that installs new credentials", MemberState::<Refreshing>::WAYS),
         ("A snapshot before members join", SaverState::WAYS),
         ("A member of etcd that leaves", LeaverState::WAYS),
         ("Controllers", ControllersState::WAYS),
-        ("A pool that takes new credentials", PoolRefreshState::WAYS),
+        ("A pool that installs new credentials", PoolRefreshState::WAYS),
         ("A pool whose workers are replaced", WorkersState::WAYS),
-        ("A pool that goes", RemovalState::WAYS),
+        ("A pool that is removed", RemovalState::WAYS),
     ]
 }
 

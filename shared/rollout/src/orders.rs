@@ -210,9 +210,11 @@ fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> V
         return Vec::new();
     }
     let cluster = &state.cluster;
-    let cure = format!("if that is to end: slipway abort --cluster {cluster}");
+    let cure = format!("to abort it nevertheless: slipway abort --cluster {cluster}");
     match is_late(at, now) {
-        true => ignore(state, at, now, "abort", "what is open is not what was open then", &cure),
+        true => {
+            ignore(state, at, now, "abort", "another rollout or destruction is open than at that time", &cure)
+        }
         // It was delivered before.
         false => Vec::new(),
     }
@@ -236,8 +238,10 @@ pub(super) fn ignore(
         return Vec::new();
     }
     let late = lasting(SignedDuration::from_mins(now.duration_since(given).as_mins()));
-    let message =
-        format!("the order of {} to {what} came {late} late and was not obeyed, since {why}", moment(given));
+    let message = format!(
+        "the order of {} to {what} arrived {late} late and was ignored, because {why}",
+        moment(given)
+    );
     let ignored = Ignored { given, at: now, message, help: cure.to_owned() };
     let said = RolloutReport::new(&state.cluster, &plan_of(state), ignored.words());
     state.ignored = Some(ignored);
@@ -254,7 +258,7 @@ pub(super) fn plan_of(state: &Rollout) -> String {
 /// That it is paused, and which operations continue.
 pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
     let (since, cluster) = (moment(since), &state.cluster);
-    format!("paused since {since}: nothing new starts; `slipway resume --cluster {cluster}` goes on")
+    format!("paused since {since}: nothing new starts; `slipway resume --cluster {cluster}` continues")
 }
 
 impl Rollout {

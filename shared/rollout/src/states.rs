@@ -66,13 +66,13 @@ pub(crate) fn leads(ways: &[Way], from: &str, to: &str) -> bool {
 pub(crate) const STACK: &[Way] = &[
     Way::new(
         "waiting",
-        "its turn has not come, or an earlier failed creation is deleted",
+        "it waits for its turn, or for the deletion of an earlier failed creation",
         &[Wakes::Stack],
         &["changeSet", "executing", "done", "failed"],
     ),
     Way::new(
         "changeSet",
-        "CloudFormation makes its change set",
+        "CloudFormation creates its change set",
         &[],
         &["waiting", "executing", "done", "failed"],
     ),
@@ -88,24 +88,29 @@ pub(crate) const STACK: &[Way] = &[
 
 /// What a cluster does.
 const DOING: &[Way] = &[
-    Way::new("idle", "nothing", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("idle", "no rollout and no destruction is open", &[Wakes::Person], &["rolling", "going"]),
     Way::new("rolling", "a rollout is open", &[Wakes::Person], &["idle", "ending"]),
-    Way::new("ending", "the rollout ends, and the cluster goes after it", &[Wakes::Stack], &["going"]),
+    Way::new(
+        "ending",
+        "the rollout is ending, and the destruction of the cluster follows",
+        &[Wakes::Stack],
+        &["going"],
+    ),
     Way::new(
         "going",
-        "it is taken away, or that has stopped half-way",
+        "it is being destroyed, or its destruction has stopped half-way",
         &[Wakes::Stack, Wakes::Command, Wakes::Person],
         &["gone", "calledOff", "idle"],
     ),
-    Way::new("calledOff", "that was called off half-way", &[Wakes::Person], &["rolling", "going"]),
-    Way::new("gone", "it was taken away", &[Wakes::Person], &["rolling", "going", "idle"]),
+    Way::new("calledOff", "its destruction was aborted half-way", &[Wakes::Person], &["rolling", "going"]),
+    Way::new("gone", "it was destroyed", &[Wakes::Person], &["rolling", "going", "idle"]),
 ];
 
 /// The states of a stack that is being deleted.
 pub(crate) const GOING: &[Way] = &[
     Way::new(
         "stands",
-        "it stands, or was not looked at",
+        "it exists, or it was not observed yet",
         &[Wakes::Stack, Wakes::Command],
         &["deleting", "gone", "notOurs", "failed"],
     ),
@@ -115,11 +120,11 @@ pub(crate) const GOING: &[Way] = &[
         &[Wakes::Stack],
         &["stands", "gone", "notOurs", "failed"],
     ),
-    Way::new("gone", "it is gone", &[], &[]),
-    Way::new("notOurs", "it is somebody else's, and is left alone", &[Wakes::Person], &["stands"]),
+    Way::new("gone", "it is deleted", &[], &[]),
+    Way::new("notOurs", "it belongs to somebody else, and is left alone", &[Wakes::Person], &["stands"]),
     Way::new(
         "failed",
-        "it could not be deleted, until a person has deleted it or gives the order again",
+        "it could not be deleted; a person deletes it, or gives the order again",
         &[Wakes::Person],
         &["stands", "gone", "notOurs"],
     ),
@@ -150,16 +155,17 @@ pub(crate) const fn going_name(state: &super::GoingState) -> &'static str {
 #[must_use]
 pub fn page() -> String {
     let mut page = String::from(
-        "# The states of a rollout\n\nWritten from the tables in `shared/rollout/src` by the test `every_state_is_drawn_as_its_table_has_it` \
-         (tests/tests/documents.rs,\n`UPDATE_DOCS=1 cargo test -p slipway-tests --test documents every_state`). A look that moves nodes, a stack or a departure as no \
-         table has it\nfails every test and every trial of the simulator. Beside what is named, the tick wakes every state once a minute while anything \
-         is open, and a\ndaily look wakes what lost its tick.\n\nA command that was never sent, since a person said to stop or what it was decided on grew \
-         too old, leads back to `look`, but from\n`verify`, which asks again. A resume leads there from the states that only prepare: `snapshot`, `check`, \
-         `moveLeader`.\n",
+        "# The states of a rollout\n\nThe test `every_state_is_drawn_as_its_table_has_it` writes this page from the tables in `shared/rollout/src` \
+         (tests/tests/documents.rs,\n`UPDATE_DOCS=1 cargo test -p slipway-tests --test documents every_state`). A transition that no table \
+         has fails\nevery test and every trial of the simulator. Besides the events that the tables name, the tick wakes every state once a \
+         minute\nwhile anything is open, and the daily scan wakes a state that has lost its tick.\n\nA command may never be sent, because a \
+         person stopped the rollout or because its evidence became too old. The state then returns to `look`,\nexcept for `verify`, which sends \
+         its queries again. A resume also returns to `look` from the states that only prepare: `snapshot`, `check`\nand `moveLeader`.\n",
     );
     let kinds = nodes::kinds();
     let all = [("A cluster", DOING), ("A stack of a rollout", STACK)];
-    let rest = [("A machine on its way out", departures::WAYS), ("A stack of a cluster that goes", GOING)];
+    let rest =
+        [("A machine that is removed", departures::WAYS), ("A stack of a cluster that is destroyed", GOING)];
     for (name, ways) in all.into_iter().chain(kinds).chain(rest) {
         page.push_str(&format!("\n## {name}\n\n```mermaid\nstateDiagram-v2\n"));
         page.push_str(&format!("    [*] --> {}\n", ways[0].from));
@@ -250,8 +256,8 @@ stateDiagram-v2
 
 | state | what it is | what wakes it |
 |---|---|---|
-| `waiting` | its turn has not come, or an earlier failed creation is deleted | the end of an operation on its stack |
-| `changeSet` | CloudFormation makes its change set | the tick |
+| `waiting` | it waits for its turn, or for the deletion of an earlier failed creation | the end of an operation on its stack |
+| `changeSet` | CloudFormation creates its change set | the tick |
 | `executing` | CloudFormation executes the change set | the end of an operation on its stack |
 | `done` | the stack is as the plan says | nothing: it is over |
 | `failed` | it failed: the rollout ends | nothing: it is over |

@@ -31,7 +31,7 @@ pub(super) fn succeeded(active: &Active) -> String {
     }
     if !active.stacks_left.is_empty() {
         message.push_str(&format!(
-            "; no longer in the spec and left standing, to be deleted by hand: {}",
+            "; orphaned stacks, which the spec no longer has, for a person to delete: {}",
             active.stacks_left.join(", ")
         ));
     }
@@ -43,7 +43,7 @@ pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
     let done = active.steps.iter().filter(|step| step.state == StepState::Done).count();
     let failed = failures.iter().map(|reason| format!("; {reason}")).collect::<String>();
     format!(
-        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to go on{}",
+        "aborted: {done} of {} stacks are as planned, the others as they were{failed}; upload the spec again to continue{}",
         active.steps.len(),
         only_forward(active)
     )
@@ -64,7 +64,7 @@ pub(super) fn only_forward(active: &Active) -> String {
         return String::new();
     }
     let begun: Vec<&str> = begun.into_iter().collect();
-    format!("; {} has begun, and there is no way but forward", begun.join(" and "))
+    format!("; {} has begun, so the cluster can only go forward", begun.join(" and "))
 }
 
 pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Report {

@@ -69,7 +69,7 @@ async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction
     assert_eq!(report.state, "failed", "{}", report.message);
     for words in [
         "EtcdHostedZone (AWS::Route53::HostedZone) DELETE_FAILED",
-        "nobody took them back: etcd-0: the machine is too busy to answer",
+        "no member deleted them: etcd-0: the machine is too busy to answer",
         "aws route53 change-resource-record-sets --hosted-zone-id $zone",
         "describe-stack-resource --stack-name production-network",
     ] {

@@ -465,7 +465,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
     assert_eq!(report.state, "failed");
     assert_eq!(watch.taken.iter().collect::<BTreeSet<_>>().len(), 1, "{:?}", watch.taken);
     assert!(
-        report.message.starts_with("etcd-0: nobody took the place of its machine within 60 minutes: i-"),
+        report.message.starts_with("etcd-0: its machine had no successor within 60 minutes: i-"),
         "{}",
         report.message
     );

@@ -37,7 +37,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     let (_, told) = slipway.event(mark, &["Order Ignored"], PATIENCE).await.unwrap();
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let message = told["message"].as_str().unwrap();
-    assert!(message.contains("late and was not obeyed"), "{told}");
+    assert!(message.contains("late and was ignored"), "{told}");
     assert!(message.contains("slipway destroy --cluster minimal"), "{told}");
     let status: Value = slipway.document(CLUSTER, "status.json").await.unwrap().unwrap();
     assert_eq!(
@@ -56,7 +56,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     for words in [
         "rollout: failed: the destruction stopped: minimal-control-plane could not be deleted",
         "it is protected",
-        "stack minimal-pool-general: gone",
+        "stack minimal-pool-general: deleted",
     ] {
         assert!(stopped.out.contains(words), "{words}: {}", stopped.out);
     }

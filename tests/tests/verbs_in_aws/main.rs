@@ -287,7 +287,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let before = slipway.assets().await.unwrap();
     for (name, words) in
-        [("apiserver", "says something else than was planned last"), ("ca", "says something else")]
+        [("apiserver", "differs from what was planned last"), ("ca", "differs from what was planned last")]
     {
         let run = certs(&slipway, ADMINISTRATOR, &format!("renew {name} --cluster minimal --apply")).await;
         assert!(run.code == 1 && run.told.contains(words), "{run:?}");

@@ -37,7 +37,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
 
     // Resumed: the rollout continues.
     let resumed = run("resume").await;
-    assert!(resumed.code == 0 && resumed.out.contains("goes on"), "{resumed:?}");
+    assert!(resumed.code == 0 && resumed.out.contains("continues"), "{resumed:?}");
     assert!(slipway.event(mark, &["Rollout Started"], PATIENCE).await.is_some());
     let (nobody, unsure) = tokio::join!(run("skip i-0123456789abcdef0"), run("abort"));
     assert!(
@@ -53,7 +53,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     // Aborted: CloudFormation's operation is completed, and nothing else begins.
     let abort = format!("abort {plan}");
     let (watched, aborted) = tokio::join!(run("watch --every 1 --minutes 3"), run(&abort));
-    assert!(aborted.code == 0 && aborted.out.contains("asked that the rollout"), "{aborted:?}");
+    assert!(aborted.code == 0 && aborted.out.contains("requested that the rollout"), "{aborted:?}");
     assert!(watched.code == 1 && watched.out.contains("rollout: aborted: "), "{watched:?}");
     assert!(slipway.event(mark, &["Rollout Aborted"], PATIENCE).await.is_some());
     assert!(slipway.world().settle(QUIET, PATIENCE).await);

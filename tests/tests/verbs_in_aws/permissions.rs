@@ -184,7 +184,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         .await;
     let renew = "certs renew apiserver --cluster minimal";
     let version = slipway.upload(CLUSTER, spec().replacen("1.37", "0.1", 1)).await.unwrap();
-    when("if the newest", renew, true, 1, "says something else than was planned last").await;
+    when("if the newest", renew, true, 1, "differs from what was planned last").await;
     let place = format!("clusters/{CLUSTER}/cluster.yaml");
     slipway.world().remove("SpecBucket", &place, &version).await.unwrap();
     let bucket = slipway.world().reference("SpecBucket").unwrap();

@@ -84,7 +84,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in [
         "i-0bad (etcd-0) gave up at storage just now: no volume  [2J with the tag",
         "attach the volume of etcd-0",
-        "i-0c (controller) is not well: kube-scheduler: connection refused",
+        "i-0c (controller) is not healthy: kube-scheduler: connection refused",
         "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
         "runs an earlier configuration",
         "nodes/controller/i-0z.json cannot be read: 300000 bytes are more than any node says",

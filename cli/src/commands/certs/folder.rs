@@ -82,7 +82,7 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<File>) {
             if depth < MOST_DEPTH {
                 walk(&path, &format!("{shown}/"), depth + 1, files);
             } else {
-                files.push(not(&shown, "it lies too deep to be looked into".to_owned()));
+                files.push(not(&shown, "it is too deep in the folder to be read".to_owned()));
             }
             continue;
         }

@@ -89,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     for twins in &twins {
         let line = format!(
-            "ONE KEY, SEVERAL NAMES: {}: whoever holds one of them is all of them",
+            "ONE KEY, SEVERAL NAMES: {}: whoever holds one of them can act as all of them",
             twins.names.join(", ")
         );
         let _ = writeln!(text, "{}", printer.paint(Colour::Red, &line));

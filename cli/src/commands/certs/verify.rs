@@ -177,18 +177,20 @@ fn report(
     let _ = writeln!(text, "the layout is {}", survey.layout.words());
     match (spec, note) {
         (Some(path), _) => {
-            let _ = writeln!(text, "names are held against {path}");
+            let _ = writeln!(text, "names are checked against {path}");
         }
         (None, Some(note)) => {
-            let _ = writeln!(text, "names are held against no spec: {note}");
+            let _ = writeln!(text, "names are checked against no spec: {note}");
         }
-        (None, None) => text.push_str("names are held against no spec: give --spec to have them checked\n"),
+        (None, None) => {
+            text.push_str("names are checked against no spec: give --spec to have them checked\n")
+        }
     }
     let known = survey.others.iter().filter(|other| other.known).count();
     if let Some(opened) = opened {
         let _ = writeln!(text, "{opened}");
     } else if known > 0 {
-        let _ = writeln!(text, "{known} files hold what was not looked into: sealed, or no certificate");
+        let _ = writeln!(text, "{known} files were not inspected: they are sealed, or no certificate");
     }
     let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
     let verdict = match (errors, findings.len() - errors) {

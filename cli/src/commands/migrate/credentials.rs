@@ -158,7 +158,7 @@ fn open(path: &Path, root: &Path) -> Result<Opened, CliError> {
         let target = fs::read_link(path).map_err(fail)?;
         let shown = target.display();
         return Ok(Opened::Left(match fs::canonicalize(path) {
-            Ok(real) if real.starts_with(root) => format!("a link to {shown}, which is looked at itself"),
+            Ok(real) if real.starts_with(root) => format!("a link to {shown}, which is read itself"),
             Ok(_) => format!("a link to {shown}, outside the directory: not read"),
             Err(_) => format!("a link to {shown}, which is not there"),
         }));

@@ -79,7 +79,7 @@ impl Rendered {
         };
         if first.rendering.id() != self.before.id() {
             return Err(CliError::refused(
-                format!("the spec says more than was rendered, and {what} changes nothing else"),
+                format!("the spec differs from what was rendered, and {what} changes nothing else"),
                 "run `slipway render` first, and look at what it changes with `slipway plan`",
             ));
         }

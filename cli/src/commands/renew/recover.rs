@@ -147,7 +147,7 @@ fn result(cloud: &Cloud, recovery: &Recovery, failed: &[String]) -> (String, Val
     let well = recovery.is_well() && failed.is_empty();
     text.push_str(&match well {
         true => format!("hand out kubeconfigs again: slipway kubeconfig --cluster {}\n", cloud.cluster),
-        false => "once that is mended, run this again: it goes on from here\n".to_owned(),
+        false => "once that is fixed, run this again: it continues from here\n".to_owned(),
     });
     let nodes: Vec<Value> = recovery
         .nodes()

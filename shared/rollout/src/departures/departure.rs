@@ -128,21 +128,21 @@ pub(crate) const WAYS: &[Way] = &[
         &[Wakes::Command, Wakes::Machine],
         &["leave", "rest", "withdraw", "gone"],
     ),
-    Way::new("leave", "it is drained, and goes", &[Wakes::Machine], &["drain", "withdraw", "gone"]),
+    Way::new("leave", "it is drained, and is terminated", &[Wakes::Machine], &["drain", "withdraw", "gone"]),
     Way::new(
         "rest",
-        "it is drained, and stays until its stack goes",
+        "it is drained, and stays until its stack is deleted",
         &[Wakes::Machine],
         &["drain", "withdraw", "gone"],
     ),
     Way::new(
         "withdraw",
-        "it stays after all: its drain is taken back",
+        "it stays after all: its drain is cancelled",
         &[Wakes::Command],
         &["uncordon", "drain", "gone"],
     ),
-    Way::new("uncordon", "it is told to take pods again", &[Wakes::Command], &["drain", "withdraw", "gone"]),
-    Way::new("gone", "nothing is left to do", &[], &[]),
+    Way::new("uncordon", "it is uncordoned", &[Wakes::Command], &["drain", "withdraw", "gone"]),
+    Way::new("gone", "it is terminated, or uncordoned; nothing remains to be done", &[], &[]),
 ];
 
 impl DepartureState {

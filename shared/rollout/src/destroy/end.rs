@@ -93,7 +93,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
         LastSnapshot::Needless => next.last_snapshot.take(),
         LastSnapshot::Wanted { .. } | LastSnapshot::Declined => None,
     };
-    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd lies at {key}"))
+    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd is stored at {key}"))
 }
 
 /// The states of all stacks that exist, existed or may exist. A stack that nobody knows of is included once CloudFormation has it.

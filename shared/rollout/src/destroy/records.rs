@@ -61,7 +61,7 @@ impl Records {
     pub(super) fn undeleted_words(&self) -> String {
         match self {
             Self::Left(why) => format!(
-                "; in a hosted zone of your own, delete the A records of etcd's members, which nobody took back ({why})"
+                "; in a hosted zone of your own, delete the A records of etcd's members, which no member deleted ({why})"
             ),
             Self::Stand | Self::SentCommand(_) | Self::TakenBack => String::new(),
         }
@@ -171,7 +171,7 @@ pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records)
         return String::new();
     }
     let why = match records {
-        Records::Left(why) => format!(" (nobody took them back: {why})"),
+        Records::Left(why) => format!(" (no member deleted them: {why})"),
         Records::Stand | Records::SentCommand(_) | Records::TakenBack => String::new(),
     };
     format!(

@@ -371,13 +371,15 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
     assert_eq!(cure(&zone[..1], left()), "");
     let told = cure(&zone, left());
     assert!(
-        told.starts_with("; if the zone holds records of etcd's members (nobody took them back: lost), this"),
+        told.starts_with(
+            "; if the zone holds records of etcd's members (no member deleted them: lost), this"
+        ),
         "{told}"
     );
     assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
     // If the state of the records is not known any more.
     assert_eq!(zone_cure("c-etcd", &zone), cure(&zone, Records::TakenBack));
-    assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (nobody took them back: lost)", ""));
+    assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (no member deleted them: lost)", ""));
 }
 
 #[test]

@@ -55,25 +55,28 @@ pub enum GoingWaits {
 impl Display for GoingWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stands => f.write_str("stands"),
+            Self::Stands => f.write_str("exists"),
             Self::Failed(why) => why.fmt(f),
-            Self::Gone => f.write_str("gone"),
+            Self::Gone => f.write_str("deleted"),
             Self::NotOurs => f.write_str("is not Slipway's, and is left alone"),
-            Self::Told => f.write_str("CloudFormation is told to delete it"),
+            Self::Told => f.write_str("its deletion was requested"),
             Self::Deletes => f.write_str("CloudFormation deletes it"),
             Self::AtWork(status) => write!(f, "CloudFormation is at work ({status})"),
             Self::LooksForMembers => f.write_str("looks for members of etcd"),
             Self::NoEtcd => f.write_str("there is no etcd"),
-            Self::Leader => f.write_str("asks the members of etcd which of them leads"),
+            Self::Leader => f.write_str("asks the members of etcd which one leads"),
             Self::Snapshot => f.write_str("takes the last snapshot"),
-            Self::SnapshotTaken(key) => write!(f, "the last snapshot lies at {key}"),
+            Self::SnapshotTaken(key) => write!(f, "the last snapshot is stored at {key}"),
             Self::SnapshotHeld(why) => write!(f, "waits: {why}"),
-            Self::Records => f.write_str("a member takes the records of etcd's members back"),
+            Self::Records => f.write_str("a member deletes the DNS records of all members"),
             Self::RecordsBoot { machine, role } => {
-                write!(f, "waits until {machine} of {role} has booted, which sets its record meanwhile")
+                write!(
+                    f,
+                    "waits until {machine} of {role} has booted, because it writes its record until then"
+                )
             }
             Self::RecordsHeld(why) => {
-                write!(f, "waits to have the records of etcd's members taken back: {why}")
+                write!(f, "waits to delete the DNS records of etcd's members: {why}")
             }
         }
     }

@@ -353,7 +353,7 @@ impl Controllers {
         }
         if group.max <= self.size {
             return Move::Fail(format!(
-                "{} may have {} machines at most, and one more than {} has to come before one goes: upload the spec again, which lets it",
+                "{} may have at most {} machines, and an additional one beyond {} has to be launched before one is terminated: upload the spec again, which raises the maximum",
                 turn.group, group.max, self.size
             ));
         }
@@ -490,7 +490,7 @@ impl Controllers {
             return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
         }
         let ask = |turn: &mut Turn<'_>| ask_the_others(turn, group, None);
-        let what = "the controllers are not well";
+        let what = "the controllers are not healthy";
         waits_for(dangers, round, since, turn, what, ask, ControllersState::Verify)
     }
 }
@@ -514,8 +514,8 @@ fn holds_back(turn: &Turn<'_>, group: &GroupView) -> Option<String> {
     let minor = turn.minor?;
     let (left, _) = serving(group).find(|(id, one)| turn.skipped.contains(*id) && !is_current(group, one))?;
     Some(format!(
-        "{left} is left as it is, as it was told, in the midst of {minor}: workers and add-ons may not be newer than its API server. \
-         Upload the spec again, which does not leave it"
+        "{left} was skipped by order of a person in the middle of {minor}: workers and add-ons may not be newer than its API server. \
+         Upload the spec again, which ends the skip"
     ))
 }
 

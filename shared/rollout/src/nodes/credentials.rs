@@ -54,11 +54,16 @@ impl State for PoolRefreshState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
-            "looks who still has the old credentials; waits for a window",
+            "finds the machines that still have the old credentials; waits for a window",
             &[Wakes::Machine],
             &["refresh", "done", "failed"],
         ),
-        Way::new("refresh", "some take the new ones", &[Wakes::Command], &["look", "failed"]),
+        Way::new(
+            "refresh",
+            "some machines install the new credentials",
+            &[Wakes::Command],
+            &["look", "failed"],
+        ),
         Way::DONE,
         Way::FAILED,
     ];

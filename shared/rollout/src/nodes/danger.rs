@@ -199,7 +199,7 @@ mod tests {
         for of in [1, 3, 5] {
             assert_eq!(dangers_of(Some(&target), &all(of)), Vec::<String>::new(), "{of}");
         }
-        assert_eq!(dangers_of(Some(&target), &all(2)), ["of 2 members none can be spared"]);
+        assert_eq!(dangers_of(Some(&target), &all(2)), ["none of the 2 members may be missing"]);
         type Spoil = fn(&mut EtcdHealth);
         let cases: [(Spoil, &str); 7] = [
             (|one| one.learner = true, "etcd-1 is a learner, and has no vote yet"),
@@ -211,7 +211,7 @@ mod tests {
                 "the alarm NOSPACE is raised",
             ),
             (|one| one.members[2].reachable = false, "etcd-1 cannot reach etcd-2: it does not say why"),
-            (|one| one.cluster_id = Some("another".to_owned()), "the members are not of one cluster"),
+            (|one| one.cluster_id = Some("another".to_owned()), "the members belong to different clusters"),
         ];
         for (spoil, reason) in cases {
             let mut answers = all(3);
@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn p4_a_single_member_that_does_not_answer_stays_and_one_of_three_may_go() {
-        for (of, reasons) in [(1, &["etcd-0, which is all of etcd, does not answer: lost"][..]), (3, &[])] {
+        for (of, reasons) in [(1, &["etcd-0, the only member of etcd, does not answer: lost"][..]), (3, &[])]
+        {
             let mut answers = all(of);
             answers.insert(Role::Etcd(0), Err("lost".to_owned()));
             assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
@@ -328,12 +329,12 @@ mod tests {
             if !all.contains(&ill) {
                 components.push((ill, false));
             }
-            let reason = format!("{ill} on i-1 is not well: it does not say why");
+            let reason = format!("{ill} on i-1 is not healthy: it does not say why");
             assert_eq!(said(Ok(status(&components))), [reason], "{ill}");
         }
         let two = said(Ok(status(&[(api, true), (manager, false), (scheduler, false)])));
         assert_eq!(two.len(), 2, "{two:?}");
-        let none = "i-1 tells of no kube-apiserver";
+        let none = "i-1 reports no kube-apiserver";
         assert_eq!(said(Ok(status(&[]))), [none]);
         assert_eq!(said(Ok(status(&[(manager, true), (scheduler, true), (kubelet, true)]))), [none]);
         assert_eq!(said(Err("lost".to_owned())), ["i-1 does not answer: lost"]);

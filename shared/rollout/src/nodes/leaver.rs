@@ -72,19 +72,19 @@ impl State for LeaverState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
-            "looks for its machine; waits for a window",
+            "finds its machine; waits for a window",
             &[Wakes::Machine],
             &["snapshot", "check", "failed"],
         ),
         Way::new(
             "snapshot",
-            "a snapshot is taken, on another member",
+            "another member takes a snapshot",
             &[Wakes::Command],
             &["check", "look", "failed"],
         ),
         Way::new(
             "check",
-            "all members are asked whether they can do without it",
+            "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["moveLeader", "remove", "verify", "look", "failed"],
         ),
@@ -96,13 +96,13 @@ impl State for LeaverState {
         ),
         Way::new(
             "remove",
-            "a member that stays takes it out of the membership",
+            "a member that remains removes it from the membership",
             &[Wakes::Command],
             &["verify", "look", "failed"],
         ),
         Way::new(
             "verify",
-            "the members that are left are asked whether they are well",
+            "checks the health of the remaining members",
             &[Wakes::Command],
             &["done", "failed"],
         ),
@@ -247,7 +247,7 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
     if dangers.is_empty() {
         return Move::Done { left: false };
     }
-    let what = "is out of the membership, and the others are not well";
+    let what = "was removed from the membership, and the others are not healthy";
     waits_for_members(dangers, round, since, turn, what, LeaverState::Verify)
 }
 
@@ -260,8 +260,8 @@ impl Leaver {
         self.tries.choose(called(&machine));
         if let Some(id) = machine.as_ref().filter(|id| turn.skipped.contains(*id)) {
             return Move::Fail(format!(
-                "{id} is left as it is, as it was told, and its group would go while it is a member: upload the spec again, which does not \
-                 leave it"
+                "{id} was skipped by order of a person, and its group would be deleted while it is still a member: upload the spec again, which \
+                 ends the skip"
             ));
         }
         if !turn.may_start() {

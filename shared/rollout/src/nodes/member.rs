@@ -100,18 +100,14 @@ pub(super) trait MemberWork<A> {
 
 const LOOK: Way = Way::new(
     "look",
-    "looks for what is to be done; waits for its machine, or for a window",
+    "finds what has to be done; waits for its machine or for a window",
     &[Wakes::Machine],
     &["snapshot", "check", "verify", "done", "failed"],
 );
-const SNAPSHOT: Way = Way::new(
-    "snapshot",
-    "a snapshot is taken, on another member",
-    &[Wakes::Command],
-    &["check", "look", "failed"],
-);
+const SNAPSHOT: Way =
+    Way::new("snapshot", "another member takes a snapshot", &[Wakes::Command], &["check", "look", "failed"]);
 const VERIFY: Way =
-    Way::new("verify", "all members are asked whether they are well", &[Wakes::Command], &["done", "failed"]);
+    Way::new("verify", "checks the health of all members", &[Wakes::Command], &["done", "failed"]);
 
 /// The own states of one kind of work on a member.
 pub(super) trait Act {
@@ -342,5 +338,12 @@ fn verify<A: Act>(
     if dangers.is_empty() || may_wait_no_longer {
         return Move::Done { left: false };
     }
-    waits_for_members(dangers, round, since, turn, "is not well with the others", MemberState::Verify)
+    waits_for_members(
+        dangers,
+        round,
+        since,
+        turn,
+        "is not healthy together with the others",
+        MemberState::Verify,
+    )
 }

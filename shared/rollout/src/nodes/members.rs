@@ -77,16 +77,14 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
             Some(health) => health,
             // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
             None if asked.role == *turn.role && turn.now.duration_since(asked.at) > SILENCE => {
-                Err(format!("it has said nothing for {} seconds", SILENCE.as_secs()))
+                Err(format!("it has not answered for {} seconds", SILENCE.as_secs()))
             }
             None => return None,
         };
         match serve.get(&asked.role) {
             Some(id) if *id == asked.command.instance => said.insert(asked.role.clone(), health),
-            Some(id) => said.insert(
-                asked.role.clone(),
-                Err(format!("{id} has taken the place of the machine that was asked")),
-            ),
+            Some(id) => said
+                .insert(asked.role.clone(), Err(format!("{id} has replaced the machine that was queried"))),
             None => None,
         };
     }

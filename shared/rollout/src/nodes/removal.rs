@@ -54,7 +54,7 @@ impl State for RemovalState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "empty",
-            "all its machines are emptied, and stay",
+            "its machines are drained one after the other, and stay",
             &[Wakes::Command],
             &["delete", "done", "failed"],
         ),

@@ -37,14 +37,14 @@ impl State for SaverState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
-            "looks whether there is a snapshot that is new enough",
+            "checks whether there is a snapshot that is recent enough",
             &[Wakes::Machine],
             &["snapshot", "done", "failed"],
         ),
-        Way::new("snapshot", "one is taken", &[Wakes::Command], &["look", "done", "failed"]),
+        Way::new("snapshot", "a member takes a snapshot", &[Wakes::Command], &["look", "done", "failed"]),
         Way::new(
             "done",
-            "there is one; another is taken if it grows too old before CloudFormation is told to make the members",
+            "there is a snapshot; another one is taken if it becomes too old before CloudFormation creates the members",
             &[],
             &["look"],
         ),

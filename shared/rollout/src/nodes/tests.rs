@@ -119,7 +119,7 @@ fn what_was_left_as_it_is_is_not_told_as_done() {
     ]);
     let words = nodes.words(&BTreeMap::new());
     let words: Vec<&str> = words.values().map(String::as_str).collect();
-    assert_eq!(words, ["left as it is, as it was told", "done", "waits for its turn", "no"]);
+    assert_eq!(words, ["skipped by order of a person", "done", "waits for its turn", "no"]);
 }
 
 #[test]

@@ -92,13 +92,13 @@ impl State for WorkersState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "look",
-            "no worker is on its way out: looks which are outdated, waits for a window, or for a whole pool",
+            "no worker is being replaced: finds outdated workers, or waits for a window or for missing machines",
             &[Wakes::Machine],
             &["roll", "done", "failed"],
         ),
         Way::new(
             "roll",
-            "workers are drained and go, or the machines of the surge are launched",
+            "workers are drained and terminated, or the machines of the surge are launched",
             &[Wakes::Machine, Wakes::Command],
             &["look", "done", "failed"],
         ),

@@ -269,7 +269,7 @@ fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
     assert!(!quay.state.is_going());
     // The report tells its sender once, with the command that gives the order again.
     let told = report.ignored.unwrap();
-    for words in ["to destroy the cluster came 1h 1m late and was not obeyed", "slipway destroy --cluster c"]
+    for words in ["to destroy the cluster arrived 1h 1m late and was ignored", "slipway destroy --cluster c"]
     {
         assert!(told.contains(words), "{words}: {told}");
     }
@@ -293,7 +293,7 @@ fn p10_an_abort_that_comes_hours_after_what_it_was_about_is_told_and_not_obeyed(
     // An abort that comes twice, or a little late, is ignored silently; it concerned something that had ended before.
     assert_eq!(quay.wake(Some(abort(190))).ignored, None);
     let told = quay.wake(Some(abort(100))).ignored.unwrap();
-    assert!(told.contains("to abort came 1h 42m late and was not obeyed"), "{told}");
+    assert!(told.contains("to abort arrived 1h 42m late and was ignored"), "{told}");
     assert!(quay.state.destroy().is_some_and(|open| open.aborted.is_none()));
     let minute = quay.minute;
     assert_eq!(

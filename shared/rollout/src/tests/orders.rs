@@ -108,7 +108,7 @@ fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
         assert_eq!(run.times("Rollout Paused"), 1, "at {moment}");
         assert_eq!((run.report.state.as_str(), run.times("Rollout Succeeded")), ("paused", 0), "at {moment}");
         assert!(
-            run.report.message.contains("`slipway resume --cluster c` goes on"),
+            run.report.message.contains("`slipway resume --cluster c` continues"),
             "{}",
             run.report.message
         );

@@ -73,7 +73,7 @@ fn a_rollout_that_has_ended_is_reported_with_what_became_of_each_stack() {
         message: "no room".to_owned(),
         stacks: text(&[
             ("c-a", "waits for its turn"),
-            ("c-b", "its change set is being made"),
+            ("c-b", "the change set was requested"),
             ("c-c", "CloudFormation is at work"),
             ("c-d", "done"),
             ("c-e", "no room"),
@@ -128,10 +128,10 @@ fn p10_an_abort_says_how_many_stacks_are_done_and_that_a_minor_that_has_begun_go
         state.active_mut().unwrap().aborted = Some(NOW);
         report(&state).message
     };
-    let forward = "; Kubernetes 1.36 → 1.37 has begun, and there is no way but forward";
+    let forward = "; Kubernetes 1.36 → 1.37 has begun, so the cluster can only go forward";
     for (state, done, says) in [("waiting", 1, ""), ("changeSet", 1, ""), ("done", 2, forward)] {
         let message = format!(
-            "aborted: {done} of 3 stacks are as planned, the others as they were; upload the spec again to go on{says}"
+            "aborted: {done} of 3 stacks are as planned, the others as they were; upload the spec again to continue{says}"
         );
         assert_eq!(minor(state), message, "{state}");
     }

@@ -150,7 +150,7 @@ fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
             "{}",
             report.message
         );
-        assert!(!report.message.contains("left standing"), "{}", report.message);
+        assert!(!report.message.contains("orphaned"), "{}", report.message);
         let (state, report, _) = harbour.roll(state, &without_pool(exporting(3, true)));
         assert_eq!(report.state, "succeeded", "{}", report.message);
         let (_, report, _) = harbour.roll(state, &release);

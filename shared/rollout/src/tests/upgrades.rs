@@ -223,7 +223,7 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
 
     let (log, report) = wakes(1, &[("i-1", serves, true), ("i-2", goes, false)], None);
     assert!(!follows(&log), "{log:?}");
-    assert!(report.message.contains("i-2, of the older minor, is still there"), "{}", report.message);
+    assert!(report.message.contains("i-2, of the older minor release, still runs"), "{}", report.message);
 
     let (log, report) = wakes(1, &[("i-1", serves, false)], Some("i-1"));
     assert!(!follows(&log), "{log:?}");
@@ -231,12 +231,12 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
     assert!(
         report
             .message
-            .contains("i-1 is left as it is, as it was told, in the midst of Kubernetes 1.35 → 1.36"),
+            .contains("i-1 was skipped by order of a person in the middle of Kubernetes 1.35 → 1.36"),
         "{}",
         report.message
     );
     assert!(
-        report.message.ends_with("Kubernetes 1.35 → 1.36 has begun, and there is no way but forward"),
+        report.message.ends_with("Kubernetes 1.35 → 1.36 has begun, so the cluster can only go forward"),
         "{}",
         report.message
     );
@@ -247,7 +247,6 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
 fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
     let (_, report) = wakes(2, &[("i-1", Lifecycle::InService, true)], None);
     assert_eq!(report.state, "running");
-    let why =
-        "c-control-plane wants 2 machines, and there are to be 1: one more is still to come, and goes then";
+    let why = "c-control-plane wants 2 machines, and the spec has 1: a surplus machine is still to be launched, and is terminated then";
     assert!(report.message.contains(why), "{}", report.message);
 }

@@ -85,7 +85,7 @@ fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes
     let (sent, waits) = asks(&mut active, &observed(), hours_before(49));
     assert_eq!(sent, []);
     assert!(
-        waits.starts_with("waits for the next maintenance window, or for 2027-11-18T12:00:00Z"),
+        waits.starts_with("waits for the next maintenance window, or until 2027-11-18T12:00:00Z"),
         "{waits}"
     );
     assert!(active.nodes.overridden.is_empty());

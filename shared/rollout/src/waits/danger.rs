@@ -130,7 +130,7 @@ impl fmt::Display for Danger {
         match self {
             Self::SilentMember { role, problem } => write!(f, "{role} does not answer: {problem}"),
             Self::SilentEtcd { role, problem } => {
-                write!(f, "{role}, which is all of etcd, does not answer: {problem}")
+                write!(f, "{role}, the only member of etcd, does not answer: {problem}")
             }
             Self::Learner(role) => write!(f, "{role} is a learner, and has no vote yet"),
             Self::NotServing { role, problems } => {
@@ -148,28 +148,28 @@ impl fmt::Display for Danger {
                 write!(f, "{role} cannot reach {member}: {}", problem.0.as_deref().unwrap_or(SILENT))
             }
             Self::Alarm(kind) => write!(f, "the alarm {kind} is raised"),
-            Self::TwoClusters => f.write_str("the members are not of one cluster"),
-            Self::NoneToSpare { voters } => write!(f, "of {voters} members none can be spared"),
+            Self::TwoClusters => f.write_str("the members belong to different clusters"),
+            Self::NoneToSpare { voters } => write!(f, "none of the {voters} members may be missing"),
             Self::SilentController { machine, problem } => {
                 write!(f, "{machine} does not answer: {problem}")
             }
             Self::Component { name, machine, problem } => {
-                write!(f, "{name} on {machine} is not well: {}", problem.0.as_deref().unwrap_or(SILENT))
+                write!(f, "{name} on {machine} is not healthy: {}", problem.0.as_deref().unwrap_or(SILENT))
             }
-            Self::NoApiServer(machine) => write!(f, "{machine} tells of no kube-apiserver"),
+            Self::NoApiServer(machine) => write!(f, "{machine} reports no kube-apiserver"),
             Self::NoTarget { machine, why: Some(why) } => {
                 write!(f, "{machine} is not a healthy target: {why}")
             }
             Self::NoTarget { machine, why: None } => {
-                write!(f, "whether {machine} is a healthy target is not known")
+                write!(f, "it is not known whether {machine} is a healthy target")
             }
             Self::TooFew { serve, size, boots } => {
                 write!(f, "{serve} of {size} controllers are in service: {}", Boots(boots))
             }
-            Self::Lingers(machine) => write!(f, "{machine}, of the older minor, is still there"),
+            Self::Lingers(machine) => write!(f, "{machine}, of the older minor release, still runs"),
             Self::StillToCome { group, desired, size } => write!(
                 f,
-                "{group} wants {desired} machines, and there are to be {size}: one more is still to come, and goes then"
+                "{group} wants {desired} machines, and the spec has {size}: a surplus machine is still to be launched, and is terminated then"
             ),
         }
     }

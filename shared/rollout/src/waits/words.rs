@@ -58,7 +58,7 @@ impl Display for Window {
         match self.0.map(moment) {
             Some(from) => write!(
                 f,
-                ", or for {from}: from then on certificates in use are so near their end that no window holds it up"
+                ", or until {from}: from then on certificates expire so soon that the rollout ignores windows"
             ),
             None => Ok(()),
         }
@@ -71,11 +71,11 @@ impl Display for Waits {
             Self::Failed(why) => why.fmt(f),
             Self::Look(what) => what.fmt(f),
             Self::Boot(comes, boots) => write!(f, "{comes}: {}", Boots(boots)),
-            Self::SecondLook(Many::One) => f.write_str("makes sure that its machine is as planned"),
-            Self::SecondLook(Many::Several) => f.write_str("makes sure that its machines are as planned"),
+            Self::SecondLook(Many::One) => f.write_str("verifies that its machine is as planned"),
+            Self::SecondLook(Many::Several) => f.write_str("verifies that its machines are as planned"),
             Self::Window { at_most_until } => Window(*at_most_until).fmt(f),
             Self::AnotherTry(why) => {
-                write!(f, "tries again in some minutes, since the last try failed: {why}")
+                write!(f, "retries in a few minutes, because the last attempt failed: {why}")
             }
             Self::Snapshot => f.write_str("waits for a snapshot"),
             Self::Answers(whose) => whose.fmt(f),
@@ -83,15 +83,15 @@ impl Display for Waits {
             Self::Leader => f.write_str("moves leadership to another member"),
             Self::Replaced => f.write_str("is replaced"),
             Self::Credentials(whom) => match whom.as_slice() {
-                [] => f.write_str("takes its new credentials"),
-                [one] => write!(f, "{one} takes its new credentials"),
-                _ => write!(f, "{} machines take their new credentials", whom.len()),
+                [] => f.write_str("installs its new credentials"),
+                [one] => write!(f, "{one} installs its new credentials"),
+                _ => write!(f, "{} machines install their new credentials", whom.len()),
             },
-            Self::TakenOut => f.write_str("is taken out of the membership"),
-            Self::MemberThatStays => f.write_str("waits for a member that stays"),
-            Self::Uncordon(id) => write!(f, "has {id} take pods again"),
-            Self::ControllerLeaves => f.write_str("a controller leaves"),
-            Self::OneMoreController => f.write_str("one more controller comes"),
+            Self::TakenOut => f.write_str("is removed from the membership"),
+            Self::MemberThatStays => f.write_str("waits for a member that remains"),
+            Self::Uncordon(id) => write!(f, "uncordons {id}"),
+            Self::ControllerLeaves => f.write_str("waits until a controller is terminated"),
+            Self::OneMoreController => f.write_str("launches an additional controller"),
             Self::Drainer(id) => write!(f, "waits for a controller that drains {id}"),
             Self::Departure(departs) => departs.fmt(f),
             Self::Workers(waits) => waits.fmt(f),
@@ -136,10 +136,10 @@ impl Display for Comes {
         match self {
             Self::Own => f.write_str("waits for its machine"),
             Self::Successor => f.write_str("waits for its new machine"),
-            Self::Earlier => f.write_str("waits for a machine of before"),
-            Self::OneMore => f.write_str("waits for one more controller"),
-            Self::First(1) => f.write_str("1 more machine comes first"),
-            Self::First(more) => write!(f, "{more} more machines come first"),
+            Self::Earlier => f.write_str("waits for a machine that was launched before the change"),
+            Self::OneMore => f.write_str("waits for the additional controller"),
+            Self::First(1) => f.write_str("waits for 1 additional machine"),
+            Self::First(more) => write!(f, "waits for {more} additional machines"),
         }
     }
 }
@@ -147,10 +147,10 @@ impl Display for Comes {
 impl Display for Asks {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Members => "asks all members how they are",
-            Self::MembersLeft => "asks the members that are left how they are",
-            Self::Controllers => "asks all controllers how they are",
-            Self::OtherControllers => "asks the other controllers how they are",
+            Self::Members => "checks the health of all members",
+            Self::MembersLeft => "checks the health of the remaining members",
+            Self::Controllers => "checks the health of all controllers",
+            Self::OtherControllers => "checks the health of the other controllers",
         })
     }
 }
@@ -163,15 +163,15 @@ impl Display for Departs {
                 write!(f, "drains {machine}, which waits for {}", List(pods))
             }
             HowFar::Drains(Some(HeldBy::Failure(why))) => {
-                write!(f, "drains {machine} again, since the last try failed: {why}")
+                write!(f, "drains {machine} again, because the last attempt failed: {why}")
             }
             HowFar::Drains(None) => write!(f, "drains {machine}"),
             HowFar::Leaves => write!(f, "waits for {machine} to leave"),
             HowFar::Empty => write!(f, "{machine} is empty"),
-            HowFar::Stays => write!(f, "has {machine} take pods again"),
+            HowFar::Stays => write!(f, "uncordons {machine}"),
             HowFar::StaysCordoned(why) => write!(
                 f,
-                "{machine} stays cordoned, since it could not be told to take pods again ({why}): that is tried every ten minutes, or run \
+                "{machine} stays cordoned, because uncordoning it failed ({why}). Slipway tries again every ten minutes; or run \
                  `slipway-node uncordon` for it on a controller"
             ),
         }
@@ -196,7 +196,7 @@ impl Display for HeldPod {
 impl Display for WorkersWait {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut said: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
-        said.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in all")));
+        said.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in total")));
         said.extend(
             self.whole.as_ref().map(|boots| format!("waits until all its machines serve: {}", Boots(boots))),
         );
@@ -208,13 +208,13 @@ impl Display for WorkersWait {
 impl Display for Idle {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NewerSpec => f.write_str("makes way for a newer spec"),
+            Self::NewerSpec => f.write_str("gives way to a newer spec"),
             Self::Window { at_most_until } => Window(*at_most_until).fmt(f),
             Self::NoRoom { group, max } => write!(
                 f,
-                "waits for room: none of its machines may be missing, and {group} may have no more than {max}"
+                "waits for room: no machine of the pool may be missing, and {group} may have at most {max}"
             ),
-            Self::Others => f.write_str("waits for others that are drained"),
+            Self::Others => f.write_str("waits for the drains of other machines"),
         }
     }
 }
@@ -224,8 +224,8 @@ impl Display for Kept {
         let Self { group, machine } = self;
         write!(
             f,
-            "{group} keeps {machine}, which nobody has drained: it is drained and terminated first; if that goes no further, drain its node \
-             (`kubectl drain`), then `aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {machine} --no-should-decrement-desired-capacity`"
+            "{group} retains {machine}, which was not drained: it is drained and terminated first. If that does not succeed, drain its node \
+             (`kubectl drain`), then run `aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {machine} --no-should-decrement-desired-capacity`"
         )
     }
 }
@@ -240,7 +240,7 @@ impl Display for StackWaits {
             Self::Starts => f.write_str("CloudFormation is about to start"),
             Self::Executes => f.write_str("executing the change set"),
             Self::Wreck => f.write_str("deleting what an earlier failed creation left"),
-            Self::CreationCalledOff => f.write_str("its creation was called off, and it is deleted"),
+            Self::CreationCalledOff => f.write_str("its creation was cancelled, so it is deleted"),
             Self::NotBegun => f.write_str("was not begun"),
             Self::Done(Some(status)) => status.fmt(f),
             Self::Done(None) => f.write_str("done"),
@@ -254,9 +254,9 @@ impl Display for ChangeSetWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::SentCommand => "asking for a change set",
-            Self::Made => "its change set is being made",
-            Self::Making => "CloudFormation is making the change set",
-            Self::Anew => "somebody else changed the stack; making a new change set",
+            Self::Made => "the change set was requested",
+            Self::Making => "CloudFormation is creating the change set",
+            Self::Anew => "somebody else changed the stack; creating a new change set",
         })
     }
 }
@@ -293,17 +293,17 @@ mod tests {
             (Waits::Look(ObservedParts::Machine), "looks at its machine"),
             (Waits::Look(ObservedParts::Machines), "looks at its machines"),
             (Waits::Look(ObservedParts::MachinesAndStack), "looks at its machines and its stack"),
-            (Waits::Answers(Asks::Members), "asks all members how they are"),
-            (Waits::Answers(Asks::MembersLeft), "asks the members that are left how they are"),
-            (Waits::Answers(Asks::Controllers), "asks all controllers how they are"),
-            (Waits::Answers(Asks::OtherControllers), "asks the other controllers how they are"),
-            (credentials(&[]), "takes its new credentials"),
-            (credentials(&["i-1"]), "i-1 takes its new credentials"),
-            (credentials(&["i-1", "i-2"]), "2 machines take their new credentials"),
+            (Waits::Answers(Asks::Members), "checks the health of all members"),
+            (Waits::Answers(Asks::MembersLeft), "checks the health of the remaining members"),
+            (Waits::Answers(Asks::Controllers), "checks the health of all controllers"),
+            (Waits::Answers(Asks::OtherControllers), "checks the health of the other controllers"),
+            (credentials(&[]), "installs its new credentials"),
+            (credentials(&["i-1"]), "i-1 installs its new credentials"),
+            (credentials(&["i-1", "i-2"]), "2 machines install their new credentials"),
             (
                 Waits::Kept(kept),
-                "c-pool-a keeps i-1, which nobody has drained: it is drained and terminated first; if that goes no further, drain its node \
-                 (`kubectl drain`), then `aws autoscaling \
+                "c-pool-a retains i-1, which was not drained: it is drained and terminated first. If that does not succeed, drain its node \
+                 (`kubectl drain`), then run `aws autoscaling \
                  terminate-instance-in-auto-scaling-group --instance-id i-1 --no-should-decrement-desired-capacity`",
             ),
         ] {
@@ -315,9 +315,9 @@ mod tests {
     fn how_far_a_change_set_is_is_told_in_words() {
         for (waits, words) in [
             (ChangeSetWaits::SentCommand, "asking for a change set"),
-            (ChangeSetWaits::Made, "its change set is being made"),
-            (ChangeSetWaits::Making, "CloudFormation is making the change set"),
-            (ChangeSetWaits::Anew, "somebody else changed the stack; making a new change set"),
+            (ChangeSetWaits::Made, "the change set was requested"),
+            (ChangeSetWaits::Making, "CloudFormation is creating the change set"),
+            (ChangeSetWaits::Anew, "somebody else changed the stack; creating a new change set"),
         ] {
             assert_eq!(StackWaits::ChangeSet(waits).to_string(), words);
         }

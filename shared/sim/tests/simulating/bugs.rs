@@ -72,7 +72,7 @@ const ALL: [(Bug, &str); 41] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
-    (Bug::BelievesStaleAnswers, "a member's first answer about its health is believed for ever"),
+    (Bug::BelievesStaleAnswers, "a member's first answer about its health counts for ever"),
     (Bug::TakesFailedForDone, "a failed refresh counts as done"),
     (Bug::TakesTheLeader, "leadership is not moved, and the decision believes that it was"),
     (Bug::TwoControllersAtOnce, "a second controller is terminated together with the one whose turn it is"),

@@ -143,15 +143,15 @@ pub(in crate::commands) async fn deployed_cluster(
 fn not_planned(specs: &S3Bucket, key: &str) -> CliError {
     CliError::refused(
         format!(
-            "s3://{}/{key} says something else than was planned last, and renewing a certificate changes nothing else",
+            "s3://{}/{key} differs from what was planned last, and renewing a certificate changes nothing else",
             specs.name()
         ),
-        "see in status.json what became of it: wait for its plan, or upload one that is accepted",
+        "see its result in status.json: wait for its plan, or upload a spec that is accepted",
     )
 }
 
 fn lost(key: String, help: &str) -> CliError {
-    let problem = "is lost, and what stands refers to it".to_owned();
+    let problem = "is lost, and the deployed cluster refers to it".to_owned();
     FlowError::Corrupt { key, problem, help: help.to_owned() }.into()
 }
 

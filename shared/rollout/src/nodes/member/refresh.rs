@@ -41,11 +41,16 @@ impl Act for Refreshing {
         SNAPSHOT,
         Way::new(
             "check",
-            "all members are asked whether they can do without it",
+            "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["refresh", "look", "failed"],
         ),
-        Way::new("refresh", "it takes its new credentials", &[Wakes::Command], &["verify", "look", "failed"]),
+        Way::new(
+            "refresh",
+            "it installs its new credentials",
+            &[Wakes::Command],
+            &["verify", "look", "failed"],
+        ),
         VERIFY,
         Way::DONE,
         Way::FAILED,

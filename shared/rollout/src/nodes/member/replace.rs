@@ -41,7 +41,7 @@ impl Act for Replacing {
         SNAPSHOT,
         Way::new(
             "check",
-            "all members are asked whether they can do without it",
+            "checks on all members whether they can do without it",
             &[Wakes::Command],
             &["moveLeader", "successor", "look", "failed"],
         ),
@@ -53,7 +53,7 @@ impl Act for Replacing {
         ),
         Way::new(
             "successor",
-            "it was terminated, and its successor comes",
+            "its machine was terminated; waits for the successor",
             &[Wakes::Machine],
             &["verify", "look", "failed"],
         ),
@@ -161,7 +161,7 @@ fn successor(
     let boots = Boot::pending_in(group, &turn.observed.booting);
     if waited(since, turn.now) > PATIENCE {
         return Move::Fail(format!(
-            "nobody took the place of its machine within {} minutes: {}",
+            "its machine had no successor within {} minutes: {}",
             PATIENCE.as_mins(),
             Boots(&boots)
         ));

@@ -278,7 +278,7 @@ fn p6_a_machine_more_that_a_failed_roll_left_is_taken_away_by_the_next() {
     yard.stuck.insert("pool-a.0".to_owned());
     yard.pace = 10;
     assert_eq!(yard.run(), "failed");
-    let words = "pool-a has 1 machine more than it is to have, until it is rolled again";
+    let words = "pool-a has 1 machine more than planned, until it is rolled again";
     assert!(yard.report.message.contains(words), "{}", yard.report.message);
     assert_eq!(yard.groups["c-pool-a"].desired, 6);
     yard.stuck.clear();

@@ -198,7 +198,7 @@ fn p4_a_member_whose_place_nobody_takes_ends_it_after_an_hour_and_the_others_sta
     let mut yard = Yard { boots: 10_000, ..Yard::new(&SMALL, Change::Machines, &is_member, &auto()) };
     assert_eq!(yard.run(), "failed");
     assert!(
-        yard.report.message.contains("nobody took the place of its machine within 60 minutes"),
+        yard.report.message.contains("its machine had no successor within 60 minutes"),
         "{}",
         yard.report.message
     );
@@ -233,7 +233,10 @@ fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certific
         }
         yard.silent.insert("etcd-2.0".to_owned());
         assert_eq!(yard.run(), "failed");
-        for why in ["etcd-0: is not well with the others after 60 minutes", "etcd-2 does not answer: lost"] {
+        for why in [
+            "etcd-0: is not healthy together with the others after 60 minutes",
+            "etcd-2 does not answer: lost",
+        ] {
             assert!(yard.report.message.contains(why), "{}", yard.report.message);
         }
         assert_eq!(yard.log.len(), 2, "{:?}", yard.log);

@@ -49,7 +49,7 @@ fn p7_what_fails_at_once_is_tried_again_only_after_minutes() {
         }
         (0..4).for_each(|_| yard.wake(None));
         assert!((1..=2).contains(&fails(&yard)), "{role}: {}", fails(&yard));
-        assert!(yard.report.message.contains("tries again in some minutes"), "{}", yard.report.message);
+        assert!(yard.report.message.contains("retries in a few minutes"), "{}", yard.report.message);
         yard.failing.clear();
         assert_eq!(yard.run(), "succeeded", "{role}: {}", yard.report.message);
     }
@@ -103,8 +103,7 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_until_it_does() 
     yard.wake(Some(Order::Abort { plan: None }));
     (0..120).for_each(|_| yard.wake(None));
     assert!(yard.state.active().is_none() && !yard.state.departures.is_empty(), "it is not forgotten");
-    let words =
-        "pool-a.0 stays cordoned, since it could not be told to take pods again (it does not want to)";
+    let words = "pool-a.0 stays cordoned, because uncordoning it failed (it does not want to)";
     assert!(yard.report.message.contains(words), "{}", yard.report.message);
     assert!(yard.failing["Slipway-Uncordon"] > 15, "hours later it is tried less often");
     (0..300).for_each(|_| yard.wake(None));

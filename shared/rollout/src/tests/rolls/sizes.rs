@@ -24,7 +24,7 @@ fn p6_a_pool_whose_machines_never_come_first_fails_as_any_that_is_short_and_nobo
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
     yard.launches = false;
     (0..30).for_each(|_| yard.wake(None));
-    let waits = "1 more machine comes first: no machine boots";
+    let waits = "waits for 1 additional machine: no machine boots";
     assert!(yard.report.message.contains(waits), "{}", yard.report.message);
     assert_eq!(yard.run(), "failed");
     let why = "pool-a: it is not whole after 60 minutes: no machine boots";

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Checker;
-use crate::world::{MachineFacts, World};
+use crate::world::{ClusterFacts, MachineFacts, World};
 
 /// By the name of each pool's group.
 #[derive(Debug, Clone, Default)]
@@ -76,6 +76,31 @@ impl Surges {
 }
 
 impl Checker {
+    /// A rollout sets the desired capacity of a group.
+    pub(super) fn sizes(&mut self, world: &World, facts: &ClusterFacts, group: &str, desired: u32) {
+        let role = self.machines.values().find(|machine| machine.group == group).map(|one| one.role.clone());
+        let Some(role) = role else { return };
+        if role == "controller" {
+            self.brings_minor(facts, world.now());
+        }
+        // If certificates are renewed in place, a single controller gets an additional one first.
+        let more = self.machines.values().filter(|one| one.group == group && !one.leaving).count();
+        let renews = role == "controller" && self.target.is_some();
+        if desired as usize > more.max(self.rules.size(&role)) && !self.is_replaced(world, group) && !renews {
+            let what = format!("{group} is to have {desired} machines, and none of it is to be replaced");
+            self.wrong(world.now(), "P2", what);
+        }
+        let most = self.most(&role, group);
+        if desired as usize > most {
+            self.wrong(
+                world.now(),
+                "P8",
+                format!("{group} is to have {desired} machines, and {most} are the most"),
+            );
+        }
+        self.surges.sized(group, desired as usize);
+    }
+
     /// Observes the desired capacity of all groups, which others change, too.
     pub(super) fn note_sizes(&mut self, world: &World, now: Timestamp) {
         let grace = self.grace();
