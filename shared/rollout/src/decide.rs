@@ -17,7 +17,7 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{advance, called_off_creation, is_to_begin};
+use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -99,7 +99,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     effects.of_the_rollout();
 
     let mut waits = Waiting::default();
-    let (steps_before, nodes_before) = (active.steps.clone(), progress(&active.nodes));
+    let (steps_before, nodes_before) = (states(&active), progress(&active.nodes));
     let stopped = is_held(&next, &active);
     let grows_etcd = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
     if !stopped && active.steps.iter().any(grows_etcd) {
@@ -109,7 +109,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     while let Some(stage) = stage(&active) {
         let stage_is_done = match stage {
             Stage::Stacks(wave) => {
-                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects);
+                stacks(&mut next, &mut active, wave, observed, &mut waits, &mut effects, now);
                 active.steps.iter().all(|step| step.kind.wave() != wave || step.state == StepState::Done)
             }
             Stage::Nodes => {
@@ -136,9 +136,14 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         }
     }
 
-    let moved = steps_before != active.steps || nodes_before != progress(&active.nodes);
+    let moved = steps_before != states(&active) || nodes_before != progress(&active.nodes);
     let report = conclude(&mut next, active, observed, now, &waits, moved, &mut effects);
     finish(next, effects, report)
+}
+
+/// The state of each stack's step.
+fn states(active: &Active) -> Vec<StepState> {
+    active.steps.iter().map(|step| step.state.clone()).collect()
 }
 
 /// The parts of the nodes' state that change when they make progress.
@@ -194,6 +199,7 @@ fn stacks(
     observed: &Observed,
     waits: &mut Waiting,
     effects: &mut Effects,
+    now: Timestamp,
 ) {
     let stopped = is_held(next, active);
     for at in 0..active.steps.len() {
@@ -216,7 +222,10 @@ fn stacks(
         }
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
-        let moved = advance(active, step, stack.as_ref(), change_set, failures);
+        let missing = is_missing(step, stack.as_ref(), change_set).then(|| step.missing_since.unwrap_or(now));
+        active.steps[at].missing_since = missing;
+        let step = &active.steps[at];
+        let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
         if held && moved.effects.iter().any(Effect::begins) {
             // The execution was decided, but CloudFormation never received it, and does not need to any more.
             waits.insert_stack(step, StackWaits::NotBegun);
@@ -366,6 +375,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
             tags: rendered.tags.clone(),
             may_replace: stack.may_replace(),
             state: StepState::Waiting,
+            missing_since: None,
         })
     };
     let in_action = |action| plan.stacks.iter().filter(move |stack| stack.action == action);

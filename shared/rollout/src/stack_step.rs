@@ -1,6 +1,9 @@
 //! The step of one stack, from its template to `…_COMPLETE`, through a change set.
 
+use jiff::Timestamp;
+
 use super::destroy::zone_cure;
+use super::nodes::CONSISTENT;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, Observed, ResourceFailure, Rollout,
@@ -69,6 +72,7 @@ pub(super) fn advance(
     stack: Option<&StackView>,
     change_set: Option<&ChangeSetView>,
     failures: &[ResourceFailure],
+    now: Timestamp,
 ) -> Advance {
     let stay = |waits| Advance { state: step.state.clone(), effects: Vec::new(), waits };
     let standing = match &step.state {
@@ -98,13 +102,23 @@ pub(super) fn advance(
             effects: stack.map(|view| delete_stack(active, step, view)).into_iter().collect(),
             waits: StackWaits::Wreck,
         },
-        Phase::Absent if executed && change_set.is_none() => {
+        Phase::Absent if is_missing(step, stack, change_set) => {
+            if step.missing_since.is_none_or(|since| now.duration_since(since) < CONSISTENT) {
+                return stay(StackWaits::AtWork(None));
+            }
             failed(format!("{} was deleted while it was being created", step.stack), failures)
         }
         Phase::Absent => through_change_set(active, step, true, change_set),
         Phase::Stable if executed => settled(active, step, stack, change_set, failures),
         Phase::Stable => through_change_set(active, step, false, change_set),
     }
+}
+
+/// Whether the execution of its change set was requested, and neither the stack nor the change set is there. CloudFormation's answers may
+/// be late, so that is believed only if it is still so after a while ([`CONSISTENT`]).
+pub(super) fn is_missing(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
+    let is_absent = stack.is_none_or(|view| matches!(phase(view.status), Phase::Absent));
+    step.state == StepState::Executing && is_absent && change_set.is_none()
 }
 
 /// The stack is stable and the execution of the change set was requested: checks whether it was executed.

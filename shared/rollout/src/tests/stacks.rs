@@ -1,5 +1,6 @@
 //! The moves of a stack's step in each state, for each status of its stack and its change set.
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::decisions::{rolling, stack};
@@ -22,12 +23,25 @@ fn moved(
     change_set: Option<ChangeSetStatus>,
     failures: &[ResourceFailure],
 ) -> (StepState, Vec<Effect>, StackWaits) {
+    moved_after(120, state, stands, change_set, failures)
+}
+
+/// As [`moved`], if the stack has been missing for this long, where it is missing.
+fn moved_after(
+    missing_s: i64,
+    state: &StepState,
+    stands: Option<StackStatus>,
+    change_set: Option<ChangeSetStatus>,
+    failures: &[ResourceFailure],
+) -> (StepState, Vec<Effect>, StackWaits) {
+    let now = Timestamp::from_second(1_000).unwrap();
     let rollout = rolling(&[stack(STACK, "etcd", json!(state))], &[]);
-    let active = rollout.active().unwrap();
+    let mut active = rollout.active().unwrap().clone();
+    active.steps[0].missing_since = Some(now - SignedDuration::from_secs(missing_s));
     let stands = stands.map(view);
     let reason = Some("why".to_owned());
     let change_set = change_set.map(|status| ChangeSetView { status, reason, replaces: Vec::new() });
-    let next = advance(active, &active.steps[0], stands.as_ref(), change_set.as_ref(), failures);
+    let next = advance(&active, &active.steps[0], stands.as_ref(), change_set.as_ref(), failures, now);
     (next.state, next.effects, next.waits)
 }
 
@@ -185,6 +199,35 @@ fn a_step_that_cannot_go_on_fails_with_what_cloudformation_says_and_its_change_s
         let why = why.to_owned();
         let failed = (StepState::Failed(why.clone()), effects, StackWaits::Failed(Detail(why)));
         assert_eq!(moved(&state, stands, change_set, &[]), failed, "{state:?} {stands:?} {change_set:?}");
+    }
+}
+
+/// CloudFormation's answers may be late: the first one after the execution may be from before the stack was there.
+#[test]
+fn a_stack_that_is_missing_for_moments_was_not_deleted() {
+    for stands in [None, Some(StackStatus::DeleteComplete), Some(StackStatus::ReviewInProgress)] {
+        let (state, effects, waits) = moved_after(119, &StepState::Executing, stands, None, &[]);
+        assert_eq!(
+            (state, effects, waits),
+            (StepState::Executing, vec![], StackWaits::AtWork(None)),
+            "{stands:?}"
+        );
+        let (state, ..) = moved_after(120, &StepState::Executing, stands, None, &[]);
+        assert!(matches!(state, StepState::Failed(_)), "{stands:?}");
+    }
+}
+
+#[test]
+fn a_stack_that_shows_itself_between_two_answers_without_it_counts_as_missing_anew() {
+    let at = |second: i64| Timestamp::from_second(1_000 + second).unwrap();
+    let mut state = rolling(&[stack(STACK, "etcd", json!("executing"))], &[]);
+    for (second, shows) in [(0, false), (60, false), (100, true), (130, false), (249, false), (250, false)] {
+        let answer = shows.then(|| view(StackStatus::CreateInProgress));
+        let observed = Observed { stacks: [(STACK.to_owned(), answer)].into(), ..Observed::default() };
+        let decision = decide(&state, &observed, at(second));
+        let ended = decision.next.active().is_none();
+        assert_eq!(ended, second == 250, "{second}: {}", decision.report.message);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
     }
 }
 

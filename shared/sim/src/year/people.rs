@@ -5,7 +5,7 @@ use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_flows::launch::Waker;
 use slipway_plan::Plan;
-use slipway_rollout::Order;
+use slipway_rollout::{Destroy, Order};
 
 use super::account::Woken;
 use super::engine::{Deed, Engine};
@@ -88,7 +88,10 @@ impl Engine<'_> {
             Order::Destroy { .. } => {
                 let open = rollout.as_ref().and_then(|rollout| rollout.destroy());
                 let at = at.unwrap_or_else(|| self.now());
-                self.checker.ends(at, open.is_some_and(|open| open.asked_at == at && open.aborted.is_none()));
+                // An order can be delivered again after the destruction that it began has stopped: only a newer one lets that continue.
+                let executes =
+                    |open: &Destroy| open.asked_at == at && open.aborted.is_none() && !open.has_stopped();
+                self.checker.ends(at, open.is_some_and(executes));
             }
             Order::Resume | Order::Approve { .. } => {}
         }

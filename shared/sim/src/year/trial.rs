@@ -328,7 +328,7 @@ impl Trial {
         let week = SignedDuration::from_hours(if engine.checker.rules.has_windows() { 7 * 24 } else { 0 });
         let until = engine.now() + self.bound + week;
         // A late order or event may begin something.
-        let calm = |engine: &Engine<'_>| !engine.checker.is_open() && engine.is_quiet();
+        let calm = |engine: &Engine<'_>| engine.checker.open().is_none() && engine.is_quiet();
         while !calm(engine) && !self.is_over(engine) && engine.next_at().is_some_and(|at| at < until) {
             engine.step();
         }

@@ -79,18 +79,21 @@ impl Checker {
         self.skipped.insert(machine.to_owned());
     }
 
-    /// Whether something is open according to the orders and the world: a rollout that has begun, a destruction, or a node that was
-    /// cordoned for a drain. A worker that Auto Scaling terminates counts until its terminate hook is completed.
+    /// What is open according to the orders and the world: a rollout that has begun, a destruction, or a node that was cordoned for a
+    /// drain. A worker that Auto Scaling terminates counts until its terminate hook is completed.
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub fn open(&self) -> Option<String> {
         let cordoned = self.facts.iter().flat_map(|facts| &facts.cordoned);
-        let waits = |node: &String| {
-            let machine = self.machines.get(node).filter(|one| one.power == Power::Up);
+        let waits = |node: &&String| {
+            let machine = self.machines.get(*node).filter(|one| one.power == Power::Up);
             machine.is_some_and(|one| {
-                !one.leaving || one.role.starts_with("pool-") && !self.released.contains_key(node)
+                !one.leaving || one.role.starts_with("pool-") && !self.released.contains_key(*node)
             })
         };
-        self.target.is_some() || self.is_ending() || cordoned.into_iter().any(waits)
+        let rollout = self.target.is_some().then(|| "a rollout".to_owned());
+        let destruction = || self.is_ending().then(|| "a destruction".to_owned());
+        let drain = || cordoned.into_iter().find(waits).map(|node| format!("the drain of {node}"));
+        rollout.or_else(destruction).or_else(drain)
     }
 
     pub(super) fn is_paused(&self) -> bool {

@@ -12,9 +12,10 @@ use crate::year::account::Woken;
 impl Engine<'_> {
     /// While something is open, the function is woken again: a tick is armed, or an event is on its way.
     pub(super) fn is_woken_again(&mut self, now: Timestamp) {
-        if !self.checker.is_open() || self.with_world(|world| !world.schedules().is_empty()) {
+        if self.with_world(|world| !world.schedules().is_empty()) {
             return;
         }
+        let Some(open) = self.checker.open() else { return };
         // Lost events are not in the queue; events in the queue are retried, and end in a dead-letter queue if all retries fail.
         let comes = self.queue.values().any(|happening| match happening {
             Happening::Invoke { who, .. } => match who {
@@ -29,11 +30,7 @@ impl Engine<'_> {
             | Happening::Daily => false,
         });
         if !comes {
-            self.checker.wrong(
-                now,
-                "P8",
-                "something is open, and nothing wakes whoever goes on with it".to_owned(),
-            );
+            self.checker.wrong(now, "P8", format!("{open} is open, and nothing wakes the rollout function"));
         }
     }
 
