@@ -304,6 +304,13 @@ impl Trial {
                 return engine.checker.wrong(engine.now(), "liveness", what);
             }
             deletes_wrecks(engine);
+            // The abort of the destruction ended in a dead-letter queue that nobody redrives. The status says that the destruction has
+            // stopped, so the person aborts it again.
+            if engine.account.rollout().is_some_and(|rollout| rollout.destroy().is_some()) {
+                engine.person_after(SignedDuration::ZERO, Deed::Say(Order::Abort { plan: None }));
+                let soon = engine.now() + SignedDuration::from_mins(10);
+                engine.run_until(soon);
+            }
             engine.person_after(SignedDuration::ZERO, Deed::Again);
             if base.shape.manual {
                 engine.person_after(SignedDuration::from_mins(10), Deed::Approve);
