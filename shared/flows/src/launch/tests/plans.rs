@@ -44,10 +44,15 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
         pools: BTreeMap::new(),
     };
     let plan = slipway_plan::plan(&Baseline::default(), to, &policy);
-    let desired =
-        Desired { format: 1, spec_version: "v2".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    let desired = Desired {
+        format: 1,
+        spec_version: "v2".to_owned(),
+        plan: plan.id.clone(),
+        target: plan.to.clone(),
+        deletion_protection: false,
+    };
     shore.keeps(&keys::plan("c", &plan.id), &plan);
-    shore.keeps(&keys::release("c", &plan.to), to);
+    shore.keeps_release(to);
     shore.keeps(&keys::desired("c"), &desired);
     desired
 }
@@ -61,7 +66,7 @@ fn moved_between(state: Rollout, here: &Rendering, there: &Rendering) -> (Shore,
     let deployed = BTreeMap::from([("c-network".to_owned(), here.id())]);
     let shore = Shore::with(&Rollout { deployed, ..state });
     shore.has("c-network", StackStatus::CreateComplete);
-    shore.keeps(&keys::release("c", &here.id()), here);
+    shore.keeps_release(here);
     let desired = planned(&shore, there);
     (shore, desired)
 }
@@ -248,7 +253,7 @@ async fn p7_a_plan_that_is_made_anew_is_as_urgent_as_the_certificates_that_are_i
         let releases = BTreeSet::from([earlier.id()]);
         let behind = behind.then_some((Role::Controller, releases)).into_iter().collect();
         let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
-        shore.keeps(&keys::release("c", &earlier.id()), &earlier);
+        shore.keeps_release(&earlier);
         let ends = json!({ "controller": { "earlier": at(3_600), "old": at(200 * 3_600), "new": at(9_000 * 3_600) } });
         let bundle = json!({ "digest": "new", "files": {}, "sealedUnder": "" });
         let manifest = json!({
