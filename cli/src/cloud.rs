@@ -9,7 +9,7 @@ use std::env;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
-use slipway_core::event::Event;
+use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_crypto::verify::{File, Found};
@@ -56,6 +56,17 @@ impl BusArgs {
         flow(self.open(cloud).await?.publish(&[event]).await)
     }
 
+    /// Puts an order to destroy on the bus that takes such orders. The template names it after the other bus.
+    pub(crate) async fn publish_destruction(
+        &self,
+        cloud: &Cloud,
+        order: DestroyRequested,
+    ) -> Result<(), CliError> {
+        let Installation { aws, stack, .. } = &cloud.installation;
+        let bus = aws.bus(&format!("{}-destroy", self.name(aws, stack).await?));
+        flow(bus.publish(&[Event::DestroyRequested(order).given(Timestamp::now())]).await)
+    }
+
     /// The bus of the cluster's installation.
     pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, CliError> {
         let Installation { aws, stack, .. } = &cloud.installation;
@@ -69,11 +80,15 @@ impl BusArgs {
     }
 
     async fn find(&self, aws: &Aws, stack: &str) -> Result<EventBus, CliError> {
+        Ok(aws.bus(&self.name(aws, stack).await?))
+    }
+
+    async fn name(&self, aws: &Aws, stack: &str) -> Result<String, CliError> {
         if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME") {
-            return Ok(aws.bus(&name));
+            return Ok(name);
         }
         let mut outputs = outputs(aws, stack, "--bus").await?;
-        Ok(aws.bus(&output(&mut outputs, stack, BUS, "--bus")?))
+        output(&mut outputs, stack, BUS, "--bus")
     }
 }
 

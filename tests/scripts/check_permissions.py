@@ -55,7 +55,7 @@ UNASKED = [
     "ec2:CopyVolumes",  # SourceVolumeId
     "cognito-idp:DescribeUserPoolClient",  # listeners that authenticate
     "elasticloadbalancing:ModifyCapacityReservation", "elasticloadbalancing:ModifyIpPools",  # capacity units, IPAM
-    "iam:PutRolePermissionsBoundary", "iam:DeleteRolePermissionsBoundary",  # PermissionsBoundary
+    "iam:DeleteRolePermissionsBoundary",  # no update takes a boundary off: this one is refused on purpose
     "route53:CreateQueryLoggingConfig", "route53:DeleteQueryLoggingConfig",  # QueryLoggingConfig
     "route53:UpdateHostedZoneFeatures",  # HostedZoneFeatures
 ]
@@ -181,9 +181,11 @@ def breaches(template):
     roles = of_type(resources, "AWS::IAM::Role")
     of_cloudformation = {name for name, role in roles.items() if assumed_by(role, "cloudformation.amazonaws.com")}
 
+    # They grant nothing, and no role may have them attached (below).
+    boundaries = set(of_type(resources, "AWS::IAM::ManagedPolicy"))
     for who, document in policies(resources):
         for statement in statements(document):
-            if statement["Effect"] != "Allow":
+            if statement["Effect"] != "Allow" or who in boundaries:
                 continue
             where = f"{who}/{statement.get('Sid', '?')}"
             for action in as_list(statement.get("Action", ["NotAction"])):
@@ -212,6 +214,13 @@ def breaches(template):
     if not of_cloudformation:
         yield "no role is CloudFormation's alone"
 
+    for role in of_cloudformation:
+        for who, document in policies(resources):
+            for statement in statements(document):
+                if who.split("/")[0] == role and "iam:CreateRole" in as_list(statement["Action"]):
+                    named = statement.get("Condition", {}).get("StringEquals", {}).get("iam:PermissionsBoundary", [])
+                    if not named or not set(re.findall(r'"Ref": "(\w+)"', json.dumps(named))) <= boundaries | {"AWS::NoValue"}:
+                        yield f"{who}/{statement.get('Sid', '?')}: makes roles without a boundary of this template"
     for name, role in of_type(resources, "AWS::IAM::Role").items():
         if role.get("ManagedPolicyArns"):
             yield f"{name}: attaches a managed policy"

@@ -92,6 +92,8 @@ pub struct Deployed {
     pub taps: Vec<(String, String)>,
     /// The roles that services assume, by ARN: Scheduler's.
     pub roles: BTreeMap<String, Assumable>,
+    /// The statements of managed policies, by ARN.
+    pub policies: BTreeMap<String, Vec<Statement>>,
     /// The resources that were only recorded: logical id, type, reason.
     pub recorded: Vec<(String, String, &'static str)>,
 }
@@ -172,6 +174,7 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
                 (role.arn, Assumable { trusts, statements, schedule_groups: schedule_groups.clone() })
             })
             .collect(),
+        policies: deployer.policies,
         recorded: deployer.recorded,
     })
 }

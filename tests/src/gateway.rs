@@ -78,6 +78,8 @@ struct Rules {
 pub struct Principal {
     /// The name of the function.
     pub name: String,
+    /// The ARN of its role, or of the user.
+    pub arn: String,
     /// The permissions of its role.
     pub statements: Vec<Statement>,
 }
@@ -351,6 +353,9 @@ impl Shared {
             if let Some(key) = rules.aliases.get(&need.resource) {
                 need.resource.clone_from(key);
             }
+            // "For IAM roles, the request context returns the ARN of the role, not the ARN of the user that assumed the role" (IAM user
+            // guide, "AWS global condition context keys").
+            need.context.insert("aws:principalarn".to_owned(), vec![principal.arn.clone()]);
             let because = match iam::decide(&principal.statements, &need) {
                 Decision::Allowed(_) => rules.resource_objects(&need)?,
                 Decision::Denied(sid) => format!("statement `{sid}` of its role denies it"),

@@ -41,6 +41,8 @@ enum Operator {
     StringEquals,
     /// `ArnEquals` and `ArnLike` are the same. Every comparison here accepts any matching value of the key.
     Like,
+    /// `ArnNotEquals`, `ArnNotLike`, `StringNotLike`.
+    NotLike,
     Bool,
     Null,
     NumericLessThan,
@@ -92,6 +94,15 @@ pub fn decide(statements: &[Statement], request: &Request) -> Decision {
     granted
 }
 
+/// Checks a request of a role with a permissions boundary: both must allow it (IAM user guide, "Permissions boundaries for IAM entities").
+#[must_use]
+pub fn decide_within(boundary: &[Statement], statements: &[Statement], request: &Request) -> Decision {
+    match decide(boundary, request) {
+        Decision::Allowed(_) => decide(statements, request),
+        refused @ (Decision::Denied(_) | Decision::NotGranted) => refused,
+    }
+}
+
 /// Checks a resource-based policy for `principal`, such as `service:events.amazonaws.com`.
 #[must_use]
 pub fn decide_for(statements: &[Statement], principal: &str, request: &Request) -> Decision {
@@ -131,6 +142,9 @@ impl Condition {
                 given.iter().all(|given| self.values.iter().any(|value| like(value, given)))
             }),
             Operator::Like => any(&like),
+            // "If the key that you specify in a policy condition is not present in the request context, … negated matching … the condition
+            // is true" (IAM user guide, "IAM JSON policy elements: Condition operators").
+            Operator::NotLike => !any(&like),
             Operator::Bool => any(&|value, given| value.eq_ignore_ascii_case(given)),
             Operator::Null => self.values.iter().any(|value| (value == "true") == given.is_none()),
             Operator::NumericLessThan => any(
@@ -174,6 +188,7 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
         let known = match operator.as_str() {
             "StringEquals" => Operator::StringEquals,
             "StringLike" | "ForAnyValue:StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
+            "ArnNotEquals" | "ArnNotLike" | "StringNotLike" => Operator::NotLike,
             "Bool" => Operator::Bool,
             "Null" => Operator::Null,
             "NumericLessThan" => Operator::NumericLessThan,
@@ -297,6 +312,36 @@ mod tests {
             decide(&policy, &request("kms:Decrypt", "k", &context)),
             Decision::Allowed("Key".to_owned())
         );
+    }
+
+    #[test]
+    fn a_boundary_grants_nothing_and_bounds_everything() {
+        let one = |action: &str| {
+            parse(
+                &json!({"Statement": {"Sid": action, "Effect": "Allow", "Action": action, "Resource": "*"}}),
+            )
+            .unwrap()
+        };
+        let asked = request("s3:GetObject", "arn:aws:s3:::b/k", &[]);
+        assert_eq!(decide_within(&one("s3:*"), &one("kms:*"), &asked), Decision::NotGranted);
+        assert_eq!(decide_within(&one("kms:*"), &one("s3:*"), &asked), Decision::NotGranted);
+        assert_eq!(
+            decide_within(&one("s3:*"), &one("s3:Get*"), &asked),
+            Decision::Allowed("s3:Get*".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_negated_condition_holds_without_its_key() {
+        let policy = parse(&json!({"Statement": {
+            "Sid": "No", "Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*",
+            "Condition": {"ArnNotEquals": {"aws:PrincipalArn": ["arn:a", "arn:b"]}},
+        }}))
+        .unwrap();
+        let decided = |given: &[(&str, &str)]| decide(&policy, &request("s3:PutObject", "k", given));
+        assert_eq!(decided(&[]), Decision::Denied("No".to_owned()));
+        assert_eq!(decided(&[("aws:principalarn", "arn:c")]), Decision::Denied("No".to_owned()));
+        assert_eq!(decided(&[("aws:principalarn", "arn:b")]), Decision::NotGranted);
     }
 
     #[test]

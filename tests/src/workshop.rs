@@ -7,6 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use jiff::Timestamp;
+use slipway_core::allowed::{Allowed, AllowedZone, Boundaries};
+use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_core::release::{AddonsPointer, Rendering};
 use slipway_core::role::Role;
@@ -25,6 +27,7 @@ use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
 use slipway_sim::year::Account;
 
+use crate::client::ACCOUNT;
 use crate::tools;
 
 /// A file of `examples/`.
@@ -78,6 +81,33 @@ pub fn example(name: &str) -> String {
         .find(|example| example.name == name)
         .expect("there is an example of that name")
         .text
+}
+
+/// What an installation must allow, so that every example can be uploaded to it.
+pub fn allowed() -> Allowed {
+    let zone = |id: &str, domain: &str| AllowedZone { id: id.to_owned(), domain: domain.to_owned() };
+    let boundary = |name: &str| format!("arn:aws:iam::{ACCOUNT}:policy/slipway-boundary/{name}");
+    Allowed {
+        program_buckets: vec!["programs".to_owned()],
+        hosted_zones: vec![
+            zone("Z0123456789ABCDEFGHIJ", "example.com"),
+            zone("Z0123456789ABCDEFGHIJ", "example.internal"),
+            zone("Z9876543210ABCDEFGHIJ", "example.com"),
+            zone("Z9876543210ZYXWVUTSRQ", "corp.internal"),
+            zone("ZBN159WIK8JJD", "example.com"),
+        ],
+        private_domains: vec!["internal".to_owned()],
+        managed_policy_arns: vec![
+            "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore".to_owned(),
+            "arn:aws:iam::111122223333:policy/write-backups".to_owned(),
+            "arn:aws:iam::111122223333:policy/change-records".to_owned(),
+        ],
+        approval: Approval::Auto,
+        boundaries: Boundaries {
+            own: boundary("own"),
+            with_managed_policies: Some(boundary("with-managed-policies")),
+        },
+    }
 }
 
 /// The state of a cluster whose stacks and add-ons are as after `plan`.

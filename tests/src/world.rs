@@ -1,5 +1,6 @@
 //! The embedded AWS as a whole: started, with a template deployed, observed, and stopped when dropped.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub mirror: Option<String>,
     /// The factor for Lambda's delays between tries: with 0.002 a minute takes 120 ms.
     pub time_scale: f64,
+    /// Parameters of the installation. Unless a test says otherwise, it allows what the examples use.
+    pub installation: BTreeMap<String, String>,
     /// `RUST_LOG` of the functions; `None` leaves the template's.
     pub log: Option<String>,
     /// Public SSM parameters.
@@ -72,12 +75,35 @@ impl Default for Settings {
             real_machines: false,
             mirror: None,
             time_scale: 0.002,
+            installation: installation_of_examples(),
             log: None,
             parameters: Vec::new(),
             hours_ago: 0,
             one_clock: false,
         }
     }
+}
+
+/// The keys that examples name in `kmsKeyArn`, in the region of the embedded AWS.
+const KEYS_OF_EXAMPLES: [&str; 2] = [
+    "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f",
+    "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9",
+];
+
+/// The parameters of an installation that allows what the examples use.
+#[must_use]
+pub fn installation_of_examples() -> BTreeMap<String, String> {
+    let allowed = crate::workshop::allowed();
+    let zones = |part: fn(&slipway_core::allowed::AllowedZone) -> &str| {
+        allowed.hosted_zones.iter().map(part).collect::<Vec<_>>().join(",")
+    };
+    BTreeMap::from([
+        ("HostedZoneIds".to_owned(), zones(|zone| &zone.id)),
+        ("HostedZoneDomains".to_owned(), zones(|zone| &zone.domain)),
+        ("ClusterKeyArns".to_owned(), KEYS_OF_EXAMPLES.join(",")),
+        ("ProgramBuckets".to_owned(), allowed.program_buckets.join(",")),
+        ("ManagedPolicyArns".to_owned(), allowed.managed_policy_arns.join(",")),
+    ])
 }
 
 /// An embedded AWS with a deployed template.
@@ -122,8 +148,11 @@ impl Embedded {
             gateway: &gateway,
             lambda: &lambda,
             stack_name: &settings.stack_name,
-            parameters: [("ImageMirror", settings.mirror.as_deref().unwrap_or(registry.url()))]
-                .into_iter()
+            parameters: settings
+                .installation
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .chain([("ImageMirror", settings.mirror.as_deref().unwrap_or(registry.url()))])
                 .filter(|(name, _)| takes(name))
                 .collect(),
             extra_environment: log.collect(),

@@ -1,9 +1,11 @@
 //! Kubelets' requests for certificates: their first one, and serving certificates. Kubernetes' own approver does not know the
 //! machines, so this one does it.
 //!
-//! An attacker on a node can create any number of requests. So that they do not block others, the newest come first (a kubelet
-//! that asks again has forgotten its older request), each requester and name has one request a pass, and EC2 is asked for all
-//! machines at once.
+//! An attacker on a node can create any number of requests. So that they do not block others, each requester and name has one
+//! request a pass, and EC2 is asked for all machines at once. Of serving certificates the newest request counts, because a kubelet that
+//! asks again has forgotten its older one. Of a node's first certificate the oldest counts, and after it no other: whoever has the bootstrap
+//! token can list requests and copy one under another key. A kubelet that restarts before it is answered asks with the same key, and
+//! so under the same name (`requestNodeCertificate` in kubernetes `pkg/kubelet/certificate/bootstrap/bootstrap.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,8 +19,8 @@ use serde_json::{Value, json};
 use slipway_crypto::{CertificateRequest, certificate_request};
 
 use super::judge::{
-    Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, is_instance, judge_client,
-    judge_serving, serving_node,
+    JOIN_TIME, Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, is_instance,
+    judge_client, judge_serving, serving_node,
 };
 use super::sources::Cloud;
 use crate::api::{failed, status};
@@ -46,14 +48,16 @@ struct OpenRequest {
 pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) -> AgentResult<Value> {
     let all: Api<CertificateSigningRequest> = Api::all(client.clone());
     let now = Timestamp::now();
-    let mut found = Vec::new();
+    let (mut found, mut joined) = (Vec::new(), BTreeMap::new());
     for signer in [SERVING, CLIENT] {
         let of = ListParams::default().fields(&format!("spec.signerName={signer}"));
         let listed = all.list(&of).await.map_err(|error| failed("the requests for certificates", &error))?;
-        found.extend(listed.items.into_iter().filter(|request| is_open(request, signer)));
+        let (open, decided): (Vec<_>, Vec<_>) =
+            listed.items.into_iter().partition(|request| is_open(request, signer));
+        found.extend(open);
+        joined.extend(decided.into_iter().filter_map(|request| joins(request, now)));
     }
-    let open =
-        newest_per_requester(found.into_iter().map(|request| OpenRequest::read(request, now)).collect());
+    let open = in_turn(found.into_iter().map(|request| OpenRequest::read(request, now)).collect());
     let ids: BTreeSet<&str> =
         open.iter().filter_map(|one| one.wanted.as_ref().ok()).map(|(node, _)| node.as_str()).collect();
     let ids: Vec<&str> = ids.into_iter().filter(|id| is_instance(id)).collect();
@@ -68,7 +72,8 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
             }
             (Ok(_), Err(failure)) => Verdict::Leave(failure.message.clone()),
             (Ok((node, wanted)), Ok(machines)) => {
-                one.verdict(client, node, wanted, machines.get(node), now, cluster).await?
+                let first = joined.get(node).map(String::as_str);
+                one.verdict(client, node, wanted, (machines.get(node), first), now, cluster).await?
             }
         };
         let subject = one.subject();
@@ -91,13 +96,32 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     Ok(json!({ "approved": approved, "denied": denied, "left": left }))
 }
 
-/// Newest first, and one for each requester and name.
-fn newest_per_requester(mut open: Vec<OpenRequest>) -> Vec<OpenRequest> {
+/// One for each requester and name, the newest first; of first certificates the oldest for each name.
+fn in_turn(mut open: Vec<OpenRequest>) -> Vec<OpenRequest> {
     open.sort_by(|one, other| (one.age, &one.name).cmp(&(other.age, &other.name)));
+    let (mut first, mut serving): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.is_first);
+    first.reverse();
     let mut seen = BTreeSet::new();
-    open.retain(|one| seen.insert((one.is_first, one.user.clone(), one.subject())));
-    open.truncate(AT_MOST);
-    open
+    first.retain(|one| seen.insert((String::new(), one.subject())));
+    serving.retain(|one| seen.insert((one.user.clone(), one.subject())));
+    // Invalid requests are many if somebody floods, and the oldest are denied first.
+    first.truncate(AT_MOST);
+    serving.truncate(AT_MOST);
+    first.into_iter().chain(serving).collect()
+}
+
+/// The node and the request by which it got its first certificate, if that was approved so lately that the node may not have registered
+/// yet.
+fn joins(request: CertificateSigningRequest, now: Timestamp) -> Option<(String, String)> {
+    let conditions = request.status.as_ref()?.conditions.as_ref()?;
+    let approved = conditions.iter().any(|condition| condition.type_ == "Approved");
+    let of_node = request.spec.username.as_ref().is_some_and(|user| user.starts_with(NODE));
+    if !approved || of_node || request.spec.signer_name != CLIENT {
+        return None;
+    }
+    let read = OpenRequest::read(request, now);
+    let (node, _) = read.wanted.ok().filter(|_| read.age <= JOIN_TIME)?;
+    Some((node, read.name))
 }
 
 impl OpenRequest {
@@ -140,14 +164,23 @@ impl OpenRequest {
         client: &Client,
         node: &str,
         wanted: &CertificateRequest,
-        machine: Option<&Machine>,
+        (machine, first): (Option<&Machine>, Option<&str>),
         now: Timestamp,
         cluster: &str,
     ) -> AgentResult<Verdict> {
         if !self.is_first {
             return Ok(judge_serving(node, wanted, machine, self.age, cluster));
         }
-        Ok(judge_client(node, machine, registration(client, node, now).await?, self.age, now, cluster))
+        let registration = registration(client, node, now).await?;
+        let verdict = judge_client(node, machine, registration, self.age, now, cluster);
+        Ok(match first {
+            Some(first) if registration == Registration::None && verdict == Verdict::Approve => {
+                Verdict::Deny(format!(
+                    "the request {first} of the same node was approved first: if that was not the machine's own, have it replaced"
+                ))
+            }
+            Some(_) | None => verdict,
+        })
     }
 }
 
@@ -186,4 +219,85 @@ fn approval(request: &CertificateSigningRequest, kind: &str, reason: &str) -> Va
             "lastUpdateTime": Timestamp::now().to_string(),
         }]},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::process::Command;
+
+    use super::*;
+
+    /// A request of a kubelet as the API server lists it, with a key of its own.
+    fn listed(name: &str, node: &str, minutes_ago: i64, now: Timestamp) -> CertificateSigningRequest {
+        let subject = format!("/O=system:nodes/CN={NODE}{node}");
+        let key = tempfile::tempdir().unwrap();
+        let made = Command::new("openssl")
+            .args([
+                "req",
+                "-new",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-subj",
+                &subject,
+            ])
+            .arg("-keyout")
+            .arg(key.path().join("key.pem"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        serde_json::from_value(json!({
+            "metadata": { "name": name, "creationTimestamp": (now - SignedDuration::from_mins(minutes_ago)).to_string() },
+            "spec": {
+                "signerName": CLIENT, "username": "kubelet-bootstrap", "groups": ["system:bootstrappers"],
+                "usages": ["client auth", "digital signature"],
+                "request": base64::Engine::encode(&base64::engine::general_purpose::STANDARD, made.stdout),
+            },
+        }))
+        .unwrap()
+    }
+
+    fn decided(mut request: CertificateSigningRequest, kind: &str) -> CertificateSigningRequest {
+        let approval = approval(&request, kind, "a test");
+        request.status = serde_json::from_value(approval["status"].clone()).unwrap();
+        request
+    }
+
+    /// Every node has the bootstrap token, and may list requests. A worker saw a booting controller's, and copied it under a key of its own.
+    #[test]
+    fn a_copy_of_a_booting_controllers_request_does_not_displace_it() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let original = listed("node-csr-original", "i-1", 2, now);
+        let copy = listed("node-csr-copy", "i-1", 1, now);
+        let other = listed("node-csr-other", "i-2", 1, now);
+        let open = [&copy, &original, &other].map(|request| OpenRequest::read(request.clone(), now));
+        assert!(open.iter().all(|one| one.wanted.is_ok()));
+        let names: Vec<String> = in_turn(open.into()).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["node-csr-original", "node-csr-other"]);
+        // In the next pass the copy is the only one that is open.
+        let taken = joins(decided(original.clone(), "Approved"), now);
+        assert_eq!(taken, Some(("i-1".to_owned(), "node-csr-original".to_owned())));
+        assert_eq!(joins(decided(original.clone(), "Denied"), now), None);
+        assert_eq!(joins(original, now), None, "nobody has decided yet");
+        assert_eq!(joins(decided(listed("node-csr-older", "i-1", 61, now), "Approved"), now), None);
+    }
+
+    /// A kubelet that asks for a serving certificate again has forgotten its older key.
+    #[test]
+    fn of_serving_certificates_the_newest_request_counts() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let serving = |name: &str, minutes_ago: i64| {
+            let mut request = listed(name, "i-1", minutes_ago, now);
+            request.spec.signer_name = SERVING.to_owned();
+            request.spec.username = Some(format!("{NODE}i-1"));
+            OpenRequest::read(request, now)
+        };
+        let names: Vec<String> =
+            in_turn(vec![serving("older", 9), serving("newer", 1)]).into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["newer"]);
+    }
 }

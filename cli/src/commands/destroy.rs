@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use slipway_core::event::{DestroyRequested, Event};
+use slipway_core::event::DestroyRequested;
 use slipway_rollout::{LastSnapshot, Rollout};
 
 use super::watch;
@@ -72,7 +72,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let asked =
         DestroyRequested { cluster: name.to_owned(), without_snapshot: args.without_snapshot, at: None };
-    args.bus.publish(&cloud, Event::DestroyRequested(asked)).await?;
+    args.bus.publish_destruction(&cloud, asked).await?;
     let text = format!(
         "asked that {name} be destroyed: slipway status --cluster {name} says within a minute that it is\n"
     );

@@ -106,6 +106,7 @@ impl Workspace {
             kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
             region: None,
             issuer_bucket: Some(issuer.unwrap_or_else(|| STAND_IN_ISSUER.to_owned())),
+            allowed: None,
         };
         Ok((Folder::new(&self.root, &cluster.name), site))
     }

@@ -75,6 +75,9 @@ pub struct Cluster {
     /// `certificatesConfiguration` and `tls*DurationDays`.
     pub certificates: Certificates,
     pub rollout: RolloutPolicy,
+    /// `deletionProtection`: orders to destroy the cluster are not obeyed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletion_protection: bool,
     /// `stackTags`, put on each stack and, by CloudFormation, on each resource.
     pub stack_tags: BTreeMap<String, String>,
 }

@@ -183,12 +183,17 @@ pub fn nodes(cluster: &str) -> String {
     format!("clusters/{cluster}/nodes/")
 }
 
-/// The machine whose status lies at `key`; `None` for any other key.
+/// The folder of what a cluster's nodes of `role` publish. IAM lets a node write below the folder of its own role.
 #[must_use]
-pub fn instance_of_status<'k>(cluster: &str, key: &'k str) -> Option<&'k str> {
-    let rest = key.strip_prefix(&nodes(cluster))?.strip_suffix("/status.json")?;
-    let (role, instance) = rest.split_once('/')?;
-    (!role.is_empty() && !instance.is_empty() && !instance.contains('/')).then_some(instance)
+pub fn nodes_of(cluster: &str, role: &str) -> String {
+    format!("{}{role}/", nodes(cluster))
+}
+
+/// The machine of `role` whose status lies at `key`; `None` for any other key.
+#[must_use]
+pub fn instance_of_status<'k>(cluster: &str, role: &str, key: &'k str) -> Option<&'k str> {
+    let instance = key.strip_prefix(&nodes_of(cluster, role))?.strip_suffix("/status.json")?;
+    (!instance.is_empty() && !instance.contains('/')).then_some(instance)
 }
 
 /// The discovery document of a cluster's issuer, in the issuer bucket.

@@ -6,6 +6,7 @@
 //! facts and digests, and what should happen is returned as data.
 //!
 //! - [`cluster`]: a validated spec. [`members`]: how each etcd member starts. [`versions`]: the known Kubernetes releases.
+//! - [`allowed`]: what an installation allows its specs to use.
 //! - [`keys`]: the keys of objects in the buckets.
 //! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
 //! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained.
@@ -13,6 +14,7 @@
 //! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages.
 //! - [`words`]: times and counts in words.
 
+pub mod allowed;
 pub mod canonical;
 pub mod cluster;
 pub mod deadline;

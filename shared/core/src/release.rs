@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::allowed::Allowed;
 use crate::canonical::canonical_json;
 use crate::cluster::GroupSize;
 use crate::digest::sha256_hex;
@@ -34,6 +35,9 @@ pub struct Site {
     /// Name of the public bucket with the clusters' verification keys. `None`: the installation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer_bucket: Option<String>,
+    /// What specs may use besides. `None`: there is no installation that could refuse it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<Allowed>,
 }
 
 /// Everything that a spec is rendered into. Its id is the SHA-256 of its canonical JSON.

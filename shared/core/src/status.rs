@@ -89,6 +89,9 @@ pub struct Desired {
     pub plan: String,
     /// Id of the release that it results in.
     pub target: String,
+    /// `deletionProtection` of the newest accepted spec: orders to destroy the cluster are not obeyed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletion_protection: bool,
 }
 
 impl Status {

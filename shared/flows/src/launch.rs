@@ -432,7 +432,10 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     }
     let cluster = &state.cluster;
     let plan: Plan = required(ports.assets, &keys::plan(cluster, &desired.plan)).await?;
-    let release: Rendering = required(ports.assets, &keys::release(cluster, &desired.target)).await?;
+    let key = keys::release(cluster, &desired.target);
+    let bytes = store::verified(ports.assets, &key, &desired.target).await?;
+    let release: Rendering =
+        serde_json::from_slice(&bytes).map_err(|error| store::corrupt(&key, &bytes, &error))?;
     if state.active().is_some() || state.is_start_of(&plan) {
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
@@ -464,7 +467,9 @@ async fn replan<A: Objects, S, G, C, B: Bus, T>(
         // As when it is planned first: in place it can be done without the others.
         renewal.replaced.clear();
     }
-    let plan = slipway_plan::plan(&baseline, &release, &stale.policy).with_renewal(&renewal);
+    let plan = slipway_plan::plan(&baseline, &release, &stale.policy)
+        .of_spec_with(stale.approval_of_spec())
+        .with_renewal(&renewal);
     if plan.is_empty() {
         return Ok(None);
     }

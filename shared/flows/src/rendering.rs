@@ -317,7 +317,7 @@ async fn render_version(
         let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
         issuer::publish(bucket, documents).await?;
     }
-    publish_plan(ports, upload, &patches, &prepared, running, now).await
+    publish_plan(ports, upload, &patches, &prepared, running, site, now).await
 }
 
 /// A spec with its patches, checked as far as possible without calls.
@@ -394,6 +394,10 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let expected = slipway_spec::Expected { name: cluster_name, region: site.region.as_deref() };
     let Checked { cluster, mut warnings, places, patches } =
         check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
+    let refused = places.findings(slipway_spec::allowed::objections(&cluster, site));
+    if !refused.is_empty() {
+        return Err(NotPrepared::Rejected(refused.into_iter().chain(warnings).collect()));
+    }
     let update = |lock: &Lock| match &running.baseline.rendering {
         Some(rendering) => {
             slipway_plan::skew::check_update(&places, &cluster, lock, rendering, &running.baseline.behind)

@@ -35,6 +35,27 @@ pub async fn load<T: DeserializeOwned>(objects: &impl Objects, key: &str) -> Flo
     Ok(Stored { value: Some(value), etag: Some(object.etag) })
 }
 
+/// The object at `key`, which must have that SHA-256. Keys are named by digests, but whoever may write into the bucket can write
+/// anything under them.
+///
+/// # Errors
+/// If the port fails, or the object is lost or another one.
+pub async fn verified(objects: &impl Objects, key: &str, sha256: &str) -> FlowResult<Vec<u8>> {
+    let wrong = |problem: &str| {
+        FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: problem.to_owned(),
+        help: "bring back an earlier version of the object (the bucket keeps them); then find out who wrote it: only the render function may"
+            .to_owned(),
+    }
+    };
+    let object = objects.get(key).await?.ok_or_else(|| wrong("is lost"))?;
+    match slipway_core::digest::sha256_hex(&object.bytes) == sha256 {
+        true => Ok(object.bytes),
+        false => Err(wrong("is not what its digest says, and was not used")),
+    }
+}
+
 /// As [`load`], for an object that no decision depends on: one that cannot be read counts as missing, and the next [`save`] overwrites
 /// it. The second value says what was wrong with it.
 ///
@@ -56,7 +77,7 @@ pub async fn load_or_none<T: DeserializeOwned>(
     })
 }
 
-fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
+pub(crate) fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {
     #[derive(serde::Deserialize)]
     struct Format {
         format: u64,

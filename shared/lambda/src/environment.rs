@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
+use slipway_core::allowed::{Allowed, AllowedZone, Boundaries};
+use slipway_core::cluster::Approval;
 use slipway_core::release::Site;
 
 use crate::InvocationError;
@@ -30,6 +32,22 @@ pub const TICK_GROUP: &str = "SLIPWAY_TICK_GROUP";
 /// registries. Empty or not set: each registry is asked directly. Render. It does not change where nodes pull images from;
 /// `addons.imageRepository` in the spec does.
 pub const IMAGE_MIRROR: &str = "SLIPWAY_IMAGE_MIRROR";
+/// Buckets that `software.baseURL` of a spec may name, separated by commas. Render.
+pub const PROGRAM_BUCKETS: &str = "SLIPWAY_PROGRAM_BUCKETS";
+/// Ids of the hosted zones in which specs may have records, separated by commas. Render.
+pub const HOSTED_ZONE_IDS: &str = "SLIPWAY_HOSTED_ZONE_IDS";
+/// For each of [`HOSTED_ZONE_IDS`] the domain at or below which the records must be, in the same order. Render.
+pub const HOSTED_ZONE_DOMAINS: &str = "SLIPWAY_HOSTED_ZONE_DOMAINS";
+/// Domains below which the private zones may be that Slipway makes, separated by commas. Render.
+pub const PRIVATE_DOMAINS: &str = "SLIPWAY_PRIVATE_DOMAINS";
+/// ARNs of the managed policies that specs may name, separated by commas. Render.
+pub const MANAGED_POLICY_ARNS: &str = "SLIPWAY_MANAGED_POLICY_ARNS";
+/// `manual`: every plan waits for an approval. `auto`: each spec decides. Render.
+pub const APPROVAL: &str = "SLIPWAY_APPROVAL";
+/// ARN of the permissions boundary of the clusters' roles. Render.
+pub const BOUNDARY_ARN: &str = "SLIPWAY_BOUNDARY_ARN";
+/// ARN of the permissions boundary of the clusters' roles that have managed policies; empty if specs may name none. Render.
+pub const MANAGED_POLICIES_BOUNDARY_ARN: &str = "SLIPWAY_MANAGED_POLICIES_BOUNDARY_ARN";
 /// The region that the function runs in, set by Lambda. Render accepts only specs of that region.
 pub const REGION: &str = "AWS_REGION";
 /// The log level, such as `info`, or by module, `slipway_flows=debug,info`. Libraries never log below `info`. All functions.
@@ -55,6 +73,14 @@ impl Environment {
             KMS_KEY_ARN,
             BUS_NAME,
             IMAGE_MIRROR,
+            PROGRAM_BUCKETS,
+            HOSTED_ZONE_IDS,
+            HOSTED_ZONE_DOMAINS,
+            PRIVATE_DOMAINS,
+            MANAGED_POLICY_ARNS,
+            APPROVAL,
+            BOUNDARY_ARN,
+            MANAGED_POLICIES_BOUNDARY_ARN,
             CLOUDFORMATION_ROLE_ARN,
             TICK_ROLE_ARN,
             TICK_GROUP,
@@ -94,6 +120,8 @@ pub struct Render {
     pub bus_name: String,
     /// [`IMAGE_MIRROR`].
     pub image_mirror: Option<String>,
+    /// What specs may use of the account.
+    pub allowed: Allowed,
     /// [`REGION`].
     pub region: String,
 }
@@ -112,6 +140,7 @@ impl Render {
             kms_key_arn: reader.arn(KMS_KEY_ARN, "kms"),
             bus_name: reader.name(BUS_NAME),
             image_mirror: environment.get(IMAGE_MIRROR).map(str::to_owned),
+            allowed: reader.allowed(),
             region: reader.name(REGION),
         };
         reader.done(read)
@@ -125,6 +154,7 @@ impl Render {
             kms_key_arn: self.kms_key_arn.clone(),
             region: Some(self.region.clone()),
             issuer_bucket: self.issuer_bucket.clone(),
+            allowed: Some(self.allowed.clone()),
         }
     }
 }
@@ -212,6 +242,11 @@ impl Rollout {
     }
 }
 
+/// A domain in lower case, without dots around it.
+fn plain(domain: &str) -> String {
+    domain.trim_matches('.').to_ascii_lowercase()
+}
+
 /// Reads variables and collects the problems.
 struct Reader<'a> {
     environment: &'a Environment,
@@ -249,6 +284,58 @@ impl<'a> Reader<'a> {
             self.problems.push(format!("{ISSUER_BUCKET} is {value:?}; its name must be one without dots"));
         }
         Some(value)
+    }
+
+    /// The items of a list that may be empty.
+    fn list(&self, name: &str) -> Vec<String> {
+        let items = self.environment.get(name).unwrap_or_default().split(',').map(str::trim);
+        items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// What specs may use of the account.
+    fn allowed(&mut self) -> Allowed {
+        let program_buckets = self.list(PROGRAM_BUCKETS);
+        if let Some(assets) = self.environment.get(ASSET_BUCKET)
+            && program_buckets.iter().any(|bucket| bucket == assets)
+        {
+            self.problems.push(format!(
+                "{PROGRAM_BUCKETS} names the asset bucket: nodes of each cluster could read what belongs to the others; name a bucket that \
+                 holds programs only"
+            ));
+        }
+        let approval = match self.environment.get(APPROVAL) {
+            None | Some("auto") => Approval::Auto,
+            Some("manual") => Approval::Manual,
+            Some(other) => {
+                self.problems.push(format!("{APPROVAL} is {other:?}; it must be auto or manual"));
+                Approval::Manual
+            }
+        };
+        Allowed {
+            program_buckets,
+            hosted_zones: self.hosted_zones(),
+            private_domains: self.list(PRIVATE_DOMAINS).iter().map(|domain| plain(domain)).collect(),
+            managed_policy_arns: self.list(MANAGED_POLICY_ARNS),
+            approval,
+            boundaries: Boundaries {
+                own: self.arn(BOUNDARY_ARN, "iam"),
+                with_managed_policies: self.environment.get(MANAGED_POLICIES_BOUNDARY_ARN).map(str::to_owned),
+            },
+        }
+    }
+
+    /// The zones with their domains.
+    fn hosted_zones(&mut self) -> Vec<AllowedZone> {
+        let (ids, domains) = (self.list(HOSTED_ZONE_IDS), self.list(HOSTED_ZONE_DOMAINS));
+        if ids.len() != domains.len() {
+            self.problems.push(format!(
+                "{HOSTED_ZONE_IDS} has {} items and {HOSTED_ZONE_DOMAINS} has {}; give the domain of each zone, in the same order",
+                ids.len(),
+                domains.len()
+            ));
+        }
+        let zones = ids.into_iter().zip(domains);
+        zones.map(|(id, domain)| AllowedZone { id, domain: plain(&domain) }).collect()
     }
 
     /// An ARN of `service`.
@@ -294,8 +381,43 @@ mod tests {
             failure.message(),
             "SLIPWAY_SPEC_BUCKET is not set; SLIPWAY_ASSET_BUCKET is \"arn:aws:s3:::assets\"; it must be the bare name of a \
              bucket; SLIPWAY_KMS_KEY_ARN is \"alias/slipway\"; it must be an ARN of kms; SLIPWAY_BUS_NAME is not set; \
-             AWS_REGION is not set"
+             SLIPWAY_BOUNDARY_ARN is not set; AWS_REGION is not set"
         );
+    }
+
+    #[test]
+    fn what_specs_may_use_is_read_and_checked() {
+        let whole = |zones: &str, domains: &str, buckets: &str, approval: &str| {
+            Render::read(&environment(&[
+                (SPEC_BUCKET, "specs"),
+                (ASSET_BUCKET, "assets"),
+                (KMS_KEY_ARN, "arn:aws:kms:eu-west-1:123456789012:key/1"),
+                (BUS_NAME, "slipway"),
+                (REGION, "eu-west-1"),
+                (BOUNDARY_ARN, "arn:aws:iam::123456789012:policy/own"),
+                (HOSTED_ZONE_IDS, zones),
+                (HOSTED_ZONE_DOMAINS, domains),
+                (PROGRAM_BUCKETS, buckets),
+                (APPROVAL, approval),
+            ]))
+        };
+        let allowed = whole("Z1, Z2", "A.example.com.,b.example.com", "programs", "manual").unwrap().allowed;
+        let zone = |id: &str, domain: &str| AllowedZone { id: id.to_owned(), domain: domain.to_owned() };
+        assert_eq!(allowed.hosted_zones, [zone("Z1", "a.example.com"), zone("Z2", "b.example.com")]);
+        assert_eq!(
+            (allowed.program_buckets, allowed.approval),
+            (vec!["programs".to_owned()], Approval::Manual)
+        );
+        let nothing = whole("", "", "", "").unwrap().allowed;
+        assert_eq!((nothing.hosted_zones.len(), nothing.approval), (0, Approval::Auto));
+        for (zones, domains, buckets, approval, part) in [
+            ("Z1,Z2", "a.example.com", "", "", "give the domain of each zone"),
+            ("", "", "programs,assets", "", "names the asset bucket"),
+            ("", "", "", "perhaps", "must be auto or manual"),
+        ] {
+            let failure = whole(zones, domains, buckets, approval).unwrap_err();
+            assert!(failure.message().contains(part), "{}", failure.message());
+        }
     }
 
     #[test]

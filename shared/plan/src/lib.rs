@@ -23,7 +23,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use slipway_core::cluster::RolloutPolicy;
+use slipway_core::cluster::{Approval, RolloutPolicy};
 use slipway_core::diff::Difference;
 use slipway_core::digest::sha256_hex;
 use slipway_core::members::{DeployedMembers, MemberPin};
@@ -56,8 +56,11 @@ pub struct Plan {
     pub behind: BTreeMap<Role, BTreeSet<String>>,
     /// The release that this plan results in, by the id of its [`Rendering`].
     pub to: String,
-    /// The rollout policy.
+    /// The rollout policy. Its approval may be stricter than that of the spec.
     pub policy: RolloutPolicy,
+    /// What the spec itself says about approval, if that is less strict than the policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec_approval: Option<Approval>,
     /// All stacks before and after, in launch order, with those to be deleted last.
     pub stacks: Vec<StackPlan>,
     /// All roles before and after.
@@ -388,7 +391,27 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         addons: addons::compare(baseline.rendering.as_ref().map(|old| &old.addons), &new.addons),
         to,
         policy: policy.clone(),
+        spec_approval: None,
         renewal: RenewalPlan::default(),
+    }
+}
+
+impl Plan {
+    /// What its spec says about approval, which the next spec cannot waive for itself.
+    #[must_use]
+    pub fn approval_of_spec(&self) -> Approval {
+        self.spec_approval.unwrap_or(self.policy.approval)
+    }
+
+    /// The plan of a spec that says `approval` about itself.
+    #[must_use]
+    pub fn of_spec_with(mut self, approval: Approval) -> Self {
+        self.spec_approval = (approval != self.policy.approval).then_some(approval);
+        if self.spec_approval.is_some() {
+            // It is part of what a person approves: the next plan may not wait for anybody.
+            self.id = sha256_hex(format!("{}\n{approval:?}", self.id).as_bytes())[..20].to_owned();
+        }
+        self
     }
 }
 

@@ -55,6 +55,7 @@ fn write(out: &Path, cluster: &Cluster) -> Result<(), Box<dyn Error>> {
         ),
         region: Some(cluster.region.clone()),
         issuer_bucket: Some("slipway-issuer".to_owned()),
+        allowed: None,
     };
     let rendering = render(&Inputs::new(cluster, &lock(cluster), &credentials(cluster), &site))
         .map_err(|errors| lines(&cluster.name, &errors))?;

@@ -10,7 +10,7 @@ use slipway_core::role::Role;
 use super::cfn::Template;
 use super::context::{Context, export};
 use super::groups::{Group, Hooks, Unspoken};
-use super::iam::{self, Principal, allow};
+use super::iam::{self, Principal, allow, own_account};
 use super::launch_template::{Machine, root_device};
 use super::userdata::Boot;
 use super::{addons, endpoints, node_config};
@@ -86,7 +86,7 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
         "ReadAddons",
         &["s3:GetObject"],
         json!([format!("{own}/addons.json"), format!("{own}/addons/*")]),
-        Value::Null,
+        own_account(),
     );
     // The names in a kubelet's serving certificate are checked with EC2. This action has no resource-level permissions.
     let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);

@@ -13,7 +13,7 @@ use slipway_core::role::Role;
 use super::cfn::{Removal, Resource, Template, sub};
 use super::context::{Context, export};
 use super::groups::{Group, Hooks, Unspoken};
-use super::iam::{self, Principal, allow};
+use super::iam::{self, Principal, allow, own_account};
 use super::launch_template::{Machine, ebs, node_tags, root_device};
 use super::node_config;
 use super::userdata::Boot;
@@ -152,7 +152,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
                 "arn:{partition}:s3:::{}/clusters/{}/etcd-snapshots/*",
                 context.site.asset_bucket, context.cluster.name
             )),
-            Value::Null,
+            own_account(),
         ),
         allow(
             "SealOwnSnapshots",
@@ -191,20 +191,13 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
             }),
         ),
     ];
-    // To attach a volume that is encrypted with the user's key, the member has to create a grant for EC2. The account's own key for EBS
-    // has a policy that allows this through EC2.
-    if let Some(key) = &member.data_volume.kms_key_arn {
-        let service = format!("ec2.{region}.{}", context.dns_suffix());
-        statements.push(allow(
-            "OpenOwnVolume",
-            &["kms:CreateGrant"],
-            json!(key),
-            json!({
-                "Bool": { "kms:GrantIsForAWSResource": "true" },
-                "StringEquals": { "kms:ViaService": service },
-            }),
-        ));
-    }
+    // To attach an encrypted volume, the member has to create a grant for EC2. The policy of AWS' own key for EBS allows this through EC2;
+    // the account may have chosen another default key, which the spec does not name.
+    let key = match &member.data_volume.kms_key_arn {
+        Some(key) => json!(key),
+        None => sub(format!("arn:{partition}:kms:{region}:${{AWS::AccountId}}:key/*")),
+    };
+    statements.push(iam::grant_to_ec2(context, "OpenOwnVolume", key));
     statements
 }
 

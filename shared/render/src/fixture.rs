@@ -24,6 +24,7 @@ pub fn site() -> Site {
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
         region: None,
         issuer_bucket: None,
+        allowed: None,
     }
 }
 
@@ -313,6 +314,7 @@ pub fn cluster() -> Cluster {
             windows: Vec::new(),
             pools: BTreeMap::new(),
         },
+        deletion_protection: false,
         stack_tags: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
     }
 }

@@ -86,6 +86,7 @@ pub(super) fn add(
         )
         .set("Policies", json!([{ "PolicyName": "node", "PolicyDocument": policy(statements) }]))
         .set_some("ManagedPolicyArns", (!managed_policies.is_empty()).then(|| json!(managed_policies)))
+        .set_some("PermissionsBoundary", boundary(context, &principal.iam.managed_policy_arns))
         .set("Tags", context.tags(&principal.role.to_string()).list());
     let role_id = template.add(format!("{}Role{}", principal.prefix, principal.suffix), role);
     let profile = Resource::new("AWS::IAM::InstanceProfile")
@@ -94,9 +95,30 @@ pub(super) fn add(
     Profile::Own(template.add(format!("{}Profile{}", principal.prefix, principal.suffix), profile))
 }
 
+/// The permissions boundary of a role with those managed policies, if an installation makes the role.
+pub(super) fn boundary(context: &Context<'_>, managed_policy_arns: &[String]) -> Option<Value> {
+    let allowed = context.site.allowed.as_ref()?;
+    Some(json!(allowed.boundaries.of(!managed_policy_arns.is_empty())))
+}
+
 /// A policy with these statements.
 pub(super) fn policy(statements: Vec<Value>) -> Value {
     json!({ "Version": "2012-10-17", "Statement": statements })
+}
+
+/// Lets EC2 use keys for volumes that the role attaches, and nobody else ("Requirements for Amazon EBS encryption", EBS user guide).
+pub(super) fn grant_to_ec2(context: &Context<'_>, sid: &str, keys: Value) -> Value {
+    let service = format!("ec2.{}.{}", context.cluster.region, context.dns_suffix());
+    let condition = json!({
+        "Bool": { "kms:GrantIsForAWSResource": "true" },
+        "StringEquals": { "kms:ViaService": service },
+    });
+    allow(sid, &["kms:CreateGrant"], keys, condition)
+}
+
+/// The condition that a bucket is this account's: names of buckets are global, and a deleted one can be somebody else's tomorrow.
+pub(super) fn own_account() -> Value {
+    json!({ "StringEquals": { "aws:ResourceAccount": reference("AWS::AccountId") } })
 }
 
 /// One `Allow` statement; `condition` may be null.
@@ -123,14 +145,14 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             "ReadOwnBundles",
             &["s3:GetObject"],
             json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
-            Value::Null,
+            own_account(),
         ),
         // Its status, and why its bootstrap failed.
         allow(
             "ReportOwnState",
             &["s3:PutObject"],
             json!(format!("{bucket}/clusters/{cluster}/nodes/{role}/*")),
-            Value::Null,
+            own_account(),
         ),
         // KMS matches the context exactly, so a bundle of another role cannot be decrypted even by a node that has its bytes.
         allow(

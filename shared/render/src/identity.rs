@@ -10,7 +10,7 @@ use slipway_core::oidc;
 
 use super::cfn::{Resource, Template, logical_id, reference};
 use super::context::Context;
-use super::iam::policy;
+use super::iam::{boundary, policy};
 use super::{RenderError, addons};
 
 /// IAM's limit on a role's name.
@@ -125,5 +125,6 @@ fn resource(context: &Context<'_>, role: &PodRole, issuer: &str, provider: &str)
         .set("AssumeRolePolicyDocument", policy(vec![trust]))
         .set_some("Policies", inline)
         .set_some("ManagedPolicyArns", (!managed_policies.is_empty()).then(|| json!(managed_policies)))
+        .set_some("PermissionsBoundary", boundary(context, &role.managed_policy_arns))
         .set("Tags", context.tags(&role.name).list())
 }

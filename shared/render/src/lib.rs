@@ -102,6 +102,7 @@ pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, 
         kms_key_arn: unknown(),
         region: None,
         issuer_bucket: Some(unknown()),
+        allowed: None,
     };
     let (lock, credentials) = (Lock::default(), BTreeMap::new());
     let inputs = Inputs { patches, ..Inputs::new(cluster, &lock, &credentials, &site) };

@@ -75,7 +75,7 @@ pub struct Switch {
     pub at: Timestamp,
 }
 
-/// An order that came too late and was not obeyed.
+/// An order that was not obeyed: it came too late, or the spec protects the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ignored {
@@ -170,6 +170,15 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             }
             Vec::new()
         }
+        Order::Destroy { .. } if desired.is_some_and(|desired| desired.deletion_protection) => {
+            let message = format!(
+                "the order of {} to destroy the cluster was ignored, because its spec has `deletionProtection: true`",
+                moment(given.at)
+            );
+            let help = "upload a spec without `deletionProtection: true` first, then give the order again"
+                .to_owned();
+            report_ignored(state, Ignored { given: given.at, at: now, message, help })
+        }
         Order::Destroy { without_snapshot } => destroy::receive(state, given, *without_snapshot, now),
         Order::Abort { plan } => {
             if let Some(open) = state.destroy_mut().filter(|_| plan.is_none()) {
@@ -234,15 +243,19 @@ pub(super) fn ignore(
     why: &str,
     cure: &str,
 ) -> Vec<Effect> {
-    if state.ignored.as_ref().is_some_and(|ignored| ignored.given == given) {
-        return Vec::new();
-    }
     let late = lasting(SignedDuration::from_mins(now.duration_since(given).as_mins()));
     let message = format!(
         "the order of {} to {what} arrived {late} late and was ignored, because {why}",
         moment(given)
     );
-    let ignored = Ignored { given, at: now, message, help: cure.to_owned() };
+    report_ignored(state, Ignored { given, at: now, message, help: cure.to_owned() })
+}
+
+/// Reports an order that was not obeyed, once.
+fn report_ignored(state: &mut Rollout, ignored: Ignored) -> Vec<Effect> {
+    if state.ignored.as_ref().is_some_and(|before| before.given == ignored.given) {
+        return Vec::new();
+    }
     let said = RolloutReport::new(&state.cluster, &plan_of(state), ignored.words());
     state.ignored = Some(ignored);
     vec![Effect::Publish(Event::OrderIgnored(said))]

@@ -90,8 +90,13 @@ fn rendering(size: u32) -> Rendering {
 
 fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wanted {
     let plan = plan(baseline, release, &policy(approval));
-    let desired =
-        Desired { format: 1, spec_version: "v1".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    let desired = Desired {
+        format: 1,
+        spec_version: "v1".to_owned(),
+        plan: plan.id.clone(),
+        target: plan.to.clone(),
+        deletion_protection: false,
+    };
     Wanted { desired, plan, release: release.clone() }
 }
 

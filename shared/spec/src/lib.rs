@@ -1,5 +1,6 @@
 //! From the text of a `cluster.yaml` to a checked [`Cluster`](slipway_core::cluster::Cluster), or to diagnostics with line, column and cure.
 
+pub mod allowed;
 mod check;
 mod documents;
 pub mod instance_types;

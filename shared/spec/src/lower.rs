@@ -105,6 +105,7 @@ pub(crate) fn lower(
         iam_roles,
         certificates,
         rollout: rollout?,
+        deletion_protection: spec.deletion_protection,
         stack_tags,
     })
 }

@@ -16,6 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::qemu::{Accelerator, Hardware, Running};
 use super::state::{Guest, State};
+use crate::client::ACCOUNT;
 use crate::gateway::Principal;
 use crate::iam::{self, Statement};
 use crate::installation::Installation;
@@ -203,7 +204,8 @@ impl Workshop {
             })
         };
         let statements: Vec<Statement> = policies.iter().flat_map(read).collect();
-        let principal = Principal { name: role.to_owned(), statements };
+        let arn = format!("arn:aws:iam::{ACCOUNT}:role/slipway/{role}");
+        let principal = Principal { name: role.to_owned(), arn, statements };
         self.slipway.world().gateway().know(&format!("ASIA{role}"), principal);
         role.to_owned()
     }

@@ -34,6 +34,9 @@ pub(super) const RECORDED: &[(&str, &str)] = &[
     ),
 ];
 
+/// IAM's limit for a managed policy.
+const MOST_POLICY: usize = 6_144;
+
 /// Creates resources one by one, and connects them at the end.
 pub(super) struct Deployer<'a> {
     target: &'a Target<'a>,
@@ -41,6 +44,7 @@ pub(super) struct Deployer<'a> {
     functions: BTreeMap<String, Pending>,
     pub(super) roles: BTreeMap<String, Role>,
     queue_policies: BTreeMap<String, Vec<Statement>>,
+    pub(super) policies: BTreeMap<String, Vec<Statement>>,
     pub(super) routes: Vec<Route>,
     pub(super) taps: Vec<(String, String)>,
     pub(super) recorded: Vec<(String, String, &'static str)>,
@@ -137,6 +141,7 @@ impl<'a> Deployer<'a> {
             functions: BTreeMap::new(),
             roles: BTreeMap::new(),
             queue_policies: BTreeMap::new(),
+            policies: BTreeMap::new(),
             routes: Vec::new(),
             taps: Vec::new(),
             recorded: Vec::new(),
@@ -172,6 +177,7 @@ impl<'a> Deployer<'a> {
             "AWS::SQS::QueuePolicy" => self.queue_policy(id, &mut props)?,
             "AWS::IAM::Role" => self.role(id, &mut props)?,
             "AWS::IAM::RolePolicy" => self.role_policy(id, &mut props)?,
+            "AWS::IAM::ManagedPolicy" => self.managed_policy(id, &mut props)?,
             "AWS::SSM::Document" => self.document(id, &mut props).await?,
             "AWS::Lambda::Function" => self.function(id, &resource["Metadata"], &mut props)?,
             "AWS::Lambda::Permission" => self.permission(id, &mut props)?,
@@ -402,6 +408,22 @@ impl<'a> Deployer<'a> {
         Ok(made(&name, &[("Arn", &arn)]))
     }
 
+    /// A policy that no role of the template has attached: a permissions boundary.
+    fn managed_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+        props.ignore("Description", "said to people");
+        let path = props.text("Path")?;
+        let document = props.take("PolicyDocument").unwrap_or_default();
+        // IAM counts no white space ("IAM and AWS STS quotas").
+        let length = document.to_string().len();
+        if length > MOST_POLICY {
+            let what = format!("its document has {length} characters, and IAM allows {MOST_POLICY}");
+            return Err(DeployError::new(id, &what));
+        }
+        let arn = format!("arn:aws:iam::{ACCOUNT}:policy{path}{}", self.physical(id));
+        self.policies.insert(arn.clone(), policy(id, &document)?);
+        Ok(made(&arn, &[("PolicyArn", &arn), ("Arn", &arn)]))
+    }
+
     fn role_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
         let name = props.text("PolicyName")?;
         let statements = policy(id, &props.take("PolicyDocument").unwrap_or_default())?;
@@ -533,7 +555,8 @@ impl<'a> Deployer<'a> {
                 return Err(DeployError::new(&pending.id, "its role does not trust lambda.amazonaws.com"));
             }
             let statements = role.statements.clone();
-            let principal = Principal { name: name.clone(), statements: statements.clone() };
+            let principal =
+                Principal { name: name.clone(), arn: role.arn.clone(), statements: statements.clone() };
             self.target.gateway.know(&access_key(&name), principal);
             pending.function.role = statements;
             self.target.lambda.register(pending.function);

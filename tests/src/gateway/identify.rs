@@ -75,6 +75,8 @@ pub(super) fn identify(
         add(need, "aws:SecureTransport", "true");
         add(need, "s3:TlsVersion", "1.3");
         add(need, "aws:RequestedRegion", region);
+        // There is one account here, and every resource is its own.
+        add(need, "aws:ResourceAccount", ACCOUNT);
     }
     let session = headers.get("x-amz-security-token").and_then(|value| value.to_str().ok());
     Ok(Identified {

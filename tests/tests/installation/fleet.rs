@@ -170,7 +170,8 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
              "Condition": {"StringEquals": {"aws:ResourceTag/slipway:cluster": cluster}}},
         ]}));
         let name = format!("of {cluster}");
-        world.gateway().know("AKIAOTHER", Principal { name, statements: statements.unwrap() });
+        let arn = "arn:aws:iam::123456789012:role/other".to_owned();
+        world.gateway().know("AKIAOTHER", Principal { name, arn, statements: statements.unwrap() });
         assert_eq!(denied("AKIAOTHER").await, *wanted, "{cluster}");
     }
 }

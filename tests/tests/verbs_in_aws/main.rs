@@ -223,7 +223,8 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
         .await;
     refused(ADMINISTRATOR, "show . --cluster minimal", 2, &["cannot be used with"]).await;
     refused(ADMINISTRATOR, "verify --open", 2, &["--cluster"]).await;
-    let nobody = Principal { name: "nobody".to_owned(), statements: Vec::new() };
+    let arn = "arn:aws:iam::123456789012:role/nobody".to_owned();
+    let nobody = Principal { name: "nobody".to_owned(), arn, statements: Vec::new() };
     gateway.know("AKIANOBODY", nobody);
     for verb in ["show", "verify", "gc"] {
         let words = ["AccessDenied", "s3:ListBucket", "docs/pki.md"];

@@ -87,6 +87,7 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
             quoted(on).iter().map(arn).collect()
         }
         "the bus" => vec![world.deployed().arns["Bus"].clone()],
+        "the bus `slipway-destroy`" => vec![world.deployed().arns["DestroyBus"].clone()],
         _ if on.ends_with("` of the asset bucket") => below("AssetBucket"),
         _ if on.ends_with("` of the spec bucket") => below("SpecBucket"),
         _ => panic!("unknown resource {on:?}"),
@@ -100,7 +101,9 @@ async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, 
         .map(|grant| json!({ "Effect": "Allow", "Action": grant.action, "Resource": resources(slipway, &grant.on) }))
         .collect();
     let statements = iam::parse(&json!({ "Statement": statements })).unwrap();
-    slipway.world().gateway().know("AKIASOMEBODY", Principal { name: "somebody".to_owned(), statements });
+    let arn = format!("arn:aws:iam::{ACCOUNT}:role/somebody");
+    let principal = Principal { name: "somebody".to_owned(), arn, statements };
+    slipway.world().gateway().know("AKIASOMEBODY", principal);
     let bucket = |id: &str| slipway.world().reference(id).unwrap();
     let buckets = [
         ("SLIPWAY_ASSET_BUCKET", bucket("AssetBucket")),

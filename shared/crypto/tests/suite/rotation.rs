@@ -507,6 +507,7 @@ async fn the_published_keys_are_both_as_long_as_tokens_of_either_live() {
         kms_key_arn: String::new(),
         region: None,
         issuer_bucket: Some("issuers".to_owned()),
+        allowed: None,
     };
     let published = async || -> Vec<String> {
         let documents =

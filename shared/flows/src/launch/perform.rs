@@ -126,6 +126,12 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
     }
 }
 
+/// The digest by which a template is named: `templates/<stack>/<sha256>.json`.
+fn digest_in(key: &str) -> &str {
+    let name = key.rsplit('/').next().unwrap_or_default();
+    name.strip_suffix(".json").unwrap_or(name)
+}
+
 /// Performs one effect. Twice is once.
 ///
 /// # Errors
@@ -136,7 +142,10 @@ async fn perform<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
     effect: &Effect,
 ) -> FlowResult<()> {
     match effect {
-        Effect::CreateChangeSet(request) => ports.stacks.create_change_set(request).await?,
+        Effect::CreateChangeSet(request) => {
+            store::verified(ports.assets, &request.template_key, digest_in(&request.template_key)).await?;
+            ports.stacks.create_change_set(request).await?;
+        }
         Effect::ExecuteChangeSet { stack, name, token } => {
             ports.stacks.execute_change_set(stack, name, token).await?;
         }

@@ -12,7 +12,7 @@ mod waking;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use shore::{Shore, at};
+use shore::{Shore, TEMPLATE_KEY, at};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::node::{Command, Verb};
 use slipway_core::status::Desired;
@@ -26,7 +26,7 @@ use super::*;
 /// A rollout that is open, with one stack in that state.
 fn rolling(state: Value) -> Rollout {
     let step = json!({
-        "stack": "c-network", "kind": "network", "templateKey": "k", "tags": {"slipway:cluster": "c"}, "mayReplace": [], "state": state,
+        "stack": "c-network", "kind": "network", "templateKey": TEMPLATE_KEY, "tags": {"slipway:cluster": "c"}, "mayReplace": [], "state": state,
     });
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": at(0), "changeSet": "slipway-1-p",

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
+use slipway_core::cluster::{Approval, RolloutPolicy};
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::members::DeployedMembers;
+use slipway_core::release::Site;
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
 use slipway_core::{deadline, keys};
@@ -29,6 +31,7 @@ pub(super) async fn publish_plan(
     patches: &PatchSet,
     prepared: &Prepared,
     running: Running,
+    site: &Site,
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
@@ -55,7 +58,11 @@ pub(super) async fn publish_plan(
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
-        let plan = slipway_plan::plan(&deployed, &prepared.rendering, &prepared.cluster.rollout)
+        let asked = prepared.cluster.rollout.approval;
+        let approval = approval(ports.assets, site, &rollout, asked).await?;
+        let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
+        let plan = slipway_plan::plan(&deployed, &prepared.rendering, &policy)
+            .of_spec_with(asked)
             .with_renewal(&renewal(prepared, &deployed, now));
         let under_way = rollout.active();
         let unchanged = match under_way {
@@ -74,6 +81,7 @@ pub(super) async fn publish_plan(
                 spec_version: upload.version.clone(),
                 plan: plan.id.clone(),
                 target: plan.to.clone(),
+                deletion_protection: prepared.cluster.deletion_protection,
             };
             if desired.value.as_ref() != Some(&wish)
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
@@ -83,6 +91,20 @@ pub(super) async fn publish_plan(
             // The run for the newest upload may have found nothing to do before this was written.
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
+            }
+        }
+        let protected = prepared.cluster.deletion_protection;
+        if unchanged
+            && pointed
+            && let Some(now) = desired.value.as_ref().filter(|now| now.deletion_protection != protected)
+        {
+            // It changes nothing that is rolled out, so no plan brings it.
+            if !is_newest(ports.specs, upload, Some(patches)).await? {
+                return Ok(RenderOutcome::Superseded);
+            }
+            let wish = Desired { deletion_protection: protected, ..now.clone() };
+            if store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none() {
+                continue;
             }
         }
         if unchanged {
@@ -101,6 +123,24 @@ pub(super) async fn publish_plan(
         return Ok(RenderOutcome::Planned(Box::new(plan)));
     }
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
+/// rolled out last says `manual`, or the installation does.
+async fn approval(
+    assets: &impl Objects,
+    site: &Site,
+    rollout: &Rollout,
+    asked: Approval,
+) -> FlowResult<Approval> {
+    let floor = site.allowed.as_ref().map_or(Approval::Auto, |allowed| allowed.approval);
+    if asked == Approval::Manual || floor == Approval::Manual {
+        return Ok(Approval::Manual);
+    }
+    let Some(good) = rollout.good.first() else { return Ok(Approval::Auto) };
+    let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
+    // Nobody deletes plans. If one is missing nevertheless, a person decides.
+    Ok(plan.map_or(Approval::Manual, |plan| plan.approval_of_spec()))
 }
 
 /// How renewed certificates reach the nodes, and when they must have.

@@ -25,10 +25,11 @@ use crate::store::{self, AT_A_TIME};
 const MOST_BYTES: u64 = 64 * 1024;
 /// The largest node status that is read. They have some kilobytes.
 const MOST_STATUS_BYTES: u64 = 256 * 1024;
-/// How many objects of a cluster's `pki/` and `nodes/` are listed. Certificates beyond that are queried one by one, nodes are ignored.
+/// How many objects of a cluster's `pki/`, and of each role's `nodes/`, are listed. Certificates beyond that are queried one by one, nodes
+/// are ignored.
 const MOST_LISTED: usize = 4_000;
-/// How many nodes' reports are read, the newest first.
-const MOST_NODES: usize = 200;
+/// How many reports of a role are read, the newest first.
+const MOST_NODES: usize = 40;
 /// Older reports are not read.
 const OLD: SignedDuration = SignedDuration::from_hours(24 * 14);
 
@@ -229,7 +230,10 @@ async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
     Ok(Stored::Read { key, facts: seen.facts, flaws })
 }
 
-/// The last reports of the nodes.
+/// The last reports of the nodes that hold leaves: etcd members and controllers. Workers hold none, so what they write is not read.
+///
+/// A node can write anything below the folder of its role, and nothing elsewhere. So the role is the folder's, a report about another machine
+/// is a finding, no report is newer than its object, and each role has a limit of its own.
 async fn nodes(
     assets: &(impl Objects + Listing),
     cluster: &Cluster,
@@ -237,38 +241,87 @@ async fn nodes(
     findings: &mut Vec<Finding>,
 ) -> FlowResult<Vec<Reported>> {
     let since = now.saturating_sub(OLD).unwrap_or(Timestamp::MIN);
-    let mut listed = assets.list(&keys::nodes(&cluster.name), MOST_LISTED).await?;
-    listed.retain(|one| {
-        let status = keys::instance_of_status(&cluster.name, &one.key).is_some();
-        status && one.modified >= since && one.size <= MOST_STATUS_BYTES
+    let roles = policy::roles(cluster).into_iter().filter(|role| match role {
+        Role::Etcd(_) | Role::Controller => true,
+        Role::Pool(_) | Role::Admin => false,
     });
-    listed.sort_by(|one, other| (other.modified, &one.key).cmp(&(one.modified, &other.key)));
-    listed.truncate(MOST_NODES);
-    let read: Vec<(String, Option<Vec<u8>>)> = stream::iter(listed)
-        .map(|one| async move {
-            let object = assets.get(&one.key).await?;
-            Ok::<_, FlowError>((one.key, object.map(|object| object.bytes)))
-        })
+    let read: Vec<Vec<(Place, Option<Vec<u8>>)>> = stream::iter(roles)
+        .map(|role| read_of_role(assets, &cluster.name, role, since))
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
     let mut nodes = Vec::new();
-    for (key, bytes) in read {
+    for (place, bytes) in read.into_iter().flatten() {
         let Some(bytes) = bytes else { continue };
         match serde_json::from_slice::<NodeStatus>(&bytes) {
+            Ok(status) if !place.is_of(&status) => findings.push(Finding {
+                message: format!(
+                    "it says that it is of {} ({}), and only a node of {} can write here: it was not used",
+                    status.role,
+                    status.instance.as_ref().map_or("no machine", |instance| instance.id.as_str()),
+                    place.role
+                ),
+                help: "find out what runs on that machine, and replace it".to_owned(),
+                key: place.key,
+            }),
             Ok(status) => {
-                let instance = keys::instance_of_status(&cluster.name, &key).unwrap_or_default();
-                nodes.extend(reported(cluster, instance, &status));
+                let told = reported(cluster, &place.instance, &status);
+                nodes.extend(told.map(|told| Reported { at: told.at.min(place.modified), ..told }));
             }
             Err(error) => findings.push(Finding {
                 message: format!("what the node tells cannot be read: {error}"),
                 help: "nothing, if it writes another within the hour; else look at the node's slipway-node"
                     .to_owned(),
-                key,
+                key: place.key,
             }),
         }
     }
     Ok(nodes)
+}
+
+/// Where a report lies.
+struct Place {
+    key: String,
+    role: Role,
+    instance: String,
+    modified: Timestamp,
+}
+
+impl Place {
+    /// Whether the report is of the machine that its key names.
+    fn is_of(&self, status: &NodeStatus) -> bool {
+        status.role == self.role.to_string()
+            && status.instance.as_ref().is_none_or(|instance| instance.id == self.instance)
+    }
+}
+
+/// The newest reports of a role.
+async fn read_of_role(
+    assets: &(impl Objects + Listing),
+    cluster: &str,
+    role: Role,
+    since: Timestamp,
+) -> FlowResult<Vec<(Place, Option<Vec<u8>>)>> {
+    let name = role.to_string();
+    let listed = assets.list(&keys::nodes_of(cluster, &name), MOST_LISTED).await?;
+    let mut places: Vec<Place> = listed
+        .into_iter()
+        .filter(|one| one.modified >= since && one.size <= MOST_STATUS_BYTES)
+        .filter_map(|one| {
+            let instance = keys::instance_of_status(cluster, &name, &one.key)?.to_owned();
+            Some(Place { role: role.clone(), instance, modified: one.modified, key: one.key })
+        })
+        .collect();
+    places.sort_by(|one, other| (other.modified, &one.key).cmp(&(one.modified, &other.key)));
+    places.truncate(MOST_NODES);
+    stream::iter(places)
+        .map(|place| async move {
+            let object = assets.get(&place.key).await?;
+            Ok::<_, FlowError>((place, object.map(|object| object.bytes)))
+        })
+        .buffered(AT_A_TIME)
+        .try_collect()
+        .await
 }
 
 /// The newest plan, if its nodes' certificates expire so soon that it waits for nothing, and no rollout is open. Only the scan wakes a

@@ -15,8 +15,9 @@ use slipway_core::oidc;
 
 use super::Kit;
 use super::object::{NAMESPACE, read_only};
+use crate::cfn::sub;
 use crate::context::Context;
-use crate::iam::allow;
+use crate::iam::{allow, grant_to_ec2};
 use crate::identity::{self, PodRole};
 use crate::images as addons;
 use crate::images::AddonName;
@@ -153,6 +154,10 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
     let tag = format!("kubernetes.io/cluster/{}", context.cluster.name);
     let own = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
     let new = json!({ "StringEquals": { (format!("aws:RequestTag/{tag}")): "owned" } });
+    let tags_of_new = json!({ "StringEquals": {
+        (format!("aws:RequestTag/{tag}")): "owned",
+        "elasticloadbalancing:CreateAction": ["CreateListener", "CreateLoadBalancer", "CreateTargetGroup"],
+    } });
     let ec2 = |resource: &str| json!(format!("arn:{}:ec2:*:*:{resource}/*", context.partition()));
     vec![
         allow(
@@ -189,6 +194,9 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
             json!("*"),
             new.clone(),
         ),
+        // ELB authorizes the tags of a new resource separately, before the resource has any (service authorization reference, "Elastic
+        // Load Balancing V2": `elasticloadbalancing:CreateAction`).
+        allow("CloudTagsBalancersItMakes", &["elasticloadbalancing:AddTags"], json!("*"), tags_of_new),
         allow("CloudMakesGroups", &["ec2:CreateSecurityGroup"], ec2("security-group"), new),
         allow("CloudMakesGroupsInVpc", &["ec2:CreateSecurityGroup"], ec2("vpc"), Value::Null),
         allow(
@@ -247,6 +255,9 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
         (format!("aws:RequestTag/{DRIVER_TAG}")): "true",
     } });
     let node = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
+    let region = &context.cluster.region;
+    let keys = sub(format!("arn:{}:kms:{region}:${{AWS::AccountId}}:key/*", context.partition()));
+    let via_ec2 = format!("ec2.{region}.{}", context.dns_suffix());
     vec![
         allow(
             "VolumesLook",
@@ -264,7 +275,8 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
             Value::Null,
         ),
         allow("VolumesMake", &["ec2:CreateVolume"], ec2("volume"), new),
-        allow("VolumesMakeFromSnapshots", &["ec2:CreateVolume"], ec2("snapshot"), Value::Null),
+        // Only from snapshots that have the cluster's tag: any other snapshot may hold another cluster's data.
+        allow("VolumesMakeFromSnapshots", &["ec2:CreateVolume"], ec2("snapshot"), node.clone()),
         allow(
             "VolumesTag",
             &["ec2:CreateTags"],
@@ -278,6 +290,20 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
             own,
         ),
         allow("VolumesAttach", &["ec2:AttachVolume", "ec2:DetachVolume"], ec2("instance"), node),
+        // Volumes are encrypted, under AWS' own key or under another one that the account has chosen for EBS.
+        allow(
+            "VolumesEncrypt",
+            &[
+                "kms:Decrypt",
+                "kms:DescribeKey",
+                "kms:GenerateDataKeyWithoutPlaintext",
+                "kms:ReEncryptFrom",
+                "kms:ReEncryptTo",
+            ],
+            keys.clone(),
+            json!({ "StringEquals": { "kms:ViaService": via_ec2 } }),
+        ),
+        grant_to_ec2(context, "VolumesGrant", keys),
     ]
 }
 

@@ -148,7 +148,13 @@ impl Yard {
         let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).unwrap();
         let plan = plan(&baseline, &after, policy);
         let (plan_id, target) = (plan.id.clone(), plan.to.clone());
-        let desired = Desired { format: 1, spec_version: "v2".to_owned(), plan: plan_id, target };
+        let desired = Desired {
+            format: 1,
+            spec_version: "v2".to_owned(),
+            plan: plan_id,
+            target,
+            deletion_protection: false,
+        };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {
             // Other credentials make another launch template, too.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use slipway_core::allowed::Allowed;
 use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{Rendering, Site};
@@ -79,6 +80,8 @@ pub struct Account<C = SeededCrypto> {
     pub parameters: MemoryParameters,
     /// The registries of images, and the download sites of programs.
     pub registry: MemoryRegistry,
+    /// What the installation allows specs to use. `None`: nothing is checked.
+    pub allowed: Option<Allowed>,
     crypto: C,
     /// The state of the rollouts as it was last read, by its version. It is cached because it is needed after every event.
     known: Mutex<Option<(String, Arc<Rollout>)>>,
@@ -118,6 +121,7 @@ impl<C: Crypto + Clone> Account<C> {
             journal: Journal::default(),
             parameters,
             registry: MemoryRegistry::default(),
+            allowed: None,
             crypto,
             known: Mutex::default(),
             releases: Arc::default(),
@@ -140,6 +144,7 @@ impl<C: Crypto + Clone> Account<C> {
             journal: Journal::default(),
             parameters: self.parameters.fork(),
             registry: self.registry.clone(),
+            allowed: self.allowed.clone(),
             crypto,
             known: Mutex::default(),
             releases: Arc::clone(&self.releases),
@@ -160,6 +165,7 @@ impl<C: Crypto + Clone> Account<C> {
             journal: self.journal.clone(),
             parameters: self.parameters.clone(),
             registry: self.registry.clone(),
+            allowed: self.allowed.clone(),
             crypto: self.crypto.clone(),
             known: Mutex::default(),
             releases: Arc::clone(&self.releases),
@@ -252,6 +258,7 @@ impl<C: Crypto + Clone> Account<C> {
             kms_key_arn: OWN_KEY.to_owned(),
             region: Some(self.region()),
             issuer_bucket: Some(self.issuer.name().to_owned()),
+            allowed: self.allowed.clone(),
         };
         match version {
             Some(version) => {

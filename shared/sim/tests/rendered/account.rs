@@ -46,6 +46,7 @@ pub(crate) fn patched_rendering(cluster: &Cluster, patches: &[Patch]) -> Renderi
         kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0".to_owned(),
         region: None,
         issuer_bucket: Some("issuer".to_owned()),
+        allowed: None,
     };
     render(&Inputs { patches, ..Inputs::new(cluster, &pinned, &credentials, &site) }).unwrap()
 }

@@ -174,6 +174,18 @@ impl Lowering<'_, '_, '_> {
                     "write 1 to 128 characters, not beginning with `aws:`",
                 );
             }
+            // Machines, groups, volumes and load balancers are found by these tags, and permissions depend on them.
+            if ["slipway:", "kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "ebs.csi.aws.com/"]
+                .iter()
+                .any(|owned| key.starts_with(owned))
+            {
+                self.report.error(
+                    "tags",
+                    &path,
+                    format!("`{key}` says which cluster a resource belongs to"),
+                    "choose a key of your own: Slipway sets the tags of this cluster itself",
+                );
+            }
             if value.chars().count() > 256 {
                 self.report.error(
                     "tags",

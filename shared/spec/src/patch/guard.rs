@@ -4,6 +4,7 @@
 mod foreign;
 mod places;
 mod references;
+mod secrets;
 
 use std::collections::BTreeSet;
 
@@ -62,7 +63,7 @@ pub(super) fn stack(name: &str, before: &Value, after: &Value) -> Vec<Refusal> {
     let (Some(old), Some(new)) = (resources(before), resources(after)) else {
         return vec![Refusal::new("no resources would be left", "patch what lies below `/Resources`")];
     };
-    for key in ["Transform", "Hooks", "Rules"] {
+    for key in ["Transform", "Hooks", "Rules", "Mappings"] {
         if after.get(key) != before.get(key) {
             found.push(Refusal::new(
                 format!("`{key}`"),
@@ -93,6 +94,7 @@ pub(super) fn stack(name: &str, before: &Value, after: &Value) -> Vec<Refusal> {
         }
     }
     found.extend(exports(before, after));
+    found.extend(secrets::composed(before, after));
     found.extend(references::dangling(before, after));
     found.extend(foreign::unforeseen(before, after));
     // Two rules may refuse the same thing.

@@ -7,7 +7,7 @@ use crate::tree::Span;
 /// within a group of three bytes.
 const WORDS: [&str; 4] = ["PRIVATE KEY", "UFJJVkFURSBLRV", "BSSVZBVEUgS0VZ", "QUklWQVRFIEtFW"];
 /// What makes CloudFormation put a secret's value into a template.
-const REFERENCES: [&str; 2] = ["{{resolve:secretsmanager:", "{{resolve:ssm-secure:"];
+pub(super) const REFERENCES: [&str; 2] = ["{{resolve:secretsmanager:", "{{resolve:ssm-secure:"];
 
 /// Whether a private key is in it.
 pub(crate) fn holds_private_key(text: &str) -> bool {

@@ -154,6 +154,7 @@ fn parse_and_render(spec: &str) -> Anyhow<()> {
         kms_key_arn: OWN_KEY.to_owned(),
         region: None,
         issuer_bucket: Some("issuer".to_owned()),
+        allowed: None,
     };
     let place = slipway_spec::Expected { name: "production", region: None };
     let cluster =

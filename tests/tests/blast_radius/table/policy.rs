@@ -51,6 +51,8 @@ fn cluster() -> Vec<Case> {
         case("sshAuthorizedKeys", json!([]), ALL, ALL_REPLACED),
         case("kmsKeyArn", json!(KEY), ALL, "")
             .because("nodes may use the other key, under which the same credentials are sealed once more"),
+        case("deletionProtection", json!(true), "", "")
+            .because("orders to destroy the cluster are refused from the upload on"),
         case("stackTags", json!({ "cost": "42" }), "network, etcd, control-plane, pools", "")
             .because("instances get a new tag when they are next replaced"),
     ]

@@ -50,6 +50,10 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
         (!gone && boots_with.contains_key(&role)).then_some(async move {
             let object = assets.get(&one.key).await?;
             let status = object.and_then(|object| serde_json::from_slice::<NodeStatus>(&object.bytes).ok());
+            // A node can write whatever it likes, also about another one.
+            let status = status.filter(|status| {
+                status.role == role.to_string() && status.instance.as_ref().is_none_or(|of| of.id == node)
+            });
             FlowResult::Ok(status.map(|status| (role, node, NodeReport::from(&status))))
         })
     });

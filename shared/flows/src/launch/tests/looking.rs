@@ -30,7 +30,13 @@ fn going() -> Rollout {
 }
 
 fn desired() -> Desired {
-    Desired { format: 1, spec_version: "v2".to_owned(), plan: "p".to_owned(), target: "t".to_owned() }
+    Desired {
+        format: 1,
+        spec_version: "v2".to_owned(),
+        plan: "p".to_owned(),
+        target: "t".to_owned(),
+        deletion_protection: false,
+    }
 }
 
 /// One whose controllers are replaced.

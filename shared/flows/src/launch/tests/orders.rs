@@ -116,8 +116,13 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
         (Order::Skip { instance: "i-1".to_owned() }, Order::Destroy { without_snapshot: true });
     let approve = |plan: &str| Order::Approve { plan: plan.to_owned() };
     let of_plan = |plan: &str| Order::Abort { plan: Some(plan.to_owned()) };
-    let desired =
-        Desired { format: 1, spec_version: "v1".to_owned(), plan: "p".to_owned(), target: "t".to_owned() };
+    let desired = Desired {
+        format: 1,
+        spec_version: "v1".to_owned(),
+        plan: "p".to_owned(),
+        target: "t".to_owned(),
+        deletion_protection: false,
+    };
     // What there is: nothing, a plan, a cluster that stands, a rollout that is open.
     let rolling = rolling(json!("executing"));
     for (given, of_nothing, of_a_plan, of_a_cluster, of_a_rollout) in [

@@ -15,7 +15,7 @@ fn request() -> ChangeSetRequest {
         stack: "c-network".to_owned(),
         name: "n".to_owned(),
         create: true,
-        template_key: "k".to_owned(),
+        template_key: TEMPLATE_KEY.to_owned(),
         tags: BTreeMap::new(),
     }
 }
@@ -77,7 +77,9 @@ async fn p12_what_changes_what_runs_is_dropped_once_it_is_no_longer_in_the_store
     for (effect, call, is_disruptive) in each() {
         let (pending, other) = (pending(7, effect.clone(), 0), pending(8, effect, 0));
         let withdrawn = Rollout { outbox: vec![other], ..rolling(json!("changeSet")) };
-        for shore in [Shore::with(&withdrawn), Shore::default()] {
+        let without_state = Shore::default();
+        without_state.keeps_text(TEMPLATE_KEY, "{}");
+        for shore in [Shore::with(&withdrawn), without_state] {
             let outcome = shore.attempts(&pending).await.unwrap();
             assert_eq!(outcome == EffectOutcome::Dropped, is_disruptive, "{call}");
             assert_eq!(shore.done().is_empty(), is_disruptive, "{call}");

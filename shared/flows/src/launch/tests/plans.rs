@@ -44,10 +44,15 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
         pools: BTreeMap::new(),
     };
     let plan = slipway_plan::plan(&Baseline::default(), to, &policy);
-    let desired =
-        Desired { format: 1, spec_version: "v2".to_owned(), plan: plan.id.clone(), target: plan.to.clone() };
+    let desired = Desired {
+        format: 1,
+        spec_version: "v2".to_owned(),
+        plan: plan.id.clone(),
+        target: plan.to.clone(),
+        deletion_protection: false,
+    };
     shore.keeps(&keys::plan("c", &plan.id), &plan);
-    shore.keeps(&keys::release("c", &plan.to), to);
+    shore.keeps_release(to);
     shore.keeps(&keys::desired("c"), &desired);
     desired
 }
@@ -61,7 +66,7 @@ fn moved_between(state: Rollout, here: &Rendering, there: &Rendering) -> (Shore,
     let deployed = BTreeMap::from([("c-network".to_owned(), here.id())]);
     let shore = Shore::with(&Rollout { deployed, ..state });
     shore.has("c-network", StackStatus::CreateComplete);
-    shore.keeps(&keys::release("c", &here.id()), here);
+    shore.keeps_release(here);
     let desired = planned(&shore, there);
     (shore, desired)
 }
@@ -246,7 +251,7 @@ async fn deadline_made_anew(earlier_stands: bool, newest: &str, ends: Value) -> 
     let releases = BTreeSet::from([earlier.id()]);
     let behind = earlier_stands.then_some((Role::Controller, releases)).into_iter().collect();
     let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
-    shore.keeps(&keys::release("c", &earlier.id()), &earlier);
+    shore.keeps_release(&earlier);
     let manifest = json!({
         "format": 1, "sealedUnder": "", "assets": {}, "ends": { "controller": ends },
         "bundles": { "controller": { "digest": newest, "files": {}, "sealedUnder": "" } },

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use slipway_core::event::Event;
 use slipway_core::keys;
 use slipway_core::node::{Command, CommandView};
+use slipway_core::release::Rendering;
 use slipway_core::status::{Report, Status};
 use slipway_ports::{Condition, ErrorKind, Head, Object, Objects, PortError, PortResult, Put};
 use slipway_rollout::fleet::{GroupView, TargetState, Targets};
@@ -21,6 +22,10 @@ use crate::error::FlowResult;
 use crate::launch::{Clock, Decide, RolloutPorts, Wake, Waker, attempt, wake_deciding};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
 use crate::store;
+
+/// The key of the template `{}`, by its digest.
+pub(super) const TEMPLATE_KEY: &str =
+    "clusters/c/templates/c-network/44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a.json";
 
 /// So many seconds after the beginning.
 pub(super) fn at(second: i64) -> Timestamp {
@@ -61,7 +66,16 @@ impl Shore {
     pub(super) fn with(state: &Rollout) -> Self {
         let shore = Self::default();
         shore.keeps(&keys::rollout(&state.cluster), state);
+        shore.keeps_text(TEMPLATE_KEY, "{}");
         shore
+    }
+
+    /// Keeps a text byte by byte, as what is named by its digest.
+    pub(super) fn keeps_text(&self, key: &str, text: &str) {
+        let mut inner = self.inner();
+        inner.writes += 1;
+        let written = (text.as_bytes().to_vec(), inner.writes);
+        inner.objects.insert(key.to_owned(), written);
     }
 
     pub(super) fn keeps(&self, key: &str, value: &impl Serialize) {
@@ -69,6 +83,14 @@ impl Shore {
         inner.writes += 1;
         let written = (store::json(value), inner.writes);
         inner.objects.insert(key.to_owned(), written);
+    }
+
+    /// Keeps a release and its templates.
+    pub(super) fn keeps_release(&self, release: &Rendering) {
+        for stack in &release.stacks {
+            self.keeps_text(&stack.template_key("c"), &stack.body);
+        }
+        self.keeps_text(&keys::release("c", &release.id()), &release.to_json());
     }
 
     pub(super) fn kept<T: DeserializeOwned>(&self, key: &str) -> Option<T> {

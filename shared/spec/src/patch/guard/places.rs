@@ -135,7 +135,7 @@ pub(super) const FOREIGN_DATA: &str =
 pub(super) const EGRESS: &str = "the first such rule ends that nodes reach etcd, the API and AWS; only groups that the patch itself brings may have some";
 
 /// Node configurations.
-pub(super) const NODE: [Fixed; 28] = [
+pub(super) const NODE: [Fixed; 32] = [
     fixed("/format", "the node agent reads the configuration by it"),
     fixed("/cluster", "the node is found by it"),
     fixed("/role", "the node reads its bundles by it"),
@@ -157,6 +157,16 @@ pub(super) const NODE: [Fixed; 28] = [
     fixed(
         "/custom",
         "say it in the spec (`customFiles`, `customSystemdUnits`), which checks paths and names",
+    ),
+    fixed("/apiServer", "kubelets give their token to this address: say it in the spec (`apiEndpoints`)"),
+    fixed(
+        "/kubelet/configuration",
+        "say it in the spec (`kubelet`), which knows the fields that are Slipway's: who may call the kubelet is one of them",
+    ),
+    fixed("/controlPlane/auditLog", "say it in the spec (`kubernetes.apiServer.auditLog`)"),
+    fixed(
+        "/controlPlane/admission",
+        "say it in the spec (`kubernetes.apiServer`), which keeps NodeRestriction: without it a node can label itself as another",
     ),
     fixed("/controlPlane/bindPort", PORT),
     fixed("/controlPlane/etcdServers", "API servers with other members would serve another cluster, or none"),

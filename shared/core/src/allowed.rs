@@ -1,0 +1,92 @@
+//! What an installation allows the specs of its clusters to use in the account, besides what Slipway makes (P13). Each field is a parameter
+//! of `infra/template.yaml`, and everything is empty unless an administrator lists it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Approval;
+
+/// The part of Route 53 that specs may write records in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllowedZone {
+    /// The id of the hosted zone.
+    pub id: String,
+    /// Records must have this name or one below it: the zone's domain, or a part of it. Lower case, without a final dot.
+    pub domain: String,
+}
+
+impl AllowedZone {
+    /// Whether a record of that name may be in the zone.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        is_at_or_below(name, &self.domain)
+    }
+}
+
+/// Whether the DNS name `name` is `domain`, or lies below it.
+#[must_use]
+pub fn is_at_or_below(name: &str, domain: &str) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// What an installation allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Allowed {
+    /// `ProgramBuckets`: buckets that `software.baseURL` may name.
+    #[serde(default)]
+    pub program_buckets: Vec<String>,
+    /// `HostedZoneIds` with `HostedZoneDomains`.
+    #[serde(default)]
+    pub hosted_zones: Vec<AllowedZone>,
+    /// `PrivateDomains`: domains below which the private zones may be that Slipway makes.
+    #[serde(default)]
+    pub private_domains: Vec<String>,
+    /// `ManagedPolicyArns`: policies that roles of nodes and of service accounts may have attached.
+    #[serde(default)]
+    pub managed_policy_arns: Vec<String>,
+    /// `Approval`: with `manual`, every plan waits for a person, whatever its spec says.
+    pub approval: Approval,
+    /// The permissions boundaries of the roles that are made for clusters.
+    pub boundaries: Boundaries,
+}
+
+/// The permissions boundaries of the roles that are made for clusters. CloudFormation's role can make no role without one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Boundaries {
+    /// The ARN of the boundary of roles that have Slipway's own statements only.
+    pub own: String,
+    /// The ARN of the boundary of roles with managed policies. `None`: the installation allows no managed policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_managed_policies: Option<String>,
+}
+
+impl Boundaries {
+    /// The boundary of a role, which has managed policies or has none.
+    #[must_use]
+    pub fn of(&self, has_managed_policies: bool) -> &str {
+        match &self.with_managed_policies {
+            Some(wide) if has_managed_policies => wide,
+            Some(_) | None => &self.own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_lies_below_a_domain_only_at_a_dot() {
+        let zone = AllowedZone { id: "Z1".to_owned(), domain: "k8s.example.com".to_owned() };
+        for name in ["k8s.example.com", "api.k8s.example.com", "API.K8S.example.com.", "a.b.k8s.example.com"]
+        {
+            assert!(zone.has(name), "{name}");
+        }
+        for name in ["example.com", "notk8s.example.com", "k8s.example.com.evil.net", "", "."] {
+            assert!(!zone.has(name), "{name}");
+        }
+    }
+}

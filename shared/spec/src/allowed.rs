@@ -1,0 +1,187 @@
+//! What a spec uses of the account must be allowed by the installation (P13). CloudFormation's role and the permissions boundaries hold the
+//! same limits; here the finding has a place and says which parameter to set.
+
+use slipway_core::allowed::{Allowed, AllowedZone, is_at_or_below};
+use slipway_core::cluster::{Cluster, Existing, Iam};
+use slipway_core::release::Site;
+
+use crate::Objection;
+
+/// The objections to `cluster` in the installation `site`. None without an installation, as on a person's machine.
+#[must_use]
+pub fn objections(cluster: &Cluster, site: &Site) -> Vec<Objection> {
+    let Some(allowed) = &site.allowed else { return Vec::new() };
+    let mut found = programs(cluster, allowed, &site.asset_bucket);
+    found.extend(members(cluster, allowed));
+    found.extend(endpoints(cluster, allowed));
+    found.extend(policies(cluster, allowed));
+    found
+}
+
+/// The command that sets parameters of the installation and keeps all others.
+fn command(parameters: &[(&str, Vec<&str>)]) -> String {
+    let overrides: Vec<String> =
+        parameters.iter().map(|(name, values)| format!("{name}={}", values.join(","))).collect();
+    format!("sam deploy --parameter-overrides {}", overrides.join(" "))
+}
+
+/// `listed` with `wanted` at its end.
+fn and<'a>(listed: impl IntoIterator<Item = &'a String>, wanted: &'a str) -> Vec<&'a str> {
+    listed.into_iter().map(String::as_str).chain([wanted]).collect()
+}
+
+fn programs(cluster: &Cluster, allowed: &Allowed, asset_bucket: &str) -> Vec<Objection> {
+    let place = cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
+    let Some(bucket) = place.map(|place| place.split('/').next().unwrap_or_default()) else {
+        return Vec::new();
+    };
+    let (message, help) = if bucket == asset_bucket {
+        (
+            format!("`{bucket}` is the asset bucket: every node could read what belongs to other clusters"),
+            "put the programs into a bucket of their own, and list that in the installation's parameter `ProgramBuckets`"
+                .to_owned(),
+        )
+    } else if allowed.program_buckets.iter().any(|listed| listed == bucket) {
+        return Vec::new();
+    } else {
+        let set = command(&[("ProgramBuckets", and(&allowed.program_buckets, bucket))]);
+        (
+            format!(
+                "nodes may not read the bucket `{bucket}`: it is not in the installation's parameter `ProgramBuckets`"
+            ),
+            format!("use a bucket that is listed, or let an administrator of the installation run: {set}"),
+        )
+    };
+    vec![Objection::error("program-bucket", vec!["software.baseURL".to_owned()], message, help)]
+}
+
+/// The command that lists one more zone.
+fn list_zone(allowed: &Allowed, id: &str, domain: &str) -> String {
+    let ids = and(allowed.hosted_zones.iter().map(|zone| &zone.id), id);
+    let domains = and(allowed.hosted_zones.iter().map(|zone| &zone.domain), domain);
+    command(&[("HostedZoneIds", ids), ("HostedZoneDomains", domains)])
+}
+
+fn zone_objection(path: String, message: String, set: &str) -> Objection {
+    let help = format!("use a zone that is listed, or let an administrator of the installation run: {set}");
+    Objection::error("hosted-zone", vec![path], message, help)
+}
+
+/// Members overwrite their own records in the zone, so each cluster has its own part of a zone that several may use.
+fn members(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
+    let domain = &cluster.etcd.internal_domain;
+    let own = format!("{}.", cluster.name.to_ascii_lowercase());
+    let Some(id) = &cluster.etcd.hosted_zone_id else {
+        if allowed.private_domains.iter().any(|private| is_at_or_below(domain, private)) {
+            return Vec::new();
+        }
+        let message =
+            format!("`{domain}` is not below a domain of the installation's parameter `PrivateDomains`");
+        let set = command(&[("PrivateDomains", and(&allowed.private_domains, domain))]);
+        let help = format!(
+            "write a name such as `{own}etcd.internal`, remove the key, or let an administrator of the installation run: {set}"
+        );
+        return vec![Objection::error(
+            "hosted-zone",
+            vec!["etcd.internalDomainName".to_owned()],
+            message,
+            help,
+        )];
+    };
+    let zones: Vec<&AllowedZone> = allowed.hosted_zones.iter().filter(|zone| zone.id == *id).collect();
+    if zones.is_empty() {
+        let message = format!(
+            "members may not write into the zone `{id}`: it is not in the installation's parameter `HostedZoneIds`"
+        );
+        let for_others = domain.strip_prefix(&own).unwrap_or(domain);
+        return vec![zone_objection(
+            "etcd.hostedZone.id".to_owned(),
+            message,
+            &list_zone(allowed, id, for_others),
+        )];
+    }
+    if zones.iter().any(|zone| is_at_or_below(domain, &format!("{own}{}", zone.domain))) {
+        return Vec::new();
+    }
+    let parts: Vec<String> = zones.iter().map(|zone| format!("`{own}{}`", zone.domain)).collect();
+    let message = format!(
+        "`{domain}` is not this cluster's part of the zone `{id}`: another cluster's members may have records there"
+    );
+    let help = format!("write {}, or a name below it", parts.join(" or "));
+    vec![Objection::error("hosted-zone", vec!["etcd.internalDomainName".to_owned()], message, help)]
+}
+
+fn endpoints(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
+    let one = |(index, endpoint): (usize, &slipway_core::cluster::ApiEndpoint)| {
+        let zone = endpoint.load_balancer.hosted_zone_id.as_ref()?;
+        let name = &endpoint.dns_name;
+        let at = |key: &str| format!("apiEndpoints[{index}].{key}");
+        // Which zone another stack exports is not known here; CloudFormation's role can write into the listed zones only.
+        let (zones, what): (Vec<&AllowedZone>, String) = match zone {
+            Existing::Id(id) => (
+                allowed.hosted_zones.iter().filter(|one| one.id == *id).collect(),
+                format!("the zone `{id}`"),
+            ),
+            Existing::Export(_) => (allowed.hosted_zones.iter().collect(), "any listed zone".to_owned()),
+        };
+        if let (true, Existing::Id(id)) = (zones.is_empty(), zone) {
+            let message = format!(
+                "no record may be made in the zone `{id}`: it is not in the installation's parameter `HostedZoneIds`"
+            );
+            let domain = name.split_once('.').map_or(name.as_str(), |(_, domain)| domain);
+            let path = at("loadBalancer.hostedZone.id");
+            return Some(zone_objection(path, message, &list_zone(allowed, id, domain)));
+        }
+        if zones.iter().any(|zone| zone.has(name)) {
+            return None;
+        }
+        let domains: Vec<String> = zones.iter().map(|zone| format!("`{}`", zone.domain)).collect();
+        let message = format!("the record `{name}` is outside of what {what} is for");
+        let help = match domains.is_empty() {
+            true => format!(
+                "let an administrator of the installation run, with the id of that zone: {}",
+                list_zone(allowed, "ID", name.split_once('.').map_or(name.as_str(), |(_, domain)| domain))
+            ),
+            false => format!(
+                "write a name below {}; an administrator can list more in the installation's parameters `HostedZoneIds` and `HostedZoneDomains`",
+                domains.join(" or ")
+            ),
+        };
+        // The older keys of kube-aws are `externalDNSName` and `hostedZoneId`.
+        let paths = vec![at("dnsName"), "externalDNSName".to_owned()];
+        Some(Objection::error("hosted-zone", paths, message, help))
+    };
+    cluster.api_endpoints.iter().enumerate().filter_map(one).collect()
+}
+
+fn policies(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
+    let of = |path: &str, iam: &Iam| -> Vec<(String, String)> {
+        let all = iam.managed_policy_arns.iter().enumerate();
+        all.map(|(index, arn)| (format!("{path}.iam.role.managedPolicies[{index}].arn"), arn.clone()))
+            .collect()
+    };
+    let mut named = of("controller", &cluster.controller.iam);
+    named.extend(of("etcd", &cluster.etcd.iam));
+    for (index, pool) in cluster.pools.iter().enumerate() {
+        named.extend(of(&format!("worker.nodePools[{index}]"), &pool.iam));
+    }
+    for (index, role) in cluster.iam_roles.iter().flat_map(|roles| &roles.roles).enumerate() {
+        for (policy, arn) in role.managed_policy_arns.iter().enumerate() {
+            let path = format!("iamRolesForServiceAccounts.roles[{index}].managedPolicies[{policy}].arn");
+            named.push((path, arn.clone()));
+        }
+    }
+    let unlisted = named.into_iter().filter(|(_, arn)| !allowed.managed_policy_arns.contains(arn));
+    unlisted
+        .map(|(path, arn)| {
+            let set = command(&[("ManagedPolicyArns", and(&allowed.managed_policy_arns, &arn))]);
+            let message = format!(
+                "`{arn}` may not be attached: it is not in the installation's parameter `ManagedPolicyArns`"
+            );
+            let help = format!(
+                "name a policy that is listed, or let an administrator of the installation run: {set}"
+            );
+            Objection::error("managed-policy", vec![path], message, help)
+        })
+        .collect()
+}

@@ -1,0 +1,69 @@
+//! Attacks, in modules named by who attacks. docs/security.md says what each of them can reach, and names these tests.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm)]
+
+mod bus_holder;
+mod controller;
+mod member;
+mod uploader;
+mod worker;
+
+use std::collections::BTreeMap;
+
+use slipway_core::diagnostic::Diagnostic;
+use slipway_flows::rendering::RenderOutcome;
+use slipway_tests::iam::{Decision, Request, Statement};
+use slipway_tests::tools;
+use slipway_tests::workshop::{Workshop, allowed};
+use slipway_tests::world::{Embedded, Settings};
+
+/// An installation, for its policies.
+async fn installation() -> Embedded {
+    Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await.unwrap()
+}
+
+/// An account with an installation that allows what the examples use.
+fn workshop(text: &str) -> Workshop {
+    let mut workshop = Workshop::for_spec(text);
+    workshop.allowed = Some(allowed());
+    workshop
+}
+
+/// The findings about `text`, which must be refused.
+async fn refused(workshop: &Workshop, text: &str) -> Vec<Diagnostic> {
+    match workshop.outcome(text).await {
+        RenderOutcome::Rejected(findings) => findings,
+        other => panic!("not refused: {other:?}\n{text}"),
+    }
+}
+
+/// Asserts that one finding has that code, and that its words contain all of `parts`.
+fn says(findings: &[Diagnostic], code: &str, parts: &[&str]) {
+    let found = findings.iter().find(|finding| finding.code == code);
+    let found = found.unwrap_or_else(|| panic!("no finding {code}: {findings:#?}"));
+    let words = format!("{} {found} {}", found.path, found.help.as_deref().unwrap_or_default());
+    for part in parts {
+        assert!(words.contains(part), "{part:?} is not in {words:?}");
+    }
+}
+
+/// A request in a region, over TLS.
+fn request(action: &str, resource: &str, context: &[(&str, &str)]) -> Request {
+    let mut keys: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let always =
+        [("aws:requestedregion", "eu-west-1"), ("aws:securetransport", "true"), ("s3:tlsversion", "1.3")];
+    for (key, value) in always.into_iter().chain(context.iter().copied()) {
+        keys.entry(key.to_ascii_lowercase()).or_default().push(value.to_owned());
+    }
+    Request { action: action.to_owned(), resource: resource.to_owned(), context: keys }
+}
+
+/// The statements of a role of the template.
+fn role<'a>(world: &'a Embedded, id: &str) -> &'a [Statement] {
+    let deployed = world.deployed();
+    &deployed.roles[&deployed.arns[id]].statements
+}
+
+fn is_allowed(decision: &Decision) -> bool {
+    matches!(decision, Decision::Allowed(_))
+}

@@ -1,0 +1,356 @@
+//! Somebody who may upload specs and patches of one cluster, and wants more.
+
+use serde_json::{Value, json};
+use slipway_core::cluster::Approval;
+use slipway_core::keys;
+use slipway_flows::rendering::RenderOutcome;
+use slipway_tests::client::ACCOUNT;
+use slipway_tests::iam;
+use slipway_tests::workshop::{Workshop, allowed, example, examples};
+
+use crate::{installation, is_allowed, refused, request, role, says, workshop};
+
+/// The cluster of `examples/minimal.yaml` with `more` at its end.
+fn minimal(more: &str) -> String {
+    format!("{}\n{more}\n", example("minimal"))
+}
+
+/// `text` with `old` replaced, which it must contain.
+fn with(text: &str, old: &str, new: &str) -> String {
+    assert!(text.contains(old), "the example no longer has {old:?}");
+    text.replace(old, new)
+}
+
+#[tokio::test]
+async fn p13_every_example_is_taken_by_an_installation_that_lists_what_it_uses() {
+    for example in examples() {
+        let mut workshop = Workshop::for_example(&example);
+        workshop.allowed = Some(allowed());
+        let outcome = workshop.outcome(&example.text).await;
+        assert!(matches!(outcome, RenderOutcome::Planned(_)), "{}: {outcome:?}", example.name);
+    }
+}
+
+#[tokio::test]
+async fn p13_a_machine_cannot_wear_the_role_of_another_clusters_controllers() {
+    let text = example("minimal");
+    let arn = format!("arn:aws:iam::{ACCOUNT}:instance-profile/slipway/prod-control-plane-ControllerProfile");
+    let workshop = workshop(&text);
+    for place in ["controller", "etcd"] {
+        let spec = minimal(&format!("{place}: {{iam: {{instanceProfile: {{arn: '{arn}'}}}}}}"));
+        says(&refused(&workshop, &spec).await, "foreign-profile", &["another role or cluster"]);
+    }
+    let of_pool = with(
+        &text,
+        "- name: general",
+        &format!("- name: general\n      iam: {{instanceProfile: {{arn: '{arn}'}}}}"),
+    );
+    says(
+        &refused(&workshop, &of_pool).await,
+        "foreign-profile",
+        &["worker.nodePools[0].iam.instanceProfile.arn"],
+    );
+    // Nor by a patch.
+    let patch = format!(
+        "target: {{stack: pool-general}}\nmerge:\n  Resources: {{LaunchTemplate: {{Properties: {{LaunchTemplateData: {{IamInstanceProfile: {{Arn: '{arn}'}}}}}}}}}}\n"
+    );
+    workshop.specs.upload(&format!("{}wear.yaml", keys::patches(&workshop.name)), patch.into_bytes());
+    let findings = refused(&workshop, &text).await;
+    let told = format!("{findings:?}");
+    assert!(told.contains("IamInstanceProfile"), "{told}");
+}
+
+#[tokio::test]
+async fn p13_nodes_read_no_bucket_that_the_installation_does_not_list() {
+    let workshop = workshop(&example("minimal"));
+    let from = |place: &str| minimal(&format!("software: {{baseURL: 's3://{place}'}}"));
+    for place in ["payroll", "payroll/2026", "programs-of-others"] {
+        says(
+            &refused(&workshop, &from(place)).await,
+            "program-bucket",
+            &[
+                "software.baseURL",
+                "`ProgramBuckets`",
+                "sam deploy --parameter-overrides ProgramBuckets=programs,",
+            ],
+        );
+    }
+    let asset_bucket = workshop.assets.name().to_owned();
+    let mut careless = allowed();
+    careless.program_buckets.push(asset_bucket.clone());
+    let mut workshop = workshop;
+    workshop.allowed = Some(careless);
+    let findings = refused(&workshop, &from(&format!("{asset_bucket}/clusters"))).await;
+    says(&findings, "program-bucket", &["is the asset bucket"]);
+    let outcome = workshop.outcome(from("programs/slipway")).await;
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn p13_records_are_made_only_in_listed_zones_and_below_their_domains() {
+    let production = example("production");
+    let workshop_of_production = workshop(&production);
+    let zone = "Z0123456789ABCDEFGHIJ";
+    let elsewhere = with(&production, zone, "ZPAYROLL0000000000000");
+    says(
+        &refused(&workshop_of_production, &elsewhere).await,
+        "hosted-zone",
+        &[
+            "ZPAYROLL0000000000000",
+            "`HostedZoneIds`",
+            "sam deploy --parameter-overrides HostedZoneIds=",
+            "HostedZoneDomains=",
+        ],
+    );
+    let outside = with(&production, "dnsName: api.production.example.com", "dnsName: mail.example.net");
+    says(
+        &refused(&workshop_of_production, &outside).await,
+        "hosted-zone",
+        &["mail.example.net", "`example.com`"],
+    );
+    // A name that only ends like the domain.
+    let alike = with(&production, "dnsName: api.production.example.com", "dnsName: api.notexample.com");
+    says(&refused(&workshop_of_production, &alike).await, "hosted-zone", &["api.notexample.com"]);
+    // Which zone another stack exports is not known: the name must fit one of the listed zones.
+    let imported = example("imported-ids");
+    let workshop_of_imported = workshop(&imported);
+    let outside = with(&imported, "dnsName: api.imported-ids.example.com", "dnsName: mail.example.net");
+    says(&refused(&workshop_of_imported, &outside).await, "hosted-zone", &["mail.example.net"]);
+    // kube-aws' older keys.
+    let older = example("from-kube-aws");
+    let outside = with(&older, "my-cluster-endpoint.example.com", "mail.example.net");
+    says(
+        &refused(&workshop(&older), &outside).await,
+        "hosted-zone",
+        &["mail.example.net", "externalDNSName"],
+    );
+}
+
+/// Members set their records by UPSERT, so that a name of another cluster would be taken over, and with it its clients.
+#[tokio::test]
+async fn p13_members_write_into_their_own_clusters_part_of_a_zone() {
+    let text = example("etcd-own-names");
+    let workshop = workshop(&text);
+    for other in ["production.corp.internal", "corp.internal"] {
+        let spec = with(&text, "own-names.corp.internal", other);
+        let findings = refused(&workshop, &spec).await;
+        says(&findings, "hosted-zone", &["`own-names.corp.internal`"]);
+    }
+    let elsewhere = with(&text, "Z9876543210ZYXWVUTSRQ", "ZPAYROLL0000000000000");
+    says(&refused(&workshop, &elsewhere).await, "hosted-zone", &["ZPAYROLL0000000000000", "`HostedZoneIds`"]);
+    // A zone that Slipway makes is private, and has a private name.
+    let own = minimal("etcd: {internalDomainName: www.example.net}");
+    says(
+        &refused(&crate::workshop(&example("minimal")), &own).await,
+        "hosted-zone",
+        &["`www.example.net`", "PrivateDomains=internal,www.example.net"],
+    );
+}
+
+#[tokio::test]
+async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
+    let text = example("own-iam");
+    let administrator = with(&text, "policy/AmazonSSMManagedInstanceCore", "policy/AdministratorAccess");
+    says(
+        &refused(&workshop(&text), &administrator).await,
+        "managed-policy",
+        &["AdministratorAccess", "sam deploy --parameter-overrides ManagedPolicyArns="],
+    );
+}
+
+#[tokio::test]
+async fn an_upload_does_not_waive_its_own_review() {
+    let automatic = example("minimal");
+    let manual = minimal("rollout: {approval: manual}");
+    let bigger = |text: &str| {
+        with(text, "name: general", "name: general\n      nodeLabels: {example.com/evil: 'true'}")
+    };
+    let mut workshop = workshop(&manual);
+    let first = workshop.render(&manual).await.plan;
+    assert!(first.waits_for_approval(workshop.now));
+    let rolled = |plan: &slipway_plan::Plan| {
+        let mut state = slipway_tests::workshop::rolled_out(plan);
+        state.good.push(slipway_rollout::Good {
+            generation: 1,
+            spec_version: "1".to_owned(),
+            plan: plan.id.clone(),
+            target: plan.to.clone(),
+            started_at: "2026-11-20T11:00:00Z".parse().unwrap(),
+            ended_at: "2026-11-20T12:00:00Z".parse().unwrap(),
+        });
+        state
+    };
+    let settle = |workshop: &Workshop, plan: &slipway_plan::Plan| {
+        let state = slipway_flows::store::json(&rolled(plan));
+        workshop.assets.upload(&keys::rollout(&workshop.name), state);
+    };
+    settle(&workshop, &first);
+    // The next upload brings a change, and takes the approval out.
+    drop(workshop.take_event_types());
+    let second = workshop.render(bigger(&automatic)).await.plan;
+    assert!(second.waits_for_approval(workshop.now), "the spec that is rolled out says manual");
+    assert!(!workshop.take_event_types().contains(&"Rollout Requested".to_owned()));
+    // Twice, too.
+    let again = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'more'")).await.plan;
+    assert!(again.waits_for_approval(workshop.now));
+    // Once a person has approved it, the spec decides.
+    assert_eq!((again.policy.approval, again.approval_of_spec()), (Approval::Manual, Approval::Auto));
+    settle(&workshop, &again);
+    let third = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'less'")).await.plan;
+    assert!(!third.waits_for_approval(workshop.now));
+    // Unless the installation says otherwise.
+    settle(&workshop, &third);
+    workshop.allowed.as_mut().unwrap().approval = Approval::Manual;
+    let fourth = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'never'")).await.plan;
+    assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
+}
+
+/// Even with a template that no render function made, CloudFormation's role writes no other record and makes no unbounded role.
+#[tokio::test(flavor = "multi_thread")]
+async fn p13_cloudformation_makes_no_record_elsewhere_and_no_role_without_a_boundary() {
+    let world = installation().await;
+    let statements = role(&world, "CloudFormationRole");
+    let may = |action: &str, resource: &str, context: &[(&str, &str)]| {
+        is_allowed(&iam::decide(statements, &request(action, resource, context)))
+    };
+    let names = "route53:ChangeResourceRecordSetsNormalizedRecordNames";
+    let kinds = "route53:ChangeResourceRecordSetsRecordTypes";
+    let change = "route53:ChangeResourceRecordSets";
+    let zone = |id: &str| format!("arn:aws:route53:::hostedzone/{id}");
+    let listed = zone("Z0123456789ABCDEFGHIJ");
+    assert!(may(change, &listed, &[(names, "api.production.example.com"), (kinds, "A")]));
+    assert!(!may(change, &zone("ZPAYROLL"), &[(names, "api.production.example.com"), (kinds, "A")]));
+    assert!(!may(change, &listed, &[(names, "mail.example.net"), (kinds, "A")]));
+    assert!(!may(change, &listed, &[(names, "api.notexample.com"), (kinds, "A")]));
+    let both = [(names, "api.example.com"), (names, "mail.example.net"), (kinds, "A")];
+    assert!(!may(change, &listed, &both), "one of two");
+    assert!(!may(change, &listed, &[(names, "api.example.com"), (kinds, "MX")]));
+
+    let own = world.reference("ClusterBoundary").unwrap();
+    let wide = world.reference("ManagedPoliciesBoundary").unwrap();
+    let made = format!("arn:aws:iam::{ACCOUNT}:role/slipway/minimal-general");
+    let boundary = "iam:PermissionsBoundary";
+    for action in ["iam:CreateRole", "iam:PutRolePermissionsBoundary"] {
+        for allowed in [own, wide] {
+            assert!(may(action, &made, &[(boundary, allowed)]), "{action}");
+        }
+        assert!(!may(action, &made, &[]), "{action} without a boundary");
+        assert!(
+            !may(action, &made, &[(boundary, "arn:aws:iam::aws:policy/AdministratorAccess")]),
+            "{action}"
+        );
+        let elsewhere = format!("arn:aws:iam::{ACCOUNT}:role/payroll");
+        assert!(!may(action, &elsewhere, &[(boundary, own)]), "{action} outside of the path");
+    }
+    assert!(!may("iam:DeleteRolePermissionsBoundary", &made, &[(boundary, own)]));
+    // The boundary itself cannot be changed either.
+    for action in ["iam:CreatePolicyVersion", "iam:SetDefaultPolicyVersion", "iam:DeletePolicy"] {
+        assert!(!may(action, own, &[]), "{action}");
+    }
+    let pass = [("iam:PassedToService", "ec2.amazonaws.com")];
+    assert!(!may("iam:PassRole", &format!("arn:aws:iam::{ACCOUNT}:role/administrator"), &pass));
+}
+
+/// The same for every example: nothing that it asks for is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn cloudformation_may_make_the_records_and_roles_of_every_example() {
+    let world = installation().await;
+    let statements = role(&world, "CloudFormationRole");
+    let (mut records, mut roles) = (0, 0);
+    for example in examples() {
+        let mut workshop = Workshop::for_example(&example);
+        let mut here = allowed();
+        here.boundaries.own = world.reference("ClusterBoundary").unwrap().to_owned();
+        here.boundaries.with_managed_policies =
+            Some(world.reference("ManagedPoliciesBoundary").unwrap().to_owned());
+        workshop.allowed = Some(here);
+        for stack in workshop.render(&example.text).await.rendering.stacks {
+            let template: Value = serde_json::from_str(&stack.body).unwrap();
+            for (id, resource) in template["Resources"].as_object().unwrap() {
+                let properties = &resource["Properties"];
+                let asked = match resource["Type"].as_str().unwrap() {
+                    "AWS::Route53::RecordSet" => {
+                        records += 1;
+                        let zone = properties["HostedZoneId"].as_str().unwrap_or("Z0123456789ABCDEFGHIJ");
+                        let name = properties["Name"].as_str().unwrap().trim_end_matches('.').to_lowercase();
+                        request(
+                            "route53:ChangeResourceRecordSets",
+                            &format!("arn:aws:route53:::hostedzone/{zone}"),
+                            &[
+                                ("route53:ChangeResourceRecordSetsNormalizedRecordNames", &name),
+                                (
+                                    "route53:ChangeResourceRecordSetsRecordTypes",
+                                    properties["Type"].as_str().unwrap(),
+                                ),
+                            ],
+                        )
+                    }
+                    "AWS::IAM::Role" => {
+                        roles += 1;
+                        assert_ne!(properties["PermissionsBoundary"], json!(null), "{}: {id}", example.name);
+                        request(
+                            "iam:CreateRole",
+                            &format!("arn:aws:iam::{ACCOUNT}:role/slipway/{id}"),
+                            &[(
+                                "iam:PermissionsBoundary",
+                                properties["PermissionsBoundary"].as_str().unwrap(),
+                            )],
+                        )
+                    }
+                    _ => continue,
+                };
+                let decision = iam::decide(statements, &asked);
+                assert!(is_allowed(&decision), "{}: {id}: {asked:?}", example.name);
+            }
+        }
+    }
+    assert!(records > 5 && roles > 100, "{records} records, {roles} roles");
+}
+
+/// What a spec is refused, a patch is refused, too.
+#[tokio::test]
+async fn a_patch_takes_no_guard_off_that_a_spec_cannot_take_off() {
+    let text = example("minimal");
+    for (patch, place) in [
+        (
+            "target: {node: pool-general}\nmerge: {kubelet: {configuration: {authentication: {anonymous: {enabled: true}}, authorization: {mode: AlwaysAllow}}}}\n",
+            "/kubelet/configuration",
+        ),
+        (
+            "target: {node: controller}\nmerge: {controlPlane: {admission: {disable: [NodeRestriction]}}}\n",
+            "/controlPlane/admission",
+        ),
+        (
+            "target: {node: controller}\nmerge: {controlPlane: {auditLog: {path: /dev/null}}}\n",
+            "/controlPlane/auditLog",
+        ),
+        ("target: {node: pool-general}\nmerge: {apiServer: 'https://evil.example.net'}\n", "/apiServer"),
+        (
+            "target: {stack: pool-general}\nmerge:\n  Resources:\n    Leak:\n      Type: AWS::EC2::SecurityGroup\n      Properties:\n        \
+             GroupDescription: {'Fn::Join': ['', ['{{resolve:secrets', 'manager:payroll}}']]}\n",
+            "a reference to a secret that is put together from pieces",
+        ),
+    ] {
+        let workshop = workshop(&text);
+        workshop
+            .specs
+            .upload(&format!("{}evil.yaml", keys::patches(&workshop.name)), patch.as_bytes().to_vec());
+        let told = format!("{:?}", refused(&workshop, &text).await);
+        assert!(told.contains(place), "{place}: {told}");
+    }
+}
+
+/// Permissions of controllers and of the functions depend on these tags.
+#[tokio::test]
+async fn p13_a_stack_takes_no_tag_of_another_cluster() {
+    let workshop = workshop(&example("minimal"));
+    for key in [
+        "kubernetes.io/cluster/prod",
+        "slipway:cluster",
+        "k8s.io/cluster-autoscaler/prod",
+        "ebs.csi.aws.com/cluster",
+    ] {
+        let findings = refused(&workshop, &minimal(&format!("stackTags: {{'{key}': owned}}"))).await;
+        says(&findings, "tags", &[key, "which cluster a resource belongs to"]);
+    }
+}

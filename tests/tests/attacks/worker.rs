@@ -1,0 +1,187 @@
+//! A compromised worker. It has the permissions of its role, and whatever they grant by a mistake.
+
+use serde_json::{Value, json};
+use slipway_core::keys;
+use slipway_flows::launch::Waker;
+use slipway_sim::mortal::Life;
+use slipway_sim::ports::lock;
+use slipway_sim::year::Woken;
+use slipway_tests::client::ACCOUNT;
+use slipway_tests::iam::{self, Decision};
+use slipway_tests::workshop::example;
+
+use crate::{installation, is_allowed, request, workshop};
+
+/// What the functions execute and nodes run.
+const EXECUTED: [&str; 7] = [
+    "clusters/minimal/templates/minimal-network/0.json",
+    "clusters/minimal/releases/0.json",
+    "clusters/minimal/plans/0.json",
+    "clusters/minimal/bundles/controller/config-0",
+    "clusters/minimal/addons/0.json",
+    "clusters/minimal/addons.json",
+    "clusters/minimal/desired.json",
+];
+
+/// State and credentials, which people repair with their own permissions.
+const STATE: [&str; 6] = [
+    "agent/0/slipway-node",
+    "clusters/minimal/bundles/controller/credentials-0",
+    "clusters/minimal/pki/manifest.json",
+    "clusters/minimal/rollout.json",
+    "clusters/minimal/lock.json",
+    "clusters/minimal/scan.json",
+];
+
+/// Whoever may write these is an administrator: of the cluster, and of what CloudFormation may make. The bucket's policy denies it, whatever
+/// the caller's own policy says.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed() {
+    let world = installation().await;
+    let bucket = world.deployed().arns["AssetBucket"].clone();
+    let policy = world.gateway().policy_of(&bucket).unwrap();
+    let denied = |who: &str, action: &str, key: &str| {
+        let asked = request(action, &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
+        matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+    };
+    let worker = format!("arn:aws:iam::{ACCOUNT}:role/slipway/minimal-pool-general-WorkerRole-1A2B");
+    let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+    let function = |id: &str| world.deployed().arns[id].clone();
+    let (render, rollout, scan) = (function("RenderRole"), function("RolloutRole"), function("ScanRole"));
+    for action in ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"] {
+        for key in EXECUTED {
+            for who in [&worker, &person, &scan] {
+                assert!(denied(who, action, key), "{who} {action} {key}");
+            }
+            for who in [&render, &rollout] {
+                assert!(!denied(who, action, key), "{who} {action} {key}");
+            }
+        }
+        for key in STATE {
+            assert!(denied(&worker, action, key), "{action} {key}");
+            for who in [&render, &rollout, &scan, &person] {
+                assert!(!denied(who, action, key), "{who} {action} {key}");
+            }
+        }
+        for key in
+            ["clusters/minimal/nodes/pool-general/i-1/status.json", "clusters/minimal/etcd-snapshots/1.db"]
+        {
+            assert!(!denied(&worker, action, key), "{action} {key}");
+        }
+    }
+    assert!(!denied(&worker, "s3:GetObject", EXECUTED[0]), "reading is for IAM to decide");
+}
+
+/// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_maintainers_publish_agents_and_repair_state() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    let mut settings = slipway_tests::world::Settings::default();
+    settings.installation.insert("MaintainerArns".to_owned(), maintainer.clone());
+    let template = slipway_tests::tools::root().join("infra/template.yaml");
+    let world = slipway_tests::world::Embedded::start(&template, &settings).await.unwrap();
+    let bucket = world.deployed().arns["AssetBucket"].clone();
+    let policy = world.gateway().policy_of(&bucket).unwrap();
+    let denied = |who: &str, key: &str| {
+        let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
+        matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+    };
+    for key in STATE {
+        assert!(denied(&format!("arn:aws:iam::{ACCOUNT}:role/developer"), key), "{key}");
+        assert!(!denied(&maintainer, key), "{key}");
+        for id in ["RenderRole", "RolloutRole", "ScanRole"] {
+            assert!(!denied(&world.deployed().arns[id], key), "{id} {key}");
+        }
+    }
+    assert!(denied(&maintainer, EXECUTED[0]), "not even they write templates");
+}
+
+/// A mistake in rendering may give a role everything. Its boundary then still keeps it to what nodes do.
+#[tokio::test(flavor = "multi_thread")]
+async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_boundary() {
+    let world = installation().await;
+    let deployed = world.deployed();
+    let boundary = |id: &str| &deployed.policies[world.reference(id).unwrap()];
+    let everything = iam::parse(&json!({"Statement": {
+        "Sid": "Everything", "Effect": "Allow", "Action": "*", "Resource": "*",
+    }}))
+    .unwrap();
+    let assets = &deployed.arns["AssetBucket"];
+    let specs = &deployed.arns["SpecBucket"];
+    let key = &deployed.arns["Key"];
+    let may = |id: &str, action: &str, resource: &str, context: &[(&str, &str)]| {
+        is_allowed(&iam::decide_within(boundary(id), &everything, &request(action, resource, context)))
+    };
+    let account = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:{rest}");
+    let names = "route53:ChangeResourceRecordSetsNormalizedRecordNames";
+    let both = ["ClusterBoundary", "ManagedPoliciesBoundary"];
+    let nowhere = [
+        ("iam:PassRole", account("role/slipway/prod-controller")),
+        ("iam:PassRole", account("role/administrator")),
+        ("iam:CreateAccessKey", account("user/root")),
+        ("iam:AttachRolePolicy", account("role/slipway/x")),
+        ("sts:AssumeRole", account("role/slipway/prod-controller")),
+        ("organizations:LeaveOrganization", "*".to_owned()),
+        ("s3:PutObject", format!("{specs}/clusters/prod/cluster.yaml")),
+        ("s3:GetObject", format!("{specs}/clusters/prod/cluster.yaml")),
+        ("s3:GetObject", format!("{assets}/clusters/prod/pki/ca/1.sealed")),
+        ("s3:ListBucket", assets.clone()),
+        ("s3:PutObject", format!("{assets}/clusters/prod/templates/x/1.json")),
+        ("s3:PutObject", format!("{assets}/clusters/prod/rollout.json")),
+        ("s3:PutObject", format!("{assets}/agent/1/slipway-node")),
+        ("kms:Decrypt", key.clone()),
+        ("kms:ScheduleKeyDeletion", key.clone()),
+        ("events:PutEvents", deployed.arns["DestroyBus"].clone()),
+    ];
+    for (action, resource) in &nowhere {
+        for id in both {
+            assert!(!may(id, action, resource, &[]), "{id}: {action} {resource}");
+        }
+    }
+    // Roles with managed policies have what the installation listed; all others have not even these.
+    for (action, resource, context) in [
+        ("s3:GetObject", "arn:aws:s3:::payroll/2026".to_owned(), Vec::new()),
+        ("ec2:RunInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/*"), Vec::new()),
+        ("ec2:TerminateInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
+        ("ssm:GetParameter", format!("arn:aws:ssm:eu-west-1:{ACCOUNT}:parameter/password"), Vec::new()),
+        ("ssm:SendCommand", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
+        ("secretsmanager:GetSecretValue", "*".to_owned(), Vec::new()),
+        ("lambda:InvokeFunction", deployed.arns["RolloutFunction"].clone(), Vec::new()),
+        ("cloudformation:DeleteStack", "*".to_owned(), Vec::new()),
+        (
+            "route53:ChangeResourceRecordSets",
+            "arn:aws:route53:::hostedzone/Z1".to_owned(),
+            vec![(names, "mail.example.net")],
+        ),
+        ("kms:CreateGrant", "arn:aws:kms:eu-west-1:123456789012:key/1".to_owned(), Vec::new()),
+    ] {
+        assert!(!may("ClusterBoundary", action, &resource, &context), "{action} {resource}");
+    }
+}
+
+/// Whoever gets past the bucket's policy still needs a second preimage: templates and releases are used by their digest only.
+#[tokio::test]
+async fn a_template_or_a_release_that_somebody_wrote_is_not_used() {
+    let text = example("minimal");
+    for tampered in ["template", "release"] {
+        let workshop = workshop(&text);
+        let rendered = workshop.render(&text).await;
+        let network = &rendered.rendering.stacks[0];
+        let key = match tampered {
+            "template" => network.template_key(&workshop.name),
+            _ => keys::release(&workshop.name, &rendered.plan.to),
+        };
+        let mut forged: Value = serde_json::from_slice(&workshop.assets.peek(&key).unwrap()).unwrap();
+        if tampered == "template" {
+            forged["Resources"]["Mine"] = json!({ "Type": "AWS::EC2::SecurityGroup" });
+        } else {
+            forged["stacks"][0]["body"] = json!("{}");
+        }
+        workshop.assets.upload(&key, forged.to_string());
+        let now = lock(&workshop.world).now();
+        let rolled = workshop.roll(&Woken::Rollout(Waker::Event), &Life::unending(), now, None).await;
+        let error = rolled.unwrap_err().to_string();
+        assert!(error.contains(&key) && error.contains("is not what its digest says"), "{tampered}: {error}");
+        assert_eq!(lock(&workshop.world).stack_status(&network.name), None, "{tampered}");
+    }
+}
