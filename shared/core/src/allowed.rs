@@ -30,6 +30,15 @@ pub fn is_at_or_below(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
+/// Whether machines, groups, volumes or load balancers are found by a tag with this key, or permissions depend on it: no user may set it.
+/// Tags that describe a node group to the cluster autoscaler are no such tags (its AWS documentation, "Auto-Discovery Setup").
+#[must_use]
+pub fn is_ownership_tag(key: &str) -> bool {
+    let owned = ["slipway:", "kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "ebs.csi.aws.com/"];
+    owned.iter().any(|prefix| key.starts_with(prefix))
+        && !key.starts_with("k8s.io/cluster-autoscaler/node-template/")
+}
+
 /// What an installation allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -149,6 +149,9 @@ pub struct Running {
     pub in_progress: bool,
     /// The target of the rollout in progress.
     pub target: Option<Rendering>,
+    /// Whether the spec is the one that was rolled out last, or that is being rolled out. What the installation no longer allows is then a
+    /// warning: its certificates have to be renewed all the same.
+    pub is_in_use: bool,
 }
 
 impl Running {
@@ -299,7 +302,8 @@ async fn render_version(
     {
         return reject(ports, upload, None, vec![why]).await;
     }
-    let running = running(ports.assets, &upload.cluster, rollout).await?;
+    let in_use = rollout.as_ref().is_some_and(|rollout| rollout.uses_spec(&upload.version));
+    let running = Running { is_in_use: in_use, ..running(ports.assets, &upload.cluster, rollout).await? };
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
@@ -373,7 +377,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, in_progress: rollout.active().is_some(), target })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, is_in_use: false })
 }
 
 /// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
@@ -394,7 +398,11 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let expected = slipway_spec::Expected { name: cluster_name, region: site.region.as_deref() };
     let Checked { cluster, mut warnings, places, patches } =
         check(text, Some(&expected), patches).map_err(NotPrepared::Rejected)?;
-    let refused = places.findings(slipway_spec::allowed::objections(&cluster, site));
+    let mut refused = places.findings(slipway_spec::allowed::objections(&cluster, site));
+    if running.is_in_use {
+        refused.iter_mut().for_each(|finding| finding.severity = Severity::Warning);
+        warnings.append(&mut refused);
+    }
     if !refused.is_empty() {
         return Err(NotPrepared::Rejected(refused.into_iter().chain(warnings).collect()));
     }

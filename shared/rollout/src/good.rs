@@ -32,6 +32,13 @@ pub struct Good {
 const MOST: usize = 5;
 
 impl Rollout {
+    /// Whether that version of the spec is being rolled out, or was rolled out last.
+    #[must_use]
+    pub fn uses_spec(&self, version: &str) -> bool {
+        let rolling = self.active().map(|active| &active.spec_version);
+        let newest = self.good.first().map(|good| &good.spec_version);
+        [rolling, newest].into_iter().flatten().any(|used| used == version)
+    }
     /// `active` has succeeded.
     pub(super) fn remember(&mut self, active: &Active, now: Timestamp) {
         self.put(Good {

@@ -67,20 +67,41 @@ fn zone_objection(path: String, message: String, set: &str) -> Objection {
     Objection::error("hosted-zone", vec![path], message, help)
 }
 
+/// The domain in which `domain` is the part of the cluster whose label is `own` (`prod.`). `None`: it is not this cluster's own part, or
+/// would hide the names that EC2 gives to machines (docs.aws.amazon.com/AWSEC2/latest/UserGuide/hostname-types.html).
+fn private_part<'a>(domain: &'a str, own: &str) -> Option<&'a str> {
+    let of_ec2 = ["compute.internal", "ec2.internal"].iter().any(|names| is_at_or_below(domain, names));
+    let at = format!(".{domain}").find(&format!(".{own}")).filter(|_| !of_ec2)?;
+    domain.get(at + own.len()..)
+}
+
 /// Members overwrite their own records in the zone, so each cluster has its own part of a zone that several may use.
 fn members(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
     let domain = &cluster.etcd.internal_domain;
     let own = format!("{}.", cluster.name.to_ascii_lowercase());
     let Some(id) = &cluster.etcd.hosted_zone_id else {
-        if allowed.private_domains.iter().any(|private| is_at_or_below(domain, private)) {
-            return Vec::new();
-        }
-        let message =
-            format!("`{domain}` is not below a domain of the installation's parameter `PrivateDomains`");
-        let set = command(&[("PrivateDomains", and(&allowed.private_domains, domain))]);
-        let help = format!(
-            "write a name such as `{own}etcd.internal`, remove the key, or let an administrator of the installation run: {set}"
-        );
+        let (message, help) = match private_part(domain, &own) {
+            Some(rest) if allowed.private_domains.iter().any(|private| is_at_or_below(rest, private)) => {
+                return Vec::new();
+            }
+            Some(rest) => {
+                let set = command(&[("PrivateDomains", and(&allowed.private_domains, rest))]);
+                (
+                    format!(
+                        "`{domain}` is not below a domain of the installation's parameter `PrivateDomains`"
+                    ),
+                    format!(
+                        "write a name such as `{own}etcd.internal`, remove the key, or let an administrator of the installation run: {set}"
+                    ),
+                )
+            }
+            None => (
+                format!(
+                    "`{domain}` is not this cluster's own part of a private domain: the zone would hide others' names in its VPC"
+                ),
+                format!("write a name such as `{own}etcd.internal`, or remove the key"),
+            ),
+        };
         return vec![Objection::error(
             "hosted-zone",
             vec!["etcd.internalDomainName".to_owned()],

@@ -176,6 +176,27 @@ async fn p13_no_volume_is_made_of_another_clusters_snapshot() {
     assert!(!may(&[]));
 }
 
+/// With etcd's own tag on a volume of theirs, another cluster's members would find two volumes and begin with neither.
+#[tokio::test]
+async fn p13_no_volume_passes_for_one_of_another_clusters_etcd() {
+    let text = example("minimal");
+    let rendering = workshop(&text).render(&text).await.rendering;
+    let controller = statements_of(&rendering, "ControllerRole");
+    let volume = format!("arn:aws:ec2:{REGION}:{ACCOUNT}:volume/vol-1");
+    let honest = [
+        ("aws:RequestTag/kubernetes.io/cluster/minimal", "owned"),
+        ("aws:RequestTag/ebs.csi.aws.com/cluster", "true"),
+        ("ec2:CreateAction", "CreateVolume"),
+    ];
+    for action in ["ec2:CreateVolume", "ec2:CreateTags"] {
+        let may =
+            |tags: &[(&str, &str)]| is_allowed(&iam::decide(&controller, &request(action, &volume, tags)));
+        assert!(may(&honest), "{action}");
+        let forged = [honest.as_slice(), &[("aws:RequestTag/slipway:volume", "etcd-data")]].concat();
+        assert!(!may(&forged), "{action}");
+    }
+}
+
 /// A bucket that was deleted can be made again in another account, under the same name.
 #[tokio::test]
 async fn nodes_read_and_write_the_bucket_of_their_own_account_alone() {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_flows::rendering::RenderOutcome;
+use slipway_sim::mortal::Life;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam;
 use slipway_tests::workshop::{Workshop, allowed, example, examples};
@@ -138,13 +139,25 @@ async fn p13_members_write_into_their_own_clusters_part_of_a_zone() {
     }
     let elsewhere = with(&text, "Z9876543210ZYXWVUTSRQ", "ZPAYROLL0000000000000");
     says(&refused(&workshop, &elsewhere).await, "hosted-zone", &["ZPAYROLL0000000000000", "`HostedZoneIds`"]);
-    // A zone that Slipway makes is private, and has a private name.
-    let own = minimal("etcd: {internalDomainName: www.example.net}");
+    // A zone that Slipway makes hides the names below it from its whole VPC: it is private, and the cluster's own.
+    let minimal_workshop = crate::workshop(&example("minimal"));
+    let own = minimal("etcd: {internalDomainName: minimal.example.net}");
     says(
-        &refused(&crate::workshop(&example("minimal")), &own).await,
+        &refused(&minimal_workshop, &own).await,
         "hosted-zone",
-        &["`www.example.net`", "PrivateDomains=internal,www.example.net"],
+        &["`minimal.example.net`", "PrivateDomains=internal,example.net"],
     );
+    for others in
+        ["eu-west-1.compute.internal", "minimal.ec2.internal", "payroll.corp.internal", "notminimal.internal"]
+    {
+        let spec = minimal(&format!("etcd: {{internalDomainName: {others}}}"));
+        says(&refused(&minimal_workshop, &spec).await, "hosted-zone", &[others, "`minimal.etcd.internal`"]);
+    }
+    for own in ["minimal.etcd.internal", "store.minimal.corp.internal"] {
+        let spec = minimal(&format!("etcd: {{internalDomainName: {own}}}"));
+        let outcome = crate::workshop(&example("minimal")).outcome(&spec).await;
+        assert!(matches!(outcome, RenderOutcome::Planned(_)), "{own}: {outcome:?}");
+    }
 }
 
 #[tokio::test]
@@ -158,6 +171,34 @@ async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
     );
 }
 
+/// The spec that was uploaded last is rolled out.
+fn settle(workshop: &Workshop, plan: &slipway_plan::Plan) {
+    let mut state = slipway_tests::workshop::rolled_out(plan);
+    state.good.push(slipway_rollout::Good {
+        generation: 1,
+        spec_version: workshop.desired().unwrap().spec_version,
+        plan: plan.id.clone(),
+        target: plan.to.clone(),
+        started_at: "2026-11-20T11:00:00Z".parse().unwrap(),
+        ended_at: "2026-11-20T12:00:00Z".parse().unwrap(),
+    });
+    workshop.assets.upload(&keys::rollout(&workshop.name), slipway_flows::store::json(&state));
+}
+
+/// An installation that was just updated lists nothing yet. What runs is rendered again all the same, as a renewal needs it; an upload is not.
+#[tokio::test]
+async fn p7_what_runs_is_renewed_although_the_installation_does_not_list_it() {
+    let text = example("production");
+    let mut workshop = workshop(&text);
+    let plan = workshop.render(&text).await.plan;
+    settle(&workshop, &plan);
+    workshop.allowed.as_mut().unwrap().hosted_zones.clear();
+    let again = workshop.rendered(None, &Life::unending()).await.unwrap();
+    assert!(matches!(again, RenderOutcome::Unchanged), "{again:?}");
+    let upload = format!("{text}\n# The same again.\n");
+    says(&refused(&workshop, &upload).await, "hosted-zone", &["`HostedZoneIds`"]);
+}
+
 #[tokio::test]
 async fn an_upload_does_not_waive_its_own_review() {
     let automatic = example("minimal");
@@ -168,22 +209,6 @@ async fn an_upload_does_not_waive_its_own_review() {
     let mut workshop = workshop(&manual);
     let first = workshop.render(&manual).await.plan;
     assert!(first.waits_for_approval(workshop.now));
-    let rolled = |plan: &slipway_plan::Plan| {
-        let mut state = slipway_tests::workshop::rolled_out(plan);
-        state.good.push(slipway_rollout::Good {
-            generation: 1,
-            spec_version: "1".to_owned(),
-            plan: plan.id.clone(),
-            target: plan.to.clone(),
-            started_at: "2026-11-20T11:00:00Z".parse().unwrap(),
-            ended_at: "2026-11-20T12:00:00Z".parse().unwrap(),
-        });
-        state
-    };
-    let settle = |workshop: &Workshop, plan: &slipway_plan::Plan| {
-        let state = slipway_flows::store::json(&rolled(plan));
-        workshop.assets.upload(&keys::rollout(&workshop.name), state);
-    };
     settle(&workshop, &first);
     // The next upload brings a change, and takes the approval out.
     drop(workshop.take_event_types());

@@ -250,10 +250,12 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
         (format!("aws:ResourceTag/{tag}")): "owned",
         (format!("aws:ResourceTag/{DRIVER_TAG}")): "true",
     } });
+    // Members of etcd find their volume by this tag: a volume that has it may not come from here, nor get it when it is made.
+    let not_etcds = json!({ "aws:RequestTag/slipway:volume": "true" });
     let new = json!({ "StringEquals": {
         (format!("aws:RequestTag/{tag}")): "owned",
         (format!("aws:RequestTag/{DRIVER_TAG}")): "true",
-    } });
+    }, "Null": not_etcds.clone() });
     let node = json!({ "StringEquals": { (format!("aws:ResourceTag/{tag}")): "owned" } });
     let region = &context.cluster.region;
     let keys = sub(format!("arn:{}:kms:{region}:${{AWS::AccountId}}:key/*", context.partition()));
@@ -281,7 +283,7 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
             "VolumesTag",
             &["ec2:CreateTags"],
             ec2("volume"),
-            json!({ "StringEquals": { "ec2:CreateAction": "CreateVolume" } }),
+            json!({ "StringEquals": { "ec2:CreateAction": "CreateVolume" }, "Null": not_etcds }),
         ),
         allow(
             "VolumesChange",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use slipway_core::allowed::is_ownership_tag;
 use slipway_core::cluster::{
     Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool, RenewalStrategy,
     RolloutBeforeExpiry, RolloutPolicy,
@@ -174,11 +175,7 @@ impl Lowering<'_, '_, '_> {
                     "write 1 to 128 characters, not beginning with `aws:`",
                 );
             }
-            // Machines, groups, volumes and load balancers are found by these tags, and permissions depend on them.
-            if ["slipway:", "kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "ebs.csi.aws.com/"]
-                .iter()
-                .any(|owned| key.starts_with(owned))
-            {
+            if is_ownership_tag(key) {
                 self.report.error(
                     "tags",
                     &path,

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use foreign::Own;
 use places::{NODE, free, kept};
 use serde_json::{Map, Value};
+use slipway_core::allowed::is_ownership_tag;
 
 /// Something that a patch may not do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,11 +173,6 @@ fn not_free(stack: &str, id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     found
 }
 
-/// Tags that nodes, volumes and groups are found by.
-fn is_ours(key: &str) -> bool {
-    ["slipway:", "kubernetes.io/cluster/"].iter().any(|prefix| key.starts_with(prefix))
-}
-
 fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
     let mut found = Vec::new();
     let lists = |resource: &Value| -> Vec<(String, Vec<Value>)> {
@@ -196,7 +192,7 @@ fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
         let there = |tag: &&Value| after.iter().any(|(other, tags)| *other == whose && tags.contains(tag));
         for tag in list.iter().filter(|tag| !there(tag)) {
             let key = tag.get("Key").and_then(Value::as_str).unwrap_or_default();
-            if is_ours(key) {
+            if is_ownership_tag(key) {
                 let help = "nodes, volumes and groups are found by it; `stackTags` in the spec, or an `add` at the list's end, brings tags of your own";
                 found.push(Refusal::new(format!("the tag `{key}`{whose} of `{id}`"), help));
             }

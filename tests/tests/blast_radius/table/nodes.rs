@@ -91,7 +91,7 @@ fn etcd() -> Vec<Case> {
         replaced("etcd.iam.instanceProfile.arn", json!(PROFILE)),
         case(
             "etcd.internalDomainName",
-            json!("store.internal"),
+            json!("prod.store.internal"),
             "not begun: network (replaces Route53::HostedZone, Route53::RecordSet), etcd, control-plane",
             "etcd replaced, controller replaced",
         )
