@@ -55,7 +55,7 @@ UNASKED = [
     "ec2:CopyVolumes",  # SourceVolumeId
     "cognito-idp:DescribeUserPoolClient",  # listeners that authenticate
     "elasticloadbalancing:ModifyCapacityReservation", "elasticloadbalancing:ModifyIpPools",  # capacity units, IPAM
-    "iam:DeleteRolePermissionsBoundary",  # no update takes a boundary off: this one is refused on purpose
+    "iam:DeleteRolePermissionsBoundary",  # no update takes a boundary off: refused on purpose, also to rollbacks (docs/upgrading.md)
     "route53:CreateQueryLoggingConfig", "route53:DeleteQueryLoggingConfig",  # QueryLoggingConfig
     "route53:UpdateHostedZoneFeatures",  # HostedZoneFeatures
 ]

@@ -38,8 +38,11 @@ struct Condition {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
+    /// This and all others without `For…` are for keys with one value: "Multivalued context keys require a condition set operator"
+    /// (IAM user guide, "Single-valued vs. multivalued context keys").
     StringEquals,
-    /// `ArnEquals` and `ArnLike` are the same. Every comparison here accepts any matching value of the key.
+    /// `ArnEquals` and `ArnLike` are the same. IAM compares the six parts of an ARN one by one, and this the whole text, which differs
+    /// only for a pattern with `*` before its last part.
     Like,
     /// `ArnNotEquals`, `ArnNotLike`, `StringNotLike`.
     NotLike,
@@ -47,6 +50,7 @@ enum Operator {
     Null,
     NumericLessThan,
     ForAnyValueStringEquals,
+    ForAnyValueLike,
     ForAllValuesStringEquals,
     ForAllValuesLike,
 }
@@ -95,6 +99,9 @@ pub fn decide(statements: &[Statement], request: &Request) -> Decision {
 }
 
 /// Checks a request of a role with a permissions boundary: both must allow it (IAM user guide, "Permissions boundaries for IAM entities").
+///
+/// What a resource-based policy allows is not part of it: to the role's ARN it is bounded in the same way, to that of a session it is not
+/// (IAM user guide, "Policy evaluation logic").
 #[must_use]
 pub fn decide_within(boundary: &[Statement], statements: &[Statement], request: &Request) -> Decision {
     match decide(boundary, request) {
@@ -132,8 +139,13 @@ impl Condition {
                 given.iter().any(|given| self.values.iter().any(|value| holds(value, given)))
             })
         };
+        // EventBridge documents for `events:PutRule` that `StringEquals` with two listed sources does not allow a pattern with both (EventBridge
+        // user guide, "Using IAM policy conditions"). So a key with several different values fails every operator for one value, but for
+        // the negated ones, of which only statements that deny make use here.
+        let single = given.is_none_or(|given| given.iter().all(|value| Some(value) == given.first()));
         match self.operator {
-            Operator::StringEquals | Operator::ForAnyValueStringEquals => any(&|value, given| value == given),
+            Operator::StringEquals => single && any(&|value, given| value == given),
+            Operator::ForAnyValueStringEquals => any(&|value, given| value == given),
             // "Returns true … if there are no keys in the request" (IAM user guide, "Set operators for multivalued context keys").
             Operator::ForAllValuesStringEquals => {
                 given.is_none_or(|given| given.iter().all(|given| self.values.contains(given)))
@@ -141,7 +153,8 @@ impl Condition {
             Operator::ForAllValuesLike => given.is_none_or(|given| {
                 given.iter().all(|given| self.values.iter().any(|value| like(value, given)))
             }),
-            Operator::Like => any(&like),
+            Operator::Like => single && any(&like),
+            Operator::ForAnyValueLike => any(&like),
             // "If the key that you specify in a policy condition is not present in the request context, … negated matching … the condition
             // is true" (IAM user guide, "IAM JSON policy elements: Condition operators").
             Operator::NotLike => !any(&like),
@@ -187,12 +200,13 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
     for (operator, keys) in value["Condition"].as_object().into_iter().flatten() {
         let known = match operator.as_str() {
             "StringEquals" => Operator::StringEquals,
-            "StringLike" | "ForAnyValue:StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
+            "StringLike" | "ArnEquals" | "ArnLike" => Operator::Like,
             "ArnNotEquals" | "ArnNotLike" | "StringNotLike" => Operator::NotLike,
             "Bool" => Operator::Bool,
             "Null" => Operator::Null,
             "NumericLessThan" => Operator::NumericLessThan,
             "ForAnyValue:StringEquals" => Operator::ForAnyValueStringEquals,
+            "ForAnyValue:StringLike" => Operator::ForAnyValueLike,
             "ForAllValues:StringEquals" => Operator::ForAllValuesStringEquals,
             "ForAllValues:StringLike" => Operator::ForAllValuesLike,
             other => return Err(refuse(format!("condition operator `{other}` is not modelled"))),
@@ -364,11 +378,43 @@ mod tests {
         }] });
         let statements = parse(&document).unwrap();
         let asked = |given: &[(&str, &str)]| {
-            decide(&statements, &request("route53:ChangeResourceRecordSets", "*", given))
+            let mut asked = request("route53:ChangeResourceRecordSets", "*", &[]);
+            for (key, value) in given {
+                asked.context.entry((*key).to_owned()).or_default().push((*value).to_owned());
+            }
+            decide(&statements, &asked)
         };
         let key = "route53:changeresourcerecordsetsactions";
         assert!(matches!(asked(&[(key, "UPSERT")]), Decision::Allowed(_)));
         assert_eq!(asked(&[(key, "UPSERT"), (key, "DELETE")]), Decision::NotGranted);
+        assert!(matches!(asked(&[(key, "UPSERT"), (key, "UPSERT")]), Decision::Allowed(_)));
         assert!(matches!(asked(&[]), Decision::Allowed(_)), "a call without any");
+    }
+
+    #[test]
+    fn a_key_with_several_values_needs_a_set_operator() {
+        let allowed = |condition: Value, types: &[&str]| {
+            let statements = parse(&json!({ "Statement": [{
+                "Effect": "Allow", "Action": "events:PutEvents", "Resource": "*", "Condition": condition,
+            }] }))
+            .unwrap();
+            let mut asked = request("events:PutEvents", "*", &[]);
+            if !types.is_empty() {
+                let types = types.iter().map(|kind| (*kind).to_owned()).collect();
+                asked.context.insert("events:detail-type".to_owned(), types);
+            }
+            matches!(decide(&statements, &asked), Decision::Allowed(_))
+        };
+        let plain = json!({ "StringEquals": { "events:detail-type": ["A", "B"] } });
+        assert!(allowed(plain.clone(), &["A"]) && allowed(plain.clone(), &["B", "B"]));
+        assert!(!allowed(plain, &["A", "B"]));
+        assert!(!allowed(json!({ "StringLike": { "events:detail-type": "*" } }), &["A", "B"]));
+        assert!(allowed(json!({ "ForAnyValue:StringLike": { "events:detail-type": "A*" } }), &["A", "B"]));
+        let set = json!({
+            "ForAllValues:StringEquals": { "events:detail-type": ["A", "B"] },
+            "Null": { "events:detail-type": "false" },
+        });
+        assert!(allowed(set.clone(), &["A", "B"]) && allowed(set.clone(), &["A"]));
+        assert!(!allowed(set.clone(), &["A", "C"]) && !allowed(set, &[]));
     }
 }

@@ -128,7 +128,8 @@ fn data_volume(context: &Context<'_>, member: &EtcdMember, role: &Role, pin: &Vo
 }
 
 /// What a member needs in addition: to take and restore snapshots, to attach its volume, to write its own record, and to delete the
-/// records of all members when the cluster is destroyed.
+/// records of all members when the cluster is destroyed. Route 53's keys have several values, one of each change of a call, so they need
+/// `ForAllValues`; names are in lower case, without the final dot (Route 53, "Using IAM policy conditions for fine-grained access control").
 fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Value> {
     let (partition, region) = (context.partition(), &context.cluster.region);
     let tagged = json!({ "StringEquals": {

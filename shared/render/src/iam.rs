@@ -106,7 +106,9 @@ pub(super) fn policy(statements: Vec<Value>) -> Value {
     json!({ "Version": "2012-10-17", "Statement": statements })
 }
 
-/// Lets EC2 use keys for volumes that the role attaches, and nobody else ("Requirements for Amazon EBS encryption", EBS user guide).
+/// Lets EC2 use keys for volumes that the role attaches, and nobody else ("Requirements for Amazon EBS encryption", EBS user guide). That page
+/// names four more actions, without saying for which call. Of them a caller needs `Decrypt` and `GenerateDataKeyWithoutPlaintext` to make
+/// a volume, and a grant to attach it (kubernetes/kubernetes, issue 62171; `grantAttachVolume` of aws/aws-cdk, aws-ec2/lib/volume.ts).
 pub(super) fn grant_to_ec2(context: &Context<'_>, sid: &str, keys: Value) -> Value {
     let service = format!("ec2.{}.{}", context.cluster.region, context.dns_suffix());
     let condition = json!({
@@ -116,7 +118,8 @@ pub(super) fn grant_to_ec2(context: &Context<'_>, sid: &str, keys: Value) -> Val
     allow(sid, &["kms:CreateGrant"], keys, condition)
 }
 
-/// The condition that a bucket is this account's: names of buckets are global, and a deleted one can be somebody else's tomorrow.
+/// The condition that a bucket is this account's: names of buckets are global, and a deleted one can be somebody else's tomorrow. No action
+/// of S3 is among those without the key; EventBridge's and `ec2:CreateVolume` are ("AWS global condition context keys", IAM user guide).
 pub(super) fn own_account() -> Value {
     json!({ "StringEquals": { "aws:ResourceAccount": reference("AWS::AccountId") } })
 }
@@ -164,8 +167,9 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
                 "kms:EncryptionContext:role": role,
             } }),
         ),
-        // The SSM agent's part of Run Command. These actions have no resource-level permissions. AWS' managed policy would also allow
-        // reading every parameter of the account.
+        // The SSM agent's part of Run Command. Of these actions only `ssm:UpdateInstanceInformation` knows machines as resources (service
+        // authorization reference), and no policy variable is the id of the caller's machine alone. AWS' managed policy would also
+        // allow reading every parameter of the account.
         allow(
             "AnswerRunCommand",
             &[

@@ -191,20 +191,24 @@ impl Scope<'_> {
         if operation != "PutEvents" {
             return vec![need(&format!("events:{operation}"), "*".to_owned())];
         }
-        let entries = body["Entries"].as_array().into_iter().flatten();
-        entries
-            .map(|entry| {
-                let bus = match text(entry, "EventBusName") {
-                    "" => self.arn("events", "event-bus/default"),
-                    arn if arn.starts_with("arn:") => arn.to_owned(),
-                    name => self.arn("events", &format!("event-bus/{name}")),
-                };
-                let mut request = need("events:PutEvents", bus);
-                add(&mut request, "events:source", text(entry, "Source"));
-                add(&mut request, "events:detail-type", text(entry, "DetailType"));
-                request
-            })
-            .collect()
+        // One for each bus, with the values of all its entries: both keys are `ArrayOfString` (service authorization reference, "Amazon
+        // EventBridge"). Whether AWS decides for each entry or for the call is not documented; a policy that allows the call allows
+        // each entry.
+        let mut needs: Vec<Request> = Vec::new();
+        for entry in body["Entries"].as_array().into_iter().flatten() {
+            let bus = match text(entry, "EventBusName") {
+                "" => self.arn("events", "event-bus/default"),
+                arn if arn.starts_with("arn:") => arn.to_owned(),
+                name => self.arn("events", &format!("event-bus/{name}")),
+            };
+            let at = needs.iter().position(|need| need.resource == bus).unwrap_or_else(|| {
+                needs.push(need("events:PutEvents", bus));
+                needs.len() - 1
+            });
+            add(&mut needs[at], "events:source", text(entry, "Source"));
+            add(&mut needs[at], "events:detail-type", text(entry, "DetailType"));
+        }
+        needs
     }
 
     fn ssm(&self, operation: &str, body: &Value) -> Vec<Request> {
@@ -332,6 +336,20 @@ mod tests {
         let odd =
             identify(&Method::PUT, &"/b/k?acl".parse().unwrap(), &headers("s3"), b"", &Fleet::default());
         assert!(odd.unwrap_err().contains("not modelled"));
+    }
+
+    #[test]
+    fn events_of_one_call_are_judged_together() {
+        let body = r#"{"Entries": [
+            {"EventBusName": "slipway", "Source": "slipway", "DetailType": "Plan Ready"},
+            {"EventBusName": "other", "Source": "slipway", "DetailType": "Plan Ready"},
+            {"EventBusName": "slipway", "Source": "slipway", "DetailType": "Rollout Requested"}
+        ]}"#;
+        let scope = Scope { region: "eu-central-1" };
+        let needs = scope.events("PutEvents", &parse(body.as_bytes()).unwrap());
+        assert_eq!(needs.len(), 2);
+        assert_eq!(needs[0].resource, "arn:aws:events:eu-central-1:123456789012:event-bus/slipway");
+        assert_eq!(needs[0].context["events:detail-type"], ["Plan Ready", "Rollout Requested"]);
     }
 
     #[test]

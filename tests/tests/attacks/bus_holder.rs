@@ -49,6 +49,18 @@ async fn no_function_may_approve_a_plan_or_destroy_a_cluster() {
     assert!(may("RenderRole", "Plan Ready") && may("ScanRole", "Certificate Renewed"));
     assert!(may("RolloutRole", "Rollout Succeeded"));
     assert!(!may("RenderRole", "Rollout Succeeded") && !may("ScanRole", "Plan Ready"));
+    // One call may carry several events, and then has several values of each key.
+    let may = |kinds: &[&str]| {
+        let context: Vec<(&str, &str)> = kinds
+            .iter()
+            .flat_map(|kind| [("events:source", "slipway"), ("events:detail-type", *kind)])
+            .collect();
+        let asked = request("events:PutEvents", &world.deployed().arns["Bus"], &context);
+        is_allowed(&iam::decide(role(&world, "RenderRole"), &asked))
+    };
+    assert!(may(&["Plan Ready", "Rollout Requested"]));
+    assert!(!may(&["Plan Ready", "Rollout Approved"]), "an order among events of its own");
+    assert!(!may(&[]), "neither key");
 }
 
 /// Whoever may publish on the bus `slipway`, with any detail-type, wakes nobody by an order to destroy.

@@ -48,7 +48,13 @@ async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed
     let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
     let function = |id: &str| world.deployed().arns[id].clone();
     let (render, rollout, scan) = (function("RenderRole"), function("RolloutRole"), function("ScanRole"));
-    for action in ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion"] {
+    for action in [
+        "s3:PutObject",
+        "s3:DeleteObject",
+        "s3:DeleteObjectVersion",
+        "s3:ReplicateObject",
+        "s3:ReplicateDelete",
+    ] {
         for key in EXECUTED {
             for who in [&worker, &person, &scan] {
                 assert!(denied(who, action, key), "{who} {action} {key}");

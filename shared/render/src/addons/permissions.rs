@@ -194,8 +194,8 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
             json!("*"),
             new.clone(),
         ),
-        // ELB authorizes the tags of a new resource separately, before the resource has any (service authorization reference, "Elastic
-        // Load Balancing V2": `elasticloadbalancing:CreateAction`).
+        // ELB authorizes the tags of a new resource separately, before the resource has any ("ELB API permissions to tag resources during
+        // creation", Elastic Load Balancing user guide). Both generations of ELB have the keys (service authorization reference).
         allow("CloudTagsBalancersItMakes", &["elasticloadbalancing:AddTags"], json!("*"), tags_of_new),
         allow("CloudMakesGroups", &["ec2:CreateSecurityGroup"], ec2("security-group"), new),
         allow("CloudMakesGroupsInVpc", &["ec2:CreateSecurityGroup"], ec2("vpc"), Value::Null),
@@ -277,7 +277,8 @@ fn ebs_csi_controller(context: &Context<'_>) -> Vec<Value> {
             Value::Null,
         ),
         allow("VolumesMake", &["ec2:CreateVolume"], ec2("volume"), new),
-        // Only from snapshots that have the cluster's tag: any other snapshot may hold another cluster's data.
+        // Only from snapshots that have the cluster's tag: any other snapshot may hold another cluster's data. `ec2:CreateVolume` knows the
+        // snapshot as a resource of its own, with `aws:ResourceTag` (service authorization reference, "Amazon EC2").
         allow("VolumesMakeFromSnapshots", &["ec2:CreateVolume"], ec2("snapshot"), node.clone()),
         allow(
             "VolumesTag",
