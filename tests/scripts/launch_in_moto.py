@@ -71,6 +71,8 @@ class Account:
             if "${" in text:
                 raise SystemExit(f"not resolved: {text}")
             return text
+        if value == {"Ref": "AWS::AccountId"}:
+            return ACCOUNT
         if any(key == "Ref" or key.startswith("Fn::") for key in value):
             raise SystemExit(f"not resolved: {value}")
         return {key: self.resolved(one) for key, one in value.items()}

@@ -34,7 +34,6 @@ const OF_PRODUCTION: &[Change] = &[
         "who may call the API",
         &[("        - 0.0.0.0/0", "        - 203.0.113.0/24\n        - 198.51.100.0/24")],
     ),
-    ("the API's name", &[("dnsName: api.production.example.com", "dnsName: k8s.production.example.com")]),
     ("the hosted zone", &[("Z0123456789ABCDEFGHIJ", "Z9876543210ABCDEFGHIJ")]),
     (
         "a record by hand",
@@ -77,7 +76,8 @@ const OF_EXISTING_VPC: &[Change] = &[
 
 /// Changes of the example with two endpoints.
 const OF_TWO_ENDPOINTS: &[Change] = &[
-    ("the inner name", &[("api.internal.example.com", "api.inner.example.com")]),
+    // The other one is used by the nodes, so that it cannot change in one step.
+    ("the name for people", &[("dnsName: api.example.com", "dnsName: kube.example.com")]),
     (
         "the inner door opened",
         &[

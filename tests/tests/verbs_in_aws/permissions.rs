@@ -281,6 +281,11 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     // Rows that say when. There is no CloudFormation stack with that name, and a spec has just been uploaded.
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     slipway.upload(CLUSTER, wide("b")).await.unwrap();
+    // The spec that was rolled out says that a person approves, so the next one waits for that, too.
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+    let approve = "approve --cluster minimal --yes";
+    let run = as_one_with(&slipway, &grants(approve), approve, true).await;
+    assert_eq!(run.code, 0, "{run:?}");
     for (only, arguments, named, code) in
         [("unless", "status --cluster minimal", false, 1), ("if a spec", "watch --cluster minimal", true, 0)]
     {

@@ -86,11 +86,16 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     let again = run(&format!("approve {cluster} {plan}")).await;
     assert!(again.code == 1 && again.told.contains("was rolled out already, and succeeded"), "{again:?}");
 
-    // Without approval, and watched from the upload on.
+    // Watched from the upload on. The spec that was rolled out says that a person approves, so the next one waits for that, too.
     let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
     write(folder.path(), "cluster.yaml", &wide);
-    let run = run(&format!("apply {file} {cluster} --watch --output json")).await;
-    assert_eq!(run.code, 0, "{run:?}");
+    let mark = slipway.world().observer().mark();
+    let applied = format!("apply {file} {cluster} --watch --output json");
+    let (run, approved) = tokio::join!(run(&applied), async {
+        assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
+        run(&format!("approve {cluster} --yes")).await
+    });
+    assert_eq!((run.code, approved.code), (0, 0), "{run:?} {approved:?}");
     assert!(run.out.contains(r#""about":"rollout","at":"#) && run.out.contains("succeeded: "), "{}", run.out);
     let rollout: Value = slipway.document(CLUSTER, "rollout.json").await.unwrap().unwrap();
     assert_eq!((&rollout["generation"], &rollout["last"]["result"]), (&json!(2), &json!("succeeded")));

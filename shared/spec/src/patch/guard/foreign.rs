@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
+use slipway_core::allowed::is_ownership_tag;
 
 use super::places::{EGRESS, FOREIGN_DATA};
-use super::{Refusal, is_ours, kind};
+use super::{Refusal, kind};
 
 /// Properties that name the thing which a resource changes or lies in.
 const NAMING: [&str; 18] = [
@@ -119,9 +120,9 @@ fn tags(id: &str, there: &Value, tags: &Value) -> Vec<Refusal> {
     };
     let refusal = |tag: &Value| match tag.get("Key").and_then(Value::as_str).filter(|key| !key.contains("{{"))
     {
-        Some(key) if is_ours(key) => Some(Refusal::new(
+        Some(key) if is_ownership_tag(key) => Some(Refusal::new(
             format!("the tag `{key}` of `{id}`"),
-            "what begins so is Slipway's own, and clusters find their things by it: choose another key",
+            "such a tag says which cluster a resource belongs to: choose a key of your own",
         )),
         Some(_) => None,
         None => Some(Refusal::new(
