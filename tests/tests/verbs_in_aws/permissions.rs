@@ -297,14 +297,20 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
         assert_eq!(run.code, code, "{arguments}: {run:?}");
         held.push(without.clone());
     }
+    // An order to destroy needs its own bus.
+    let destroy = "destroy --cluster minimal --yes";
+    let all = grants(destroy);
+    let order = all.iter().find(|grant| grant.on.contains("slipway-destroy")).unwrap();
+    let others: Vec<Grant> = all.iter().filter(|grant| *grant != order).cloned().collect();
+    assert_names_missing(&as_one_with(&slipway, &others, destroy, true).await, order);
+    held.push(order.clone());
     for grant in table.iter().filter(|grant| !grant.is_recovery()) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
 
     // With the page's permissions a person destroys the cluster, and the functions use those of the template.
     let mark = slipway.world().observer().mark();
-    let destroy = "destroy --cluster minimal --yes";
-    let run = as_one_with(&slipway, &grants(destroy), destroy, true).await;
+    let run = as_one_with(&slipway, &all, destroy, true).await;
     assert_eq!(run.code, 0, "{run:?}");
     let ended = slipway.event(mark, &["Cluster Destroyed", "Rollout Failed"], PATIENCE).await;
     assert_eq!(ended.as_ref().map(|(kind, _)| kind.as_str()), Some("Cluster Destroyed"));
