@@ -53,17 +53,17 @@ fn running(runs: &Runs<'_>) -> Rendering {
     }
 }
 
+/// The findings about a spec because `running` runs.
+fn objections_text(spec: &str, running: &Rendering) -> String {
+    let accepted = parse(spec.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
+    let (places, cluster) = (&accepted.places, &accepted.cluster);
+    findings_text(&check_update(places, cluster, &Lock::default(), running, &BTreeMap::new()))
+}
+
 /// The findings about the base with another version and more keys, where that runs.
 fn onto(runs: &Runs<'_>, version: &str, more: &str) -> String {
     let text = format!("{}{more}", BASE.replace("\"1.37\"", version));
-    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
-    findings_text(&check_update(
-        &accepted.places,
-        &accepted.cluster,
-        &Lock::default(),
-        &running(runs),
-        &BTreeMap::new(),
-    ))
+    objections_text(&text, &running(runs))
 }
 
 const OF_1_34: Runs<'_> = Runs { kubernetes: "1.34.2", pools: &[("general", "1.34.2")], etcd: "3.6.16" };
@@ -156,18 +156,10 @@ fn a_data_volume_never_shrinks() {
 fn the_issuer_of_tokens_is_switched_in_two_steps() {
     let said = |issuers: &str, more: &str| {
         let text = format!("{BASE}{more}");
-        let accepted =
-            parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
         let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[], etcd: "3.7.3" });
         running.roles.get_mut(&Role::Controller).unwrap().config =
             format!(r#"{{"controlPlane": {{"serviceAccountTokens": {{"issuers": [{issuers}]}}}}}}"#);
-        findings_text(&check_update(
-            &accepted.places,
-            &accepted.cluster,
-            &Lock::default(),
-            &running,
-            &BTreeMap::new(),
-        ))
+        objections_text(&text, &running)
     };
     let local = r#""https://kubernetes.default.svc.cluster.local""#;
     let (accepted, signs) = (format!(r#"{local}, "https://i/c""#), format!(r#""https://i/c", {local}"#));
@@ -188,7 +180,6 @@ fn the_issuer_of_tokens_is_switched_in_two_steps() {
 /// The findings about the base with more keys, where nodes with these configurations run.
 fn onto_addresses(more: &str, endpoint: &str) -> String {
     let text = format!("{BASE}{more}");
-    let accepted = parse(text.as_bytes(), None).unwrap_or_else(|found| panic!("{}", findings_text(&found)));
     let mut running = running(&Runs { kubernetes: "1.37.0", pools: &[("general", "1.37.0")], etcd: "3.7.3" });
     running.roles.get_mut(&Role::Controller).unwrap().config = r#"{
         "apiServer": "https://127.0.0.1:443", "podNetwork": {"podCidr": "10.2.0.0/16"},
@@ -196,13 +187,7 @@ fn onto_addresses(more: &str, endpoint: &str) -> String {
         .to_owned();
     running.roles.get_mut(&Role::Pool("general".to_owned())).unwrap().config =
         format!(r#"{{"apiServer": "https://{endpoint}"}}"#);
-    findings_text(&check_update(
-        &accepted.places,
-        &accepted.cluster,
-        &Lock::default(),
-        &running,
-        &BTreeMap::new(),
-    ))
+    objections_text(&text, &running)
 }
 
 #[test]
