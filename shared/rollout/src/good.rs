@@ -39,6 +39,7 @@ impl Rollout {
         let newest = self.good.first().map(|good| &good.spec_version);
         [rolling, newest].into_iter().flatten().any(|used| used == version)
     }
+
     /// `active` has succeeded.
     pub(super) fn remember(&mut self, active: &Active, now: Timestamp) {
         self.put(Good {

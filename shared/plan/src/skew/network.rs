@@ -11,50 +11,67 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use slipway_core::cluster::Cluster;
+use slipway_core::cluster::{Cluster, Network};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_spec::Objection;
 
 use super::Runs;
 
-/// A kept address or range: where a controller's configuration has it, the key of the spec, what it is called, and the way out.
-const KEPT: [(&str, &str, &str, &str); 3] = [
-    (
-        "/podNetwork/podCidr",
-        "podCIDR",
-        "the range of the pods",
-        "To have another range, launch a second cluster with it and move the workloads",
-    ),
-    (
-        "/controlPlane/serviceCidr",
-        "serviceCIDR",
-        "the range of the Services",
-        "For more addresses, create a `ServiceCIDR` object (kubernetes.io/docs/tasks/network/extend-service-ip-ranges); to have another \
-         range instead, launch a second cluster with it and move the workloads",
-    ),
-    (
-        "/kubelet/clusterDns",
-        "dnsServiceIP",
-        "the address of DNS",
-        "To have another address, launch a second cluster with it and move the workloads",
-    ),
+/// An address or range that a running cluster keeps.
+struct Kept {
+    /// Where a controller's configuration has it.
+    pointer: &'static str,
+    /// The key of the spec.
+    key: &'static str,
+    /// What it is called.
+    what: &'static str,
+    /// How else to get another one.
+    way: &'static str,
+    /// The one that a spec asks for.
+    wanted: fn(&Network) -> String,
+}
+
+const KEPT: [Kept; 3] = [
+    Kept {
+        pointer: "/podNetwork/podCidr",
+        key: "podCIDR",
+        what: "the range of the pods",
+        way: "To have another range, launch a second cluster with it and move the workloads",
+        wanted: |network| network.pod_cidr.to_string(),
+    },
+    Kept {
+        pointer: "/controlPlane/serviceCidr",
+        key: "serviceCIDR",
+        what: "the range of the Services",
+        way: "For more addresses, create a `ServiceCIDR` object (kubernetes.io/docs/tasks/network/extend-service-ip-ranges); to have another \
+              range instead, launch a second cluster with it and move the workloads",
+        wanted: |network| network.service_cidr.to_string(),
+    },
+    Kept {
+        pointer: "/kubelet/clusterDns",
+        key: "dnsServiceIP",
+        what: "the address of DNS",
+        way: "To have another address, launch a second cluster with it and move the workloads",
+        wanted: |network| network.dns_service_ip.to_string(),
+    },
 ];
 
-/// What the running controllers' configuration says, and a new one's. `None`: it cannot be read, or says nothing.
-fn said(config: &str, pointer: &str) -> Option<String> {
+/// The text at `pointer` in a node's configuration. `None`: the configuration cannot be read, or has none there.
+fn text_at(config: &str, pointer: &str) -> Option<String> {
     serde_json::from_str::<Value>(config).ok()?.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
 /// Objects to each kept address for which `wanted` gives another than `running` has.
-fn changes(running: &Rendering, wanted: impl Fn(&str) -> Option<String>) -> Vec<Objection> {
+fn changes(running: &Rendering, wanted: impl Fn(&Kept) -> Option<String>) -> Vec<Objection> {
     let Some(controller) = running.roles.get(&Role::Controller) else { return Vec::new() };
-    let changed = KEPT.into_iter().filter_map(|(pointer, key, what, way)| {
-        let (before, after) = (said(&controller.config, pointer)?, wanted(pointer)?);
+    let changed = KEPT.iter().filter_map(|kept| {
+        let (before, after) = (text_at(&controller.config, kept.pointer)?, wanted(kept)?);
+        let Kept { key, what, way, .. } = kept;
         (before != after).then(|| {
             Objection::error(
                 "address-changes",
-                vec![key.to_owned()],
+                vec![(*key).to_owned()],
                 format!("{what} is {before} in the cluster that runs, and {after} is asked for: it cannot change in place"),
                 format!("write `{key}: {before}`. {way}"),
             )
@@ -71,18 +88,12 @@ fn changes(running: &Rendering, wanted: impl Fn(&str) -> Option<String>) -> Vec<
 /// The objections to going from one release's addresses to the other's.
 pub(super) fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
     let Some(controller) = new.roles.get(&Role::Controller) else { return Vec::new() };
-    changes(running, |pointer| said(&controller.config, pointer))
+    changes(running, |kept| text_at(&controller.config, kept.pointer))
 }
 
 /// The objections to the addresses and to the API's names of such a spec.
 pub(super) fn objections(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
-    let network = &cluster.network;
-    let mut found = changes(runs.deployed, |pointer| match pointer {
-        "/podNetwork/podCidr" => Some(network.pod_cidr.to_string()),
-        "/controlPlane/serviceCidr" => Some(network.service_cidr.to_string()),
-        "/kubelet/clusterDns" => Some(network.dns_service_ip.to_string()),
-        _ => None,
-    });
+    let mut found = changes(runs.deployed, |kept| Some((kept.wanted)(&cluster.network)));
     found.extend(names(cluster, runs));
     found
 }
@@ -115,7 +126,7 @@ fn names(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
 
 /// The name by which nodes reach the API. `None`: they need none, as controllers do, or the configuration cannot be read.
 fn api_name(node: &NodeRole) -> Option<String> {
-    let url = said(&node.config, "/apiServer")?;
+    let url = text_at(&node.config, "/apiServer")?;
     let name = url.strip_prefix("https://")?;
     (!name.starts_with("127.0.0.1")).then(|| name.to_owned())
 }
