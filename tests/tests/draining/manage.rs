@@ -227,6 +227,7 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         ("i-4".to_owned(), machine("10.0.0.4", CLUSTER, "etcd-0")),
         ("i-5".to_owned(), old),
         ("i-6".to_owned(), machine("10.0.0.6", "another", "pool-general-a")),
+        ("i-7".to_owned(), machine("10.0.0.7", CLUSTER, "pool-general-a")),
     ]));
     // A controller with a registered node.
     let _fleet = Fleet::start(&cluster, &["i-3"]).await;
@@ -259,13 +260,16 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         cluster.until("kube-controller-manager", &format!("signs {name}"), signed).await;
     }
 
-    // A requester with a hundred requests gets one decision per pass, and a new requester gets one in the same pass.
+    // A requester with many requests gets one decision per pass, and a new requester gets one in the same pass. Who copies a request that
+    // was approved gets nothing.
     for number in 0..20 {
         ask_first(&cluster, &format!("again-{number}"), "i-9").await;
     }
-    ask_first(&cluster, "late", "i-1").await;
+    ask_first(&cluster, "copy", "i-1").await;
+    ask_first(&cluster, "late", "i-7").await;
     let said = pass(&site, &shelves, &machines).await.unwrap();
-    assert_eq!(said["requests"]["approved"], json!(["system:node:i-1"]), "{said}");
+    assert_eq!(said["requests"]["approved"], json!(["system:node:i-7"]), "{said}");
+    assert_eq!(named(&said["requests"], "denied"), ["copy"], "{said}");
     assert_eq!(named(&said["requests"], "left").len(), 1, "{said}");
 }
 
