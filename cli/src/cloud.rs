@@ -8,7 +8,7 @@ use std::env;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket};
+use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket, SsmParameters};
 use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
@@ -233,6 +233,11 @@ impl Cloud {
     /// KMS, with `own` for a cluster that names no key.
     pub(crate) fn keys(&self, own: &str) -> KmsKeys {
         self.installation.aws.keys(own)
+    }
+
+    /// SSM parameters.
+    pub(crate) fn parameters(&self) -> SsmParameters {
+        self.installation.aws.parameters()
     }
 
     /// Auto Scaling.

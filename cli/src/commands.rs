@@ -21,5 +21,6 @@ pub(crate) mod scan;
 pub(crate) mod simulate;
 pub(crate) mod skip;
 pub(crate) mod status;
+pub(crate) mod upgrade;
 pub(crate) mod validate;
 pub(crate) mod watch;

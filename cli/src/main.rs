@@ -17,7 +17,8 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     abort, apply, approve, certs, completions, destroy, init, kubeconfig, migrate, pause, plan,
-    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, status, validate, watch,
+    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, status, upgrade,
+    validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -68,6 +69,7 @@ enum Command {
     Abort(abort::Args),
     Skip(skip::Args),
     Rollback(rollback::Args),
+    Upgrade(upgrade::Args),
     Destroy(destroy::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
@@ -108,6 +110,7 @@ async fn main() -> ExitCode {
         Command::Abort(args) => abort::run(args, &printer).await,
         Command::Skip(args) => skip::run(args, &printer).await,
         Command::Rollback(args) => rollback::run(args, &printer).await,
+        Command::Upgrade(args) => upgrade::run(args, &printer).await,
         Command::Destroy(args) => destroy::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,

@@ -17,7 +17,7 @@ use slipway_credentials::policy::{self, Part};
 use slipway_credentials::{Manifest, manifest};
 use slipway_crypto::AwsLc;
 use slipway_flows::error::FlowResult;
-use slipway_flows::rendering::RenderOutcome;
+use slipway_flows::rendering::{RenderOutcome, UpgradeOrder};
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_ports::{Crypto as _, Made, Signer};
@@ -25,7 +25,7 @@ use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
-use slipway_sim::year::Account;
+use slipway_sim::year::{Account, Cause};
 
 use crate::client::ACCOUNT;
 use crate::tools;
@@ -226,7 +226,16 @@ impl Workshop {
     /// # Errors
     /// As [`Workshop::try_upload`].
     pub async fn rendered(&self, version: Option<&str>, life: &Life) -> FlowResult<RenderOutcome> {
-        self.account.render(version, life, self.now).await
+        let cause = version.map_or(Cause::Newest, Cause::Version);
+        self.account.render(cause, life, self.now).await
+    }
+
+    /// Invokes the render function with an order to upgrade.
+    ///
+    /// # Errors
+    /// As [`Workshop::try_upload`].
+    pub async fn upgrade(&self, order: &UpgradeOrder, life: &Life) -> FlowResult<RenderOutcome> {
+        self.account.render(Cause::Upgrade(order), life, self.now).await
     }
 
     /// The files of `role`'s bundle, opened as a node opens it.

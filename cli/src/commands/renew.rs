@@ -139,7 +139,7 @@ fn is_renewed(before: &BTreeMap<String, String>, manifest: &Manifest) -> bool {
     before.iter().all(|(name, old)| manifest.assets.get(name).is_some_and(|entry| entry.fingerprint != *old))
 }
 
-async fn until(
+pub(super) async fn until(
     cloud: &Cloud,
     what: &str,
     done: impl AsyncFn() -> Result<bool, CliError>,

@@ -198,6 +198,7 @@ fn the_page_of_help_and_of_each_verb() {
         "abort",
         "skip",
         "rollback",
+        "upgrade",
         "destroy",
         "kubeconfig",
         "certs show",

@@ -1,5 +1,5 @@
-//! The render function: turns an uploaded `cluster.yaml`, or a change of its patches or credentials, into a plan. It is woken by S3 and
-//! by the scan function, through EventBridge.
+//! The render function: turns an uploaded `cluster.yaml`, or a change of its patches or credentials, into a plan. It is woken by S3,
+//! by the scan function and by orders to upgrade, through EventBridge.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 use slipway_aws::{Aws, EventBus, KmsKeys, S3Bucket, SsmParameters};
 use slipway_core::release::Site;
 use slipway_crypto::AwsLc;
-use slipway_flows::rendering::{RenderPorts, render_newest, render_upload};
+use slipway_flows::rendering::{RenderPorts, render_newest, render_upload, upgrade};
+use slipway_lambda::event::Changed::{Credentials, Patches, Pins, Spec};
 use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment, event};
 use slipway_registry::OciRegistry;
 
@@ -42,7 +43,7 @@ impl Function for Render {
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
-        let Some(changed) = event::changed(event, &self.spec_bucket)? else {
+        let Some(changed) = event::changed(event, &self.spec_bucket, invocation.now)? else {
             return Ok("neither spec nor patch: left alone".to_owned());
         };
         invocation.about(changed.cluster());
@@ -56,11 +57,11 @@ impl Function for Render {
             bus: &self.bus,
             crypto: &AwsLc,
         };
+        let (site, now) = (&self.site, invocation.now);
         let outcome = match &changed {
-            event::Changed::Spec(upload) => render_upload(&ports, &self.site, upload, invocation.now).await?,
-            event::Changed::Patches(cluster) | event::Changed::Credentials(cluster) => {
-                render_newest(&ports, &self.site, cluster, invocation.now).await?
-            }
+            Spec(upload) => render_upload(&ports, site, upload, now).await?,
+            Patches(cluster) | Credentials(cluster) => render_newest(&ports, site, cluster, now).await?,
+            Pins { cluster, order } => upgrade(&ports, site, cluster, order, now).await?,
         };
         Ok(outcome.to_string())
     }

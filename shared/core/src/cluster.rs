@@ -27,7 +27,9 @@ pub use kubernetes::{
 };
 pub use network::{ApiEndpoint, Backing, Egress, Existing, LoadBalancer, Network, Subnet, SubnetSource, Vpc};
 pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
-pub use rollout::{Approval, CountOrPercent, Day, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy};
+pub use rollout::{
+    Approval, CountOrPercent, Day, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy, Upgrades,
+};
 pub use storage::{InstanceStore, Mount, Storage};
 
 /// The IAM path of every role and instance profile that Slipway makes: CloudFormation's service role may make no others
@@ -75,6 +77,9 @@ pub struct Cluster {
     /// `certificatesConfiguration` and `tls*DurationDays`.
     pub certificates: Certificates,
     pub rollout: RolloutPolicy,
+    /// `upgrades`. `None`: only `slipway upgrade` has pins looked up anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrades: Option<Upgrades>,
     /// `deletionProtection`: orders to destroy the cluster are not obeyed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deletion_protection: bool,

@@ -2,11 +2,13 @@
 //!
 //! An event only wakes its receiver. The receiver reads the state and trusts that, not the event. Details carry no secrets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::pin::Pin;
 
 /// `source` of every event that Slipway publishes.
 pub const SOURCE: &str = "slipway";
@@ -37,6 +39,7 @@ pub fn schemas() -> BTreeMap<&'static str, schemars::Schema> {
         ("Rollout Aborted", schemars::schema_for!(RolloutReport)),
         ("Scan Requested", schemars::schema_for!(ScanRequested)),
         ("Renewal Requested", schemars::schema_for!(RenewalRequested)),
+        ("Upgrade Requested", schemars::schema_for!(UpgradeRequested)),
         ("Certificate Expiring", schemars::schema_for!(CertificateExpiring)),
         ("Certificate Renewed", schemars::schema_for!(CertificateRenewed)),
         ("Renewal Failed", schemars::schema_for!(RenewalFailed)),
@@ -113,6 +116,9 @@ pub enum Event {
     /// Asks to renew certificates now.
     #[serde(rename = "Renewal Requested")]
     RenewalRequested(RenewalRequested),
+    /// Asks to look up anew what the lock pins, or to put earlier pins back.
+    #[serde(rename = "Upgrade Requested")]
+    UpgradeRequested(UpgradeRequested),
     /// A certificate in use expires soon, or has expired. Published once for each threshold.
     #[serde(rename = "Certificate Expiring")]
     CertificateExpiring(CertificateExpiring),
@@ -142,6 +148,25 @@ pub struct RenewalRequested {
     /// Names of certificates; left out: every leaf that Slipway can issue.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<String>,
+}
+
+/// Detail of `Upgrade Requested`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeRequested {
+    /// `clusterName`.
+    pub cluster: String,
+    /// The kinds of pins that are meant; left out: all.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub pins: BTreeSet<Pin>,
+    /// Id of a plan that succeeded, to put back the pins that it had; left out: the newest versions are looked up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub back_to: Option<String>,
+    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// event's own `time`, which has whole seconds. Left out: that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub at: Option<Timestamp>,
 }
 
 /// Detail of `Certificate Expiring`.
@@ -411,6 +436,7 @@ impl Event {
             | Self::DestroyRequested(_)
             | Self::ScanRequested(_)
             | Self::RenewalRequested(_)
+            | Self::UpgradeRequested(_)
             | Self::CertificateExpiring(_)
             | Self::CertificateRenewed(_)
             | Self::RenewalFailed(_) => {}
@@ -435,6 +461,7 @@ impl Event {
     fn at_mut(&mut self) -> Option<&mut Option<Timestamp>> {
         match self {
             Self::RolloutApproved(detail) => Some(&mut detail.at),
+            Self::UpgradeRequested(detail) => Some(&mut detail.at),
             Self::RolloutPause(detail) | Self::RolloutResume(detail) => Some(&mut detail.at),
             Self::RolloutAbort(detail) => Some(&mut detail.at),
             Self::RolloutSkip(detail) => Some(&mut detail.at),
@@ -494,6 +521,7 @@ impl Event {
             | Self::RolloutAborted(detail) => &detail.cluster,
             Self::ScanRequested(detail) => detail.cluster.as_deref().unwrap_or_default(),
             Self::RenewalRequested(detail) => &detail.cluster,
+            Self::UpgradeRequested(detail) => &detail.cluster,
             Self::CertificateExpiring(detail) => &detail.cluster,
             Self::CertificateRenewed(detail) => &detail.cluster,
             Self::RenewalFailed(detail) => &detail.cluster,

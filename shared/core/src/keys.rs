@@ -81,6 +81,12 @@ pub fn release(cluster: &str, id: &str) -> String {
     format!("clusters/{cluster}/releases/{id}.json")
 }
 
+/// The lock that a rendering was made with, by the rendering's id.
+#[must_use]
+pub fn release_lock(cluster: &str, id: &str) -> String {
+    format!("clusters/{cluster}/locks/{id}.json")
+}
+
 /// A plan, by its id.
 #[must_use]
 pub fn plan(cluster: &str, id: &str) -> String {

@@ -5,7 +5,8 @@
 //! read the clock, the environment or files, use randomness, or call AWS: time is passed in as a [`jiff::Timestamp`], credentials as
 //! facts and digests, and what should happen is returned as data.
 //!
-//! - [`cluster`]: a validated spec. [`members`]: how each etcd member starts. [`versions`]: the known Kubernetes releases.
+//! - [`cluster`]: a validated spec. [`members`]: how each etcd member starts. [`versions`]: the known Kubernetes releases. [`pin`]: the
+//!   kinds of what the lock pins.
 //! - [`allowed`]: what an installation allows its specs to use.
 //! - [`keys`]: the keys of objects in the buckets.
 //! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
@@ -28,6 +29,7 @@ pub mod members;
 pub mod node;
 pub mod oidc;
 pub mod page;
+pub mod pin;
 pub mod release;
 pub mod role;
 pub mod software;

@@ -1,11 +1,13 @@
-//! The lock: looks up versions, images and digests, and pins them.
+//! The lock: looks up versions, images and digests, and pins them. An upgrade looks them up anew, or puts earlier pins back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::keys;
 use slipway_core::members::{DeployedMembers, settle};
+use slipway_core::pin::Pin;
 use slipway_core::release::Rendering;
 use slipway_ports::{Objects, Parameters, Registry};
 use slipway_render::lock::Lock;
@@ -18,12 +20,34 @@ use crate::store::{self, TRIES};
 /// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
 pub type Agent = BTreeMap<Architecture, String>;
 
+/// An order to change pins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upgrade {
+    /// The kinds of pins that are meant.
+    pub pins: BTreeSet<Pin>,
+    /// What they change to.
+    pub to: UpgradeTo,
+    /// When it was given. A lock that follows this order or a newer one stays as it is.
+    pub at: Timestamp,
+}
+
+/// What an upgrade changes pins to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpgradeTo {
+    /// What is newest.
+    Newest,
+    /// The pins of an earlier lock.
+    Lock(Box<Lock>),
+}
+
 /// The lock of `cluster` with everything that it needs: what is pinned stays, and what is missing is looked up and stored. `etcd` tells
-/// which members are deployed, `stands` which releases. `check` may refuse the releases that were found before anything is stored.
+/// which members are deployed, `stands` which releases. `upgrade` changes what is pinned. `check` may refuse the releases that were found
+/// before anything is stored.
 ///
+/// # Errors
 /// If `check` refuses, a parameter or image does not exist, or a call fails. A registry that cannot be reached is a transient failure,
 /// because nothing is rendered with an image that is not pinned.
-/// transient failure: nothing is ever rendered with an image that is not pinned.
+#[allow(clippy::too_many_arguments, reason = "where to look up, and for what")]
 pub async fn resolve(
     assets: &impl Objects,
     parameters: &impl Parameters,
@@ -31,37 +55,85 @@ pub async fn resolve(
     cluster: &Cluster,
     etcd: &DeployedMembers,
     stands: &[&Rendering],
+    upgrade: Option<&Upgrade>,
+    now: Timestamp,
     check: impl Fn(&Lock) -> Result<(), NotPrepared> + Send,
 ) -> Result<Lock, NotPrepared> {
     let key = keys::lock(&cluster.name);
     for _ in 0..TRIES {
         let stored = store::load::<Lock>(assets, &key).await?;
         let old = stored.value.clone().unwrap_or_default();
-        let missing = old.missing(cluster);
+        let upgrade = upgrade.filter(|order| old.upgraded.is_none_or(|at| at < order.at));
         let mut new = old.clone();
+        let missing = match upgrade {
+            None => old.missing(cluster),
+            Some(Upgrade { pins, to: UpgradeTo::Newest, .. }) => old.outdated(cluster, pins),
+            Some(Upgrade { pins, to: UpgradeTo::Lock(earlier), .. }) => {
+                new.put_back(pins, earlier);
+                new.missing(cluster)
+            }
+        };
         new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
         new.settle_way_to_aws(cluster, stands.iter().copied());
         check(&new)?;
         new.addon_images.extend(digests(registry, missing.addon_images).await?);
         new.program_files.extend(checksums(registry, missing.program_files).await?);
-        for name in missing.parameters {
-            let image = parameters.value(&name).await?.ok_or_else(|| FlowError::Refused {
-                problem: format!("the SSM parameter {name} does not exist in {}", cluster.region),
-                help: "name one that does, or set amiId".to_owned(),
-            })?;
-            new.images.insert(name, image);
-        }
-        if !missing.agent.is_empty()
-            && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value
-        {
-            new.agent.extend(agent.into_iter().filter(|(one, _)| missing.agent.contains(one)));
-        }
+        look_up(assets, parameters, &cluster.region, &missing.parameters, &missing.agent, &mut new).await?;
+        new.upgraded = upgrade.map(|order| order.at).or(old.upgraded);
+        let looked_up = match upgrade {
+            None => old.changes(&new),
+            Some(Upgrade { pins, to: UpgradeTo::Newest, .. }) => pins | &old.changes(&new),
+            Some(Upgrade { to: UpgradeTo::Lock(_), .. }) => BTreeSet::new(),
+        };
+        new.looked_up.extend(looked_up.into_iter().map(|pin| (pin, now)));
         if new == old || store::save(assets, &key, &stored, new.clone()).await?.is_some() {
             return Ok(new);
         }
     }
     Err(FlowError::Race { key, tries: TRIES }.into())
+}
+
+/// The lock of `cluster` as it is, and as an upgrade of `pins` would leave it. Nothing is stored, and no digest is looked up.
+///
+/// # Errors
+/// If a parameter does not exist, or a call fails.
+pub async fn preview(
+    assets: &impl Objects,
+    parameters: &impl Parameters,
+    cluster: &Cluster,
+    pins: &BTreeSet<Pin>,
+) -> FlowResult<(Lock, Lock)> {
+    let old = store::load::<Lock>(assets, &keys::lock(&cluster.name)).await?.value.unwrap_or_default();
+    let missing = old.outdated(cluster, pins);
+    let mut new = old.clone();
+    new.pin_known(&missing);
+    look_up(assets, parameters, &cluster.region, &missing.parameters, &missing.agent, &mut new).await?;
+    Ok((old, new))
+}
+
+/// Pins the images behind `names`, and the published agents of `architectures`.
+async fn look_up(
+    assets: &impl Objects,
+    parameters: &impl Parameters,
+    region: &str,
+    names: &BTreeSet<String>,
+    architectures: &BTreeSet<Architecture>,
+    lock: &mut Lock,
+) -> FlowResult<()> {
+    for name in names {
+        let image = parameters.value(name).await?.ok_or_else(|| FlowError::Refused {
+            problem: format!("the SSM parameter {name} does not exist in {region}"),
+            help: "name one that does, or set amiId".to_owned(),
+        })?;
+        lock.images.insert(name.clone(), image);
+    }
+    if !architectures.is_empty()
+        && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value
+    {
+        lock.agent.extend(agent.into_iter().filter(|(one, _)| architectures.contains(one)));
+    }
+    Ok(())
 }
 
 /// The digest of each of `files`, from the checksum files of their publishers.

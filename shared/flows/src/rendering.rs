@@ -5,6 +5,7 @@
 //! call and writes no object (P1).
 
 mod publish;
+mod upgrade;
 
 use std::fmt;
 
@@ -23,11 +24,13 @@ use slipway_render::{Inputs, RenderError};
 use slipway_rollout::Rollout;
 use slipway_spec::Places;
 use slipway_spec::patch::Patch;
+pub use upgrade::{UpgradeOrder, upgrade};
 
 use crate::credentials::{self, Credentials, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
+use crate::lock::Upgrade;
 use crate::patches::PatchSet;
 use crate::ports::Bus;
 use crate::store::{self, TRIES};
@@ -122,6 +125,8 @@ pub enum RenderOutcome {
     NoSpec,
     /// The spec has errors; nothing changed.
     Rejected(Vec<Diagnostic>),
+    /// An order to upgrade that cannot be carried out, and why.
+    NotUpgraded(String),
     /// Nothing changes.
     Unchanged,
     /// There is a plan.
@@ -134,6 +139,7 @@ impl fmt::Display for RenderOutcome {
             Self::NoSpec => f.write_str("patches of a cluster without a spec: left alone"),
             Self::Superseded => f.write_str("superseded by a newer version"),
             Self::Rejected(findings) => write!(f, "rejected with {} findings", findings.len()),
+            Self::NotUpgraded(why) => f.write_str(why),
             Self::Unchanged => f.write_str("unchanged"),
             Self::Planned(plan) => write!(f, "planned {}", plan.id),
         }
@@ -152,6 +158,8 @@ pub struct Running {
     /// Whether the spec is the one that was rolled out last, or that is being rolled out. What the installation no longer allows is then a
     /// warning: its certificates have to be renewed all the same.
     pub is_in_use: bool,
+    /// What changes in the lock.
+    pub upgrade: Option<Upgrade>,
 }
 
 impl Running {
@@ -211,10 +219,20 @@ pub async fn render_upload(
     upload: &Upload,
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
+    render_with(world, site, upload, None, now).await
+}
+
+async fn render_with(
+    world: &impl RenderWorld,
+    site: &Site,
+    upload: &Upload,
+    order: Option<&UpgradeOrder>,
+    now: Timestamp,
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let mut upload = upload.clone();
     for _ in 0..TRIES {
-        match render_once(ports, site, &upload, now).await? {
+        match render_once(ports, site, &upload, order, now).await? {
             // The pointer may name an upload that was outdated when it was written, because the run for the newer upload looked before.
             RenderOutcome::Superseded if is_desired(ports.assets, &upload).await? => {
                 let Some(head) = ports.specs.head(&keys::spec(&upload.cluster)).await? else { break };
@@ -222,6 +240,7 @@ pub async fn render_upload(
             }
             outcome @ (RenderOutcome::Superseded
             | RenderOutcome::NoSpec
+            | RenderOutcome::NotUpgraded(_)
             | RenderOutcome::Rejected(_)
             | RenderOutcome::Unchanged
             | RenderOutcome::Planned(_)) => return Ok(outcome),
@@ -240,10 +259,11 @@ async fn render_once(
     world: &impl RenderWorld,
     site: &Site,
     upload: &Upload,
+    order: Option<&UpgradeOrder>,
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
-    let result = render_version(ports, site, upload, now).await;
+    let result = render_version(ports, site, upload, order, now).await;
     if let Err(error) = &result
         && is_newest(ports.specs, upload, None).await.unwrap_or(true)
     {
@@ -271,16 +291,27 @@ pub async fn render_newest(
     cluster: &str,
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
+    newest_with(world, site, cluster, None, now).await
+}
+
+async fn newest_with(
+    world: &impl RenderWorld,
+    site: &Site,
+    cluster: &str,
+    order: Option<&UpgradeOrder>,
+    now: Timestamp,
+) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
     let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(RenderOutcome::NoSpec) };
     let upload = Upload { cluster: cluster.to_owned(), version: head.version };
-    render_upload(ports, site, &upload, now).await
+    render_with(ports, site, &upload, order, now).await
 }
 
 async fn render_version(
     world: &impl RenderWorld,
     site: &Site,
     upload: &Upload,
+    order: Option<&UpgradeOrder>,
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
@@ -302,8 +333,16 @@ async fn render_version(
     {
         return reject(ports, upload, None, vec![why]).await;
     }
+    let upgrade = match order {
+        None => None,
+        Some(order) => match upgrade::change_of_pins(ports.assets, rollout.as_ref(), order).await? {
+            Ok(upgrade) => Some(upgrade),
+            Err(why) => return Ok(RenderOutcome::NotUpgraded(why)),
+        },
+    };
     let in_use = rollout.as_ref().is_some_and(|rollout| rollout.uses_spec(&upload.version));
-    let running = Running { is_in_use: in_use, ..running(ports.assets, &upload.cluster, rollout).await? };
+    let running =
+        Running { is_in_use: in_use, upgrade, ..running(ports.assets, &upload.cluster, rollout).await? };
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
@@ -377,7 +416,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, is_in_use: false })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, is_in_use: false, upgrade: None })
 }
 
 /// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
@@ -421,8 +460,19 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let imported = imported(ports, imports, &places, &cluster, now).await?;
     let etcd = running.baseline.etcd(running.in_progress);
     let stands: Vec<&Rendering> = running.stands().collect();
-    let lock = lock::resolve(ports.assets, ports.parameters, ports.registry, &cluster, &etcd, &stands, check)
-        .await?;
+    let upgrade = running.upgrade.as_ref();
+    let lock = lock::resolve(
+        ports.assets,
+        ports.parameters,
+        ports.registry,
+        &cluster,
+        &etcd,
+        &stands,
+        upgrade,
+        now,
+        check,
+    )
+    .await?;
     warnings.extend(update(&lock));
     warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
     let known = running.known();

@@ -10,7 +10,9 @@ use std::fmt;
 
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
-use slipway_core::event::{CertificateExpiring, CertificateRenewed, Event, RenewalFailed, ScanRequested};
+use slipway_core::event::{
+    CertificateExpiring, CertificateRenewed, Event, RenewalFailed, ScanRequested, UpgradeRequested,
+};
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{
@@ -18,6 +20,7 @@ use slipway_credentials::renewal::{
 };
 use slipway_credentials::rotation::due;
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
+use slipway_render::lock::Lock;
 
 use crate::credentials::rotation::{self, Rotated};
 use crate::credentials::{self, ToRenew};
@@ -143,6 +146,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     // If a new plan is about to be made, it will request its own rollout.
     let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
+    events.extend(upgrade(ports.assets, &seen, now).await?);
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
@@ -154,6 +158,21 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
     })))
+}
+
+/// The order to upgrade that the spec's schedule gives now. It waits for an open rollout and for the end of a pause.
+async fn upgrade(assets: &impl Objects, seen: &observe::Seen, now: Timestamp) -> FlowResult<Option<Event>> {
+    let Some(upgrades) = seen.cluster.upgrades.as_ref().filter(|_| seen.idle) else { return Ok(None) };
+    let lock = store::load::<Lock>(assets, &keys::lock(&seen.cluster.name)).await?.value;
+    let due = lock.is_some_and(|lock| lock.is_due(upgrades, now));
+    Ok(due.then(|| {
+        Event::UpgradeRequested(UpgradeRequested {
+            cluster: seen.cluster.name.clone(),
+            pins: upgrades.pins.clone(),
+            back_to: None,
+            at: Some(now),
+        })
+    }))
 }
 
 /// What a scan would do.

@@ -3,15 +3,19 @@
 //! An event only wakes a function: it names a cluster, a version, a stack or a plan, and the state is then read from where it is stored.
 //! The form of the names is checked nevertheless, because they become part of keys.
 
+use std::collections::BTreeSet;
+
 use aws_lambda_events::eventbridge::EventBridgeEvent;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use slipway_core::event::UpgradeRequested;
 use slipway_core::keys::{cluster_of_patch, cluster_of_spec};
+use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::{Wake, Waker};
-use slipway_flows::rendering::Upload;
+use slipway_flows::rendering::{UpgradeOrder, Upload};
 use slipway_rollout::{CLOCKS_APART, Order};
 
 use crate::InvocationError;
@@ -40,6 +44,13 @@ pub enum Changed {
     Patches(String),
     /// This cluster's credentials are not those that its newest plan results in.
     Credentials(String),
+    /// Somebody ordered an upgrade.
+    Pins {
+        /// `clusterName`.
+        cluster: String,
+        /// What was ordered.
+        order: UpgradeOrder,
+    },
 }
 
 /// What the scan function is asked to scan.
@@ -62,7 +73,7 @@ impl Changed {
     pub fn cluster(&self) -> &str {
         match self {
             Self::Spec(upload) => &upload.cluster,
-            Self::Patches(cluster) | Self::Credentials(cluster) => cluster,
+            Self::Patches(cluster) | Self::Credentials(cluster) | Self::Pins { cluster, .. } => cluster,
         }
     }
 }
@@ -155,18 +166,20 @@ pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
     }
 }
 
-/// Reads an event for the render function. `None`: what changed is neither spec nor patch (the rules' wildcards also match
+/// Reads an event for the render function that arrived at `now`. `None`: what changed is neither spec nor patch (the rules' wildcards also match
 /// `clusters/a/b/cluster.yaml`), or the spec was deleted.
 ///
 /// # Errors
 /// If it is no such event, or is about another bucket than `spec_bucket` or about an unversioned bucket.
-pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, InvocationError> {
+pub fn changed(event: Value, spec_bucket: &str, now: Timestamp) -> Result<Option<Changed>, InvocationError> {
+    let at = given_at(&event);
     let event = envelope(event)?;
     let created = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Certificate Renewed") => {
             let AboutCluster { cluster, .. } = detail(event)?;
             return Ok(Some(Changed::Credentials(checked(cluster)?)));
         }
+        ("slipway", "Upgrade Requested") => return upgrade(event, at, now).map(Some),
         ("aws.s3", "Object Created") => true,
         ("aws.s3", "Object Deleted") => false,
         _ => return Err(unexpected(&event)),
@@ -189,6 +202,22 @@ pub fn changed(event: Value, spec_bucket: &str) -> Result<Option<Changed>, Invoc
         ))
     })?;
     Ok(Some(Changed::Spec(Upload { cluster: cluster.to_owned(), version })))
+}
+
+/// Reads `Upgrade Requested`. Whoever puts it on the bus chooses its time, so the order is never newer than `now`.
+fn upgrade(
+    event: EventBridgeEvent<Value>,
+    at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<Changed, InvocationError> {
+    let UpgradeRequested { cluster, pins, back_to, at: said } = detail(event)?;
+    let second = at.unwrap_or(now);
+    let at = close(said, second).unwrap_or(second).min(now);
+    let pins = if pins.is_empty() { BTreeSet::from(Pin::ALL) } else { pins };
+    if let Some(plan) = back_to.as_ref().filter(|plan| !fits(plan, 64)) {
+        return Err(InvocationError::malformed(format!("{plan:?} is not the id of a plan")));
+    }
+    Ok(Changed::Pins { cluster: checked(cluster)?, order: UpgradeOrder { pins, back_to, at } })
 }
 
 /// Reads an event for the rollout function.
@@ -295,7 +324,12 @@ fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
         | Order::Destroy { .. }
         | Order::Approve { .. } => second,
     };
-    said.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART).unwrap_or_else(last)
+    close(said, second).unwrap_or_else(last)
+}
+
+/// The time in an event's detail, if it is close to the event's own.
+fn close(said: Option<Timestamp>, second: Timestamp) -> Option<Timestamp> {
+    said.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART)
 }
 
 /// The difference between the beginning of a second and its end.

@@ -314,6 +314,7 @@ pub fn cluster() -> Cluster {
             windows: Vec::new(),
             pools: BTreeMap::new(),
         },
+        upgrades: None,
         deletion_protection: false,
         stack_tags: BTreeMap::from([("team".to_owned(), "platform".to_owned())]),
     }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use slipway_core::cluster::{Architecture, Cluster, Image, KubernetesVersion};
+use slipway_core::cluster::{Architecture, Cluster, Image, KubernetesVersion, SoftwareSource, Upgrades};
 use slipway_core::members::MemberPin;
+use slipway_core::pin::Pin;
 use slipway_core::release::Rendering;
 use slipway_core::{oidc, versions};
 
@@ -45,6 +47,12 @@ pub struct Lock {
     /// SHA-256 of each program that nodes install, by its publisher's URL.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub program_files: BTreeMap<String, String>,
+    /// When each kind of pin was last looked up. Missing: before locks recorded this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub looked_up: BTreeMap<Pin, Timestamp>,
+    /// When the newest order to upgrade was given that this lock follows. An order that arrives again, or late, changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgraded: Option<Timestamp>,
 }
 
 /// What a cluster needs from the lock and the lock lacks.
@@ -90,6 +98,110 @@ impl Lock {
         }
     }
 
+    /// What `cluster` needs and this lock lacks, if what it has of these kinds did not count.
+    #[must_use]
+    pub fn outdated(&self, cluster: &Cluster, pins: &BTreeSet<Pin>) -> Missing {
+        let mut without = self.clone();
+        for pin in pins {
+            match pin {
+                Pin::Images => without.images.clear(),
+                Pin::Kubernetes => without.kubernetes.clear(),
+                Pin::Etcd => without.etcd.clear(),
+                Pin::Programs => without.program_versions.clear(),
+                Pin::Addons => without.addon_versions.clear(),
+                Pin::Agent => without.agent.clear(),
+            }
+        }
+        without.missing(cluster)
+    }
+
+    /// Takes the pins of these kinds from `earlier`. What only this lock has stays, because another spec may need it.
+    pub fn put_back(&mut self, pins: &BTreeSet<Pin>, earlier: &Self) {
+        for pin in pins {
+            match pin {
+                Pin::Images => self.images.extend(earlier.images.clone()),
+                Pin::Kubernetes => self.kubernetes.extend(earlier.kubernetes.clone()),
+                Pin::Etcd => self.etcd.extend(earlier.etcd.clone()),
+                Pin::Programs => self.take_program_versions(earlier.program_versions.clone()),
+                Pin::Addons => self.take_addon_versions(earlier.addon_versions.clone()),
+                Pin::Agent => self.agent.extend(earlier.agent.clone()),
+            }
+            match earlier.looked_up.get(pin) {
+                Some(at) => self.looked_up.insert(*pin, *at),
+                None => self.looked_up.remove(pin),
+            };
+        }
+    }
+
+    /// Whether pins are so old that the spec has them looked up anew. An order counts for all kinds, so that pins that were put back stay for
+    /// the same time.
+    #[must_use]
+    pub fn is_due(&self, upgrades: &Upgrades, now: Timestamp) -> bool {
+        let oldest = upgrades.pins.iter().map(|pin| self.looked_up.get(pin)).min().flatten();
+        let days = SignedDuration::from_hours(24 * i64::from(upgrades.every_days));
+        oldest.max(self.upgraded.as_ref()).is_none_or(|at| now.duration_since(*at) >= days)
+    }
+
+    /// The kinds of pins in which `other` differs.
+    #[must_use]
+    pub fn changes(&self, other: &Self) -> BTreeSet<Pin> {
+        let differs = |pin: &Pin| match pin {
+            Pin::Images => self.images != other.images,
+            Pin::Kubernetes => self.kubernetes != other.kubernetes,
+            Pin::Etcd => self.etcd != other.etcd,
+            Pin::Programs => self.program_versions != other.program_versions,
+            Pin::Addons => self.addon_versions != other.addon_versions,
+            Pin::Agent => self.agent != other.agent,
+        };
+        Pin::ALL.into_iter().filter(differs).collect()
+    }
+
+    /// The pins that `cluster` uses, by kind and name.
+    #[must_use]
+    pub fn used(&self, cluster: &Cluster) -> BTreeMap<Pin, BTreeMap<String, String>> {
+        let of = |map: &BTreeMap<String, String>, names: BTreeSet<String>| -> BTreeMap<String, String> {
+            names.into_iter().filter_map(|name| Some((name.clone(), map.get(&name)?.clone()))).collect()
+        };
+        let versions = std::iter::once(cluster.kubernetes_version)
+            .chain(cluster.pools.iter().map(|pool| cluster.version_of(pool)));
+        let minors: BTreeSet<String> = versions.clone().map(minor).collect();
+        let own: BTreeSet<String> = BTreeSet::from([minor(cluster.kubernetes_version)]);
+        let within = |map: &BTreeMap<String, BTreeMap<String, String>>, minors: &BTreeSet<String>| {
+            let named = |minor: &String| {
+                let several = minors.len() > 1;
+                let name =
+                    move |name: &String| if several { format!("{name} ({minor})") } else { name.clone() };
+                map.get(minor)
+                    .into_iter()
+                    .flatten()
+                    .map(move |(key, value)| (name(key), value.clone()))
+                    .collect::<Vec<_>>()
+            };
+            minors.iter().flat_map(named).collect::<BTreeMap<_, _>>()
+        };
+        let architectures = cluster.architectures();
+        let agent = self.agent.iter().filter(|(one, _)| architectures.contains(one));
+        let pinned_etcd = if cluster.etcd.version.is_some() { BTreeSet::new() } else { own.clone() };
+        let installed = cluster.software.source != SoftwareSource::Image;
+        BTreeMap::from([
+            (Pin::Images, of(&self.images, parameters(cluster))),
+            (
+                Pin::Kubernetes,
+                of(
+                    &self.kubernetes,
+                    versions.filter(|one| one.patch.is_none()).map(|one| one.to_string()).collect(),
+                ),
+            ),
+            (Pin::Etcd, of(&self.etcd, pinned_etcd)),
+            (
+                Pin::Programs,
+                if installed { within(&self.program_versions, &minors) } else { BTreeMap::new() },
+            ),
+            (Pin::Addons, within(&self.addon_versions, &own)),
+            (Pin::Agent, agent.map(|(one, digest)| (one.as_str().to_owned(), digest.clone())).collect()),
+        ])
+    }
+
     fn missing_addon_versions(&self, cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
         let minor = minor(cluster.kubernetes_version);
         let pinned = self.addon_versions.get(&minor);
@@ -106,8 +218,8 @@ impl Lock {
         let mut versioned = self.clone();
         versioned.kubernetes.extend(self.missing_releases(cluster));
         versioned.etcd.extend(self.missing_etcd(cluster));
-        versioned.pin_addon_versions(self.missing_addon_versions(cluster));
-        versioned.pin_program_versions(software::missing_versions(cluster, self));
+        versioned.take_addon_versions(self.missing_addon_versions(cluster));
+        versioned.take_program_versions(software::missing_versions(cluster, self));
         versioned
     }
 
@@ -135,24 +247,28 @@ impl Lock {
         self.addons_through_controllers |= !on || stands.into_iter().any(oidc::signs_locally);
     }
 
-    /// Pins what `missing` lists and this version of Slipway knows: releases and tags.
+    /// Pins what `missing` lists and this version of Slipway knows: releases and tags. A newer pin stays, because whoever goes back to an
+    /// older Slipway does not mean to go back to older nodes.
     pub fn pin_known(&mut self, missing: &Missing) {
         self.format = Self::FORMAT;
-        self.kubernetes.extend(missing.kubernetes.clone());
-        self.etcd.extend(missing.etcd.clone());
-        self.pin_addon_versions(missing.addon_versions.clone());
-        self.pin_program_versions(missing.program_versions.clone());
+        extend_newer(&mut self.kubernetes, missing.kubernetes.clone());
+        extend_newer(&mut self.etcd, missing.etcd.clone());
+        for (minor, programs) in missing.program_versions.clone() {
+            extend_newer(self.program_versions.entry(minor).or_default(), programs);
+        }
+        for (minor, images) in missing.addon_versions.clone() {
+            extend_newer(self.addon_versions.entry(minor).or_default(), images);
+        }
     }
 
-    fn pin_program_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
-        for (minor, programs) in missing {
+    fn take_program_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, programs) in versions {
             self.program_versions.entry(minor).or_default().extend(programs);
         }
     }
 
-    /// Adds the tags of [`Missing::addon_versions`] to the pinned ones.
-    fn pin_addon_versions(&mut self, missing: BTreeMap<String, BTreeMap<String, String>>) {
-        for (minor, images) in missing {
+    fn take_addon_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
+        for (minor, images) in versions {
             self.addon_versions.entry(minor).or_default().extend(images);
         }
     }
@@ -206,6 +322,20 @@ impl Lock {
             }
         }
     }
+}
+
+/// Takes from `found` what `pinned` lacks or has in an older version.
+fn extend_newer(pinned: &mut BTreeMap<String, String>, found: BTreeMap<String, String>) {
+    for (name, version) in found {
+        if pinned.get(&name).is_none_or(|old| numbers(old) < numbers(&version)) {
+            pinned.insert(name, version);
+        }
+    }
+}
+
+/// The numbers of a version, in order: `1`, `34`, `2` of `v1.34.2`.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
 
 /// `1.34` of `1.34.2`.

@@ -83,6 +83,7 @@ pub(crate) fn lower(
         lowering.renewal_in_time(&certificates, rollout, etcd.members.len(), controller.count);
     }
     let stack_tags = lowering.stack_tags();
+    let upgrades = lowering.upgrades();
     Some(Cluster {
         name: name?,
         region: region?,
@@ -105,6 +106,7 @@ pub(crate) fn lower(
         iam_roles,
         certificates,
         rollout: rollout?,
+        upgrades,
         deletion_protection: spec.deletion_protection,
         stack_tags,
     })

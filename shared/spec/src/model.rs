@@ -136,6 +136,8 @@ pub(crate) struct Spec {
     pub(crate) tls_cert_duration_days: Option<u32>,
     /// How changes reach the nodes.
     pub(crate) rollout: RolloutSpec,
+    /// When what the lock pins is looked up anew.
+    pub(crate) upgrades: UpgradesSpec,
     /// Orders to destroy the cluster are not obeyed. It counts as soon as the upload is accepted; `false` unless given.
     pub(crate) deletion_protection: bool,
     /// Tags of every stack, and so of everything in it.

@@ -39,7 +39,7 @@ async fn effect(case: &Case) -> Effect {
         RenderOutcome::Planned(plan) => Effect::from_plan(&plan),
         RenderOutcome::Unchanged => Effect::default(),
         RenderOutcome::Rejected(found) => refused(&found),
-        RenderOutcome::Superseded | RenderOutcome::NoSpec => {
+        RenderOutcome::Superseded | RenderOutcome::NoSpec | RenderOutcome::NotUpgraded(_) => {
             panic!("{}: its own upload was not rendered", case.key)
         }
     }

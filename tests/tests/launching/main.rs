@@ -22,7 +22,7 @@ use slipway_rollout::{Pending, Rollout};
 use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SimulatedGroups, SimulatedTicks, lock};
 use slipway_sim::world::{Outgoing, World};
-use slipway_sim::year::{FUNCTION, Woken};
+use slipway_sim::year::{Cause, FUNCTION, Woken};
 use slipway_tests::workshop::Workshop;
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
@@ -69,7 +69,7 @@ impl Account {
 
     async fn render(&self, text: impl AsRef<[u8]>) -> RenderOutcome {
         let version = self.upload(text);
-        (*self.workshop).render(Some(&version), &Life::unending(), self.now()).await.unwrap()
+        (*self.workshop).render(Cause::Version(&version), &Life::unending(), self.now()).await.unwrap()
     }
 
     /// Invokes the rollout function: with a stack's event, or for the cluster.

@@ -3,6 +3,7 @@
 
 mod patches;
 mod software;
+mod upgrades;
 
 use slipway_core::event::Event;
 use slipway_core::keys;

@@ -21,6 +21,7 @@ use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;
+use slipway_sim::year::Cause;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");
@@ -45,7 +46,7 @@ async fn scan(account: &Workshop, now: Timestamp) -> Scanned {
 
 /// The plan that the render function makes after the event about renewed certificates.
 async fn planned(account: &Workshop, now: Timestamp) -> Option<Plan> {
-    match (**account).render(None, &Life::unending(), now).await.unwrap() {
+    match (**account).render(Cause::Newest, &Life::unending(), now).await.unwrap() {
         rendering::RenderOutcome::Planned(plan) => Some(*plan),
         rendering::RenderOutcome::Unchanged => None,
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 
-use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, run, spec};
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, named, permissions, run, spec};
 
 /// An ELF header of a 64-bit program for that machine type, followed by `inside`.
 pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
@@ -78,4 +78,38 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     let newer = publish(&[(62, "two"), (183, "two")]).await;
     assert_eq!(newer["agents"][0]["before"], ours["arm64"]);
     assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
+
+    // An order to upgrade brings it, and nothing else.
+    let named = async |arguments: &str| named(&slipway, ADMINISTRATOR, arguments).await;
+    let shown = named("upgrade --cluster minimal --dry-run").await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let from = &ours["x86_64"].as_str().unwrap()[..12];
+    let to = &digest(62, "two")[..12];
+    for words in [format!("{from} → {to}"), "kubernetes  1.37".to_owned(), "(0 days ago)".to_owned()] {
+        assert!(shown.out.contains(&words), "{words}: {}", shown.out);
+    }
+    let other = named("upgrade images --cluster minimal").await;
+    assert!(other.code == 0 && other.out.contains("nothing is newer"), "{other:?}");
+    permissions::an_upgrade_needs_what_the_page_says_and_nothing_more(&slipway).await;
+    assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
+
+    let mark = slipway.world().observer().mark();
+    let asked = named("upgrade agent --cluster minimal --output json").await.json();
+    assert_eq!((&asked["asked"], &asked["backTo"]), (&json!(true), &Value::Null), "{asked}");
+    assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
+    let upgraded: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
+    assert_eq!(upgraded["agent"]["x86_64"], json!(digest(62, "two")));
+    let pins =
+        |lock: &Value| ["images", "kubernetes", "etcd", "programVersions"].map(|kind| lock[kind].clone());
+    assert_eq!(pins(&upgraded), pins(&lock));
+
+    // The launch had no agent, so there is none to go back to; and a plan that did not succeed is refused.
+    let back = named("upgrade --undo --cluster minimal").await;
+    let says = "no successful rollout of minimal that is recorded had other pins";
+    assert!(back.code == 1 && back.told.contains(says), "{back:?}");
+    let back = named("upgrade --undo=0a1b --cluster minimal").await;
+    assert!(
+        back.code == 1 && back.told.contains("the pins of plan 0a1b of minimal are not recorded"),
+        "{back:?}"
+    );
 }

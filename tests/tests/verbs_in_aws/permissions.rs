@@ -33,6 +33,10 @@ impl Grant {
     fn is_recovery(&self) -> bool {
         self.verbs.concat().contains(&"--recover".to_owned())
     }
+
+    fn is_upgrade(&self) -> bool {
+        self.verbs == [["upgrade"]]
+    }
 }
 
 fn quoted(cell: &str) -> Vec<String> {
@@ -75,6 +79,9 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         }
         "the installation's stack" => {
             vec![format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/slipway/*", world.region())]
+        }
+        "the parameters of images" => {
+            vec![format!("arn:aws:ssm:{}::parameter/aws/service/*", world.region())]
         }
         "everything: it knows no less" | "everything: they know no less" => vec!["*".to_owned()],
         "the cluster's machines" => {
@@ -304,7 +311,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     let others: Vec<Grant> = all.iter().filter(|grant| *grant != order).cloned().collect();
     assert_names_missing(&as_one_with(&slipway, &others, destroy, true).await, order);
     held.push(order.clone());
-    for grant in table.iter().filter(|grant| !grant.is_recovery()) {
+    for grant in table.iter().filter(|grant| !grant.is_recovery() && !grant.is_upgrade()) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
 
@@ -317,6 +324,20 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let run = as_one_with(&slipway, &grants("status"), "status --cluster minimal --output json", true).await;
     assert_eq!(run.json()["rollout"]["state"], "destroyed", "{run:?}");
+}
+
+/// The permissions that `upgrade` needs, for a cluster whose agent is not the newest.
+pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    let arguments = "upgrade --cluster minimal";
+    let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(arguments));
+    let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
+    assert_eq!(grants.iter().filter(|grant| grant.is_upgrade()).count(), 3, "{grants:?}");
+    for without in &grants {
+        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+        assert_names_missing(&as_one_with(slipway, &others, arguments, true).await, without);
+    }
+    let run = as_one_with(slipway, &grants, &format!("{arguments} --dry-run"), true).await;
+    assert_eq!(run.code, 0, "{run:?}");
 }
 
 /// The permissions that `renew --recover` needs in addition to those of `renew`, which the test above checks, for a cluster in which

@@ -1,10 +1,12 @@
 //! How changes are rolled out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::civil::Weekday;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::pin::Pin;
 
 /// How changes are rolled out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,16 @@ pub struct PoolRollout {
     /// The pool's own `rollout.drain.forceAfterMinutes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_force_after_min: Option<u32>,
+}
+
+/// When what the lock pins is looked up anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Upgrades {
+    /// After how many days.
+    pub every_days: u32,
+    /// The kinds of pins.
+    pub pins: BTreeSet<Pin>,
 }
 
 /// Whether a plan waits for a person.

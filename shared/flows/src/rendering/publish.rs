@@ -174,6 +174,7 @@ async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan
         .buffer_unordered(store::AT_A_TIME)
         .try_collect::<Vec<bool>>()
         .await?;
+    store::keep(assets, &keys::release_lock(cluster, &plan.to), store::json(&prepared.lock)).await?;
     // The object that refers to the others comes last.
     store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
     store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;

@@ -45,6 +45,8 @@ pub(super) struct Seen {
     pub(super) findings: Vec<Finding>,
     /// The newest plan, if it may no longer wait for approval and no rollout of it has begun.
     pub(super) overdue: Option<PlanReference>,
+    /// Whether the cluster was rolled out, and no rollout is open or paused.
+    pub(super) idle: bool,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -89,12 +91,17 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
+        idle: rollout.as_ref().is_some_and(is_idle),
         cluster,
         manifest,
         state,
         stored_state,
         findings,
     }))
+}
+
+fn is_idle(rollout: &Rollout) -> bool {
+    !rollout.good.is_empty() && rollout.active().is_none() && rollout.paused_since().is_none()
 }
 
 /// The newest accepted spec: the newest version if the inventory was made from it, else the version that the newest plan was made from,

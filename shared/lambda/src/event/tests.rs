@@ -65,12 +65,43 @@ fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
     }
 }
 
+fn now() -> Timestamp {
+    "2026-11-25T12:00:00Z".parse().unwrap()
+}
+
+#[test]
+fn an_upgrade_names_kinds_of_pins_and_is_never_of_the_future() {
+    let event = |time: &str, detail: Value| json!({"source": "slipway", "detail-type": "Upgrade Requested", "detail": detail, "time": time});
+    let order = |event: Value| match changed(event, "specs", now()).unwrap().unwrap() {
+        Changed::Pins { cluster, order } => (cluster, order),
+        other => panic!("{other:?}"),
+    };
+    let (cluster, all) = order(event("2026-11-25T11:00:00Z", json!({"cluster": "prod"})));
+    assert_eq!((cluster.as_str(), all.pins, all.back_to), ("prod", BTreeSet::from(Pin::ALL), None));
+    assert_eq!(all.at, "2026-11-25T11:00:00Z".parse().unwrap());
+    let detail =
+        json!({"cluster": "prod", "pins": ["images"], "backTo": "0a1b", "at": "2026-11-25T11:00:00.25Z"});
+    let (_, back) = order(event("2026-11-25T11:00:00Z", detail));
+    assert_eq!((back.pins, back.back_to), (BTreeSet::from([Pin::Images]), Some("0a1b".to_owned())));
+    assert_eq!(back.at, "2026-11-25T11:00:00.25Z".parse().unwrap());
+    let future = json!({"cluster": "prod", "at": "2100-01-01T00:00:00Z"});
+    assert_eq!(order(event("2100-01-01T00:00:00Z", future)).1.at, now());
+    for bad in [
+        json!({"cluster": "../prod"}),
+        json!({"cluster": "prod", "pins": ["image"]}),
+        json!({"cluster": "prod", "backTo": "../x"}),
+    ] {
+        let result = changed(event("2026-11-25T11:00:00Z", bad.clone()), "specs", now());
+        assert_eq!(kind(result), "Slipway.Event.Malformed", "{bad}");
+    }
+}
+
 #[test]
 fn renewed_certificates_are_rendered() {
     let event = |cluster: &str| json!({"source": "slipway", "detail-type": "Certificate Renewed", "detail": {"cluster": cluster}});
-    let changed = changed(event("prod"), "specs").unwrap();
+    let changed = changed(event("prod"), "specs", now()).unwrap();
     assert_eq!(changed, Some(Changed::Credentials("prod".to_owned())));
-    assert_eq!(kind(super::changed(event("a/b"), "specs")), "Slipway.Event.Malformed");
+    assert_eq!(kind(super::changed(event("a/b"), "specs", now())), "Slipway.Event.Malformed");
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, InvocationError>) -> String {
@@ -79,7 +110,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T, InvocationError>) -> String {
 
 #[test]
 fn an_upload_is_its_folder_and_the_version_that_the_event_names() {
-    let changed = changed(object_created("clusters/prod/cluster.yaml"), "specs").unwrap().unwrap();
+    let changed = changed(object_created("clusters/prod/cluster.yaml"), "specs", now()).unwrap().unwrap();
     let upload = Upload { cluster: "prod".to_owned(), version: "v7".to_owned() };
     assert_eq!(changed, Changed::Spec(upload));
 }
@@ -88,25 +119,28 @@ fn an_upload_is_its_folder_and_the_version_that_the_event_names() {
 fn a_patch_that_comes_or_goes_is_its_cluster() {
     let patches = Some(Changed::Patches("prod".to_owned()));
     let key = "clusters/prod/patches/10-a.yaml";
-    assert_eq!(changed(object_created(key), "specs").unwrap(), patches);
-    assert_eq!(changed(object_deleted(key), "specs").unwrap(), patches);
+    assert_eq!(changed(object_created(key), "specs", now()).unwrap(), patches);
+    assert_eq!(changed(object_deleted(key), "specs", now()).unwrap(), patches);
     for other in ["clusters/prod/patches/sub/a.yaml", "clusters/prod/patches/notes.md"] {
-        assert_eq!(changed(object_created(other), "specs").unwrap(), None);
+        assert_eq!(changed(object_created(other), "specs", now()).unwrap(), None);
     }
     // Taking the spec away changes nothing that runs.
-    assert_eq!(changed(object_deleted("clusters/prod/cluster.yaml"), "specs").unwrap(), None);
-    assert_eq!(kind(changed(object_deleted(key), "other")), "Slipway.Event.Malformed");
+    assert_eq!(changed(object_deleted("clusters/prod/cluster.yaml"), "specs", now()).unwrap(), None);
+    assert_eq!(kind(changed(object_deleted(key), "other", now())), "Slipway.Event.Malformed");
 }
 
 #[test]
 fn what_is_no_spec_is_left_alone_and_what_is_no_event_is_malformed() {
-    assert_eq!(changed(object_created("clusters/a/b/cluster.yaml"), "specs").unwrap(), None);
-    assert_eq!(kind(changed(object_created("clusters/a/cluster.yaml"), "other")), "Slipway.Event.Malformed");
-    assert_eq!(kind(changed(json!({"Records": []}), "specs")), "Slipway.Event.Malformed");
-    assert_eq!(kind(changed(json!(null), "specs")), "Slipway.Event.Malformed");
+    assert_eq!(changed(object_created("clusters/a/b/cluster.yaml"), "specs", now()).unwrap(), None);
+    assert_eq!(
+        kind(changed(object_created("clusters/a/cluster.yaml"), "other", now())),
+        "Slipway.Event.Malformed"
+    );
+    assert_eq!(kind(changed(json!({"Records": []}), "specs", now())), "Slipway.Event.Malformed");
+    assert_eq!(kind(changed(json!(null), "specs", now())), "Slipway.Event.Malformed");
     let mut unversioned = object_created("clusters/a/cluster.yaml");
     unversioned["detail"]["object"].as_object_mut().unwrap().remove("version-id");
-    let failure = changed(unversioned, "specs").unwrap_err();
+    let failure = changed(unversioned, "specs", now()).unwrap_err();
     assert!(failure.message().contains("turn versioning on"), "{failure:?}");
 }
 

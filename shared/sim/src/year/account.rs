@@ -17,7 +17,7 @@ use slipway_flows::FlowResult;
 use slipway_flows::launch::{
     Clock, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
 };
-use slipway_flows::rendering::{self, RenderPorts, Upload, render_newest, render_upload};
+use slipway_flows::rendering::{self, RenderPorts, UpgradeOrder, Upload, render_newest, render_upload};
 use slipway_flows::scan::{self, ScanPorts, scan};
 use slipway_ports::Crypto;
 use slipway_rollout::Rollout;
@@ -36,6 +36,17 @@ const IMAGE: &str = "ami-0123456789abcdef0";
 /// The target of the tick.
 pub const FUNCTION: &str = "arn:aws:lambda:eu-west-1:123456789012:function:slipway-rollout";
 
+/// Why the render function is invoked.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause<'a> {
+    /// This version of the spec was uploaded.
+    Version(&'a str),
+    /// Something else changed than the spec.
+    Newest,
+    /// Somebody ordered an upgrade.
+    Upgrade(&'a UpgradeOrder),
+}
+
 /// Which function is invoked, and by which event, as the rules of `infra/template.yaml` define it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Woken {
@@ -51,6 +62,8 @@ pub enum Woken {
     Spec(String),
     /// The render function, because credentials were renewed.
     Credentials,
+    /// The render function, by an order to upgrade.
+    Pins(UpgradeOrder),
     /// The scan function, for every cluster.
     Scans,
     /// The scan function, for the cluster.
@@ -222,8 +235,11 @@ impl<C: Crypto + Clone> Account<C> {
                     |report| format!("{}: {}", report.state, report.message),
                 ))
             }
-            Woken::Spec(version) => Ok(block_on(self.render(Some(version), life, now))?.to_string()),
-            Woken::Credentials => Ok(block_on(self.render(None, life, now))?.to_string()),
+            Woken::Spec(version) => {
+                Ok(block_on(self.render(Cause::Version(version), life, now))?.to_string())
+            }
+            Woken::Credentials => Ok(block_on(self.render(Cause::Newest, life, now))?.to_string()),
+            Woken::Pins(order) => Ok(block_on(self.render(Cause::Upgrade(order), life, now))?.to_string()),
             Woken::Scans => {
                 let (assets, bus) = (life.wrap(&self.assets), life.wrap(&self.bus));
                 let count = block_on(scan::fan_out(&assets, &bus))?;
@@ -233,13 +249,13 @@ impl<C: Crypto + Clone> Account<C> {
         }
     }
 
-    /// Invokes the render function, for a version of the spec or the newest one.
+    /// Invokes the render function.
     ///
     /// # Errors
     /// Those of the flow.
     pub async fn render(
         &self,
-        version: Option<&str>,
+        cause: Cause<'_>,
         life: &Life,
         now: Timestamp,
     ) -> FlowResult<rendering::RenderOutcome> {
@@ -260,12 +276,13 @@ impl<C: Crypto + Clone> Account<C> {
             issuer_bucket: Some(self.issuer.name().to_owned()),
             allowed: self.allowed.clone(),
         };
-        match version {
-            Some(version) => {
+        match cause {
+            Cause::Version(version) => {
                 let upload = Upload { cluster: self.name.clone(), version: version.to_owned() };
                 render_upload(&ports, &site, &upload, now).await
             }
-            None => render_newest(&ports, &site, &self.name, now).await,
+            Cause::Newest => render_newest(&ports, &site, &self.name, now).await,
+            Cause::Upgrade(order) => rendering::upgrade(&ports, &site, &self.name, order, now).await,
         }
     }
 
@@ -323,7 +340,7 @@ impl<C: Crypto + Clone> Account<C> {
                 Woken::Rollout(by) => meddler.intercept_wake(by.clone(), state.as_deref()),
                 // A deliberate mistake does not depend on who woke the function here.
                 Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
-                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => None,
+                Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => None,
             };
             let open = state.is_some_and(|rollout| rollout.is_open());
             let Some(by) = by.filter(|_| open || matches!(who, Woken::Rollout(_))) else { return Ok(None) };
@@ -335,7 +352,7 @@ impl<C: Crypto + Clone> Account<C> {
             Woken::Stack(stack) => wake_by_stack(&ports, stack, now).await,
             Woken::Group(group) => wake_by_group(&ports, group, now).await,
             Woken::Command(id) => wake_by_command(&ports, id, now).await,
-            Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => Ok(None),
+            Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => Ok(None),
         }
     }
 

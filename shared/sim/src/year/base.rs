@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use slipway_credentials::renewal::RenewalRequest;
 
-use super::account::{Account, block_on};
+use super::account::{Account, Cause, block_on};
 use super::check::Checker;
 use super::engine::{Deed, Engine};
 use super::rules::Rules;
@@ -496,20 +496,20 @@ impl Base {
             | Change::More
             | Change::Removal => {
                 let version = account.upload(text(shape, change, true, ""));
-                block_on(account.render(Some(&version), &forever, now))
+                block_on(account.render(Cause::Version(&version), &forever, now))
             }
             Change::Refresh | Change::Renew => {
                 let asked = RenewalRequest { everything: true, at: Some(now), ..RenewalRequest::default() };
                 block_on(account.scan(&asked, &forever, now))
                     .map(drop)
                     .unwrap_or_else(|error| panic!("{error}"));
-                block_on(account.render(None, &forever, now))
+                block_on(account.render(Cause::Newest, &forever, now))
             }
             Change::Urgent | Change::Deadline => {
                 block_on(account.scan(&RenewalRequest::default(), &forever, now))
                     .map(drop)
                     .unwrap_or_else(|error| panic!("{error}"));
-                block_on(account.render(None, &forever, now))
+                block_on(account.render(Cause::Newest, &forever, now))
             }
         };
         rendered.unwrap_or_else(|error| panic!("{error}"));

@@ -351,7 +351,7 @@ impl<'m> Engine<'m> {
     ) {
         let function = match &who {
             Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => "rollout",
-            Woken::Spec(_) | Woken::Credentials => "render",
+            Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) => "render",
             Woken::Scans | Woken::Scan(_) => "scan",
         };
         *self.tally.invocations.entry(function).or_default() += 1;
@@ -580,6 +580,7 @@ impl<'e> Boundary<'e> {
             | Event::RolloutPaused(_)
             | Event::ScanRequested(_)
             | Event::RenewalRequested(_)
+            | Event::UpgradeRequested(_)
             | Event::CertificateExpiring(_)
             | Event::CertificateRenewed(_)
             | Event::RenewalFailed(_) => return None,

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use slipway_core::allowed::is_ownership_tag;
 use slipway_core::cluster::{
     Approval, Certificates, CountOrPercent, KeyAlgorithm, MaintenanceWindow, NodePool, RenewalStrategy,
-    RolloutBeforeExpiry, RolloutPolicy,
+    RolloutBeforeExpiry, RolloutPolicy, Upgrades,
 };
+
+use slipway_core::pin::Pin;
 
 use super::Lowering;
 use super::network::Draft;
@@ -85,6 +87,21 @@ impl Lowering<'_, '_, '_> {
                 emergency_days,
             }),
         }
+    }
+
+    pub(super) fn upgrades(&mut self) -> Option<Upgrades> {
+        let spec = &self.spec.upgrades;
+        let Some(every_days) = spec.every_days else {
+            if !spec.pins.is_empty() {
+                let path = Path::parse("upgrades.pins");
+                let help =
+                    "write `everyDays`, or leave out `upgrades`; `slipway upgrade` names the kinds itself";
+                self.report.error("upgrades", &path, "nothing is looked up anew without `everyDays`", help);
+            }
+            return None;
+        };
+        let pins = if spec.pins.is_empty() { Pin::ALL.into() } else { spec.pins.iter().copied().collect() };
+        Some(Upgrades { every_days, pins })
     }
 
     pub(super) fn rollout(&mut self, pools: &[NodePool], network: &Draft) -> Option<RolloutPolicy> {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use slipway_core::cluster::{Approval, Day, KeyAlgorithm, RenewalStrategy};
+use slipway_core::pin::Pin;
 
 /// How certificates are made and renewed.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -105,6 +106,17 @@ pub(crate) struct DrainSpec {
     /// for an hour and the others for six, and none of the node was deleted so for five minutes; never unless given.
     #[schemars(range(min = 1, max = 2880))]
     pub(crate) force_after_minutes: Option<u32>,
+}
+
+/// When what the lock pins is looked up anew. What is newer becomes a plan like any other.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct UpgradesSpec {
+    /// After how many days pins are looked up anew by themselves; never unless given, but by `slipway upgrade`.
+    #[schemars(range(min = 1, max = 365))]
+    pub(crate) every_days: Option<u32>,
+    /// The kinds of pins; all unless given.
+    pub(crate) pins: Vec<Pin>,
 }
 
 /// A weekly window, in UTC.

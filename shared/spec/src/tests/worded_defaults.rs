@@ -88,6 +88,14 @@ fn worded_defaults() -> Vec<(&'static str, Held)> {
         ("rollout.drain.forceAfterMinutes", Absent(json!(60))),
         ("rollout.windows", As(json!([]), Some(json!([{"start": "02:00", "minutes": 60}])))),
         ("rollout.windows[].days", Absent(json!(["mon"]))),
+        ("upgrades.everyDays", Absent(json!(30))),
+        (
+            "upgrades.pins",
+            As(
+                json!(["images", "kubernetes", "etcd", "programs", "addons", "agent"]),
+                Some(json!(["images"])),
+            ),
+        ),
         ("subnets[].name", As(json!("Subnet0"), Some(json!("one")))),
         ("subnets[].natGateway", Absent(json!({"eipAllocationId": "eipalloc-0123456789abcdef0"}))),
         ("worker.nodePools[].autoScalingGroup.maxSize", As(json!(2), Some(json!(4)))),

@@ -53,6 +53,11 @@ fn cluster() -> Vec<Case> {
             .because("nodes may use the other key, under which the same credentials are sealed once more"),
         case("deletionProtection", json!(true), "", "")
             .because("orders to destroy the cluster are refused from the upload on"),
+        case("upgrades.everyDays", json!(30), "", "")
+            .because("only when the pins are that old, newer ones become a plan of their own"),
+        case("upgrades.pins", json!(["images"]), "", "")
+            .given("upgrades.everyDays", json!(30))
+            .because("only when the pins are that old, newer ones become a plan of their own"),
         case("stackTags", json!({ "cost": "42" }), "network, etcd, control-plane, pools", "")
             .because("instances get a new tag when they are next replaced"),
     ]

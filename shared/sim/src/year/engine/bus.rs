@@ -2,8 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
+use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::Waker;
+use slipway_flows::rendering::UpgradeOrder;
 
 use super::{Engine, Happening};
 use crate::world::{Outgoing, Service};
@@ -20,7 +22,7 @@ impl Engine<'_> {
         let comes = self.queue.values().any(|happening| match happening {
             Happening::Invoke { who, .. } => match who {
                 Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
-                Woken::Spec(_) | Woken::Credentials | Woken::Scans | Woken::Scan(_) => false,
+                Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => false,
             },
             Happening::Person(_)
             | Happening::Death { .. }
@@ -68,6 +70,11 @@ impl Engine<'_> {
                     at: Some(now),
                 })
             }
+            Event::UpgradeRequested(asked) => Woken::Pins(UpgradeOrder {
+                pins: if asked.pins.is_empty() { Pin::ALL.into() } else { asked.pins.clone() },
+                back_to: asked.back_to.clone(),
+                at: now,
+            }),
             Event::RolloutSucceeded(report) => {
                 said(self, "rollout succeeded", &report.message);
                 if !self.scans {

@@ -1,0 +1,90 @@
+//! Orders to upgrade: what they change in the lock, and when they cannot be carried out.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use slipway_core::digest::sha256_hex;
+use slipway_core::event::{Event, RolloutReport};
+use slipway_core::keys;
+use slipway_core::pin::Pin;
+use slipway_core::release::Site;
+use slipway_ports::Objects;
+use slipway_render::lock::Lock;
+use slipway_rollout::Rollout;
+
+use super::{RenderOutcome, RenderWorld, newest_with};
+use crate::error::FlowResult;
+use crate::lock::{Upgrade, UpgradeTo};
+use crate::ports::Bus as _;
+use crate::store;
+
+/// An order to upgrade.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpgradeOrder {
+    /// The kinds of pins that are meant.
+    pub pins: BTreeSet<Pin>,
+    /// The successful plan whose pins are put back. `None`: the newest versions are looked up.
+    pub back_to: Option<String>,
+    /// When it was given.
+    pub at: Timestamp,
+}
+
+/// Changes pins of `cluster` as ordered, and turns its newest spec into a plan on the bus.
+///
+/// # Errors
+/// As [`render_upload`].
+pub async fn upgrade(
+    world: &impl RenderWorld,
+    site: &Site,
+    cluster: &str,
+    order: &UpgradeOrder,
+    now: Timestamp,
+) -> FlowResult<RenderOutcome> {
+    let ports = &world.ports();
+    let outcome = newest_with(ports, site, cluster, Some(order), now).await?;
+    let why = match &outcome {
+        RenderOutcome::NotUpgraded(why) => why.clone(),
+        RenderOutcome::NoSpec => format!("the cluster {cluster} has no spec, so nothing was upgraded"),
+        RenderOutcome::Superseded
+        | RenderOutcome::Rejected(_)
+        | RenderOutcome::Unchanged
+        | RenderOutcome::Planned(_) => return Ok(outcome),
+    };
+    let mut event = Event::OrderIgnored(RolloutReport::new(cluster, "", why));
+    event.identify(sha256_hex(format!("{cluster} upgrade {}", order.at).as_bytes()));
+    ports.bus.publish(&[event]).await?;
+    Ok(outcome)
+}
+
+/// What an order to upgrade changes pins to, or why it cannot be carried out.
+pub(super) async fn change_of_pins(
+    assets: &impl Objects,
+    rollout: Option<&Rollout>,
+    order: &UpgradeOrder,
+) -> FlowResult<Result<Upgrade, String>> {
+    let Some(rollout) = rollout else {
+        return Ok(Err(
+            "nothing of the cluster was rolled out yet, so there is nothing to upgrade".to_owned()
+        ));
+    };
+    if let Some(gone) = rollout.gone_in_words() {
+        return Ok(Err(format!("{gone}; nothing was upgraded")));
+    }
+    let to = match &order.back_to {
+        None => UpgradeTo::Newest,
+        Some(plan) => {
+            let Some(good) = rollout.good.iter().find(|good| good.plan == *plan) else {
+                return Ok(Err(format!("no plan {plan} that succeeded is recorded; no pin was changed")));
+            };
+            let lock =
+                store::load::<Lock>(assets, &keys::release_lock(&rollout.cluster, &good.target)).await?;
+            let Some(lock) = lock.value else {
+                return Ok(Err(format!(
+                    "the pins of plan {plan} were not recorded, because an older Slipway made it; no pin was changed"
+                )));
+            };
+            UpgradeTo::Lock(Box::new(lock))
+        }
+    };
+    Ok(Ok(Upgrade { pins: order.pins.clone(), to, at: order.at }))
+}
