@@ -41,6 +41,17 @@ pub(crate) struct CloudArgs {
     stack: Option<String>,
 }
 
+/// Which installation, for a verb about all its clusters.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct InstallationArgs {
+    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
+    #[arg(long, value_name = "NAME", help_heading = AWS)]
+    asset_bucket: Option<String>,
+    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
+    #[arg(long, value_name = "NAME", help_heading = AWS)]
+    stack: Option<String>,
+}
+
 /// The bus of an installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct BusArgs {
@@ -117,7 +128,7 @@ impl CloudArgs {
 }
 
 /// An installation of Slipway, by its buckets.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Installation {
     /// The asset bucket.
     pub(crate) assets: S3Bucket,
@@ -188,6 +199,19 @@ impl Cloud {
             stack: args.stack.as_deref(),
         };
         Ok(Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? })
+    }
+
+    /// All clusters of an installation, by name.
+    pub(crate) async fn all(args: &InstallationArgs) -> Result<Vec<Self>, CliError> {
+        let named = Named {
+            asset_bucket: args.asset_bucket.as_deref(),
+            spec_bucket: None,
+            stack: args.stack.as_deref(),
+        };
+        let installation = Installation::find(named).await.map_err(CliError::in_cloud)?;
+        let folders = flow(installation.assets.folders(keys::CLUSTERS).await)?;
+        let cloud = |cluster| Self { cluster, installation: installation.clone() };
+        Ok(folders.into_iter().map(cloud).collect())
     }
 
     /// Fails if nothing of the cluster exists, and lists the existing clusters in case the name was mistyped.

@@ -16,9 +16,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, destroy, init, kubeconfig, migrate, pause, plan,
-    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, status, upgrade,
-    validate, watch,
+    abort, apply, approve, certs, completions, destroy, init, kubeconfig, list, migrate, pause, plan,
+    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshots, status,
+    upgrade, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -61,6 +61,7 @@ enum Command {
     Plan(plan::Args),
     Simulate(simulate::Args),
     Apply(apply::Args),
+    List(list::Args),
     Status(status::Args),
     Watch(watch::Args),
     Approve(approve::Args),
@@ -71,6 +72,7 @@ enum Command {
     Rollback(rollback::Args),
     Upgrade(upgrade::Args),
     Destroy(destroy::Args),
+    Snapshots(snapshots::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
     Scan(scan::Args),
@@ -102,6 +104,7 @@ async fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args, &printer).await,
         Command::Simulate(args) => simulate::run(args, &printer),
         Command::Apply(args) => apply::run(args, &printer).await,
+        Command::List(args) => list::run(args, &printer).await,
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
@@ -112,6 +115,7 @@ async fn main() -> ExitCode {
         Command::Rollback(args) => rollback::run(args, &printer).await,
         Command::Upgrade(args) => upgrade::run(args, &printer).await,
         Command::Destroy(args) => destroy::run(args, &printer).await,
+        Command::Snapshots(args) => snapshots::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
         Command::Scan(args) => scan::run(args, &printer).await,

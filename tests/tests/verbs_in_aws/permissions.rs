@@ -224,6 +224,8 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     };
     for arguments in [
         "status --cluster minimal",
+        "list",
+        "snapshots --cluster minimal",
         "watch --cluster minimal",
         &format!("kubeconfig --cluster minimal --out {out}"),
         &format!("apply {file} --cluster minimal"),

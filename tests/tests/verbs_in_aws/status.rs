@@ -157,3 +157,40 @@ async fn a_thousand_nodes_are_shown_within_seconds() {
     let text = status(&slipway, "").await.out;
     assert!(text.lines().count() < 70 && text.contains("more that are up or of the past"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
+    let slipway = installation(0).await;
+    let run = async |arguments: &str| named(&slipway, ADMINISTRATOR, arguments).await;
+    let all = run("list --exit-code").await;
+    assert!(all.code == 0 && all.out.starts_with("minimal  succeeded since "), "{all:?}");
+    for words in ["0 of 0 nodes up", " ends in 364 d", "nothing wrong"] {
+        assert!(all.out.contains(words), "{words}: {}", all.out);
+    }
+
+    // A controller that is not healthy, and a folder of which nothing is known.
+    let none = run("snapshots --cluster minimal --max-age 1").await;
+    assert!(none.code == 1 && none.out.contains("has no snapshot of etcd yet"), "{none:?}");
+    let reported = boot(&slipway, "controller", "i-0a1b2c3d4e5f60718", None).await;
+    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718.json", reported).await;
+    let unwell = serves("controller", &json!("f"), 300, Some("it does not answer"));
+    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718/status.json", unwell).await;
+    let other = "clusters/other/etcd-snapshots/20261125T120000Z.db";
+    slipway.world().upload("AssetBucket", other, vec![0; 3 << 20]).await.unwrap();
+    let all = run("list --exit-code").await;
+    assert_eq!(all.code, 1, "{all:?}");
+    for words in
+        ["0 of 1 node up", "1 wrong", "it does not answer", "slipway status --cluster minimal", "other"]
+    {
+        assert!(all.out.contains(words), "{words}: {}", all.out);
+    }
+    let all = run("list --output json").await.json();
+    assert_eq!(
+        (&all["clusters"][0]["cluster"], &all["clusters"][0]["wrong"]),
+        (&json!("minimal"), &json!(1))
+    );
+    assert_eq!(all["clusters"].as_array().unwrap().len(), 2);
+
+    let one = run("snapshots --cluster other --max-age 1").await;
+    assert!(one.code == 0 && one.out.starts_with("20261125T120000Z  3 MiB  stored "), "{one:?}");
+}
