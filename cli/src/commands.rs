@@ -21,6 +21,7 @@ pub(crate) mod rotate_ca;
 pub(crate) mod scan;
 pub(crate) mod simulate;
 pub(crate) mod skip;
+pub(crate) mod snapshot;
 pub(crate) mod snapshots;
 pub(crate) mod status;
 pub(crate) mod upgrade;

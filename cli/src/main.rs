@@ -17,8 +17,8 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     abort, apply, approve, certs, completions, destroy, init, kubeconfig, list, migrate, pause, plan,
-    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshots, status,
-    upgrade, validate, watch,
+    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshot, snapshots,
+    status, upgrade, validate, watch,
 };
 use printer::{Format, Printer};
 
@@ -72,6 +72,7 @@ enum Command {
     Rollback(rollback::Args),
     Upgrade(upgrade::Args),
     Destroy(destroy::Args),
+    Snapshot(snapshot::Args),
     Snapshots(snapshots::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
@@ -115,6 +116,7 @@ async fn main() -> ExitCode {
         Command::Rollback(args) => rollback::run(args, &printer).await,
         Command::Upgrade(args) => upgrade::run(args, &printer).await,
         Command::Destroy(args) => destroy::run(args, &printer).await,
+        Command::Snapshot(args) => snapshot::run(args, &printer).await,
         Command::Snapshots(args) => snapshots::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,

@@ -201,6 +201,7 @@ fn the_page_of_help_and_of_each_verb() {
         "rollback",
         "upgrade",
         "destroy",
+        "snapshot",
         "snapshots",
         "kubeconfig",
         "certs show",

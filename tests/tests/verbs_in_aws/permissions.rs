@@ -34,8 +34,9 @@ impl Grant {
         self.verbs.concat().contains(&"--recover".to_owned())
     }
 
-    fn is_upgrade(&self) -> bool {
-        self.verbs == [["upgrade"]]
+    /// Whether it is for that verb alone.
+    fn is_only_for(&self, verb: &str) -> bool {
+        self.verbs == [[verb]]
     }
 }
 
@@ -313,7 +314,9 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     let others: Vec<Grant> = all.iter().filter(|grant| *grant != order).cloned().collect();
     assert_names_missing(&as_one_with(&slipway, &others, destroy, true).await, order);
     held.push(order.clone());
-    for grant in table.iter().filter(|grant| !grant.is_recovery() && !grant.is_upgrade()) {
+    for grant in table.iter().filter(|grant| {
+        !grant.is_recovery() && !grant.is_only_for("upgrade") && !grant.is_only_for("snapshot")
+    }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
 
@@ -333,13 +336,30 @@ pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway
     let arguments = "upgrade --cluster minimal";
     let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(arguments));
     let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
-    assert_eq!(grants.iter().filter(|grant| grant.is_upgrade()).count(), 3, "{grants:?}");
+    assert_eq!(grants.iter().filter(|grant| grant.is_only_for("upgrade")).count(), 3, "{grants:?}");
     for without in &grants {
         let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
         assert_names_missing(&as_one_with(slipway, &others, arguments, true).await, without);
     }
     let run = as_one_with(slipway, &grants, &format!("{arguments} --dry-run"), true).await;
     assert_eq!(run.code, 0, "{run:?}");
+}
+
+/// A snapshot is taken, and what it needs is what the page says.
+pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    let arguments = "snapshot --cluster minimal";
+    let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(arguments));
+    let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
+    assert_eq!(grants.iter().filter(|grant| grant.is_only_for("snapshot")).count(), 5, "{grants:?}");
+    for without in &grants {
+        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+        assert_names_missing(&as_one_with(slipway, &others, arguments, true).await, without);
+    }
+    let run = as_one_with(slipway, &grants, &format!("{arguments} --output json"), true).await;
+    assert_eq!(run.code, 0, "{run:?}");
+    let taken = run.json();
+    assert_eq!(taken["role"], "etcd-0", "{taken}");
+    assert!(taken["key"].as_str().unwrap().starts_with("clusters/minimal/etcd-snapshots/"), "{taken}");
 }
 
 /// The permissions that `renew --recover` needs in addition to those of `renew`, which the test above checks, for a cluster in which

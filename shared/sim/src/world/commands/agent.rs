@@ -1,5 +1,6 @@
 //! What `slipway-node` does and answers when a document runs one of its verbs.
 
+use slipway_core::keys;
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
@@ -141,7 +142,7 @@ impl World {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
         let sha256 = self.hex(&format!("snapshot {cluster} {time}"));
         Ok(SnapshotTaken {
-            key: format!("clusters/{cluster}/etcd-snapshots/{time}"),
+            key: keys::etcd_snapshot(cluster, &time),
             time,
             size: DATABASE,
             sha256,
