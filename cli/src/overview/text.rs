@@ -89,8 +89,15 @@ impl Page<'_> {
         if let Some((what, at)) = moment {
             let _ = write!(words, ", {what} {}", ago(at, view.at));
         }
+        if let Some(since) = rollout.paused_since.filter(|_| rollout.state != "paused") {
+            let paused = self.printer.paint(Colour::Yellow, &format!("paused {}", ago(since, view.at)));
+            let _ = write!(words, "; {paused}");
+        }
         let _ = writeln!(text, "{:<13}{words}", "rollout");
         let _ = writeln!(text, "{:13}{}", "", plain(&rollout.message));
+        if let Some(next) = &rollout.next {
+            let _ = writeln!(text, "{:13}{}", "", plain(next));
+        }
         if let Some(progress) = &rollout.progress {
             let _ = writeln!(text, "{:13}{}", "", progress.words());
         }
