@@ -6,6 +6,7 @@ mod nodes;
 mod progress;
 mod reports;
 mod scanned;
+mod serving;
 mod text;
 mod words;
 
@@ -37,6 +38,7 @@ use nodes::NodeState;
 pub(crate) use progress::Progress;
 pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
+use serving::Serving;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
 
@@ -48,6 +50,8 @@ pub(crate) struct Overview {
     ok: bool,
     /// Whether nothing is wrong.
     pub(crate) well: bool,
+    /// Whether the cluster serves, as far as its machines say.
+    pub(crate) serving: Serving,
     pub(crate) cluster: String,
     asset_bucket: String,
     pub(crate) at: Timestamp,
@@ -144,10 +148,17 @@ impl Overview {
             findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
             findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
         }
+        let standing = documents.state().standing();
+        let stacks = standing.keys().map(String::as_str).collect();
+        let serving = match stands && !documents.state().is_going() {
+            true => serving::serving(documents.release.as_ref(), &stacks, &nodes),
+            false => Serving::gone(),
+        };
         findings.sort_by_key(|finding| finding.gravity);
         Ok(Self {
             ok: true,
             well: findings.iter().all(|finding| finding.gravity != Gravity::Wrong),
+            serving,
             cluster: name.clone(),
             asset_bucket: cloud.assets().name().to_owned(),
             at: now,
@@ -390,6 +401,7 @@ pub(crate) mod testing {
         Overview {
             ok: true,
             well: true,
+            serving: Serving::gone(),
             cluster: "c".to_owned(),
             asset_bucket: "assets".to_owned(),
             at: Timestamp::UNIX_EPOCH,

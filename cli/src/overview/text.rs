@@ -31,6 +31,7 @@ impl Page<'_> {
         let mut text = String::new();
         self.spec(&mut text, view);
         self.rollout(&mut text, view);
+        self.serving(&mut text, view);
         self.nodes(&mut text, view);
         self.certificates(&mut text, view);
         self.findings(&mut text, view);
@@ -112,6 +113,14 @@ impl Page<'_> {
                 "",
                 rollout.left.join(", ")
             );
+        }
+    }
+
+    fn serving(&self, text: &mut String, view: &Overview) {
+        let colour = if view.serving.is_well() { Colour::Green } else { Colour::Red };
+        let _ = writeln!(text, "{:<13}{}", "serves", self.printer.paint(colour, view.serving.words()));
+        for reason in &view.serving.reasons {
+            let _ = writeln!(text, "{:13}{}", "", plain(reason));
         }
     }
 

@@ -62,8 +62,15 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     let slipway = installation(0).await;
     let before = slipway.assets().await.unwrap();
     let shown = status(&slipway, "--exit-code").await;
-    assert_eq!(shown.code, 0, "{shown:?}");
-    for words in ["accepted", "succeeded", "none has reported", "364 d left", "nothing needs anybody"] {
+    assert_eq!(shown.code, 1, "no machine says that it serves: {shown:?}");
+    for words in [
+        "accepted",
+        "succeeded",
+        "none has reported",
+        "etcd: 0 of 1 members are healthy",
+        "364 d left",
+        "nothing needs anybody",
+    ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
