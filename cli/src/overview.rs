@@ -6,12 +6,13 @@ mod nodes;
 mod progress;
 mod reports;
 mod scanned;
+mod serving;
 mod text;
 mod words;
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_core::cluster::Approval;
@@ -37,6 +38,7 @@ use nodes::NodeState;
 pub(crate) use progress::Progress;
 pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
+pub(crate) use serving::Serving;
 pub(crate) use text::Page;
 pub(crate) use words::plain;
 
@@ -48,6 +50,8 @@ pub(crate) struct Overview {
     ok: bool,
     /// Whether nothing is wrong.
     pub(crate) well: bool,
+    /// Whether the cluster serves, as far as its machines say.
+    pub(crate) serving: Serving,
     pub(crate) cluster: String,
     asset_bucket: String,
     pub(crate) at: Timestamp,
@@ -85,6 +89,12 @@ pub(crate) struct RolloutView {
     pub(crate) running: bool,
     /// Whether the newest plan was requested and will start with the next wake.
     pub(crate) pending: bool,
+    /// Since when nothing new may start, by order of a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) paused_since: Option<Timestamp>,
+    /// The plan that waits until the present rollout has ended, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<String>,
     /// The progress of the machines, while the rollout is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
@@ -117,7 +127,7 @@ impl Overview {
         }
         let certificates = documents.manifest.as_ref().map(|manifest| certificates::expiries(manifest, now));
         let certificates = certificates.unwrap_or_default();
-        let mut rollout = documents.rollout_view();
+        let mut rollout = documents.rollout_view(now);
         let active = documents.rollout.as_ref().and_then(|rollout| rollout.active());
         rollout.progress = active.and_then(|active| progress::progress(&nodes, active));
         let spec = documents.status.as_ref().and_then(|status| status.spec.clone());
@@ -133,14 +143,22 @@ impl Overview {
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
         if stands {
+            findings.extend(findings::of_pause(name, &rollout, &certificates, now));
             findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
             findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));
             findings.extend(scan.into_iter().flat_map(|scan| scanned::of_scan(name, scan, now)));
         }
+        let standing = documents.state().standing();
+        let stacks = standing.keys().map(String::as_str).collect();
+        let serving = match stands && !documents.state().is_going() {
+            true => serving::serving(documents.release.as_ref(), &stacks, &nodes),
+            false => Serving::gone(),
+        };
         findings.sort_by_key(|finding| finding.gravity);
         Ok(Self {
             ok: true,
             well: findings.iter().all(|finding| finding.gravity != Gravity::Wrong),
+            serving,
             cluster: name.clone(),
             asset_bucket: cloud.assets().name().to_owned(),
             at: now,
@@ -191,7 +209,7 @@ impl Documents {
         })
     }
 
-    fn rollout_view(&self) -> RolloutView {
+    fn rollout_view(&self, now: Timestamp) -> RolloutView {
         let report = self.status.as_ref().and_then(|status| status.rollout.clone());
         let mut view = match report {
             Some(report) => RolloutView {
@@ -236,6 +254,8 @@ impl Documents {
             show_destruction(&mut view, &rollout, lags);
         }
         view.generation = rollout.generation;
+        let stands = !rollout.is_going() && rollout.was_destroyed().is_none();
+        view.paused_since = rollout.paused_since().filter(|_| stands);
         view.running =
             rollout.active().is_some() || rollout.destroy().is_some_and(|open| !open.has_stopped());
         // No wake reports that a plan waits, so this is derived here.
@@ -256,6 +276,24 @@ impl Documents {
             } else {
                 view.state = "about-to-begin".to_owned();
                 view.message = format!("plan {} was asked for: {}", plan.id, plan.summary());
+                view.pending = true;
+            }
+        }
+        if let (Some(desired), Some(plan)) = (&self.desired, &self.plan) {
+            let is_new = !plan.is_empty() && !rollout.is_spent(desired) && !rollout.is_going();
+            let ended_now = || {
+                let last = rollout.last.as_ref().filter(|_| rollout.active().is_none());
+                last.is_some_and(|last| now.duration_since(last.ended_at) < REPLANNED_WITHIN)
+            };
+            if is_new && rollout.active().is_some_and(|active| active.plan != plan.id) {
+                let summary = plan.summary();
+                view.next = Some(format!("plan {} begins when this rollout has ended: {summary}", plan.id));
+            } else if is_new && !is_due(&rollout, desired, plan) && ended_now() {
+                view.plan = Some(plan.id.clone());
+                view.state = "about-to-begin".to_owned();
+                view.message =
+                    format!("plan {} is made anew, now that the rollout before it has ended", plan.id);
+                view.stacks.clear();
                 view.pending = true;
             }
         }
@@ -281,6 +319,9 @@ impl Documents {
         })
     }
 }
+
+/// How long it takes at most until a plan that waited for another rollout is made anew: the function is woken every minute.
+const REPLANNED_WITHIN: SignedDuration = SignedDuration::from_mins(3);
 
 /// Whether the desired plan `plan` will start once it is requested.
 fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
@@ -342,6 +383,47 @@ fn known<T>(document: Result<Option<T>, Finding>, unread: &mut Vec<Finding>) -> 
     })
 }
 
+/// Views for tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A view in which only the rollout is known.
+    pub(crate) fn view(state: &str, generation: u64, message: &str) -> Overview {
+        let rollout = RolloutView {
+            state: state.to_owned(),
+            generation,
+            plan: Some(message.to_owned()),
+            message: message.to_owned(),
+            running: state == "running",
+            ..RolloutView::default()
+        };
+        Overview {
+            ok: true,
+            well: true,
+            serving: Serving::gone(),
+            cluster: "c".to_owned(),
+            asset_bucket: "assets".to_owned(),
+            at: Timestamp::UNIX_EPOCH,
+            spec: None,
+            spec_is_past: false,
+            rollout,
+            nodes: Vec::new(),
+            nodes_unread: 0,
+            certificates: Vec::new(),
+            rotations: BTreeMap::new(),
+            scan: None,
+            findings: Vec::new(),
+        }
+    }
+
+    /// The same with these stacks, which are done.
+    pub(crate) fn with_stacks(mut view: Overview, stacks: &[&str]) -> Overview {
+        view.rollout.stacks = stacks.iter().map(|stack| ((*stack).to_owned(), "done".to_owned())).collect();
+        view
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -395,7 +477,7 @@ mod tests {
         }});
         for (told, state) in [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]
         {
-            let seen = documents(going.clone(), report(told, 2)).rollout_view();
+            let seen = documents(going.clone(), report(told, 2)).rollout_view(Timestamp::UNIX_EPOCH);
             assert_eq!((seen.state.as_str(), seen.running, seen.plan), (state, true, None), "{told}");
         }
         let mut gone = rollout(false, "succeeded");
@@ -404,7 +486,7 @@ mod tests {
             "at": "2026-11-22T14:00:00Z", "message": "destroyed: every stack is gone", "specVersions": ["v9"],
         }});
         let documents = documents(gone, report("destroying", 2));
-        let seen = documents.rollout_view();
+        let seen = documents.rollout_view(Timestamp::UNIX_EPOCH);
         assert_eq!((seen.state.as_str(), seen.running), ("destroyed", false));
         assert_eq!(seen.message, "every stack is gone", "the state is said once");
         // A spec needs attention only if it is newer and has another problem.
@@ -415,6 +497,44 @@ mod tests {
             let spec = json!({ "version": version, "result": "rejected", "diagnostics": [found] });
             assert_eq!(documents.is_past(&serde_json::from_value(spec).unwrap()), past, "{version} {code}");
         }
+    }
+
+    #[test]
+    fn a_plan_that_waits_for_another_rollout_is_shown_until_it_begins() {
+        use slipway_plan::Baseline;
+        let release = |name: &str| -> Rendering {
+            let stack = json!({ "name": name, "kind": "pool", "body": "{}", "sha256": "0", "tags": {} });
+            let stack = serde_json::from_value(stack).unwrap();
+            let cluster = "c".to_owned();
+            let stacks = vec![stack];
+            Rendering { format: 1, cluster, stacks, roles: BTreeMap::new(), addons: Default::default() }
+        };
+        let policy = json!({
+            "approval": "auto", "max_unavailable": {"count": 1}, "surge": {"count": 0}, "drain_force_after_min": null,
+            "failure_budget": 1, "windows": [],
+        });
+        let policy = serde_json::from_value(policy).unwrap();
+        let plan = slipway_plan::plan(&Baseline::whole(Some(release("a"))), &release("b"), &policy);
+        let desired = Desired {
+            format: 1,
+            spec_version: "v2".to_owned(),
+            plan: plan.id.clone(),
+            target: plan.to.clone(),
+            deletion_protection: false,
+        };
+        let of = |active| Documents {
+            desired: Some(desired.clone()),
+            plan: Some(plan.clone()),
+            ..documents(rollout(active, "superseded"), None)
+        };
+        let ended: Timestamp = "2026-11-22T12:10:00Z".parse().unwrap();
+        let shown = of(true).rollout_view(ended);
+        assert!(shown.running && shown.next.unwrap().starts_with(&format!("plan {} begins when", plan.id)));
+        // The other one has ended, and the plan is made anew with the next wake.
+        let shown = of(false).rollout_view(ended + SignedDuration::from_mins(1));
+        assert_eq!((shown.state.as_str(), shown.pending), ("about-to-begin", true));
+        let shown = of(false).rollout_view(ended + SignedDuration::from_mins(9));
+        assert_eq!((shown.state.as_str(), shown.pending), ("superseded", false));
     }
 
     #[test]
@@ -432,7 +552,7 @@ mod tests {
             (rollout(true, "succeeded"), report("aborting", 2), "aborting", "as it was told"),
             (rollout(false, "succeeded"), report("succeeded", 2), "succeeded", "as it was told"),
         ] {
-            let seen = documents(rollout, report.clone()).rollout_view();
+            let seen = documents(rollout, report.clone()).rollout_view(Timestamp::UNIX_EPOCH);
             assert_eq!((seen.state.as_str(), seen.message.as_str()), (state, message), "{report:?}");
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use jiff::Timestamp;
 use serde_json::json;
 use slipway_aws::S3Bucket;
 use slipway_core::cluster::{Approval, Cluster, OwnAuthority};
@@ -14,7 +15,9 @@ use slipway_flows::error::FlowError;
 use slipway_flows::imports::{ImportFile, Imports, Passphrase};
 use slipway_flows::patches::PatchSet;
 use slipway_ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
+use slipway_rollout::Rollout;
 
+use super::approve::paused_in_words;
 use super::validate::about_imports;
 use super::watch;
 use crate::Exit;
@@ -79,6 +82,13 @@ struct Upload {
     same_spec: bool,
 }
 
+impl Upload {
+    /// Whether everything was there already.
+    fn is_unchanged(&self) -> bool {
+        self.same_spec && self.imports.is_empty() && self.patches.is_empty() && self.pruned.is_empty()
+    }
+}
+
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let source = Source::read(&args.file, &args.patches)?;
     let cloud = args.cloud.of_installation().await?;
@@ -98,7 +108,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         printer.refused(&source, &findings);
         return Ok(Exit::Findings);
     }
-    must_not_go(&cloud).await?;
+    let paused_since = must_not_go(&cloud).await?;
     printer.findings(Stream::Err, &source, &findings);
     let specs = cloud.specs().await?;
     let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(CliError::in_cloud)?;
@@ -107,19 +117,25 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         false => Some(send(&cloud, &specs, &source, &upload).await.map_err(CliError::in_cloud)?),
     };
     print_upload(printer, &cloud, &specs, &checked.cluster, &upload, version.as_deref(), &findings);
+    if let Some(since) = paused_since.filter(|_| version.is_some()) {
+        printer.beside(&paused_in_words(&cloud.cluster, since));
+    }
     if args.watch {
-        watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
+        let follow = watch::Follow { uploaded: true, unchanged: upload.is_unchanged() };
+        watch::to_the_end(&cloud, &watch::Pace::default(), &follow, printer).await
     } else {
         Ok(Exit::Done)
     }
 }
 
 /// Fails while the cluster is being destroyed, because the render function would refuse the spec.
-async fn must_not_go(cloud: &Cloud) -> Result<(), CliError> {
+/// Otherwise returns since when everything is paused.
+async fn must_not_go(cloud: &Cloud) -> Result<Option<Timestamp>, CliError> {
     let (name, rollout) = (&cloud.cluster, cloud.known_rollout().await?);
+    let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     let Some((rollout, going)) = rollout.and_then(|state| state.going_in_words().map(|going| (state, going)))
     else {
-        return Ok(());
+        return Ok(paused_since);
     };
     let goes_on = if rollout.destroy().is_some_and(slipway_rollout::Destroy::has_stopped) {
         format!("`slipway destroy --cluster {name}` goes on with it")

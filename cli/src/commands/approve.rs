@@ -1,10 +1,12 @@
 //! `slipway approve`.
 
+use jiff::Timestamp;
 use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, RolloutApproved};
 use slipway_core::keys;
 use slipway_core::status::Desired;
+use slipway_core::words::moment;
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
 use slipway_plan::Plan;
@@ -50,20 +52,22 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
-    let (plan, before) = newest(&cloud, args.plan.as_deref()).await.map_err(CliError::in_cloud)?;
+    let (plan, before, paused_since) =
+        newest(&cloud, args.plan.as_deref()).await.map_err(CliError::in_cloud)?;
     let watch = format!("slipway watch --cluster {}", cloud.cluster);
     let machine = |approved: bool| {
         json!({
             "ok": true, "cluster": cloud.cluster, "plan": plan.id, "summary": plan.summary(),
-            "approved": approved, "approvedBefore": before,
+            "approved": approved, "approvedBefore": before, "pausedSince": paused_since,
         })
     };
+    let paused = paused_since.map(|since| paused_in_words(&cloud.cluster, since)).unwrap_or_default();
     if before {
-        let text = format!("plan {} was approved already; {watch}\n", plan.id);
+        let text = format!("plan {} was approved already; {watch}\n{paused}", plan.id);
         printer.result(&text, &machine(true));
         return Ok(Exit::Done);
     }
-    let told = format!("{}plan {}: {}\n", printer.coloured(&plan.to_text()), plan.id, plan.summary());
+    let told = format!("{}plan {}: {}\n{paused}", printer.coloured(&plan.to_text()), plan.id, plan.summary());
     printer.beside(&told);
     let sure = args.yes || args.plan.is_some() || {
         let (name, plan) = (&cloud.cluster, &plan.id);
@@ -76,12 +80,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     }
     let approved = RolloutApproved { cluster: cloud.cluster.clone(), plan: plan.id.clone(), at: None };
     args.bus.publish(&cloud, Event::RolloutApproved(approved)).await?;
-    printer.result(&format!("approved plan {}; {watch}\n", plan.id), &machine(true));
+    printer.result(&format!("approved plan {}; {watch}\n{paused}", plan.id), &machine(true));
     Ok(Exit::Done)
 }
 
-/// The plan to approve, and whether it was approved already.
-async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), CliError> {
+/// What a pause means for a plan, which would begin otherwise.
+pub(crate) fn paused_in_words(cluster: &str, since: Timestamp) -> String {
+    format!(
+        "everything is paused since {}: it does not begin before slipway resume --cluster {cluster}\n",
+        moment(since)
+    )
+}
+
+/// The plan to approve, whether it was approved already, and since when everything is paused.
+async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool, Option<Timestamp>), CliError> {
     let (assets, name) = (cloud.assets(), cloud.cluster.as_str());
     let Some(desired) = store::load::<Desired>(assets, &keys::desired(name)).await?.value else {
         let problem = format!("nothing was planned yet for the cluster {name}");
@@ -102,7 +114,7 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), CliE
     let rollout = rollout.unwrap_or_else(|| Rollout::new(name));
     let under_way = rollout.active().is_some_and(|active| active.plan == plan.id);
     if under_way || rollout.approved.as_deref() == Some(plan.id.as_str()) {
-        return Ok((plan, true));
+        return Ok((plan, true, rollout.paused_since()));
     }
     match objection(&rollout, &desired, &plan) {
         Some(problem) => {
@@ -110,7 +122,7 @@ async fn newest(cloud: &Cloud, named: Option<&str>) -> Result<(Plan, bool), CliE
                 format!("upload the spec again for a new plan: slipway apply cluster.yaml --cluster {name}");
             Err(CliError::refused(problem, help))
         }
-        None => Ok((plan, false)),
+        None => Ok((plan, false, rollout.paused_since())),
     }
 }
 

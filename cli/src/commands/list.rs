@@ -11,17 +11,17 @@ use slipway_core::words::{count, moment};
 use crate::Exit;
 use crate::cloud::{Cloud, InstallationArgs};
 use crate::failure::CliError;
-use crate::overview::{Expiry, Gravity, Overview, Reports, plain};
+use crate::overview::{Expiry, Gravity, Overview, Reports, Serving, plain};
 use crate::printer::{Colour, Printer};
 
-/// List the clusters of an installation: the state of each one's rollout, its nodes, the certificate that expires first, and what is wrong.
+/// List the clusters of an installation: whether each one serves, the state of its rollout, its nodes, the certificate that expires first, and what is wrong.
 ///
 /// Each line is a summary of `slipway status`. Only the installation's asset bucket is read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
-  0  shown; with --exit-code: nothing is wrong with any cluster
-  1  with --exit-code: something is wrong
+  0  shown; with --exit-code: nothing is wrong, and every cluster serves (or was destroyed)
+  1  with --exit-code: something is wrong, or a cluster's machines do not say that it serves
   2  wrong usage
   3  the asset bucket could not be read
 
@@ -48,6 +48,7 @@ const AT_A_TIME: usize = 8;
 struct Line {
     cluster: String,
     state: String,
+    serving: Serving,
     nodes_up: usize,
     nodes: usize,
     /// The certificate that expires first.
@@ -71,12 +72,17 @@ impl Line {
             wrong: wrong().count(),
             first: wrong().next().map(|finding| format!("{}: {}", finding.about, plain(&finding.message))),
             state: view.rollout.state,
+            serving: view.serving,
             cluster: view.cluster,
             expires: view.certificates.into_iter().next(),
         }
     }
 
-    fn cells(&self) -> [String; 5] {
+    fn is_well(&self) -> bool {
+        self.wrong == 0 && self.serving.is_well()
+    }
+
+    fn cells(&self) -> [String; 6] {
         let since = self.since.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
         let expires = match &self.expires {
             Some(one) => format!("{} ends in {} d", one.name, one.days_left),
@@ -84,6 +90,7 @@ impl Line {
         };
         [
             self.cluster.clone(),
+            self.serving.word().to_owned(),
             format!("{}{since}", self.state),
             format!("{} of {} up", self.nodes_up, count(self.nodes, "node")),
             expires,
@@ -101,24 +108,24 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     });
     let lines: Vec<Line> = stream::iter(read).buffered(AT_A_TIME).try_collect().await?;
     printer.result(&text(&lines, printer), &json!({ "ok": true, "clusters": lines }));
-    let wrong = lines.iter().any(|line| line.wrong > 0);
-    Ok(if args.exit_code && wrong { Exit::Findings } else { Exit::Done })
+    let well = lines.iter().all(Line::is_well);
+    Ok(if args.exit_code && !well { Exit::Findings } else { Exit::Done })
 }
 
 fn text(lines: &[Line], printer: &Printer) -> String {
     if lines.is_empty() {
         return "there is no cluster; upload a spec: slipway apply cluster.yaml --cluster NAME\n".to_owned();
     }
-    let cells: Vec<[String; 5]> = lines.iter().map(Line::cells).collect();
+    let cells: Vec<[String; 6]> = lines.iter().map(Line::cells).collect();
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths = [0, 1, 2, 3].map(width);
+    let widths = [0, 1, 2, 3, 4].map(width);
     let mut text = String::new();
     for (line, row) in lines.iter().zip(&cells) {
         for (cell, width) in row.iter().zip(widths) {
             let _ = write!(text, "{cell:<width$}  ");
         }
-        let colour = if line.wrong == 0 { Colour::Green } else { Colour::Red };
-        let _ = writeln!(text, "{}", printer.paint(colour, &row[4]));
+        let colour = if line.is_well() { Colour::Green } else { Colour::Red };
+        let _ = writeln!(text, "{}", printer.paint(colour, &row[5]));
         if let Some(first) = &line.first {
             let _ = writeln!(text, "  {first}\n  slipway status --cluster {}", line.cluster);
         }

@@ -21,7 +21,7 @@ use crate::source::Source;
 #[command(after_help = "\
 Exit codes:
   0  planned; with --exit-code: nothing changes
-  1  the spec was refused, or DIR belongs to another cluster; with --exit-code: something changes
+  1  the spec was refused, the plan would not be executed, or DIR belongs to another cluster; with --exit-code: something changes
   2  wrong usage
   3  something could not be read
 
@@ -78,12 +78,15 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let warnings: Vec<_> =
         prepared.warnings.into_iter().filter(|warning| warning.code != "no-agent").collect();
     printer.findings(Stream::Err, &source, &warnings);
+    let refused = plan.not_executable();
     let machine = json!({
         "ok": true,
         "cluster": cluster.name,
         "against": args.against.display().to_string(),
         "unchanged": plan.is_empty(),
         "summary": plan.summary(),
+        "executable": refused.is_none(),
+        "notExecuted": refused,
         "plan": plan,
         "diagnostics": warnings,
     });
@@ -92,5 +95,6 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             .map_err(|error| CliError::file("write", path, &error))?;
     }
     printer.result(&printer.coloured(&plan.to_text()), &machine);
-    Ok(if args.exit_code && !plan.is_empty() { Exit::Findings } else { Exit::Done })
+    let no = refused.is_some() || (args.exit_code && !plan.is_empty());
+    Ok(if no { Exit::Findings } else { Exit::Done })
 }

@@ -112,7 +112,7 @@ async fn ask(args: &Args, cloud: &Cloud, printer: &Printer) -> Result<Exit, CliE
     until(cloud, "renewed them", async || Ok(is_renewed(&before, &inventory(cloud).await?))).await?;
     printer.line("they are renewed", &json!({ "cluster": cloud.cluster, "renewed": names }));
     until(cloud, "planned what brings them to nodes", async || Ok(etag(cloud).await? != desired)).await?;
-    watch::to_the_end(cloud, &watch::Pace::default(), printer).await
+    watch::to_the_end(cloud, &watch::Pace::default(), &watch::Follow::default(), printer).await
 }
 
 /// The names of the certificates to renew.

@@ -97,6 +97,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         );
         return Ok(Exit::Findings);
     }
+    let follow = watch::Follow { uploaded: true, unchanged: false };
     let condition = now.map_or(Condition::Absent, |now| Condition::Unchanged(now.etag));
     if specs.put(&key, then.bytes, condition).await.map_err(in_cloud)? == Put::Lost {
         let problem = format!("somebody else changed {place} at this moment");
@@ -112,7 +113,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     });
     printer.result(&text, &machine);
     if args.watch {
-        watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
+        watch::to_the_end(&cloud, &watch::Pace::default(), &follow, printer).await
     } else {
         Ok(Exit::Done)
     }

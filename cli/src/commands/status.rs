@@ -18,8 +18,8 @@ use crate::printer::Printer;
     mut_arg("cluster", |arg| arg.required(true)),
     after_help = "\
 Exit codes:
-  0  shown; with --exit-code: nothing is wrong
-  1  there is no such cluster; with --exit-code: something is wrong
+  0  shown; with --exit-code: nothing is wrong, and the cluster serves (or was destroyed)
+  1  there is no such cluster; with --exit-code: something is wrong, or its machines do not say that it serves
   2  wrong usage
   3  the asset bucket could not be read
 
@@ -37,7 +37,8 @@ pub(crate) struct Args {
     /// List all nodes and certificates, including former nodes.
     #[arg(long)]
     all: bool,
-    /// Exit with 1 if anything is wrong.
+    /// Exit with 1 if anything is wrong, or unless the reports of all wanted machines say that the cluster serves: etcd has its quorum, the
+    /// API answers, the nodes are ready.
     #[arg(long)]
     exit_code: bool,
 }
@@ -46,5 +47,5 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let cloud = args.cloud.named().await?;
     let view = Overview::read(&cloud, &mut Reports::default(), Timestamp::now()).await?;
     printer.result(&Page { printer, all: args.all }.text(&view), &view);
-    Ok(if args.exit_code && !view.well { Exit::Findings } else { Exit::Done })
+    Ok(if args.exit_code && !(view.well && view.serving.is_well()) { Exit::Findings } else { Exit::Done })
 }

@@ -15,7 +15,7 @@ use slipway_flows::error::FlowError;
 use slipway_flows::{lock, store};
 use slipway_ports::Objects as _;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Good, Rollout};
+use slipway_rollout::{Good, Rollout, RolloutResult};
 
 use super::renew::until;
 use super::watch;
@@ -27,7 +27,7 @@ use crate::printer::Printer;
 /// Look up anew what a cluster's lock pins: machine images, patch releases, programs, add-ons, the node agent. What is newer becomes a
 /// plan, which is approved and rolled out like any other.
 ///
-/// --undo puts earlier pins back, for example if a new image does not boot. What the spec itself names (amiId, etcd.version, a
+/// --undo puts the pins of the last successful rollout back (if that is what runs: of the one before it that had others), for example if a new image does not boot. What the spec itself names (amiId, etcd.version, a
 /// kubernetesVersion with a patch, the version of an add-on) is not pinned, and never changed by this.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -43,12 +43,13 @@ Kinds of pins:
 
 Exit codes:
   0  requested, or nothing is newer; with --dry-run: shown; with --watch: and rolled out
-  1  nothing was rolled out yet, the cluster was destroyed, or there are no earlier pins; with --watch: the rollout failed
+  1  nothing was rolled out yet, the cluster was destroyed, there are no earlier pins, or the lock has these pins already and its
+     newest plan has not been rolled out; with --watch: the rollout failed
   2  wrong usage
   3  something could not be read, or the bus refused
 
-The IAM permissions for this are listed in docs/cli.md. With --dry-run the releases are those that this command knows;
-the installed functions may be of another version of Slipway.
+The IAM permissions for this are listed in docs/cli.md. Newer releases are those that this command knows, so it has to be of
+the same version as the installed functions.
 
 Examples:
   slipway upgrade --cluster prod --dry-run
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     /// Kinds of pins; see below. Default: all.
     #[arg(value_name = "KIND")]
     pins: Vec<Pin>,
-    /// Put back the pins of the last successful rollout that had others, or of the successful plan PLAN.
+    /// Put earlier pins back: see above, or those of the successful plan PLAN.
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     undo: Option<String>,
     /// Show what would change, and how old each pin is.
@@ -115,22 +116,40 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         }
         Some(plan) => {
             let old = stored(&cloud, &keys::lock(name)).await?.unwrap_or_default();
-            let (good, new) = earlier(&cloud, &rollout, &cluster, &old, &pins, plan).await?;
+            let settled = rollout.active().is_none()
+                && rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
+            let (good, new) = earlier(&cloud, &rollout, &cluster, &old, &pins, (plan, settled)).await?;
             (old, new, Some(good))
         }
     };
+    // The plan that is desired, and whether it was rolled out.
+    let desired = newest_plan(&cloud).await?;
+    let reached =
+        rollout.active().is_none() && rollout.good.first().map(|good| &good.plan) == desired.as_ref();
     let now = Timestamp::now();
     let rows = rows(&cluster, &old, &new, &pins);
     let changed = rows.iter().any(Row::changes);
     let back_to = good.map(|good| good.plan.clone());
     let table = table(&rows, now);
     let mut machine = json!({ "ok": true, "cluster": name, "pins": rows, "backTo": back_to, "asked": false });
+    if !args.dry_run && !changed && !reached {
+        let problem = format!(
+            "these pins are in the lock of {name} already, and its newest plan has not been rolled out"
+        );
+        let help = format!(
+            "slipway status --cluster {name} says why; an upload of the same spec begins a failed plan again"
+        );
+        return Err(CliError::refused(problem, help));
+    }
     if args.dry_run || !changed {
-        let end = if changed { "nothing was changed\n" } else { "nothing is newer; nothing was changed\n" };
+        let end = match (changed, reached) {
+            (true, _) => "nothing was changed\n",
+            (false, true) => "nothing is newer; nothing was changed\n",
+            (false, false) => "these pins are in the lock already; its newest plan has not been rolled out\n",
+        };
         printer.result(&format!("{table}{end}"), &machine);
         return Ok(Exit::Done);
     }
-    let before = stored_at(&cloud).await?;
     let request = UpgradeRequested { cluster: name.to_owned(), pins, back_to, at: None };
     args.bus.publish(&cloud, Event::UpgradeRequested(request)).await?;
     machine["asked"] = json!(true);
@@ -141,8 +160,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         return Ok(Exit::Done);
     }
     printer.line(&format!("{table}requested"), &machine);
-    until(&cloud, "made a plan of it", async || Ok(stored_at(&cloud).await? != before)).await?;
-    watch::to_the_end(&cloud, &watch::Pace::default(), printer).await
+    until(&cloud, "made a plan of it", async || Ok(newest_plan(&cloud).await? != desired)).await?;
+    watch::to_the_end(&cloud, &watch::Pace::default(), &watch::Follow::default(), printer).await
 }
 
 /// The newest spec.
@@ -169,7 +188,7 @@ async fn stored(cloud: &Cloud, key: &str) -> Result<Option<Lock>, CliError> {
 }
 
 /// The newest plan: it changes when the upgrade has been planned.
-async fn stored_at(cloud: &Cloud) -> Result<Option<String>, CliError> {
+async fn newest_plan(cloud: &Cloud) -> Result<Option<String>, CliError> {
     let desired =
         store::load::<slipway_core::status::Desired>(cloud.assets(), &keys::desired(&cloud.cluster)).await;
     Ok(desired.map_err(in_cloud)?.value.map(|desired| desired.plan))
@@ -182,29 +201,23 @@ async fn earlier<'r>(
     cluster: &Cluster,
     now: &Lock,
     pins: &BTreeSet<Pin>,
-    plan: &str,
+    (plan, settled): (&str, bool),
 ) -> Result<(&'r Good, Lock), CliError> {
     let name = &cloud.cluster;
     for good in rollout.good.iter().filter(|good| plan.is_empty() || good.plan == plan) {
         let Some(lock) = stored(cloud, &keys::release_lock(name, &good.target)).await? else { continue };
         let mut back = now.clone();
         back.put_back(pins, &lock);
-        if !plan.is_empty() || back.used(cluster) != now.used(cluster) {
+        // While a rollout is open or has failed, the way back is to the last one that succeeded, and no further.
+        if !plan.is_empty() || !settled || back.used(cluster) != now.used(cluster) {
             return Ok((good, back));
         }
     }
-    let recorded: Vec<&str> = rollout.good.iter().map(|good| good.plan.as_str()).collect();
     let problem = match plan {
         "" => format!("no successful rollout of {name} that is recorded had other pins"),
         plan => format!("the pins of plan {plan} of {name} are not recorded"),
     };
-    let help = match recorded.as_slice() {
-        [] => "set amiId or another version in the spec, which counts before the pins".to_owned(),
-        plans => format!(
-            "these plans succeeded: {}; or set amiId or another version in the spec, which counts before the pins",
-            plans.join(", ")
-        ),
-    };
+    let help = "an older Slipway did not record them; set amiId or another version in the spec, which counts before the pins";
     Err(CliError::refused(problem, help))
 }
 

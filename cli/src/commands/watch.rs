@@ -71,13 +71,24 @@ const MOST_FAILURES: u32 = 5;
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
-    to_the_end(&cloud, &args.pace, printer).await
+    to_the_end(&cloud, &args.pace, &Follow::default(), printer).await
+}
+
+/// What a watch is to follow.
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    /// Whether a spec was just uploaded. The clocks of this machine and of S3 need not agree about what "just" is.
+    pub(crate) uploaded: bool,
+    /// Whether everything that was uploaded was there before.
+    pub(crate) unchanged: bool,
 }
 
 /// What a watch saw last.
 #[derive(Debug, Default)]
 struct Seen {
     lines: BTreeMap<String, String>,
+    /// The rollout that the lines are about.
+    rollout: (u64, Option<String>),
     failures: u32,
 }
 
@@ -97,7 +108,7 @@ pub(crate) async fn an_order(
     for _ in 0..looks {
         let rollout = cloud.rollout().await?;
         if taken(&rollout) {
-            return to_the_end(cloud, &pace, printer).await;
+            return to_the_end(cloud, &pace, &Follow::default(), printer).await;
         }
         if let Some(ignored) = rollout.ignored.filter(|ignored| Some(ignored) != before) {
             return Err(CliError::refused(ignored.message, ignored.help));
@@ -112,12 +123,17 @@ pub(crate) async fn an_order(
 }
 
 /// Watches until there is nothing left to wait for.
-pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) -> Result<Exit, CliError> {
+pub(crate) async fn to_the_end(
+    cloud: &Cloud,
+    pace: &Pace,
+    follow: &Follow,
+    printer: &Printer,
+) -> Result<Exit, CliError> {
     let began = Timestamp::now();
     let (mut reports, mut seen) = (Reports::default(), Seen::default());
     loop {
         let now = Timestamp::now();
-        let looked = match observe(cloud, &mut reports, now).await {
+        let looked = match observe(cloud, &mut reports, follow, began, now).await {
             Ok(looked) => {
                 seen.failures = 0;
                 Some(looked)
@@ -130,6 +146,10 @@ pub(crate) async fn to_the_end(cloud: &Cloud, pace: &Pace, printer: &Printer) ->
             Err(failure) => return Err(failure),
         };
         if let Some((view, upload)) = &looked {
+            if follow.unchanged && stands_as_uploaded(view) {
+                line(printer, view.at, "spec", &nothing_new(&cloud.cluster));
+                return Ok(Exit::Done);
+            }
             seen.show(view, *upload, printer);
             if let Some(exit) = ended(view, *upload) {
                 return Ok(exit);
@@ -161,20 +181,32 @@ enum Upload {
 async fn observe(
     cloud: &Cloud,
     reports: &mut Reports,
+    follow: &Follow,
+    began: Timestamp,
     now: Timestamp,
 ) -> Result<(Overview, Upload), CliError> {
     // The upload first, so that what is read afterwards is not older.
-    let upload = upload(cloud, now).await.map_err(CliError::in_cloud)?;
+    let upload = upload(cloud, follow, began, now).await.map_err(CliError::in_cloud)?;
     Ok((Overview::read(cloud, reports, now).await?, upload))
 }
 
 /// Whether the newest spec has not been rendered yet.
-async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, CliError> {
+async fn upload(
+    cloud: &Cloud,
+    follow: &Follow,
+    began: Timestamp,
+    now: Timestamp,
+) -> Result<Upload, CliError> {
     let (name, specs) = (cloud.cluster.as_str(), cloud.specs().await?);
     let key = keys::spec(name);
-    let listed = specs.list(&key, 1).await.map_err(FlowError::from)?;
     let fresh = |modified: Timestamp| now.duration_since(modified) < TRACE_WITHIN;
-    if !listed.first().is_some_and(|object| object.key == key && fresh(object.modified)) {
+    let may_be_new = if follow.uploaded {
+        fresh(began)
+    } else {
+        let listed = specs.list(&key, 1).await.map_err(FlowError::from)?;
+        listed.first().is_some_and(|object| object.key == key && fresh(object.modified))
+    };
+    if !may_be_new {
         return Ok(Upload::Seen);
     }
     let Some(head) = specs.head(&key).await.map_err(FlowError::from)? else { return Ok(Upload::Seen) };
@@ -182,6 +214,21 @@ async fn upload(cloud: &Cloud, now: Timestamp) -> Result<Upload, CliError> {
     let status = store::load::<Status>(cloud.assets(), &keys::status(name)).await.ok();
     let spec = status.and_then(|status| status.value?.spec);
     Ok(if spec.is_some_and(|spec| spec.version == head.version) { Upload::Seen } else { Upload::Fresh })
+}
+
+/// Whether the spec that is rolled out succeeded, and nothing else is to come.
+fn stands_as_uploaded(view: &Overview) -> bool {
+    let rollout = &view.rollout;
+    let open = rollout.running || rollout.pending || rollout.waits.is_some();
+    let accepted = view.spec.as_ref().is_some_and(|spec| spec.result == SpecResult::Accepted);
+    accepted && !open && !view.spec_is_past && rollout.state == "succeeded"
+}
+
+fn nothing_new(cluster: &str) -> String {
+    format!(
+        "nothing changes: spec and patches are the same as before, and are rolled out. If Slipway itself was updated since, a plan follows: \
+         slipway watch --cluster {cluster}"
+    )
 }
 
 /// How it ended, if it did.
@@ -201,24 +248,40 @@ impl Seen {
     fn show(&mut self, view: &Overview, upload: Upload, printer: &Printer) {
         if printer.is_watched() {
             let wait = if upload == Upload::Fresh {
-                "\nthe spec that was uploaded a moment ago is being processed\n"
+                "the spec that was uploaded a moment ago is being processed; this is the state before it\n"
             } else {
                 ""
             };
             let page = Page { printer, all: false }.text(view);
-            printer.redraw(&format!("cluster {} at {}\n{page}{wait}", view.cluster, view.at));
+            printer.redraw(&format!("cluster {} at {}\n{wait}{page}", view.cluster, view.at));
             return;
         }
-        let lines = lines(view);
-        for (about, words) in &lines {
-            if self.lines.get(about) != Some(words) {
-                line(printer, view.at, about, words);
+        for (about, words) in self.news(view, upload) {
+            line(printer, view.at, &about, &words);
+        }
+    }
+
+    /// What changed since the last look. Lines of an earlier rollout, such as those of its stacks, are not taken for news of this one.
+    fn news(&mut self, view: &Overview, upload: Upload) -> Vec<(String, String)> {
+        let rollout = (view.rollout.generation, view.rollout.plan.clone());
+        let lines = lines(view, upload);
+        let changed = lines.iter().filter(|(about, words)| self.lines.get(*about) != Some(*words));
+        let mut news: Vec<(String, String)> =
+            changed.map(|(about, words)| (about.clone(), words.clone())).collect();
+        let same = rollout == self.rollout && !view.rollout.stacks.is_empty();
+        for about in self.lines.keys().filter(|about| !lines.contains_key(*about)) {
+            let gone = match about.split(' ').next() {
+                Some("stack") => same || view.rollout.state == "destroyed",
+                Some("node" | "certificates") => true,
+                // The rest is about the progress of something that has ended.
+                _ => false,
+            };
+            if gone {
+                news.push((about.clone(), "is no more".to_owned()));
             }
         }
-        for about in self.lines.keys().filter(|about| !lines.contains_key(*about)) {
-            line(printer, view.at, about, "is no more");
-        }
-        self.lines = lines;
+        (self.lines, self.rollout) = (lines, rollout);
+        news
     }
 }
 
@@ -228,9 +291,15 @@ fn line(printer: &Printer, at: Timestamp, about: &str, words: &str) {
     printer.line(&format!("{second} {about}: {words}"), &machine);
 }
 
-/// The lines to print, by subject. Their words change only when the state does, not with time.
-fn lines(view: &Overview) -> BTreeMap<String, String> {
+/// The lines to print, by subject. Their words change only when the state does, not with time. While a new spec is being processed, the
+/// last one and its rollout are not what the watch is about.
+fn lines(view: &Overview, upload: Upload) -> BTreeMap<String, String> {
     let mut lines = BTreeMap::new();
+    if upload == Upload::Fresh {
+        let words = "the spec that was uploaded a moment ago is being processed";
+        lines.insert("spec".to_owned(), words.to_owned());
+        return lines;
+    }
     if let Some(spec) = &view.spec {
         let summary = spec.summary.as_deref().map(|summary| format!(", {summary}")).unwrap_or_default();
         let result = match spec.result {
@@ -243,6 +312,9 @@ fn lines(view: &Overview) -> BTreeMap<String, String> {
     }
     let rollout = &view.rollout;
     lines.insert("rollout".to_owned(), plain(&format!("{}: {}", rollout.state, rollout.message)));
+    if let Some(next) = &rollout.next {
+        lines.insert("next".to_owned(), plain(next));
+    }
     if let Some(progress) = &rollout.progress {
         lines.insert("progress".to_owned(), progress.words());
     }
@@ -261,4 +333,59 @@ fn lines(view: &Overview) -> BTreeMap<String, String> {
         lines.insert("certificates".to_owned(), plain(&found.message));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::overview::testing::{view, with_stacks};
+
+    use super::*;
+
+    fn told(seen: &mut Seen, view: &Overview, upload: Upload) -> Vec<String> {
+        let news = seen.news(view, upload).into_iter();
+        news.map(|(about, words)| format!("{about}: {words}")).collect()
+    }
+
+    #[test]
+    fn a_watch_of_an_upload_does_not_take_the_old_rollout_for_the_new_one() {
+        let mut seen = Seen::default();
+        let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
+        let words = ["spec: the spec that was uploaded a moment ago is being processed"];
+        assert_eq!(told(&mut seen, &old, Upload::Fresh), words);
+        let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
+        assert_eq!(told(&mut seen, &begun, Upload::Seen), ["rollout: running: new", "stack c-pool-a: done"]);
+    }
+
+    #[test]
+    fn stacks_that_stand_are_not_said_to_be_gone_when_another_rollout_begins() {
+        let mut seen = Seen::default();
+        let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
+        told(&mut seen, &old, Upload::Seen);
+        // A plan that waits has no stacks, and has the number of the rollout before it.
+        assert_eq!(
+            told(&mut seen, &view("about-to-begin", 4, "new"), Upload::Seen),
+            ["rollout: about-to-begin: new"]
+        );
+        let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
+        told(&mut seen, &begun, Upload::Seen);
+        // Within one rollout a stack that is not listed any more is gone.
+        let ended = with_stacks(view("running", 5, "new"), &["c-network"]);
+        assert!(told(&mut seen, &ended, Upload::Seen).contains(&"stack c-pool-a: is no more".to_owned()));
+    }
+
+    #[test]
+    fn an_upload_of_the_same_is_over_at_once_only_if_what_it_led_to_stands() {
+        let accepted = |mut view: Overview| {
+            let spec =
+                serde_json::from_value(json!({ "version": "v", "result": "accepted", "diagnostics": [] }));
+            view.spec = spec.unwrap();
+            view
+        };
+        assert!(stands_as_uploaded(&accepted(view("succeeded", 4, "old"))));
+        assert!(!stands_as_uploaded(&view("succeeded", 4, "old")), "nothing was rendered yet");
+        assert!(!stands_as_uploaded(&accepted(view("failed", 4, "old"))), "an upload begins it again");
+        let mut next = view("succeeded", 4, "old");
+        next.rollout.pending = true;
+        assert!(!stands_as_uploaded(&accepted(next)));
+    }
 }

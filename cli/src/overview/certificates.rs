@@ -14,7 +14,7 @@ pub(crate) struct Expiry {
     pub(crate) name: String,
     pub(crate) not_after: Timestamp,
     pub(crate) days_left: i64,
-    serial: String,
+    pub(super) serial: String,
     /// Whether it is an authority.
     pub(crate) authority: bool,
 }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::BootstrapState;
 use slipway_core::status::{SpecResult, SpecStatus};
+use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
 use slipway_rollout::Ignored;
@@ -138,6 +139,35 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
         )),
         _ => None,
     }
+}
+
+/// How long a pause is taken for one that somebody remembers.
+const REMEMBERED: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// A pause holds whatever comes next, also where nothing is rolled out at present: the next plan and the next renewal.
+pub(super) fn of_pause(
+    cluster: &str,
+    rollout: &RolloutView,
+    certificates: &[Expiry],
+    now: Timestamp,
+) -> Option<Finding> {
+    let since = rollout.paused_since?;
+    let first = certificates.iter().filter(|one| !one.authority).min_by_key(|one| one.not_after);
+    let soon = first.filter(|one| one.days_left < SOON_DAYS);
+    let forgotten = now.duration_since(since) >= REMEMBERED;
+    let held = match soon {
+        Some(one) => {
+            format!(", and no renewed certificate reaches a node; {} ends in {} d", one.name, one.days_left)
+        }
+        None => ": no plan and no renewal begins".to_owned(),
+    };
+    let gravity = if soon.is_some() || forgotten { Gravity::Wrong } else { Gravity::Notice };
+    // An open rollout that is paused has a finding of its own, which says the same.
+    if rollout.state == "paused" && gravity == Gravity::Notice {
+        return None;
+    }
+    let message = format!("everything is paused since {}{held}", moment(since));
+    Some(finding(gravity, "rollout", message, format!("slipway resume --cluster {cluster}")))
 }
 
 /// An order that was ignored because it came too late. It is shown for some days, until the sender has read it.
@@ -328,4 +358,36 @@ fn fewer(findings: Vec<Finding>) -> Vec<Finding> {
         )
     }));
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn p7_a_pause_is_a_finding_and_a_forgotten_one_or_one_that_holds_a_renewal_is_wrong() {
+        let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
+        let at = |hours: i64| now + SignedDuration::from_hours(hours);
+        let expiry = |days: i64| Expiry {
+            name: "apiserver".to_owned(),
+            serial: String::new(),
+            authority: false,
+            not_after: at(24 * days),
+            days_left: days,
+        };
+        let judge = |hours: i64, state: &str, days: i64| {
+            let state = state.to_owned();
+            let view = RolloutView { state, paused_since: Some(at(-hours)), ..RolloutView::default() };
+            let found = of_pause("c", &view, &[expiry(days)], now);
+            found.map(|found| (found.gravity, found.message.contains("apiserver ends in"), found.help))
+        };
+        let resume = || "slipway resume --cluster c".to_owned();
+        assert_eq!(judge(1, "succeeded", 300), Some((Gravity::Notice, false, resume())));
+        assert_eq!(judge(1, "paused", 300), None, "the rollout says it");
+        assert_eq!(judge(24 * 8, "idle", 300), Some((Gravity::Wrong, false, resume())));
+        assert_eq!(judge(1, "paused", 20), Some((Gravity::Wrong, true, resume())));
+        assert_eq!(of_pause("c", &RolloutView::default(), &[expiry(1)], now), None);
+    }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Boot {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Serves {
     pub(crate) healthy: bool,
+    /// Whether its Node is ready, according to the API. `None`: it has none, or does not say.
+    pub(crate) ready: Option<bool>,
     /// Whether it has what it was told to have.
     pub(crate) as_asked: bool,
     /// Its problems, in words.
@@ -192,6 +194,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             healthy: status.healthy,
             as_asked: status.applied.as_asked,
             problems: problems(status),
+            ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),
             held: status.held.clone(),
             at: status.at,
@@ -328,7 +331,9 @@ fn outdated_part(node: &Node, asked: &NodeRole) -> Option<OutdatedPart> {
 mod tests {
     use serde_json::json;
     use slipway_core::cluster::GroupSize;
+    use slipway_core::node::report::NodeRegistration;
 
+    use super::super::serving::{ServingState, serving};
     use super::*;
 
     fn now() -> Timestamp {
@@ -393,6 +398,74 @@ mod tests {
 
     fn node(instance: &str, standing: NodeState) -> (String, NodeState, Option<OutdatedPart>) {
         (instance.to_owned(), standing, None)
+    }
+
+    /// Judges a cluster of three members, two controllers and a pool of at least two.
+    fn judge(reports: &[Report]) -> (ServingState, Vec<String>) {
+        let mut of = release("controller", 2);
+        let like = |min, stack: &str| {
+            let node = of.roles.values().next().unwrap().clone();
+            NodeRole { nodes: GroupSize { min, max: 5 }, stack: stack.to_owned(), ..node }
+        };
+        let (member, controller, pool) = (like(1, "c-etcd"), like(2, "c-cp"), like(2, "c-pool-a"));
+        let one = GroupSize { min: 1, max: 1 };
+        for index in 0..3 {
+            of.roles.insert(Role::Etcd(index), NodeRole { nodes: one, ..member.clone() });
+        }
+        of.roles.insert(Role::Controller, controller);
+        of.roles.insert(Role::Pool("a".to_owned()), pool);
+        let nodes = nodes(reports, Some(&of), now());
+        let stacks = ["c-etcd", "c-cp", "c-pool-a"].into();
+        let serving = serving(Some(&of), &stacks, &nodes);
+        (serving.state, serving.reasons)
+    }
+
+    #[test]
+    fn p11_a_cluster_serves_only_if_its_machines_say_so() {
+        let members =
+            || (0..3).map(|index| status(&format!("etcd-{index}"), &format!("i-e{index}"), 30, "k1"));
+        let controllers = || ["i-c0", "i-c1"].map(|id| status("controller", id, 30, "k1"));
+        let workers = || ["i-w0", "i-w1"].map(|id| boot("pool-a", id, 900, "healthy"));
+        let all = || -> Vec<Report> { members().chain(controllers()).chain(workers()).collect() };
+        assert_eq!(judge(&all()), (ServingState::Serves, vec![]));
+        let unwell = |role: &str, instance: &str| {
+            let mut report = status(role, instance, 30, "k1");
+            if let ReportContent::Serves(status) = &mut report.content {
+                status.healthy = false;
+            }
+            report
+        };
+        let with = |others: &[(&str, &str)]| {
+            let mut reports = all();
+            for (role, instance) in others {
+                reports.retain(|report| report.instance != *instance);
+                reports.push(unwell(role, instance));
+            }
+            judge(&reports)
+        };
+        assert_eq!(
+            with(&[("etcd-0", "i-e0")]),
+            (ServingState::Degraded, vec!["etcd has its quorum, and 2 of 3 members are healthy".to_owned()])
+        );
+        assert_eq!(with(&[("etcd-0", "i-e0"), ("etcd-1", "i-e1")]).0, ServingState::Down);
+        assert_eq!(with(&[("controller", "i-c0")]).0, ServingState::Degraded);
+        assert_eq!(with(&[("controller", "i-c0"), ("controller", "i-c1")]).0, ServingState::Down);
+        // Nobody is taken for well who has not reported.
+        assert_eq!(judge(&[]).0, ServingState::Unknown);
+        let fewer: Vec<Report> = all().into_iter().filter(|report| report.instance != "i-w1").collect();
+        assert_eq!(
+            judge(&fewer),
+            (ServingState::Unknown, vec!["pool-a: 1 of 2 nodes well; 1 reported".to_owned()])
+        );
+        // A controller whose Node is not ready is not well, whatever its own components say.
+        let mut reports = all();
+        if let ReportContent::Serves(status) = &mut reports[3].content {
+            let name = "i-c0".to_owned();
+            status.node = Some(NodeRegistration { name, registered: true, ready: false, problem: None });
+        }
+        assert_eq!(judge(&reports).0, ServingState::Degraded);
+        let serving = serving(None, &Default::default(), &[]);
+        assert!(!serving.is_well() && serving.state == ServingState::NotDeployed);
     }
 
     #[test]

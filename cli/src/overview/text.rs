@@ -31,6 +31,7 @@ impl Page<'_> {
         let mut text = String::new();
         self.spec(&mut text, view);
         self.rollout(&mut text, view);
+        self.serving(&mut text, view);
         self.nodes(&mut text, view);
         self.certificates(&mut text, view);
         self.findings(&mut text, view);
@@ -89,8 +90,15 @@ impl Page<'_> {
         if let Some((what, at)) = moment {
             let _ = write!(words, ", {what} {}", ago(at, view.at));
         }
+        if let Some(since) = rollout.paused_since.filter(|_| rollout.state != "paused") {
+            let paused = self.printer.paint(Colour::Yellow, &format!("paused {}", ago(since, view.at)));
+            let _ = write!(words, "; {paused}");
+        }
         let _ = writeln!(text, "{:<13}{words}", "rollout");
         let _ = writeln!(text, "{:13}{}", "", plain(&rollout.message));
+        if let Some(next) = &rollout.next {
+            let _ = writeln!(text, "{:13}{}", "", plain(next));
+        }
         if let Some(progress) = &rollout.progress {
             let _ = writeln!(text, "{:13}{}", "", progress.words());
         }
@@ -105,6 +113,14 @@ impl Page<'_> {
                 "",
                 rollout.left.join(", ")
             );
+        }
+    }
+
+    fn serving(&self, text: &mut String, view: &Overview) {
+        let colour = if view.serving.is_well() { Colour::Green } else { Colour::Red };
+        let _ = writeln!(text, "{:<13}{}", "serves", self.printer.paint(colour, view.serving.words()));
+        for reason in &view.serving.reasons {
+            let _ = writeln!(text, "{:13}{}", "", plain(reason));
         }
     }
 

@@ -116,3 +116,20 @@ fn p3_as_a_page_that_stands_alone() {
     let run = place.run("plan cluster.yaml --against out --html nowhere/plan.html/x.html");
     assert_eq!(run.code, 0, "folders are made: {}", run.output());
 }
+
+#[test]
+fn p3_a_plan_that_is_not_executed_says_so_by_its_exit_code_and_a_field() {
+    let place = rendered();
+    let json = place.run("plan cluster.yaml --against out --output json").json();
+    assert_eq!((&json["executable"], &json["notExecuted"]), (&true.into(), &serde_json::Value::Null));
+    // The only member would move to another zone, away from its volume.
+    let moved = SMALL.replace("availabilityZone: eu-west-1a", "availabilityZone: eu-west-1b");
+    assert_ne!(moved, SMALL);
+    place.write("cluster.yaml", moved);
+    let run = place.run("plan cluster.yaml --against out --output json");
+    assert_eq!((run.code, &run.json()["executable"]), (1, &false.into()), "{}", run.output());
+    let why = run.json()["notExecuted"].as_str().unwrap().to_owned();
+    let run = place.run("plan cluster.yaml --against out");
+    assert_eq!(run.code, 1);
+    assert!(run.stdout.contains(&format!("This plan is not executed: {why}")), "{}", run.stdout);
+}

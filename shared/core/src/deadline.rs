@@ -35,10 +35,12 @@ pub const CONTROLLER_DRAIN: SignedDuration = SignedDuration::from_hours(4);
 /// Allowed for the update of a stack's launch template, which usually takes a minute or two.
 const STACK: SignedDuration = SignedDuration::from_mins(60);
 
-/// Usual durations: in the simulator a machine is replaced within about 16 minutes.
-const USUALLY_REPLACED: SignedDuration = SignedDuration::from_mins(20);
-const USUALLY_REFRESHED: SignedDuration = SignedDuration::from_mins(5);
-const USUAL_STACKS: SignedDuration = SignedDuration::from_mins(10);
+/// How long it usually takes to replace a machine: in the simulator it is about 16 minutes.
+pub const USUALLY_REPLACED: SignedDuration = SignedDuration::from_mins(20);
+/// How long it usually takes to refresh a machine in place.
+pub const USUALLY_REFRESHED: SignedDuration = SignedDuration::from_mins(5);
+/// How long the updates of stacks usually take.
+pub const USUAL_STACKS: SignedDuration = SignedDuration::from_mins(10);
 
 /// The machines that receive renewed certificates, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

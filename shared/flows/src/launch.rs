@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::event::{Event, PlanReady};
+use slipway_core::event::{Event, PlanReady, RolloutReport};
 use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{AddonsPointer, Rendering};
@@ -193,6 +193,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
             continue;
         }
+        let is_new = stored.value.is_none();
         let state = recall(ports.assets, &wake.cluster, stored.value.take()).await?;
         // Before anything that may fail: whoever fails here for good leaves it to the tick.
         if !is_asserted {
@@ -201,6 +202,10 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
         }
         let observed = observe(ports, wake, &state, now).await?;
         let decision = decide(&state, &observed, now);
+        if is_new && observed.desired.is_none() && decision.next == state {
+            // Nothing was ever planned for it: a name that was mistyped gets no status either.
+            return Ok(decision.report);
+        }
         let over = !decision.next.needs_tick();
         let said = report.insert(decision.report).clone();
         if decision.next == state {
@@ -230,7 +235,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
 
 /// Hears an order and stores that, before anything else is done: whatever fails after it, the order is not lost, and what it stops
 /// is not performed any more. The state from then on, and whether what is in its outbox is for this invocation to perform.
-async fn receive_order<A: Objects, S, G, C, B, T>(
+async fn receive_order<A: Objects, S, G, C, B: Bus, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     wake: &Wake,
     order: &Order,
@@ -245,6 +250,19 @@ async fn receive_order<A: Objects, S, G, C, B, T>(
         let state = recall(ports.assets, &wake.cluster, stored.value.clone()).await?;
         if !is_meant(order, &state, desired.as_ref()) {
             tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
+            let is_known = stored.value.is_some() || desired.is_some();
+            if let Some(message) = mistyped(ports.assets, wake, order, is_known).await? {
+                let plan = match order {
+                    Order::Approve { plan } => plan.as_str(),
+                    Order::Pause
+                    | Order::Resume
+                    | Order::Abort { .. }
+                    | Order::Skip { .. }
+                    | Order::Destroy { .. } => "",
+                };
+                let said = RolloutReport::new(&wake.cluster, plan, message);
+                ports.bus.publish(&[Event::OrderIgnored(said)]).await?;
+            }
             return Ok((Some(stored), is_ours));
         }
         let given = Given::received(order.clone(), at, now);
@@ -402,6 +420,29 @@ async fn with_targets(groups: &impl Groups, group: GroupView) -> FlowResult<Grou
         said.insert(arn.clone(), groups.targets(arn).await?);
     }
     Ok(group.with_target_health(&said))
+}
+
+/// What is wrong with an order that names a cluster or a plan that there never was. `None`: what it is about has only moved on.
+async fn mistyped(
+    assets: &impl Objects,
+    wake: &Wake,
+    order: &Order,
+    is_known: bool,
+) -> FlowResult<Option<String>> {
+    let cluster = &wake.cluster;
+    if !is_known {
+        return Ok(Some(format!(
+            "the order was ignored, because nothing was ever planned for a cluster `{cluster}`: check its name, which is that of its folder in \
+             the spec bucket"
+        )));
+    }
+    let Order::Approve { plan } = order else { return Ok(None) };
+    let exists = assets.head(&keys::plan(cluster, plan)).await?.is_some();
+    Ok((!exists).then(|| {
+        format!(
+            "the order was ignored, because {cluster} has no plan `{plan}`: `slipway status --cluster {cluster}` names the one that waits"
+        )
+    }))
 }
 
 /// Whether an order is about anything that there is.

@@ -27,8 +27,16 @@ pub struct Upgrade {
     pub pins: BTreeSet<Pin>,
     /// What they change to.
     pub to: UpgradeTo,
-    /// When it was given. A lock that follows this order or a newer one stays as it is.
+    /// When it was given. Kinds for which the lock follows this order or a newer one stay as they are.
     pub at: Timestamp,
+}
+
+impl Upgrade {
+    /// The kinds for which `lock` does not follow this order or a newer one yet.
+    fn new_to(&self, lock: &Lock) -> BTreeSet<Pin> {
+        let is_new = |pin: &&Pin| lock.upgraded.get(*pin).is_none_or(|at| *at < self.at);
+        self.pins.iter().filter(is_new).copied().collect()
+    }
 }
 
 /// What an upgrade changes pins to.
@@ -63,13 +71,13 @@ pub async fn resolve(
     for _ in 0..TRIES {
         let stored = store::load::<Lock>(assets, &key).await?;
         let old = stored.value.clone().unwrap_or_default();
-        let upgrade = upgrade.filter(|order| old.upgraded.is_none_or(|at| at < order.at));
+        let pins = upgrade.map(|order| order.new_to(&old)).unwrap_or_default();
         let mut new = old.clone();
-        let missing = match upgrade {
+        let missing = match upgrade.map(|order| &order.to) {
             None => old.missing(cluster),
-            Some(Upgrade { pins, to: UpgradeTo::Newest, .. }) => old.outdated(cluster, pins),
-            Some(Upgrade { pins, to: UpgradeTo::Lock(earlier), .. }) => {
-                new.put_back(pins, earlier);
+            Some(UpgradeTo::Newest) => old.outdated(cluster, &pins),
+            Some(UpgradeTo::Lock(earlier)) => {
+                new.put_back(&pins, earlier);
                 new.missing(cluster)
             }
         };
@@ -80,13 +88,16 @@ pub async fn resolve(
         new.addon_images.extend(digests(registry, missing.addon_images).await?);
         new.program_files.extend(checksums(registry, missing.program_files).await?);
         look_up(assets, parameters, &cluster.region, &missing.parameters, &missing.agent, &mut new).await?;
-        new.upgraded = upgrade.map(|order| order.at).or(old.upgraded);
-        let looked_up = match upgrade {
-            None => old.changes(&new),
-            Some(Upgrade { pins, to: UpgradeTo::Newest, .. }) => pins | &old.changes(&new),
-            Some(Upgrade { to: UpgradeTo::Lock(_), .. }) => BTreeSet::new(),
-        };
-        new.looked_up.extend(looked_up.into_iter().map(|pin| (pin, now)));
+        if let Some(order) = upgrade {
+            new.upgraded.extend(pins.iter().map(|pin| (*pin, order.at)));
+            if order.to == UpgradeTo::Newest {
+                new.looked_up.extend(pins.iter().map(|pin| (*pin, now)));
+            }
+        }
+        // A kind that has a date has older pins, too.
+        for pin in old.changes(&new) {
+            new.looked_up.entry(pin).or_insert(now);
+        }
         if new == old || store::save(assets, &key, &stored, new.clone()).await?.is_some() {
             return Ok(new);
         }
@@ -122,11 +133,23 @@ async fn look_up(
     lock: &mut Lock,
 ) -> FlowResult<()> {
     for name in names {
-        let image = parameters.value(name).await?.ok_or_else(|| FlowError::Refused {
-            problem: format!("the SSM parameter {name} does not exist in {region}"),
-            help: "name one that does, or set amiId".to_owned(),
-        })?;
-        lock.images.insert(name.clone(), image);
+        match parameters.value(name).await? {
+            Some(image) => drop(lock.images.insert(name.clone(), image)),
+            // What is pinned still runs.
+            None if lock.images.contains_key(name) => {
+                tracing::warn!(
+                    parameter = name,
+                    "the SSM parameter does not exist any more; its image stays pinned"
+                );
+            }
+            None => {
+                let problem = format!("the SSM parameter {name} does not exist in {region}");
+                return Err(FlowError::Refused {
+                    problem,
+                    help: "name one that does, or set amiId".to_owned(),
+                });
+            }
+        }
     }
     if !architectures.is_empty()
         && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value

@@ -328,11 +328,6 @@ async fn render_version(
     };
 
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(&upload.cluster)).await?.value;
-    if let Some(why) =
-        rollout.as_ref().and_then(|rollout| slipway_rollout::destruction_finding(rollout, &upload.version))
-    {
-        return reject(ports, upload, None, vec![why]).await;
-    }
     let upgrade = match order {
         None => None,
         Some(order) => match upgrade::change_of_pins(ports.assets, rollout.as_ref(), order).await? {
@@ -340,6 +335,11 @@ async fn render_version(
             Err(why) => return Ok(RenderOutcome::NotUpgraded(why)),
         },
     };
+    if let Some(why) =
+        rollout.as_ref().and_then(|rollout| slipway_rollout::destruction_finding(rollout, &upload.version))
+    {
+        return reject(ports, upload, None, vec![why]).await;
+    }
     let in_use = rollout.as_ref().is_some_and(|rollout| rollout.uses_spec(&upload.version));
     let running =
         Running { is_in_use: in_use, upgrade, ..running(ports.assets, &upload.cluster, rollout).await? };
@@ -350,6 +350,11 @@ async fn render_version(
         issue_and_render(ports, &imports, site, &upload.cluster, &text.bytes, &patches, &running, now).await;
     let prepared = match prepared {
         Ok(prepared) => prepared,
+        // The spec was accepted when it was uploaded, and stays so.
+        Err(NotPrepared::Rejected(diagnostics)) if order.is_some() => {
+            let first = diagnostics.first().map(ToString::to_string).unwrap_or_default();
+            return Ok(RenderOutcome::NotUpgraded(format!("nothing was upgraded: {first}")));
+        }
         Err(NotPrepared::Rejected(diagnostics)) => {
             return reject(ports, upload, Some(&patches), diagnostics).await;
         }

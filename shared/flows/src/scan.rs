@@ -146,7 +146,9 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     // If a new plan is about to be made, it will request its own rollout.
     let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
-    events.extend(upgrade(ports.assets, &seen, now).await?);
+    if renewed.is_empty() && !decision.unplanned {
+        events.extend(upgrade(ports.assets, &seen, now).await?);
+    }
     ports.bus.publish(&events).await?;
     let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
@@ -160,7 +162,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     })))
 }
 
-/// The order to upgrade that the spec's schedule gives now. It waits for an open rollout and for the end of a pause.
+/// The order to upgrade that the spec's schedule gives now. It waits until what is desired was rolled out.
 async fn upgrade(assets: &impl Objects, seen: &observe::Seen, now: Timestamp) -> FlowResult<Option<Event>> {
     let Some(upgrades) = seen.cluster.upgrades.as_ref().filter(|_| seen.idle) else { return Ok(None) };
     let lock = store::load::<Lock>(assets, &keys::lock(&seen.cluster.name)).await?.value;

@@ -10,8 +10,8 @@ use slipway_core::page::{self, clean};
 use super::story::{self, Risk, Story};
 use super::words::window;
 use super::{
-    AddonAction, AddonPlan, NodeAction, NodePlan, Plan, PropertyChange, Replacement, ResourceAction,
-    ResourceChange, StackAction, StackPlan,
+    AddonAction, AddonPlan, Machines, NodeAction, NodePlan, Plan, PropertyChange, Replacement,
+    ResourceAction, ResourceChange, StackAction, StackPlan,
 };
 
 /// Longer values, such as user data and policies, are truncated. The release contains them in full.
@@ -23,7 +23,8 @@ pub(super) fn page(plan: &Plan) -> String {
     let title = clean(&format!("Plan for {}", plan.cluster));
     let body = html! {
         (top(plan, &story, &title))
-        (effects(&story))
+        (effects(plan, &story))
+        (conduct(plan))
         (nodes(plan))
         (membership(plan))
         (addons(plan))
@@ -33,10 +34,11 @@ pub(super) fn page(plan: &Plan) -> String {
 }
 
 fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
-    let tile = |number: usize, what: &str, grave: bool| {
-        html! { div class=(if grave && number > 0 { "tile grave" } else { "tile" }) { b { (number) } span { (what) } } }
+    let tile = |number: Machines, what: &str, grave: bool| {
+        html! { div class=(if grave && number.any() { "tile grave" } else { "tile" }) { b { (number.figure()) } span { (what) } } }
     };
-    let machines = |action| plan.count(action) as usize;
+    let machines = |action| plan.machines(action);
+    let exactly = |number: usize| Machines::exactly(u32::try_from(number).unwrap_or(u32::MAX));
     let changes = |action| !matches!(action, StackAction::Unchanged | StackAction::Left);
     let changed = plan.stacks.iter().filter(|stack| changes(stack.action)).count();
     let updated = || plan.stacks.iter().filter(|stack| stack.action == StackAction::Update);
@@ -48,6 +50,9 @@ fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
         header {
             h1 { (title) }
             p class="lead" { (clean(&story.headline)) }
+            @if let Some(why) = plan.not_executable() {
+                p class="lead" { b class="gone" { "This plan is not executed: " } (clean(&why)) "." }
+            }
             p { span class={ "risk " (story.risk.word()) } { "Risk: " (story.risk.word()) } }
             @if !story.why.is_empty() {
                 ul class="why" {
@@ -61,8 +66,8 @@ fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
                 (tile(machines(NodeAction::Refresh), "refreshed in place", false))
                 (tile(machines(NodeAction::Create), "machines added", false))
                 (tile(machines(NodeAction::Remove), "machines removed", true))
-                (tile(changed, "stacks changed", false))
-                (tile(replaced, "resources replaced or deleted", true))
+                (tile(exactly(changed), "stacks changed", false))
+                (tile(exactly(replaced), "resources replaced or deleted", true))
             }
             p class="small" {
                 "Plan " code { (clean(&plan.id)) } " leads to release " code { (clean(&story::brief(&plan.to))) }
@@ -78,15 +83,28 @@ fn once(list: &[(Risk, String)]) -> Vec<&(Risk, String)> {
     list.iter().filter(|(_, text)| seen.insert(text)).collect()
 }
 
-fn effects(story: &Story) -> Markup {
+fn effects(plan: &Plan, story: &Story) -> Markup {
     html! {
         section {
             h2 { "What happens" }
             @if story.effects.is_empty() { p { (clean(&story.headline)) } }
+            @if plan.is_empty() { p class="small" { (super::text::LATER.replace('`', "")) } }
             ul { @for effect in &story.effects { li { (clean(effect)) } } }
             h2 { "What is interrupted" }
             @if story.interrupted.is_empty() { p { "Nothing." } }
             ul { @for one in &story.interrupted { li class="high" { (clean(one)) } } }
+        }
+    }
+}
+
+fn conduct(plan: &Plan) -> Markup {
+    let lines = plan.conduct();
+    html! {
+        @if !lines.is_empty() {
+            section {
+                h2 { "How it is rolled out" }
+                ul { @for line in &lines { li { (clean(line)) } } }
+            }
         }
     }
 }
@@ -120,7 +138,7 @@ fn nodes(plan: &Plan) -> Markup {
             h2 { "Machines" }
             table {
                 thead { tr { th { "Role" } th { "Machines" } th { "What happens" } th { "Why" } } }
-                tbody { @for node in &plan.nodes { (line(node)) } }
+                tbody { @for node in plan.in_order() { (line(node)) } }
             }
         }
     }

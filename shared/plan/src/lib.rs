@@ -8,8 +8,11 @@ mod exports;
 mod html;
 mod membership;
 mod nodes;
+mod reasons;
 mod refusals;
 mod renewal;
+mod schedule;
+mod sizes;
 pub mod skew;
 mod stacks;
 mod story;
@@ -34,6 +37,7 @@ pub use addons::{AddonAction, AddonPlan};
 pub use exports::ExportInUse;
 pub use membership::{MembershipAction, MembershipChange};
 pub use renewal::{RenewalPlan, deadline};
+pub use sizes::{Machines, Resized};
 pub use upgrades::MinorChange;
 
 /// `plans/<id>.json`.
@@ -192,6 +196,12 @@ pub struct NodePlan {
     /// Whether one of its nodes is drained and removed, because the new rendering has fewer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fewer: bool,
+    /// The size of its group before and after, if it changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resized: Option<Resized>,
+    /// Whether its group counts capacity units instead of machines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
 }
 
 /// A reason for which Auto Scaling terminates nodes without draining them (P6).
@@ -441,12 +451,6 @@ impl Plan {
     /// The orphaned stacks: an earlier rollout removed them from the cluster, and they still exist.
     pub fn orphaned(&self) -> impl Iterator<Item = &StackPlan> {
         self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
-    }
-
-    /// The number of nodes that meet `action`, counting each role's minimum size (at least one).
-    #[must_use]
-    pub fn count(&self, action: NodeAction) -> u32 {
-        self.nodes.iter().filter(|node| node.action == action).map(|node| node.nodes.min.max(1)).sum()
     }
 
     /// The pools that this plan rolls before `node`.

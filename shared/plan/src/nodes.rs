@@ -7,9 +7,10 @@ use slipway_core::release::{NodeRole, Rendering, Stack};
 use slipway_core::role::Role;
 
 use super::membership::other_volume;
+use super::reasons;
 use super::stacks::parse;
-use super::words::{change, short};
-use super::{Baseline, NodeAction, NodePlan, Undrained, UndrainedCause};
+use super::words::short;
+use super::{Baseline, NodeAction, NodePlan, Resized, Undrained, UndrainedCause};
 
 /// A plan for each role: the roles of the new rendering in order, then those that are removed.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
@@ -51,6 +52,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
             reasons: vec![why.to_owned()],
             undrained: Vec::new(),
             fewer: false,
+            resized: None,
+            weighted: node.weighted,
         }
     }));
     plans
@@ -62,20 +65,35 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]
         Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, left)),
     };
     let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
-    if let Some(before) = before
-        && before.nodes != after.nodes
-    {
-        let nobody = action == NodeAction::Untouched
-            && undrained.is_empty()
-            && !(*role == Role::Controller && one_fewer(before.nodes, after.nodes));
-        reasons.push(resized(before.nodes, after.nodes, nobody));
+    let resized = before
+        .filter(|before| before.nodes != after.nodes)
+        .map(|before| Resized { from: before.nodes, to: after.nodes });
+    let fewer = *role == Role::Controller && resized.is_some_and(|size| one_fewer(size.from, size.to));
+    if let Some(size) = resized {
+        let comes = size.words(after.weighted);
+        let nobody = comes.is_empty() && action == NodeAction::Untouched && undrained.is_empty() && !fewer;
+        let nobody = if nobody { "; no node changes" } else { "" };
+        reasons.push(format!("the group's size: {} → {}{comes}{nobody}", limits(size.from), limits(size.to)));
     }
-    let fewer =
-        *role == Role::Controller && before.is_some_and(|before| one_fewer(before.nodes, after.nodes));
     if fewer {
         reasons.push("one controller is drained and leaves when the stack is updated".to_owned());
     }
-    NodePlan { role: role.clone(), stack: after.stack.clone(), nodes, action, reasons, undrained, fewer }
+    NodePlan {
+        role: role.clone(),
+        stack: after.stack.clone(),
+        nodes,
+        action,
+        reasons,
+        undrained,
+        fewer,
+        resized,
+        weighted: after.weighted,
+    }
+}
+
+/// `3`, or `2–10`.
+fn limits(size: GroupSize) -> String {
+    if size.min == size.max { size.min.to_string() } else { format!("{}–{}", size.min, size.max) }
 }
 
 /// Whether a controllers' group gets one machine fewer. The maximum of these groups is one more than the count, so such an update
@@ -188,21 +206,16 @@ fn concerned(action: NodeAction, before: GroupSize, after: GroupSize) -> GroupSi
     }
 }
 
-fn resized(before: GroupSize, after: GroupSize, untouched: bool) -> String {
-    let untouched = if untouched { "; no node changes" } else { "" };
-    format!("the group's size: {}–{} → {}–{}{untouched}", before.min, before.max, after.min, after.max)
-}
-
 fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
     let mut reasons: Vec<String> = another_volume(before, after).into_iter().collect();
     reasons.extend(
         diff(&before.machine, &after.machine)
             .iter()
             .filter(|found| !allows_more_types(found))
-            .map(|found| line("machine", found)),
+            .map(reasons::of_machine),
     );
     if before.config_digest != after.config_digest {
-        reasons.extend(config_reasons(&before.config, &after.config));
+        reasons.extend(reasons::of_config(&before.config, &after.config));
     }
     if !reasons.is_empty() {
         return (NodeAction::Replace, reasons);
@@ -225,16 +238,4 @@ fn allows_more_types(found: &Difference) -> bool {
     let types = |value: &Option<Value>| value.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     let after = types(&found.after);
     found.path == "instanceTypes" && types(&found.before).iter().all(|one| after.contains(one))
-}
-
-fn config_reasons(before: &str, after: &str) -> Vec<String> {
-    match (serde_json::from_str(before), serde_json::from_str(after)) {
-        (Ok(before), Ok(after)) => diff(&before, &after).iter().map(|found| line("config", found)).collect(),
-        // An old configuration that is not JSON: the digests differ, and nothing more can be said.
-        _ => vec!["config: its bytes differ".to_owned()],
-    }
-}
-
-fn line(part: &str, found: &Difference) -> String {
-    format!("{part} {}: {}", found.path, change(found.before.as_ref(), found.after.as_ref()))
 }

@@ -1,9 +1,7 @@
 //! A plan in plain words: what happens, what is interrupted meanwhile, and how risky it is.
 
-use slipway_core::cluster::CountOrPercent;
 use slipway_core::release::StackKind;
 use slipway_core::role::Role;
-use slipway_core::words::count;
 
 use super::{
     AddonAction, MembershipAction, NodeAction, NodePlan, Plan, Replacement, ResourceAction, StackAction,
@@ -68,6 +66,7 @@ pub(super) fn story(plan: &Plan) -> Story {
         interrupted: Vec::new(),
     };
     stacks(plan, &mut story);
+    growth(plan, &mut story);
     etcd(plan, &mut story);
     controllers(plan, &mut story);
     pools(plan, &mut story);
@@ -115,28 +114,24 @@ fn headline(plan: &Plan) -> String {
         return format!("Nothing changes in the cluster {cluster}.");
     }
     if plan.from.is_empty() {
-        let machines = plan.count(NodeAction::Create);
+        let machines = plan.machines(NodeAction::Create);
         return format!(
             "The cluster {cluster} is created, with {} to begin with.",
-            count(machines, "machine")
+            machines.words("machine")
         );
     }
-    let (replaced, refreshed) = (plan.count(NodeAction::Replace), plan.count(NodeAction::Refresh));
-    let (new, gone) = (plan.count(NodeAction::Create), plan.count(NodeAction::Remove));
     let mut parts = Vec::new();
-    for (number, words) in [
-        (replaced, "replaced"),
-        (refreshed, "given new credentials while it runs"),
-        (new, "added"),
-        (gone, "removed"),
+    for (action, words) in [
+        (NodeAction::Replace, "replaced"),
+        (NodeAction::Refresh, "given new credentials while it runs"),
+        (NodeAction::Create, "added"),
+        (NodeAction::Remove, "removed"),
     ] {
-        if number > 0 {
-            let words = words.replace("it runs", if number == 1 { "it runs" } else { "they run" });
-            parts.push(format!(
-                "{} {} {words}",
-                count(number, "machine"),
-                if number == 1 { "is" } else { "are" }
-            ));
+        let machines = plan.machines(action);
+        if machines.any() {
+            let words = words.replace("it runs", if machines.is_one() { "it runs" } else { "they run" });
+            let is = if machines.is_one() { "is" } else { "are" };
+            parts.push(format!("{} {is} {words}", machines.words("machine")));
         }
     }
     if parts.is_empty() {
@@ -198,16 +193,20 @@ fn stacks(plan: &Plan, story: &mut Story) {
     }
 }
 
+fn growth(plan: &Plan, story: &mut Story) {
+    for node in plan.nodes.iter().filter(|node| node.added().any()) {
+        let added = node.added();
+        let is = if added.is_one() { "is" } else { "are" };
+        story.effects.push(format!("{} {is} added to {}.", added.words("machine"), node.role));
+    }
+}
+
 fn nodes_with(plan: &Plan, action: NodeAction, which: impl Fn(&Role) -> bool) -> Vec<&NodePlan> {
     plan.nodes.iter().filter(|node| node.action == action && which(&node.role)).collect()
 }
 
 fn names(nodes: &[&NodePlan]) -> String {
     nodes.iter().map(|node| node.role.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn machines(node: &NodePlan) -> u32 {
-    node.nodes.min.max(1)
 }
 
 fn etcd(plan: &Plan, story: &mut Story) {
@@ -258,7 +257,7 @@ fn etcd(plan: &Plan, story: &mut Story) {
 fn controllers(plan: &Plan, story: &mut Story) {
     let is_controller = |role: &Role| *role == Role::Controller;
     for node in nodes_with(plan, NodeAction::Replace, is_controller) {
-        let number = machines(node);
+        let number = node.nodes.min;
         story.effects.push(if number == 1 {
             "The controller is replaced: its successor serves before it goes.".to_owned()
         } else {
@@ -276,19 +275,12 @@ fn pools(plan: &Plan, story: &mut Story) {
     let is_pool = |role: &Role| matches!(role, Role::Pool(_));
     let replaced = nodes_with(plan, NodeAction::Replace, is_pool);
     for node in &replaced {
-        let at_a_time = match plan.policy.max_unavailable {
-            CountOrPercent::Count(number) => format!("{number} at a time"),
-            CountOrPercent::Percent(share) => format!("{share} % at a time"),
-        };
-        let most = if node.nodes.max > machines(node) {
-            format!(" (up to {})", node.nodes.max)
-        } else {
-            String::new()
-        };
+        let machines = node.machines();
         story.effects.push(format!(
-            "{}{most} of {} replaced, {at_a_time}: each is drained first, so that its pods move to others.",
-            count(machines(node), "worker"),
-            if machines(node) == 1 { format!("{} is", node.role) } else { format!("{} are", node.role) },
+            "{} of {} {} replaced: each is drained first, so that its pods move to others.",
+            machines.words("worker"),
+            node.role,
+            if machines.is_one() { "is" } else { "are" },
         ));
     }
     if !replaced.is_empty() {

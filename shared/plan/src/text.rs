@@ -36,9 +36,9 @@ pub(super) fn summary(plan: &Plan) -> String {
         (NodeAction::Refresh, "refreshed"),
         (NodeAction::Remove, "removed"),
     ] {
-        let count = plan.count(action);
-        if count > 0 {
-            nodes.push(format!("{count} {word}"));
+        let machines = plan.machines(action);
+        if machines.any() {
+            nodes.push(format!("{} {word}", machines.figure()));
         }
     }
     // For people who approve every plan, this line may be all that they read.
@@ -101,6 +101,11 @@ const MEMBERSHIP: [(MembershipAction, &str); 4] = [
     (MembershipAction::Remove, "leaving"),
 ];
 
+/// For people who changed one of these keys and see that nothing changes.
+pub(super) const LATER: &str = "Not in a plan, because they count from the next time: `certificatesConfiguration.keyAlgorithm`, \
+     `tlsCertDurationDays` and `tlsCADurationDays` for certificates that are issued next, `rolloutBeforeExpiry` from the next scan, `rollout` \
+     from the next plan.";
+
 /// All stacks and roles, with what happens to them.
 pub(super) fn whole(plan: &Plan) -> String {
     let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
@@ -108,8 +113,13 @@ pub(super) fn whole(plan: &Plan) -> String {
         stack_lines(stack, &mut text);
     }
     text.push_str("\nNodes\n");
-    for node in &plan.nodes {
+    for node in plan.in_order() {
         node_lines(plan, node, &mut text);
+    }
+    let conduct = plan.conduct();
+    if !conduct.is_empty() {
+        text.push_str("\nHow it is rolled out\n");
+        conduct.iter().for_each(|line| push(&mut text, format_args!("  {line}")));
     }
     if !plan.membership.is_empty() {
         text.push_str("\nMembership of etcd, one change after the other\n");
@@ -122,6 +132,9 @@ pub(super) fn whole(plan: &Plan) -> String {
         for addon in &plan.addons {
             addon_lines(addon, &mut text);
         }
+    }
+    if plan.is_empty() {
+        push(&mut text, format_args!("\n{LATER}"));
     }
     if let Some(why) = plan.not_executable() {
         push(&mut text, format_args!("\nThis plan is not executed: {why}"));

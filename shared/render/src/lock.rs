@@ -50,9 +50,9 @@ pub struct Lock {
     /// When each kind of pin was last looked up. Missing: before locks recorded this.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub looked_up: BTreeMap<Pin, Timestamp>,
-    /// When the newest order to upgrade was given that this lock follows. An order that arrives again, or late, changes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upgraded: Option<Timestamp>,
+    /// When the newest order to upgrade each kind was given. An order that arrives again, or late, changes nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub upgraded: BTreeMap<Pin, Timestamp>,
 }
 
 /// What a cluster needs from the lock and the lock lacks.
@@ -133,13 +133,12 @@ impl Lock {
         }
     }
 
-    /// Whether pins are so old that the spec has them looked up anew. An order counts for all kinds, so that pins that were put back stay for
-    /// the same time.
+    /// Whether a kind of pins is so old that the spec has it looked up anew. Pins that were put back stay for the same time.
     #[must_use]
     pub fn is_due(&self, upgrades: &Upgrades, now: Timestamp) -> bool {
-        let oldest = upgrades.pins.iter().map(|pin| self.looked_up.get(pin)).min().flatten();
         let days = SignedDuration::from_hours(24 * i64::from(upgrades.every_days));
-        oldest.max(self.upgraded.as_ref()).is_none_or(|at| now.duration_since(*at) >= days)
+        let since = |pin| self.looked_up.get(pin).max(self.upgraded.get(pin));
+        upgrades.pins.iter().any(|pin| since(pin).is_none_or(|at| now.duration_since(*at) >= days))
     }
 
     /// The kinds of pins in which `other` differs.

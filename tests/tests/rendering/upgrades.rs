@@ -11,7 +11,7 @@ use slipway_flows::rendering::{RenderOutcome, UpgradeOrder};
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Given, Good, Order, Rollout};
+use slipway_rollout::{Ended, Given, Good, Order, Rollout, RolloutResult};
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
@@ -52,7 +52,16 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         ended_at: at,
     };
     let earlier = before.map(|rollout| rollout.good).unwrap_or_default();
-    let rollout = Rollout { good: [vec![good], earlier].concat(), ..rolled_out(plan) };
+    let last = Ended {
+        plan: plan.id.clone(),
+        spec_version: "v".to_owned(),
+        target: plan.to.clone(),
+        result: RolloutResult::Succeeded,
+        message: String::new(),
+        ended_at: at,
+        steps: Vec::new(),
+    };
+    let rollout = Rollout { good: [vec![good], earlier].concat(), last: Some(last), ..rolled_out(plan) };
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
 }
 
@@ -127,6 +136,17 @@ async fn the_pins_of_an_earlier_rollout_come_back_and_a_newer_one_never_goes_by_
     assert_eq!(upgraded(&account, &back).await, RenderOutcome::Unchanged, "it is what runs");
     let after = lock(&account);
     assert_eq!((&after.images, &after.looked_up), (&before.images, &before.looked_up));
+    // Without a lock of its own, an older Slipway made the release: before the first upgrade its pins are those of the lock.
+    let first = Workshop::for_spec(PRODUCTION);
+    first.assets.set_clock(first.now);
+    let plan = first.render(PRODUCTION).await.plan;
+    succeeded(&first, &plan, first.now);
+    first.assets.purge(&keys::release_lock(NAME, &plan.to));
+    first.parameters.set(PARAMETER, NEWER);
+    planned(upgraded(&first, &order(&first, &[Pin::Images])).await);
+    let kept: Lock = first.read(&keys::release_lock(NAME, &plan.to)).unwrap();
+    assert_eq!(kept.images, before.images);
+
     // The upgrade's order arrives once more.
     let old =
         UpgradeOrder { at: account.now - SignedDuration::from_mins(90), ..order(&account, &[Pin::Images]) };
@@ -206,6 +226,19 @@ async fn a_spec_with_a_schedule_has_its_pins_looked_up_when_they_are_old_and_not
     assert_eq!(orders(&account, 30).await, []);
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
 
+    // A rollout failed or was aborted, or a plan waits: work begins again only after an upload.
+    for result in [RolloutResult::Failed, RolloutResult::Aborted] {
+        let last = Ended { result, ..rollout.last.clone().unwrap() };
+        account
+            .assets
+            .upload(&keys::rollout(NAME), store::json(&Rollout { last: Some(last), ..rollout.clone() }));
+        assert_eq!(orders(&account, 30).await, [], "{result:?}");
+    }
+    account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
+    let waits = account.fork();
+    waits.render(super::bigger(&spec)).await;
+    assert_eq!(orders(&waits, 30).await, []);
+
     // Carried out, with or without something newer, it is due again after as many days; put back, too.
     account.now = at;
     upgraded(&account, &UpgradeOrder { pins: [Pin::Images].into(), back_to: None, at }).await;
@@ -215,4 +248,42 @@ async fn a_spec_with_a_schedule_has_its_pins_looked_up_when_they_are_old_and_not
     let back = UpgradeOrder { pins: Pin::ALL.into(), back_to: Some(launch.id), at: account.now };
     upgraded(&account, &back).await;
     assert_eq!(orders(&account, 29).await, [], "what was put back stays");
+}
+
+/// A rendering is slow, and meanwhile a person moves the pins.
+#[tokio::test]
+async fn p8_a_slow_rendering_brings_back_no_pin_that_an_order_has_moved_meanwhile() {
+    let account = Workshop::launched(PRODUCTION).await;
+    account.parameters.set(PARAMETER, NEWER);
+    let moved = {
+        let other = account.fork();
+        planned(upgraded(&other, &order(&other, &[Pin::Images])).await);
+        other.assets.peek(&keys::lock(NAME)).unwrap()
+    };
+    let version = account.upload(super::bigger(PRODUCTION));
+    let whole = Life::unending();
+    let fork = account.fork();
+    fork.rendered(Some(&version), &whole).await.unwrap();
+    let (mut overtaken, mut late) = (0, Vec::new());
+    for call in 0..whole.calls() {
+        let account = account.fork();
+        let (assets, moved) = (account.assets.clone(), moved.clone());
+        let life = Life::interrupted(call, move || drop(assets.upload(&keys::lock(NAME), moved)));
+        match account.rendered(Some(&version), &life).await {
+            Err(error) => {
+                assert!(error.is_transient(), "{error}");
+                overtaken += 1;
+            }
+            Ok(_) => {
+                let target = account.desired().unwrap().target;
+                let used: Lock = account.read(&keys::release_lock(NAME, &target)).unwrap();
+                if used.images != lock(&account).images {
+                    late.push(call);
+                }
+            }
+        }
+    }
+    assert!(overtaken > 3, "{overtaken}");
+    // After its last look it only reports, and the order's own rendering comes later.
+    assert!(late.iter().all(|call| call + 6 > whole.calls()), "{late:?} of {}", whole.calls());
 }

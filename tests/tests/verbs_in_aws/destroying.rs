@@ -44,7 +44,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
         (&status["rollout"]["ignored"], &status["rollout"]["state"]),
         (&told["message"], &json!("succeeded"))
     );
-    let shown = run("status --exit-code").await;
+    let shown = run("status").await;
     assert!(shown.code == 0 && shown.out.contains("note  the order of "), "{shown:?}");
 
     // The destruction stops half-way; nothing is uploaded meanwhile.

@@ -30,7 +30,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     assert!(slipway.event(mark, &["Rollout Started"], QUIET).await.is_none());
     let shown = run("status --exit-code").await;
-    assert_eq!(shown.code, 0, "a pause is not an error: {shown:?}");
+    assert_eq!(shown.code, 1, "nothing serves yet: {shown:?}");
     for words in ["paused", "slipway resume --cluster minimal"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }

@@ -59,8 +59,10 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
 
     // The status shows that the plan waits.
     let shown = run(&format!("status {cluster} --exit-code")).await;
-    assert_eq!(shown.code, 0, "waiting for approval is not an error: {shown:?}");
-    for words in ["waiting-for-approval", &plan, "slipway approve --cluster minimal"] {
+    assert_eq!(shown.code, 1, "nothing serves yet: {shown:?}");
+    for words in
+        ["waiting-for-approval", "nothing is deployed yet", &plan, "slipway approve --cluster minimal"]
+    {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let nobody = run(&format!("approve {cluster}")).await;

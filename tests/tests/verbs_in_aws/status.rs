@@ -62,8 +62,15 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     let slipway = installation(0).await;
     let before = slipway.assets().await.unwrap();
     let shown = status(&slipway, "--exit-code").await;
-    assert_eq!(shown.code, 0, "{shown:?}");
-    for words in ["accepted", "succeeded", "none has reported", "364 d left", "nothing needs anybody"] {
+    assert_eq!(shown.code, 1, "no machine says that it serves: {shown:?}");
+    for words in [
+        "accepted",
+        "succeeded",
+        "none has reported",
+        "etcd: 0 of 1 members are healthy",
+        "364 d left",
+        "nothing needs anybody",
+    ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     assert_eq!(slipway.assets().await.unwrap(), before, "a verb that only reads writes nothing");
@@ -162,8 +169,12 @@ async fn a_thousand_nodes_are_shown_within_seconds() {
 async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     let slipway = installation(0).await;
     let run = async |arguments: &str| named(&slipway, ADMINISTRATOR, arguments).await;
-    let all = run("list --exit-code").await;
-    assert!(all.code == 0 && all.out.starts_with("minimal  succeeded since "), "{all:?}");
+    let all = run("list").await;
+    assert!(
+        all.code == 0 && all.out.starts_with("minimal  not known whether it serves  succeeded since "),
+        "{all:?}"
+    );
+    assert_eq!(run("list --exit-code").await.code, 1, "no machine says that it serves");
     for words in ["0 of 0 nodes up", " ends in 364 d", "nothing wrong"] {
         assert!(all.out.contains(words), "{words}: {}", all.out);
     }

@@ -15,6 +15,7 @@ use slipway_core::{deadline, keys};
 use slipway_credentials::renewal::by_strategy;
 use slipway_plan::{Baseline, Plan, RenewalPlan};
 use slipway_ports::{Listing, Objects};
+use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 
 use super::{Prepared, RenderOutcome, RenderWorld, Running, Upload};
@@ -73,6 +74,7 @@ pub(super) async fn publish_plan(
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
+            has_lock(ports.assets, prepared).await?;
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
@@ -88,7 +90,8 @@ pub(super) async fn publish_plan(
             {
                 continue;
             }
-            // The run for the newest upload may have found nothing to do before this was written.
+            // The run for the newest upload or order may have found nothing to do before this was written.
+            has_lock(ports.assets, prepared).await?;
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
@@ -123,6 +126,13 @@ pub(super) async fn publish_plan(
         return Ok(RenderOutcome::Planned(Box::new(plan)));
     }
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back. The run is then repeated.
+async fn has_lock(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> {
+    let key = keys::lock(&prepared.cluster.name);
+    let stored = store::load::<Lock>(assets, &key).await?.value;
+    if stored.as_ref() == Some(&prepared.lock) { Ok(()) } else { Err(FlowError::Race { key, tries: 1 }) }
 }
 
 /// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was

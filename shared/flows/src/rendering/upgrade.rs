@@ -13,10 +13,10 @@ use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 
 use super::{RenderOutcome, RenderWorld, newest_with};
-use crate::error::FlowResult;
+use crate::error::{FlowError, FlowResult};
 use crate::lock::{Upgrade, UpgradeTo};
 use crate::ports::Bus as _;
-use crate::store;
+use crate::store::{self, TRIES};
 
 /// An order to upgrade.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,17 @@ pub async fn upgrade(
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
-    let outcome = newest_with(ports, site, cluster, Some(order), now).await?;
+    let mut outcome = RenderOutcome::Superseded;
+    // A newer upload does not carry the order.
+    for _ in 0..TRIES {
+        outcome = newest_with(ports, site, cluster, Some(order), now).await?;
+        if outcome != RenderOutcome::Superseded {
+            break;
+        }
+    }
+    if outcome == RenderOutcome::Superseded {
+        return Err(FlowError::Race { key: keys::spec(cluster), tries: TRIES });
+    }
     let why = match &outcome {
         RenderOutcome::NotUpgraded(why) => why.clone(),
         RenderOutcome::NoSpec => format!("the cluster {cluster} has no spec, so nothing was upgraded"),
@@ -67,11 +77,14 @@ pub(super) async fn change_of_pins(
             "nothing of the cluster was rolled out yet, so there is nothing to upgrade".to_owned()
         ));
     };
-    if let Some(gone) = rollout.gone_in_words() {
-        return Ok(Err(format!("{gone}; nothing was upgraded")));
+    if let Some(why) = rollout.going_in_words().or_else(|| rollout.gone_in_words()) {
+        return Ok(Err(format!("{why}; nothing was upgraded")));
     }
     let to = match &order.back_to {
-        None => UpgradeTo::Newest,
+        None => {
+            keep_first(assets, rollout).await?;
+            UpgradeTo::Newest
+        }
         Some(plan) => {
             let Some(good) = rollout.good.iter().find(|good| good.plan == *plan) else {
                 return Ok(Err(format!("no plan {plan} that succeeded is recorded; no pin was changed")));
@@ -87,4 +100,15 @@ pub(super) async fn change_of_pins(
         }
     };
     Ok(Ok(Upgrade { pins: order.pins.clone(), to, at: order.at }))
+}
+
+/// Stores the lock of the last release that succeeded, if an older Slipway made it without storing one. Before the first upgrade the lock only
+/// grew, so it has the pins of that release.
+async fn keep_first(assets: &impl Objects, rollout: &Rollout) -> FlowResult<()> {
+    let Some(good) = rollout.good.first() else { return Ok(()) };
+    let lock = store::load::<Lock>(assets, &keys::lock(&rollout.cluster)).await?.value;
+    if let Some(lock) = lock.filter(|lock| lock.upgraded.is_empty()) {
+        store::keep(assets, &keys::release_lock(&rollout.cluster, &good.target), store::json(&lock)).await?;
+    }
+    Ok(())
 }

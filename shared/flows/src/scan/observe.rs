@@ -11,6 +11,7 @@ use slipway_core::keys;
 use slipway_core::node::NodeStatus;
 use slipway_core::role::Role;
 use slipway_core::status::Desired;
+use slipway_core::words::moment;
 use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, reported};
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_plan::Plan;
@@ -45,7 +46,7 @@ pub(super) struct Seen {
     pub(super) findings: Vec<Finding>,
     /// The newest plan, if it may no longer wait for approval and no rollout of it has begun.
     pub(super) overdue: Option<PlanReference>,
-    /// Whether the cluster was rolled out, and no rollout is open or paused.
+    /// Whether what is desired was rolled out, and nothing is open or paused.
     pub(super) idle: bool,
 }
 
@@ -86,12 +87,17 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
+    let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
+    findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
-        idle: rollout.as_ref().is_some_and(is_idle),
+        idle: rollout
+            .as_ref()
+            .zip(desired.as_ref())
+            .is_some_and(|(rollout, desired)| is_idle(rollout, desired)),
         cluster,
         manifest,
         state,
@@ -100,8 +106,46 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     }))
 }
 
-fn is_idle(rollout: &Rollout) -> bool {
-    !rollout.good.is_empty() && rollout.active().is_none() && rollout.paused_since().is_none()
+/// Whether what is desired was rolled out, and nothing is open or paused. After a failure or an abort, work begins again only after an upload (P10).
+fn is_idle(rollout: &Rollout, desired: &Desired) -> bool {
+    let done = rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
+    let reached = rollout.good.first().is_some_and(|good| good.target == desired.target);
+    done && reached && rollout.active().is_none() && rollout.paused_since().is_none()
+}
+
+/// How long a pause is taken for one that somebody remembers.
+const REMEMBERED: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// A pause that somebody seems to have forgotten, or that would hold a renewal within a week. While it lasts, no renewed certificate
+/// reaches a node (P7). As a finding of the scan it raises the alarm `ScanNeedsPerson`.
+fn forgotten_pause(
+    cluster: &Cluster,
+    manifest: &Manifest,
+    since: Timestamp,
+    now: Timestamp,
+) -> Option<Finding> {
+    let certificates = manifest.ends.values().flat_map(BTreeMap::values);
+    let ends = certificates.filter(|end| **end > now).min().copied();
+    let renewal = cluster.certificates.rollout_before_expiry;
+    let days = renewal.map_or(0, |renewal| i64::from(renewal.days));
+    let due = ends.map(|end| end - SignedDuration::from_hours(24 * days));
+    let holds_soon = due.is_some_and(|due| due <= now + REMEMBERED);
+    if !holds_soon && now.duration_since(since) < REMEMBERED {
+        return None;
+    }
+    let held = match due.filter(|_| holds_soon) {
+        Some(due) if due <= now => "; it holds a renewal that is due".to_owned(),
+        Some(due) => format!("; the next renewal is due at {}, and it would hold that", moment(due)),
+        None => String::new(),
+    };
+    Some(Finding {
+        key: keys::rollout(&cluster.name),
+        message: format!(
+            "everything is paused since {}, so no renewed certificate reaches a node{held}",
+            moment(since)
+        ),
+        help: format!("slipway resume --cluster {}", cluster.name),
+    })
 }
 
 /// The newest accepted spec: the newest version if the inventory was made from it, else the version that the newest plan was made from,
@@ -368,4 +412,32 @@ async fn planned(
     });
     let digests = release.roles.into_iter().map(|(role, node)| (role, node.credentials_digest)).collect();
     Ok(Some(Planned { digests, reached }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn p7_a_forgotten_pause_is_a_finding_and_one_that_would_hold_a_renewal_before_it_does() {
+        let text = include_bytes!("../../../../examples/production.yaml");
+        let cluster = slipway_spec::parse(text, None).unwrap().cluster;
+        assert_eq!(cluster.certificates.rollout_before_expiry.unwrap().days, 30);
+        let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
+        let days = |days: i64| SignedDuration::from_hours(24 * days);
+        let finding = |since: i64, ends_in: i64| {
+            let ends = BTreeMap::from([("digest".to_owned(), now + days(ends_in))]);
+            let ends = BTreeMap::from([(Role::Controller, ends)]);
+            let manifest = Manifest { ends, ..Manifest::default() };
+            forgotten_pause(&cluster, &manifest, now - days(since), now).map(|found| found.message)
+        };
+        assert_eq!(finding(1, 300), None);
+        assert!(finding(7, 300).unwrap().ends_with("so no renewed certificate reaches a node"));
+        // Thirty days before the end a renewal is due.
+        assert_eq!(finding(1, 38), None);
+        assert!(finding(1, 37).unwrap().contains("the next renewal is due at 2026-11-29T12:00:00Z"));
+        assert!(finding(1, 29).unwrap().ends_with("; it holds a renewal that is due"));
+    }
 }

@@ -151,7 +151,7 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
             None,
             "{given:?}: a mistyped name gets no state"
         );
-        assert_eq!(shore.done(), [""; 0]);
+        assert_eq!(shore.done(), ["publish Order Ignored"]);
     }
 }
 
@@ -164,4 +164,37 @@ async fn p8_an_order_that_comes_twice_is_written_once() {
     shore.log();
     shore.wakes(pause).await.unwrap();
     assert!(!shore.log().iter().any(|line| line.starts_with("put")));
+}
+
+/// A name or a plan that was mistyped is told to who typed it, and makes no cluster.
+#[tokio::test]
+async fn what_was_mistyped_is_an_order_ignored_and_leaves_nothing_behind() {
+    const IGNORED: &str = "publish Order Ignored";
+    for given in [
+        Order::Pause,
+        Order::Resume,
+        abort(),
+        Order::Approve { plan: "p".to_owned() },
+        Order::Skip { instance: "i-1".to_owned() },
+        Order::Destroy { without_snapshot: false },
+    ] {
+        let shore = Shore::default();
+        shore.wakes(order(given.clone())).await.unwrap();
+        let done = shore.done();
+        assert!(done.contains(&IGNORED.to_owned()), "{given:?}: {done:?}");
+        assert!(!shore.log().iter().any(|line| line.starts_with("put ")), "{given:?}: {:?}", shore.log());
+        assert_eq!(shore.report(), None, "{given:?}");
+    }
+    // An event that nobody gave an order with says nothing, and leaves nothing either.
+    let shore = Shore::default();
+    shore.wakes(Waker::Event).await.unwrap();
+    assert!(!shore.log().iter().any(|line| line.starts_with("put ") || line.starts_with("publish ")));
+
+    // A plan that the cluster never had; one that it had may only have been overtaken.
+    let shore = Shore::with(&Rollout { generation: 1, ..Rollout::new("c") });
+    shore.keeps(&keys::plan("c", "old"), &json!({}));
+    for (plan, is_ignored) in [("mistyped", true), ("old", false)] {
+        shore.wakes(order(Order::Approve { plan: plan.to_owned() })).await.unwrap();
+        assert_eq!(shore.done().contains(&IGNORED.to_owned()), is_ignored, "{plan}");
+    }
 }

@@ -1,0 +1,162 @@
+//! Whether the cluster serves, as far as its machines say: etcd has a quorum, the API answers, the wanted nodes are ready (P11).
+//!
+//! A controller's status includes whether its API server is ready. Workers report when they are ready for the first time, and not after
+//! that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use slipway_core::node::BootstrapState;
+use slipway_core::release::Rendering;
+use slipway_core::role::Role;
+use slipway_core::words::count;
+
+use super::nodes::{Node, NodeState};
+
+/// Whether the cluster serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Serving {
+    pub(crate) state: ServingState,
+    /// Why it is not [`ServingState::Serves`], one line each.
+    pub(crate) reasons: Vec<String>,
+}
+
+/// Whether the cluster serves; of several that apply, the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ServingState {
+    /// It was destroyed, or is being destroyed: nothing is to serve.
+    Gone,
+    /// etcd has its quorum, the API answers, and all wanted nodes are ready.
+    Serves,
+    /// Machines that are wanted have not reported, so that nobody knows.
+    Unknown,
+    /// It serves, and wanted nodes are not ready.
+    Degraded,
+    /// etcd has no quorum, or no controller is healthy.
+    Down,
+    /// Nothing is deployed yet.
+    NotDeployed,
+}
+
+impl Serving {
+    pub(super) fn gone() -> Self {
+        Self { state: ServingState::Gone, reasons: Vec::new() }
+    }
+
+    pub(crate) fn is_well(&self) -> bool {
+        matches!(self.state, ServingState::Serves | ServingState::Gone)
+    }
+
+    /// In a word for a list.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.state {
+            ServingState::Gone => "gone",
+            ServingState::Serves => "serves",
+            ServingState::Unknown => "not known whether it serves",
+            ServingState::Degraded => "serves in part",
+            ServingState::Down => "down",
+            ServingState::NotDeployed => "not deployed",
+        }
+    }
+
+    /// In words for a page.
+    pub(super) fn words(&self) -> &'static str {
+        match self.state {
+            ServingState::Gone => "no more",
+            ServingState::Serves => "yes: etcd has its quorum, the API answers, all wanted nodes are ready",
+            ServingState::Unknown => "not known",
+            ServingState::Degraded => "in part",
+            ServingState::Down => "no",
+            ServingState::NotDeployed => "not yet",
+        }
+    }
+
+    fn add(&mut self, state: ServingState, reason: String) {
+        self.state = self.state.max(state);
+        self.reasons.push(reason);
+    }
+}
+
+/// How the machines of some roles are.
+#[derive(Debug, Default, Clone, Copy)]
+struct Heard {
+    well: u32,
+    unwell: u32,
+}
+
+/// Judges the reports of `nodes`. `stacks`: those that are deployed.
+pub(super) fn serving(release: Option<&Rendering>, stacks: &BTreeSet<&str>, nodes: &[Node]) -> Serving {
+    let mut serving = Serving { state: ServingState::Serves, reasons: Vec::new() };
+    let Some(release) = release.filter(|_| !stacks.is_empty()) else {
+        serving.add(ServingState::NotDeployed, "nothing is deployed yet".to_owned());
+        return serving;
+    };
+    let heard = |role: &Role| heard(role, nodes);
+    let mut members = (0, Heard::default());
+    let mut groups: BTreeMap<&Role, (u32, Heard)> = BTreeMap::new();
+    for (role, node) in &release.roles {
+        if !stacks.contains(node.stack.as_str()) {
+            serving.add(ServingState::Degraded, format!("{role}: its stack {} is not deployed", node.stack));
+            continue;
+        }
+        let heard = heard(role);
+        if role.member().is_some() {
+            members.0 += 1;
+            members.1.well += heard.well.min(1);
+            members.1.unwell += u32::from(heard.well == 0 && heard.unwell > 0);
+            continue;
+        }
+        // One machine may be all the units of a group with weights.
+        let wanted = if node.weighted { node.nodes.min.min(1) } else { node.nodes.min };
+        groups.insert(role, (wanted, heard));
+    }
+    let (wanted, of_members) = members;
+    let quorum = wanted / 2 + 1;
+    if wanted > 0 && of_members.well < quorum {
+        let told = of_members.well + of_members.unwell;
+        let state = if told < quorum { ServingState::Unknown } else { ServingState::Down };
+        let why =
+            format!("etcd: {} of {wanted} members are healthy, and {quorum} are a quorum", of_members.well);
+        serving.add(state, if told < wanted { format!("{why}; {told} have reported") } else { why });
+    } else if of_members.well < wanted {
+        let why = format!("etcd has its quorum, and {} of {wanted} members are healthy", of_members.well);
+        serving.add(ServingState::Degraded, why);
+    }
+    for (role, (wanted, heard)) in groups {
+        if heard.well >= wanted {
+            continue;
+        }
+        let told = heard.well + heard.unwell;
+        let what = if *role == Role::Controller { "controller" } else { "node" };
+        let mut why = format!("{role}: {} of {} well", heard.well, count(wanted, what));
+        let state = if told < wanted {
+            why.push_str(&format!("; {told} reported"));
+            ServingState::Unknown
+        } else {
+            ServingState::Degraded
+        };
+        let is_down = *role == Role::Controller && heard.well == 0 && heard.unwell > 0;
+        serving.add(if is_down { ServingState::Down } else { state }, why);
+    }
+    serving
+}
+
+fn heard(role: &Role, nodes: &[Node]) -> Heard {
+    let name = role.to_string();
+    let mut heard = Heard::default();
+    for node in nodes.iter().filter(|node| node.role == name && node.standing != NodeState::Earlier) {
+        let healthy = match (&node.status, &node.bootstrap) {
+            (Some(status), _) => status.healthy && status.ready != Some(false),
+            (None, Some(boot)) => boot.state == BootstrapState::Healthy,
+            (None, None) => false,
+        };
+        if healthy && node.standing == NodeState::Up {
+            heard.well += 1;
+        } else {
+            heard.unwell += 1;
+        }
+    }
+    heard
+}
