@@ -356,9 +356,7 @@ impl<'m> Engine<'m> {
         };
         *self.tally.invocations.entry(function).or_default() += 1;
         let at = self.now() + skew;
-        if self.unseen {
-            self.checker.observe(&lock(&self.account.world));
-        }
+        self.observe_first();
         let before = self.checker.stops();
         self.order_may_be_received(&who);
         let began = self.now();
@@ -517,7 +515,15 @@ impl<'m> Engine<'m> {
         (ended, gone)
     }
 
+    /// The checker observes the world before something happens to it: a machine that has just become healthy, and dies now, was healthy.
+    fn observe_first(&mut self) {
+        if std::mem::take(&mut self.unseen) {
+            self.checker.observe(&lock(&self.account.world));
+        }
+    }
+
     fn death(&mut self, choice: u64, zone: bool) {
+        self.observe_first();
         let mut world = lock(&self.account.world);
         let machines = world.machines();
         let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
@@ -533,6 +539,7 @@ impl<'m> Engine<'m> {
 
     /// Something outside of Slipway changes the world.
     pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
+        self.observe_first();
         let mut world = lock(&self.account.world);
         what(&mut world);
         self.checker.observe(&world);
