@@ -174,12 +174,12 @@ impl Machine for Workers {
         if let Extra::Left(left) = self.extra {
             self.extra = Extra::Known { machines: self.left_over(left, group), expected: None };
         }
-        if let Some(why) = self.settle(&mut begun, turn, group) {
-            return Move::Fail(why);
-        }
         let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
         self.extra.follow(group.desired, group.min, still_to_go, turn.now);
+        if let Some(why) = self.settle(&mut begun, turn, group) {
+            return Move::Fail(why);
+        }
         // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
@@ -348,16 +348,18 @@ impl Workers {
     }
 
     /// Before the first drain command of a worker is sent, its pool is observed once more: if a machine was lost meanwhile, or an earlier
-    /// answer was late, too many would be missing, and the worker is chosen again later.
+    /// answer was late, too many would be missing, and the worker is chosen again later. A surplus worker with the new release may be the
+    /// one that is missing.
     pub(super) fn reconsider(&self, departures: &mut BTreeMap<String, Departure>, group: &GroupView) {
         let Some(WorkersState::Roll { begun }) = self.phase.state() else { return };
-        let pool = self.count(departures, group);
-        let lacks =
-            pool.wanted.saturating_sub(pool.available.saturating_add(self.pace.may_miss(pool.wanted)));
-        let unsent: Vec<&String> =
-            begun.keys().filter(|id| departures.get(*id).is_some_and(Departure::is_unsent)).collect();
-        for id in unsent.into_iter().rev().take(lacks as usize) {
-            departures.remove(id);
+        for id in begun.keys().rev() {
+            let Some(one) = departures.get(id).filter(|one| one.is_unsent()) else { continue };
+            let pool = self.count(departures, group);
+            let is_current = group.machines.get(id).is_some_and(|machine| is_current(group, machine));
+            let may = if one.is_surplus() && is_current { 0 } else { self.pace.may_miss(pool.wanted) };
+            if pool.available.saturating_add(may) < pool.wanted {
+                departures.remove(id);
+            }
         }
     }
 
@@ -366,7 +368,8 @@ impl Workers {
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
         let extra = self.extra.machines();
-        if may_start && !turn.newer && !outdated.is_empty() {
+        // An answer from before a decrement would set a size that undoes it.
+        if may_start && !turn.newer && !outdated.is_empty() && !self.extra.may_be_larger() {
             let more = self.more(group, pool);
             if more > 0 {
                 let desired = group.desired + more;

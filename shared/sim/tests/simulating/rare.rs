@@ -35,9 +35,10 @@ fn p6_a_pool_that_left_the_spec_is_emptied_and_goes_with_its_stack_whatever_goes
 #[test]
 fn p6_pools_of_several_zones_are_rolled_two_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[12, 13]);
-    // A surplus worker died, and Auto Scaling terminated it before the call that was to shrink the group. A late answer showed a dead worker
-    // in service, and the next one did not, before the drain was requested.
-    seeds_break_no_promise(Change::Workers, 12, &[(62, 0.05), (298, 0.1)]);
+    // A surplus worker died, and Auto Scaling terminated it before the call that was to shrink the group. Late answers showed dead workers in
+    // service, and the next ones did not, before the drain of another one was requested. An autoscaler made a group larger during a pause.
+    seeds_break_no_promise(Change::Workers, 12, &[(62, 0.05), (298, 0.1), (442, 0.1)]);
+    seeds_break_no_promise(Change::Workers, 13, &[(637, 0.1)]);
 }
 
 /// One pool after the other; the surge is two, or half of the workers may be missing, and none may fail.
@@ -45,8 +46,8 @@ fn p6_pools_of_several_zones_are_rolled_two_at_a_time_whatever_goes_wrong() {
 fn p6_pools_with_several_surges_and_shares_are_rolled_in_turn_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[14]);
     // A worker died two seconds before Auto Scaling put it into service. A late answer showed a group as small as it should become, so that
-    // a surplus worker was replaced.
-    seeds_break_no_promise(Change::Workers, 14, &[(141, 0.02), (253, 0.02)]);
+    // a surplus worker was replaced. The surge was requested in the same decision as a decrement, and undid it.
+    seeds_break_no_promise(Change::Workers, 14, &[(141, 0.02), (253, 0.02), (501, 0.02)]);
 }
 
 /// A pool of Spot machines whose group counts capacity units.

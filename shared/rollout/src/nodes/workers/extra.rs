@@ -51,6 +51,9 @@ pub struct Expected {
     /// How many of the decrements in `desired` no answer has shown yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unseen: u32,
+    /// The desired capacity in the answers before them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub before: u32,
     /// When it was set.
     pub since: Timestamp,
 }
@@ -116,7 +119,7 @@ impl Extra {
 
     /// A surge that is larger by `first` machines. The desired capacity was `desired` before.
     pub(super) const fn raised(self, first: u32, desired: u32, since: Timestamp) -> Self {
-        let expected = Some(Expected { desired: desired + first, first, unseen: 0, since });
+        let expected = Some(Expected { desired: desired + first, first, unseen: 0, before: 0, since });
         Self::Known { machines: self.machines() + first, expected }
     }
 
@@ -140,10 +143,16 @@ impl Extra {
     /// The desired capacity is lowered by one, together with the termination of a machine, unless somebody else has taken the whole surge back.
     pub(super) fn shrinks(&mut self, desired: u32, now: Timestamp) {
         let Some(machines) = self.machines().checked_sub(1) else { return };
-        let (before, unseen) =
-            self.expected().map_or((desired, 0), |expected| (expected.desired, expected.unseen));
-        let (desired, unseen) = (before.saturating_sub(1), unseen + 1);
-        *self = Self::Known { machines, expected: Some(Expected { desired, first: 0, unseen, since: now }) };
+        let last =
+            self.expected().unwrap_or(Expected { desired, first: 0, unseen: 0, before: 0, since: now });
+        let expected = Expected {
+            desired: last.desired.saturating_sub(1),
+            first: 0,
+            unseen: last.unseen + 1,
+            before: if last.unseen == 0 { desired } else { last.before },
+            since: now,
+        };
+        *self = Self::Known { machines, expected: Some(expected) };
     }
 
     /// The desired capacity is not lowered after all: Auto Scaling refused it, so that the machine belongs to the pool now; or it was not
@@ -171,7 +180,10 @@ impl Extra {
     /// `still_to_go`: the number of terminations with a lower desired capacity that were dropped and will be requested again.
     pub(super) fn follow(&mut self, desired: u32, min: u32, still_to_go: u32, now: Timestamp) {
         if let Self::Known { expected: Some(expected), .. } = self {
-            expected.unseen = expected.unseen.min(desired.saturating_sub(expected.desired));
+            // Each decrement is visible in the size that should be left, or as a difference to the size before.
+            let made = expected.before.saturating_sub(desired).min(expected.unseen);
+            let left = desired.saturating_sub(expected.desired);
+            (expected.unseen, expected.before) = ((expected.unseen - made).min(left), expected.before - made);
         }
         let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
         let Some(expected) = self.expected().filter(is_old) else { return };
@@ -184,7 +196,67 @@ impl Extra {
         let since = if size == expected.desired { expected.since } else { now };
         *self = Self::Known {
             machines: self.machines().saturating_sub(taken_back) + not_made,
-            expected: Some(Expected { desired: size, first: 0, unseen, since }),
+            expected: Some(Expected { desired: size, first: 0, unseen, before: expected.before, since }),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    /// Two machines of the surge are terminated at second 10, when the group wants six; each answer shows a size at a later second.
+    #[test]
+    fn p6_a_decrement_counts_once_an_answer_shows_it_and_not_for_ever_without_one() {
+        for (answers, machines, unseen) in [
+            (&[(20, 4)][..], 0, 0),
+            (&[(20, 5)], 0, 1),
+            (&[(20, 5), (30, 4)], 0, 0),
+            // A late answer follows.
+            (&[(20, 4), (30, 6)], 0, 0),
+            (&[(20, 6), (30, 5), (40, 6)], 0, 1),
+            (&[(20, 6), (310, 6)], 0, 2),
+            (&[(20, 6), (311, 6)], 2, 0),
+            (&[(20, 5), (311, 5)], 1, 0),
+            // Afterwards, somebody raised the size.
+            (&[(20, 4), (311, 5)], 0, 0),
+            // The group is at its minimum.
+            (&[(20, 3), (311, 3)], 0, 0),
+        ] {
+            let mut extra = Extra::Known { machines: 2, expected: None };
+            extra.shrinks(6, at(10));
+            extra.shrinks(6, at(10));
+            for (second, desired) in answers {
+                extra.follow(*desired, 3, 0, at(*second));
+            }
+            let left = extra.expected().map(|expected| expected.unseen);
+            assert_eq!((extra.machines(), left), (machines, Some(unseen)), "{answers:?}");
+            assert_eq!(extra.may_be_larger(), unseen > 0);
+            assert_eq!(
+                extra.left_over().machines(),
+                machines + unseen,
+                "it may not have been made: {answers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn p6_a_decrement_that_was_not_made_leaves_a_surplus_machine_unless_it_was_refused() {
+        for (remains, machines) in [(true, 1), (false, 0)] {
+            let mut extra = Extra::Known { machines: 1, expected: None };
+            extra.shrinks(4, at(0));
+            extra.not_lowered(remains);
+            assert_eq!((extra.machines(), extra.may_be_larger()), (machines, false), "{remains}");
+            assert_eq!(extra.expected().map(|expected| expected.desired), Some(4));
+            // An answer has shown the others already.
+            extra.not_lowered(remains);
+            assert_eq!(extra.machines(), machines);
+        }
     }
 }

@@ -297,3 +297,28 @@ fn p6_a_drain_that_was_decided_and_not_requested_is_given_up_if_too_many_would_b
         assert!(group.machines.values().all(|one| one.current) && group.desired == 5, "{:?}", yard.log);
     }
 }
+
+/// While a person paused, an autoscaler made the group larger, and a drained surplus worker was terminated right after the resume.
+#[test]
+fn p6_a_decrement_right_after_somebody_raised_the_size_is_seen_as_made() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+    let id = yard.drains_one_too_many();
+    yard.wake(Some(Order::Pause));
+    yard.stuck.clear();
+    for minute in 0..20 {
+        if minute == 10 {
+            yard.groups.get_mut("c-pool-a").unwrap().desired += 1;
+        }
+        yard.wake(None);
+    }
+    yard.wake(Some(Order::Resume));
+    let went = |yard: &Yard| yard.log.iter().any(|line| line.starts_with(&format!("{id} goes")));
+    (0..20).for_each(|_| {
+        if !went(&yard) {
+            yard.wake(None)
+        }
+    });
+    assert!(went(&yard) && yard.groups["c-pool-a"].desired == 4, "{:?}", yard.log);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.groups["c-pool-a"].desired, 4, "{:?}", yard.log);
+}

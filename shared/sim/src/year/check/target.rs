@@ -199,7 +199,12 @@ impl Checker {
     pub(super) fn may_go(&self, world: &World, machine: &MachineFacts) -> bool {
         let Some(target) = &self.target else { return false };
         let Some(node) = target.role(&machine.role) else { return false };
-        let has = self.machines.values().filter(|one| one.role == machine.role && !one.leaving).count();
+        // A machine that Auto Scaling has just begun to terminate is still in service by a late answer.
+        let mine = |id: &str| self.taken.iter().any(|taken| taken.machine == id);
+        let serves =
+            |one: &&MachineFacts| !one.leaving || !mine(&one.id) && self.counts_as_well(&one.id, world.now());
+        let of_role = self.machines.values().filter(|one| one.role == machine.role);
+        let has = of_role.filter(serves).count();
         let replaces = target.is_outdated(world, machine) || target.renews(machine) && !self.rules.in_place;
         replaces || has > node.nodes.min as usize && !machine.role.starts_with("etcd-")
     }
