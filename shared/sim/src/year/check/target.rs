@@ -291,6 +291,11 @@ impl Checker {
         group.is_some_and(|group| serve >= group.desired as usize)
     }
 
+    /// Whether the canary of a pool was replaced, and the pool was whole afterwards.
+    pub(super) fn has_proved(&self, role: &str) -> bool {
+        self.target.as_ref().and_then(|target| target.canaries.get(role)).is_some_and(|(_, proved)| *proved)
+    }
+
     /// Somebody else, such as a cluster autoscaler, terminates the canary of a pool while its drain begins. Its successor, or a surge
     /// machine, proves the same: that a machine of the new release serves.
     pub(super) fn others_take_the_canary(&mut self, machine: &MachineFacts) {
@@ -310,12 +315,13 @@ impl Checker {
         if *proved || *first == machine.id {
             return;
         }
-        // A canary that died or was uncordoned proves nothing, so another machine becomes the canary.
+        // A canary that died or was uncordoned, for example because a person skipped it, proves nothing, so another machine becomes the
+        // canary.
         let ended = self
             .machines
             .get(first)
             .is_none_or(|one| one.leaving || !one.ready || !facts.cordoned.contains(&one.id));
-        if ended && self.faults {
+        if ended && (self.faults || self.skipped.contains(first.as_str())) {
             first.clone_from(&machine.id);
             return;
         }
