@@ -77,6 +77,11 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut effects = Effects::new(now);
     // Also while a last snapshot is taken or cannot be taken, and after a destruction has stopped.
     if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
+        let mut departures = std::mem::take(&mut next.departures);
+        if let Some(active) = next.active() {
+            active.nodes.reconsider(&mut departures, observed);
+        }
+        next.departures = departures;
         effects.extend(departures::advance(&mut next, observed, now, is_progressing(rollout)));
     }
     effects.extend(begin(&mut next, observed.desired.as_ref(), now));

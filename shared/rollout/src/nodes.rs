@@ -185,7 +185,7 @@ impl Turn<'_> {
 
     /// Whether that machine has a departure.
     fn departs(&self, machine: &str) -> bool {
-        self.departures.get(machine).is_some_and(|one| !one.only_stays_cordoned())
+        departs(self.departures, machine)
     }
 
     /// The reason to wait for a window.
@@ -197,6 +197,11 @@ impl Turn<'_> {
     fn no_group(&self) -> String {
         format!("there is no Auto Scaling group {}", self.group)
     }
+}
+
+/// Whether that machine has a departure.
+fn departs(departures: &BTreeMap<String, Departure>, machine: &str) -> bool {
+    departures.get(machine).is_some_and(|one| !one.only_stays_cordoned())
 }
 
 impl Nodes {
@@ -367,6 +372,17 @@ impl Nodes {
         for step in self.steps.iter_mut().filter(|step| step.group == group) {
             if let Task::Workers(workers) = &mut step.task {
                 workers.not_raised();
+            }
+        }
+    }
+
+    /// Machines whose drain was decided and not requested stay if too many would be missing.
+    pub(super) fn reconsider(&self, departures: &mut BTreeMap<String, Departure>, observed: &Observed) {
+        for step in &self.steps {
+            if let (Task::Workers(workers), Some(Some(group))) =
+                (&step.task, observed.groups.get(&step.group))
+            {
+                workers.reconsider(departures, group);
             }
         }
     }

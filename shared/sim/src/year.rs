@@ -39,7 +39,7 @@ pub use rates::{Rates, Trouble};
 pub use roll::{Roll, Rolled};
 pub use rules::Rules;
 pub use skew::Skew;
-pub use trial::{People, Trial, Verdict};
+pub use trial::{People, Surely, Trial, Verdict};
 pub use trouble::Strike;
 pub use validity::Validity;
 pub use whole::{Chronicle, Refused, Year};

@@ -246,6 +246,11 @@ impl Departure {
         }
     }
 
+    /// Whether no command was sent for it yet.
+    pub(crate) const fn is_unsent(&self) -> bool {
+        self.rounds == 0 && matches!(self.state, DepartureState::Drain { .. })
+    }
+
     /// Whether no machine replaces it.
     pub(crate) const fn is_surplus(&self) -> bool {
         matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))

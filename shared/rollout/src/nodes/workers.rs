@@ -23,7 +23,7 @@ use super::super::waits::{
 use super::credentials::outdated;
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
-use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, is_current, serves, serving};
+use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, departs, is_current, serves, serving};
 pub(crate) use extra::Extra;
 pub use extra::LeftOver;
 use slipway_core::cluster::Pace;
@@ -174,12 +174,12 @@ impl Machine for Workers {
         if let Extra::Left(left) = self.extra {
             self.extra = Extra::Known { machines: self.left_over(left, group), expected: None };
         }
+        let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
+        let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
+        self.extra.follow(group.desired, group.min, still_to_go, turn.now);
         if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
-        let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
-        self.extra.follow(group.desired, still_to_go, turn.now);
         // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
@@ -193,7 +193,8 @@ impl Machine for Workers {
         if let Some(why) = self.shortage(&begun, since, turn, group, &pool) {
             return Move::Fail(why);
         }
-        if pool.outdated.is_empty() && begun.is_empty() && is_whole && extra == 0 {
+        let is_small = extra == 0 && !self.extra.may_be_larger();
+        if pool.outdated.is_empty() && begun.is_empty() && is_whole && is_small {
             let idle_since = idle_since.unwrap_or(turn.now);
             if self.done.is_empty() && !surely(idle_since, turn.now) {
                 let state = WorkersState::Look { idle_since: Some(idle_since) };
@@ -258,9 +259,17 @@ impl Workers {
                 continue;
             };
             let leaves = matches!(one.state, DepartureState::Leave { .. });
-            if one.is_surplus() && leaves && told == Exit::Goes {
-                told = Exit::Shrinks;
-                self.extra.shrinks(group.desired, turn.now);
+            match told {
+                Exit::Goes if one.is_surplus() && leaves => {
+                    told = Exit::Shrinks;
+                    self.extra.shrinks(group.desired, turn.now);
+                }
+                // The decrement was refused, or Auto Scaling terminated the machine before it.
+                Exit::Shrinks if !one.is_surplus() && one.is_of_a_rollout() => {
+                    told = Exit::Goes;
+                    self.extra.not_lowered(!serves(group, &id));
+                }
+                Exit::Goes | Exit::Shrinks => {}
             }
             let Some(why) = one.problem.clone() else {
                 begun.insert(id, told);
@@ -311,7 +320,16 @@ impl Workers {
     }
 
     fn survey<'g>(&self, turn: &Turn<'_>, group: &'g GroupView) -> Pool<'g> {
-        let goes = |id: &String| turn.departs(id);
+        let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
+        outdated.retain(|id| {
+            !turn.departs(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy
+        });
+        Pool { outdated, ..self.count(turn.departures, group) }
+    }
+
+    /// How many machines the pool has and should have.
+    fn count<'g>(&self, departures: &BTreeMap<String, Departure>, group: &'g GroupView) -> Pool<'g> {
+        let goes = |id: &String| departs(departures, id);
         let healthy = serving(group).filter(|(id, machine)| machine.healthy && !goes(id));
         let available = u32::try_from(healthy.count()).unwrap_or(u32::MAX);
         let comes = counting(group).filter(|(id, machine)| {
@@ -319,8 +337,6 @@ impl Workers {
         });
         let comes = u32::try_from(comes.count()).unwrap_or(u32::MAX);
         let going = u32::try_from(group.machines.keys().filter(|id| goes(id)).count()).unwrap_or(u32::MAX);
-        let mut outdated: Vec<&String> = outdated(&self.done, turn, group);
-        outdated.retain(|id| !goes(id) && !self.given_up.contains_key(*id) && group.machines[*id].healthy);
         // A group that counts capacity units does not say how many machines it should have. That follows from its present machines and the
         // missing units.
         let wanted = if self.weighted {
@@ -328,7 +344,23 @@ impl Workers {
         } else {
             group.desired.saturating_sub(self.extra.machines())
         };
-        Pool { outdated, available, comes, wanted }
+        Pool { outdated: Vec::new(), available, comes, wanted }
+    }
+
+    /// Before the first drain command of a worker is sent, its pool is observed once more: if a machine was lost meanwhile, or an earlier
+    /// answer was late, too many would be missing, and the worker is chosen again later. A surplus worker with the new release may be the
+    /// one that is missing.
+    pub(super) fn reconsider(&self, departures: &mut BTreeMap<String, Departure>, group: &GroupView) {
+        let Some(WorkersState::Roll { begun }) = self.phase.state() else { return };
+        for id in begun.keys().rev() {
+            let Some(one) = departures.get(id).filter(|one| one.is_unsent()) else { continue };
+            let pool = self.count(departures, group);
+            let is_current = group.machines.get(id).is_some_and(|machine| is_current(group, machine));
+            let may = if one.is_surplus() && is_current { 0 } else { self.pace.may_miss(pool.wanted) };
+            if pool.available.saturating_add(may) < pool.wanted {
+                departures.remove(id);
+            }
+        }
     }
 
     /// Begins to replace as many workers as may be missing, or requests the surge. Returns what it waits for.
@@ -336,7 +368,8 @@ impl Workers {
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
         let extra = self.extra.machines();
-        if may_start && !turn.newer && !outdated.is_empty() {
+        // An answer from before a decrement would set a size that undoes it.
+        if may_start && !turn.newer && !outdated.is_empty() && !self.extra.may_be_larger() {
             let more = self.more(group, pool);
             if more > 0 {
                 let desired = group.desired + more;
@@ -522,7 +555,7 @@ mod tests {
                 pace,
                 weighted,
                 force_after_s: None,
-                extra: Extra::expecting(0, 4, Timestamp::UNIX_EPOCH),
+                extra: Extra::Known { machines: 0, expected: None },
                 done: BTreeSet::new(),
                 given_up: BTreeMap::new(),
                 proved: true,

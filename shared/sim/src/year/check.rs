@@ -551,6 +551,7 @@ impl Checker {
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
+                self.note_begun(&machine.role);
                 if is_first {
                     self.may_miss_one(&machine, now);
                     self.in_window(&machine.role, Some(&machine), now);

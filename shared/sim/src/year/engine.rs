@@ -356,9 +356,7 @@ impl<'m> Engine<'m> {
         };
         *self.tally.invocations.entry(function).or_default() += 1;
         let at = self.now() + skew;
-        if self.unseen {
-            self.checker.observe(&lock(&self.account.world));
-        }
+        self.observe_first();
         let before = self.checker.stops();
         self.order_may_be_received(&who);
         let began = self.now();
@@ -433,21 +431,6 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
-    /// All retries of an event failed. It is in the function's dead-letter queue, even if AWS did not promise to deliver it
-    /// (`DeadLetterQueue` of the functions in `infra/template.yaml`). A person redrives it, or nobody does; then the daily `Looked` event
-    /// wakes the function for whatever is open.
-    fn lies_there(&mut self, who: Woken, durable: bool) {
-        self.tally.dead_letters += 1;
-        let unredriven = (self.faults * self.rates.rate_of(Trouble::Unredriven)).min(0.5);
-        if unredriven > 0.0 && self.random.chance(unredriven) {
-            self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
-            let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
-            let look = Woken::Rollout(Waker::Look);
-            return self.after(wait, Happening::Invoke { who: look, tried: 0, durable: true });
-        }
-        self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
-    }
-
     /// The `Rollout Started` event in the outbox, and all events before it: acts that follow the start are allowed.
     fn unpublished_start(&self) -> Vec<Event> {
         let Some(rollout) = self.account.rollout() else { return Vec::new() };
@@ -517,7 +500,15 @@ impl<'m> Engine<'m> {
         (ended, gone)
     }
 
+    /// The checker observes the world before something happens to it: a machine that has just become healthy, and dies now, was healthy.
+    fn observe_first(&mut self) {
+        if std::mem::take(&mut self.unseen) {
+            self.checker.observe(&lock(&self.account.world));
+        }
+    }
+
     fn death(&mut self, choice: u64, zone: bool) {
+        self.observe_first();
         let mut world = lock(&self.account.world);
         let machines = world.machines();
         let at = usize::try_from(choice).unwrap_or_default() % machines.len().max(1);
@@ -533,6 +524,7 @@ impl<'m> Engine<'m> {
 
     /// Something outside of Slipway changes the world.
     pub(super) fn strikes(&mut self, what: impl FnOnce(&mut World)) {
+        self.observe_first();
         let mut world = lock(&self.account.world);
         what(&mut world);
         self.checker.observe(&world);

@@ -5,7 +5,7 @@ use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_flows::launch::Waker;
 use slipway_plan::Plan;
-use slipway_rollout::{Destroy, Order};
+use slipway_rollout::Order;
 
 use super::account::Woken;
 use super::engine::{Deed, Engine};
@@ -75,7 +75,6 @@ impl Engine<'_> {
     /// An order that stops something counts once it was received.
     pub(super) fn order_received(&mut self, who: &Woken) {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
-        let rollout = self.account.rollout();
         match order {
             Order::Pause | Order::Abort { .. } => self.holds_up(order, *at),
             // An order that was given before the rollout began, and was received in the invocation that began the rollout, is about
@@ -86,12 +85,8 @@ impl Engine<'_> {
                 }
             }
             Order::Destroy { .. } => {
-                let open = rollout.as_ref().and_then(|rollout| rollout.destroy());
-                let at = at.unwrap_or_else(|| self.now());
-                // An order can be delivered again after the destruction that it began has stopped: only a newer one lets that continue.
-                let executes =
-                    |open: &Destroy| open.asked_at == at && open.aborted.is_none() && !open.has_stopped();
-                self.checker.ends(at, open.is_some_and(executes));
+                let now = self.now();
+                self.checker.ends(at.unwrap_or(now), now);
             }
             Order::Resume | Order::Approve { .. } => {}
         }

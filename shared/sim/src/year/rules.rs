@@ -22,6 +22,10 @@ pub struct Rules {
     windows: Vec<MaintenanceWindow>,
     /// Whether certificates are renewed automatically.
     pub renews: bool,
+    /// Whether orders to destroy the cluster are not obeyed.
+    pub(super) protected: bool,
+    /// How many replacements of workers may fail before the rollout fails.
+    pub(super) failure_budget: usize,
     /// How long before the expiry of a certificate its renewal becomes urgent.
     pub(super) emergency: SignedDuration,
 }
@@ -73,6 +77,8 @@ impl Rules {
             in_place: renews.is_none_or(|policy| policy.strategy == RenewalStrategy::Refresh),
             windows: policy.windows.clone(),
             renews: renews.is_some(),
+            protected: cluster.deletion_protection,
+            failure_budget: policy.failure_budget as usize,
             emergency: emergency(cluster),
         }
     }

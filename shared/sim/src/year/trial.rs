@@ -16,12 +16,14 @@ use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
 use crate::ports::lock;
-use crate::world::FleetFaults;
+use crate::world::{FleetFaults, Process};
 
 /// How long faults happen.
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
 /// After this time without faults nothing may be open. The longest wait is an hour at each of a few machines.
 const BOUND: SignedDuration = SignedDuration::from_hours(36);
+/// How long the pods of a pool allow no eviction in a trial of that kind.
+const STUCK: SignedDuration = SignedDuration::from_hours(30);
 /// After this time a scan has seen an urgent renewal, and so has the rollout that it wakes.
 const SCANNED: SignedDuration = SignedDuration::from_hours(26);
 /// The share of seeds that choose among the rare changes.
@@ -48,6 +50,19 @@ pub enum People {
     DestroyAndAbort,
 }
 
+/// What certainly goes wrong in a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surely {
+    /// Nothing.
+    Nothing,
+    /// A member of etcd raises an alarm within minutes.
+    Alarm,
+    /// The budgets of the first pool allow no eviction for 30 hours.
+    Stuck,
+    /// Auto Scaling launches no machine for the first pool, for eight hours.
+    Starved,
+}
+
 /// A trial; everything follows from these values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trial {
@@ -57,8 +72,8 @@ pub struct Trial {
     pub faults: f64,
     /// What people do.
     pub people: People,
-    /// A member of etcd raises an alarm within minutes, whatever the probability is.
-    pub alarm: bool,
+    /// What certainly goes wrong, whatever the probability is.
+    pub surely: Surely,
     /// The rates of the troubles.
     pub rates: Rates,
     /// The number of its base; `None`: what the seed says.
@@ -89,7 +104,7 @@ impl Trial {
     #[must_use]
     pub fn new(seed: u64, faults: f64) -> Self {
         let (people, rates) = (People::ByChance, Rates::default());
-        Self { seed, faults, people, alarm: false, rates, on: None, bound: BOUND, most: u64::MAX }
+        Self { seed, faults, people, surely: Surely::Nothing, rates, on: None, bound: BOUND, most: u64::MAX }
     }
 
     /// The trial with that seed on the cluster number `shape` with that change.
@@ -145,6 +160,7 @@ impl Trial {
         }
         if engine.checker.violations.is_empty() {
             heal(base, self.bound, &mut engine);
+            self.waits_for_pods(&mut engine, began + STUCK);
             if base.change == Change::Deadline {
                 self.waits_no_longer(base, &mut engine);
             }
@@ -182,6 +198,7 @@ impl Trial {
         self.trouble(base, &mut engine);
         engine.troubles(self.seed);
         self.alarms(&mut engine);
+        self.surely(&engine);
         if let Some(farewell) = Farewell::for_trial(self) {
             farewell.begins(base, &mut engine);
         }
@@ -190,14 +207,37 @@ impl Trial {
         engine
     }
 
+    /// What certainly goes wrong from the beginning.
+    fn surely(&self, engine: &Engine<'_>) {
+        let mut world = lock(&engine.account.world);
+        match self.surely {
+            Surely::Nothing | Surely::Alarm => {}
+            Surely::Stuck => world.set_budgets(NAME, "pool-p0", 0),
+            Surely::Starved => world.suspend(&format!("{NAME}-pool-p0"), Process::Launch, true),
+        }
+    }
+
+    /// Continues while the pods of a pool cannot be evicted, and then they can.
+    fn waits_for_pods(&self, engine: &mut Engine<'_>, until: Timestamp) {
+        if self.surely != Surely::Stuck {
+            return;
+        }
+        lock(&engine.account.world).set_budgets(NAME, "pool-p0", 0);
+        while engine.next_at().is_some_and(|at| at < until) && !self.is_over(engine) {
+            engine.step();
+        }
+        lock(&engine.account.world).set_budgets(NAME, "pool-p0", 1);
+    }
+
     /// Schedules an alarm of etcd, and the person who disarms it.
     fn alarms(&self, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x616c_6172);
-        if !self.alarm && !random.chance((self.faults * 5.0).min(0.3)) {
+        let surely = self.surely == Surely::Alarm;
+        if !surely && !random.chance((self.faults * 5.0).min(0.3)) {
             return;
         }
         // A rollout that waits an hour for an alarm fails.
-        let (within, most) = if self.alarm { (300, 3_000) } else { (7_200, 5_400) };
+        let (within, most) = if surely { (300, 3_000) } else { (7_200, 5_400) };
         let wait = SignedDuration::from_secs(random.seconds(0, within));
         let long = SignedDuration::from_secs(random.seconds(300, most));
         let kind = if random.chance(0.5) { "NOSPACE" } else { "CORRUPT" };

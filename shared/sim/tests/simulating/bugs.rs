@@ -2,13 +2,15 @@
 //! them.
 
 mod beliefs;
+mod place;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use beliefs::{drained, has_begun, is_done, no_try_failed, refreshed, snapshot, success};
+use beliefs::{drained, has_begun, has_just_begun, is_done, no_try_failed, refreshed, snapshot, success};
 use jiff::{SignedDuration, Timestamp};
+use place::place;
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
@@ -17,7 +19,7 @@ use slipway_rollout::fleet::{GroupView, Lifecycle, TargetHealth};
 use slipway_rollout::{
     Decision, Departure, Destroy, Effect, GoingState, NodeStep, Observed, Order, Place, Rollout, Work, decide,
 };
-use slipway_sim::year::{Change, Meddler, People, Trial, Violation};
+use slipway_sim::year::{Meddler, Surely, Trial, Violation};
 
 use super::seeds::{base, number};
 
@@ -66,9 +68,11 @@ enum Bug {
     BeginsAgain,
     JoinsOnAnOldSnapshot,
     ForgetsTheCordoned,
+    DrainsForEver,
+    LacksForEver,
 }
 
-const ALL: [(Bug, &str); 41] = [
+const ALL: [(Bug, &str); 43] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -119,6 +123,8 @@ const ALL: [(Bug, &str); 41] = [
     (Bug::BeginsAgain, "an aborted rollout begins again by itself"),
     (Bug::JoinsOnAnOldSnapshot, "a snapshot of any age counts as new, and members join on it"),
     (Bug::ForgetsTheCordoned, "nodes that have to be uncordoned are forgotten when a rollout ends"),
+    (Bug::DrainsForEver, "a drain is never given up"),
+    (Bug::LacksForEver, "a pool that is not whole is waited for without an end"),
 ];
 
 /// The meddler that makes the mistake.
@@ -205,6 +211,13 @@ impl Mistaken {
                 if let Some(active) = state.active_mut() {
                     active.nodes.snapshot_at = active.nodes.snapshot_at.map(|_| now);
                 }
+            }
+            Bug::DrainsForEver => {
+                state.departures.values_mut().for_each(|one| one.since = now);
+            }
+            Bug::LacksForEver => {
+                let steps = state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps);
+                steps.for_each(has_just_begun);
             }
             Bug::ForgetsFailures => {
                 state
@@ -462,55 +475,6 @@ impl Mistaken {
     }
 }
 
-/// Where to search for a mistake: the probability of faults, what people do, and the clusters with their changes, in turns.
-fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
-    use Change::{All, Controllers, Members, More, Refresh, Removal, Urgent, Workers};
-    match bug {
-        Bug::TwoMembersAtOnce
-        | Bug::ForgetsTheSnapshot
-        | Bug::TakesTheLeader
-        | Bug::TouchesOtherRoles
-        | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
-        Bug::IgnoresAlarms => (0.0, People::ByChance, &[(1, Members)]),
-        Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
-        Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
-        Bug::BelievesStaleGroups => {
-            (0.0, People::ByChance, &[(2, Workers), (1, Members), (2, Controllers), (0, All)])
-        }
-        Bug::TakesFailedForDone => (0.3, People::ByChance, &[(1, Refresh), (0, Refresh)]),
-        Bug::TwoControllersAtOnce | Bug::SetsTheSizeTwice => {
-            (0.0, People::ByChance, &[(2, Controllers), (3, Controllers)])
-        }
-        Bug::ForgetsTargets => (0.0, People::ByChance, &[(1, Controllers), (0, Controllers)]),
-        Bug::StopsTheOnlyController => (0.0, People::ByChance, &[(0, Controllers), (1, Controllers)]),
-        Bug::SkipsTheDrain
-        | Bug::ForcesTheDrain
-        | Bug::CompletesTheHookEarly
-        | Bug::TwoWorkersAtOnce
-        | Bug::TakesTheWrongMachine
-        | Bug::DoneTooEarly => (0.0, People::ByChance, &[(2, Workers), (3, Workers)]),
-        Bug::DoesNotHearPauses | Bug::DoesNotHearResumes => (0.0, People::Pause, &[(1, Members), (0, All)]),
-        Bug::DoesNotHearAborts => (0.001, People::Abort, &[(1, Members), (0, All)]),
-        Bug::ForgetsWhomToSkip => (0.001, People::Skip, &[(0, All), (1, Members)]),
-        Bug::ApprovesByItself => (0.0, People::ByChance, &[(4, Workers)]),
-        Bug::IgnoresWindows => (0.0, People::ByChance, &[(5, Workers)]),
-        Bug::DropsTheOutbox | Bug::SendsTwice => (0.0, People::ByChance, &[(0, All), (0, Refresh)]),
-        Bug::DropsATerminate => (0.0, People::ByChance, &[(0, Workers)]),
-        Bug::BelievesTheLastSnapshot
-        | Bug::TakesTwoStepsAtOnce
-        | Bug::TakesTheNetworkFirst
-        | Bug::LeavesRecords
-        | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
-        Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
-        Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
-        Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
-        Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
-        Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
-        Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
-        Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
-    }
-}
-
 /// After this time without faults, or after this number of invocations, a mistake counts as endless.
 const LONG: (SignedDuration, u64) = (SignedDuration::from_hours(6), 500);
 
@@ -520,9 +484,18 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
     let (faults, people, clusters) = place(bug);
     seeds.into_iter().find_map(|seed| {
         let (shape, change) = clusters[usize::try_from(seed).unwrap() % clusters.len()];
-        let alarm = bug == Bug::IgnoresAlarms;
-        let on = Trial { people, alarm, ..Trial::on(seed, faults, shape, change) };
-        let trial = Trial { bound: LONG.0, most: LONG.1, ..on };
+        let surely = match bug {
+            Bug::IgnoresAlarms => Surely::Alarm,
+            Bug::DrainsForEver => Surely::Stuck,
+            Bug::LacksForEver => Surely::Starved,
+            _ => Surely::Nothing,
+        };
+        let on = Trial { people, surely, ..Trial::on(seed, faults, shape, change) };
+        let trial = match surely {
+            // It shows after a day, or after hours of ticks.
+            Surely::Stuck | Surely::Starved => on,
+            Surely::Nothing | Surely::Alarm => Trial { bound: LONG.0, most: LONG.1, ..on },
+        };
         let meddler = Mistaken { bug, memory: Mutex::default() };
         let verdict = trial.run(base(trial.base()), Some(&meddler));
         let first = verdict.violations.first()?;

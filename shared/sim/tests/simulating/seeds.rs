@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipway_core::digest::sha256_hex;
-use slipway_sim::year::{BASES, Base, Change, People, Rates, Trial, Verdict};
+use slipway_sim::year::{BASES, Base, Change, People, Rates, Surely, Trial, Verdict};
 
 /// The base number `which`, made on first use.
 pub(super) fn base(which: usize) -> &'static Base {
@@ -171,7 +171,7 @@ fn one_seed_gives_one_transcript() {
 #[test]
 fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_it_waits() {
     for shape in [0, 1] {
-        let trial = Trial { alarm: true, ..Trial::on(3, 0.0, shape, Change::Members) };
+        let trial = Trial { surely: Surely::Alarm, ..Trial::on(3, 0.0, shape, Change::Members) };
         let verdict = run(trial);
         assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
         // Each reason once, however often the members are asked meanwhile.

@@ -370,3 +370,49 @@ fn machines_that_were_to_come_first_and_that_auto_scaling_was_never_told_of_are_
     dock.active.nodes.not_raised(POOL);
     assert_eq!(dock.task()["extra"], extra(1));
 }
+
+/// The size would have been that before the decrement, and one more.
+#[test]
+fn p8_no_surge_is_requested_until_an_answer_shows_the_decrement_of_a_surplus_worker() {
+    let phase = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+    let fields = json!({"size": 3, "extra": extra(1), "proved": true, "done": ["i-9"], "pace": pace(0, 1), "phase": phase});
+    let machines = [("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", NEW)];
+    let mut dock = pool(4, &machines, &fields);
+    dock.departs("i-1", Ending::Surplus { of: 4 });
+    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0) };
+    dock.advance_at(1);
+    assert_eq!(dock.effects(), []);
+    dock.wants(3, &[("i-1", GOES), machines[1], machines[2], machines[3]]);
+    dock.advance_at(2);
+    assert_eq!(dock.effects(), [Effect::SetDesired { group: POOL.to_owned(), desired: 4 }]);
+}
+
+/// What was decided by a late answer is given up before anything is requested.
+#[test]
+fn p6_a_drain_that_was_not_requested_is_given_up_if_a_later_answer_shows_too_few_workers() {
+    let surplus = Ending::Surplus { of: 6 };
+    for (ends, first, lost, stays) in [
+        (surplus, NEW, 0, true),
+        (surplus, NEW, 1, false),
+        // As many as may be missing: the one that goes, and those that are lost.
+        (surplus, OLD, 2, true),
+        (surplus, OLD, 3, false),
+        (Ending::Replaced, OLD, 2, true),
+        (Ending::Replaced, OLD, 3, false),
+    ] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+        let fields =
+            json!({"size": 5, "extra": extra(1), "proved": true, "pace": pace(2, 1), "phase": phase});
+        let rest = ["i-2", "i-3", "i-4", "i-5", "i-6"].into_iter().enumerate();
+        let rest = rest.map(|(at, id)| (id, if at < lost { GOES } else { NEW }));
+        let machines: Vec<_> = std::iter::once(("i-1", first)).chain(rest).collect();
+        for rounds in [0, 1] {
+            let mut dock = pool(6, &machines, &fields);
+            dock.departs("i-1", ends);
+            dock.departures.get_mut("i-1").unwrap().rounds = rounds;
+            dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+            let is_left = dock.departures.contains_key("i-1");
+            assert_eq!(is_left, stays || rounds > 0, "{ends:?} {first:?} {lost} {rounds}");
+        }
+    }
+}

@@ -48,8 +48,19 @@ pub struct Expected {
     /// By how many machines that raised it.
     #[serde(default)]
     pub first: u32,
+    /// How many of the decrements in `desired` no answer has shown yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unseen: u32,
+    /// The desired capacity in the answers before them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub before: u32,
     /// When it was set.
     pub since: Timestamp,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Default for Extra {
@@ -91,8 +102,9 @@ impl Extra {
     pub(in super::super) const fn left_over(self) -> LeftOver {
         match self {
             Self::Left(left) => left,
-            Self::Known { machines, expected: Some(Expected { desired, .. }) } => {
-                LeftOver::Requested { machines, desired }
+            // A decrement that no answer has shown may not have been made.
+            Self::Known { machines, expected: Some(Expected { desired, unseen, .. }) } => {
+                LeftOver::Requested { machines: machines + unseen, desired: desired + unseen }
             }
             Self::Known { machines, expected: None } => LeftOver::Machines(machines),
         }
@@ -105,14 +117,9 @@ impl Extra {
         }
     }
 
-    /// A surge of `machines`, with which the desired capacity was set to `desired`.
-    pub(super) const fn expecting(machines: u32, desired: u32, since: Timestamp) -> Self {
-        Self::Known { machines, expected: Some(Expected { desired, first: 0, since }) }
-    }
-
     /// A surge that is larger by `first` machines. The desired capacity was `desired` before.
     pub(super) const fn raised(self, first: u32, desired: u32, since: Timestamp) -> Self {
-        let expected = Some(Expected { desired: desired + first, first, since });
+        let expected = Some(Expected { desired: desired + first, first, unseen: 0, before: 0, since });
         Self::Known { machines: self.machines() + first, expected }
     }
 
@@ -128,10 +135,36 @@ impl Extra {
         self.expected().is_some_and(|expected| desired < expected.desired)
     }
 
-    /// The desired capacity was lowered by one.
+    /// Whether answers have not shown all decrements yet: the surge may be larger than [`Extra::machines`].
+    pub(super) fn may_be_larger(self) -> bool {
+        self.expected().is_some_and(|expected| expected.unseen > 0)
+    }
+
+    /// The desired capacity is lowered by one, together with the termination of a machine, unless somebody else has taken the whole surge back.
     pub(super) fn shrinks(&mut self, desired: u32, now: Timestamp) {
-        let expected = self.expected().map_or(desired, |expected| expected.desired);
-        *self = Self::expecting(self.machines().saturating_sub(1), expected.saturating_sub(1), now);
+        let Some(machines) = self.machines().checked_sub(1) else { return };
+        let last =
+            self.expected().unwrap_or(Expected { desired, first: 0, unseen: 0, before: 0, since: now });
+        let expected = Expected {
+            desired: last.desired.saturating_sub(1),
+            first: 0,
+            unseen: last.unseen + 1,
+            before: if last.unseen == 0 { desired } else { last.before },
+            since: now,
+        };
+        *self = Self::Known { machines, expected: Some(expected) };
+    }
+
+    /// The desired capacity is not lowered after all: Auto Scaling refused it, so that the machine belongs to the pool now; or it was not
+    /// requested, because Auto Scaling had terminated the machine before, so that a machine of the surge `remains`.
+    pub(super) fn not_lowered(&mut self, remains: bool) {
+        if let Self::Known { machines, expected: Some(expected) } = self
+            && expected.unseen > 0
+        {
+            *machines += u32::from(remains);
+            expected.desired += 1;
+            expected.unseen -= 1;
+        }
     }
 
     /// Follows changes of the desired capacity by others; it is `desired` now. A cluster autoscaler sets absolute values, based on an
@@ -139,15 +172,91 @@ impl Extra {
     /// not become a node within a quarter of an hour (`removeOldUnregisteredNodes`). A machine that it removed does not belong to the surge
     /// any more.
     ///
+    /// A decrement takes effect together with the termination of its machine, unless Auto Scaling terminated the machine first, for example
+    /// because it died, or a late answer showed that the desired capacity was low enough. Nothing tells this apart from somebody else who
+    /// raised it again before any answer showed the decrement. Then the machine counts as one of the surge again, unless the group is at its
+    /// minimum `min`.
+    ///
     /// `still_to_go`: the number of terminations with a lower desired capacity that were dropped and will be requested again.
-    pub(super) fn follow(&mut self, desired: u32, still_to_go: u32, now: Timestamp) {
+    pub(super) fn follow(&mut self, desired: u32, min: u32, still_to_go: u32, now: Timestamp) {
+        if let Self::Known { expected: Some(expected), .. } = self {
+            // Each decrement is visible in the size that should be left, or as a difference to the size before.
+            let made = expected.before.saturating_sub(desired).min(expected.unseen);
+            let left = desired.saturating_sub(expected.desired);
+            (expected.unseen, expected.before) = ((expected.unseen - made).min(left), expected.before - made);
+        }
         let is_old = |one: &Expected| now.duration_since(one.since) > RECONSIDERED;
         let Some(expected) = self.expected().filter(is_old) else { return };
         let taken_back = expected.desired.saturating_sub(desired);
         let size = desired.saturating_sub(still_to_go).max(desired.min(expected.desired));
+        let unseen = expected.unseen.min(still_to_go);
+        let not_made = (expected.unseen - unseen).min(size.saturating_sub(expected.desired.max(min)));
         // A change by somebody else counts from when it was first observed: an answer that is some seconds late may still show the earlier
         // size.
         let since = if size == expected.desired { expected.since } else { now };
-        *self = Self::expecting(self.machines().saturating_sub(taken_back), size, since);
+        *self = Self::Known {
+            machines: self.machines().saturating_sub(taken_back) + not_made,
+            expected: Some(Expected { desired: size, first: 0, unseen, before: expected.before, since }),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
+    }
+
+    /// Two machines of the surge are terminated at second 10, when the group wants six; each answer shows a size at a later second.
+    #[test]
+    fn p6_a_decrement_counts_once_an_answer_shows_it_and_not_for_ever_without_one() {
+        for (answers, machines, unseen) in [
+            (&[(20, 4)][..], 0, 0),
+            (&[(20, 5)], 0, 1),
+            (&[(20, 5), (30, 4)], 0, 0),
+            // A late answer follows.
+            (&[(20, 4), (30, 6)], 0, 0),
+            (&[(20, 6), (30, 5), (40, 6)], 0, 1),
+            (&[(20, 6), (310, 6)], 0, 2),
+            (&[(20, 6), (311, 6)], 2, 0),
+            (&[(20, 5), (311, 5)], 1, 0),
+            // Afterwards, somebody raised the size.
+            (&[(20, 4), (311, 5)], 0, 0),
+            // The group is at its minimum.
+            (&[(20, 3), (311, 3)], 0, 0),
+        ] {
+            let mut extra = Extra::Known { machines: 2, expected: None };
+            extra.shrinks(6, at(10));
+            extra.shrinks(6, at(10));
+            for (second, desired) in answers {
+                extra.follow(*desired, 3, 0, at(*second));
+            }
+            let left = extra.expected().map(|expected| expected.unseen);
+            assert_eq!((extra.machines(), left), (machines, Some(unseen)), "{answers:?}");
+            assert_eq!(extra.may_be_larger(), unseen > 0);
+            assert_eq!(
+                extra.left_over().machines(),
+                machines + unseen,
+                "it may not have been made: {answers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn p6_a_decrement_that_was_not_made_leaves_a_surplus_machine_unless_it_was_refused() {
+        for (remains, machines) in [(true, 1), (false, 0)] {
+            let mut extra = Extra::Known { machines: 1, expected: None };
+            extra.shrinks(4, at(0));
+            extra.not_lowered(remains);
+            assert_eq!((extra.machines(), extra.may_be_larger()), (machines, false), "{remains}");
+            assert_eq!(extra.expected().map(|expected| expected.desired), Some(4));
+            // An answer has shown the others already.
+            extra.not_lowered(remains);
+            assert_eq!(extra.machines(), machines);
+        }
     }
 }

@@ -189,3 +189,136 @@ fn p6_surplus_machines_that_are_terminated_late_or_in_another_order_leave_none_t
         assert_eq!(yard.groups["c-pool-a"].desired, 5, "{drops} after {after}: {:?}", yard.log);
     }
 }
+
+/// Auto Scaling terminated a surplus machine by itself while the call was throttled, or a late answer showed that the desired capacity was
+/// low enough: nothing was decremented, and the pool was left with one machine too many.
+#[test]
+fn p6_a_decrement_that_was_never_made_leaves_none_too_many() {
+    let (three, five) = (Size { workers: 3, ..SMALL }, Size { workers: 5, ..SMALL });
+    for (size, more, nth, last) in [
+        (&three, 1, 0, 0),
+        (&three, 2, 0, 0),
+        (&three, 2, 1, 1),
+        (&three, 2, 0, 1),
+        (&five, 2, 0, 0),
+        (&five, 2, 1, 1),
+        (&five, 3, 1, 2),
+    ] {
+        let mut yard = Yard::new(size, Change::Machines, &is_worker, &surging(more));
+        let mut seen = 0;
+        for _ in 0..400 {
+            let mut decision = yard.decides(None);
+            for effect in &mut decision.effects {
+                if let Effect::Terminate { then_desired, .. } = effect
+                    && then_desired.is_some()
+                {
+                    if (nth..=last).contains(&seen) {
+                        *then_desired = None;
+                    }
+                    seen += 1;
+                }
+            }
+            yard.performs(decision.effects);
+            yard.state = Rollout { outbox: Vec::new(), ..decision.next };
+            yard.report = decision.report;
+            if yard.state.active().is_none() && yard.state.departures.is_empty() {
+                break;
+            }
+        }
+        assert!(seen > last, "{:?}", yard.log);
+        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, size.workers, "{more}, {nth}: {:?}", yard.log);
+        assert!(yard.groups["c-pool-a"].machines.values().all(|one| one.current), "{:?}", yard.log);
+    }
+}
+
+/// The next rollout knows that a decrement that no answer has shown may not have been made.
+#[test]
+fn p6_an_abort_right_after_a_decrement_that_was_never_made_leaves_none_too_many_after_the_next_rollout() {
+    for was_made in [false, true] {
+        let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+        // An autoscaler keeps the pool above its minimum.
+        yard.groups.get_mut("c-pool-a").unwrap().desired = 4;
+        yard.boots = 0;
+        let shrinks = |effect: &Effect| matches!(effect, Effect::Terminate { then_desired: Some(_), .. });
+        loop {
+            let mut decision = yard.decides(None);
+            let is_last = decision.effects.iter().any(shrinks);
+            for effect in &mut decision.effects {
+                if let Effect::Terminate { then_desired, .. } = effect {
+                    *then_desired = then_desired.filter(|_| was_made);
+                }
+            }
+            yard.performs(decision.effects);
+            yard.state = Rollout { outbox: Vec::new(), ..decision.next };
+            if is_last {
+                break;
+            }
+        }
+        yard.wake(Some(Order::Abort { plan: None }));
+        assert_eq!(yard.run(), "aborted", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, if was_made { 4 } else { 5 });
+        yard.wanted.desired.spec_version = "v3".to_owned();
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.groups["c-pool-a"].desired, 4, "{was_made}: {:?}", yard.log);
+    }
+}
+
+/// A late answer showed a dead machine as healthy, and the next answer, before the drain was requested, did not.
+#[test]
+fn p6_a_drain_that_was_decided_and_not_requested_is_given_up_if_too_many_would_be_missing() {
+    for (missing, dies) in [(1, false), (1, true), (2, true)] {
+        let policy = RolloutPolicy { max_unavailable: CountOrPercent::Count(missing), ..auto() };
+        let five = Size { workers: 5, ..SMALL };
+        let mut yard = Yard::new(&five, Change::Machines, &is_worker, &policy);
+        let chosen = |yard: &Yard| -> Vec<String> {
+            let unsent = yard.state.departures.iter().filter(|(_, one)| one.is_unsent());
+            unsent.map(|(id, _)| id.clone()).collect()
+        };
+        let seen = loop {
+            yard.wake(None);
+            let seen = chosen(&yard);
+            // After the canary.
+            if yard.log.iter().any(|line| line.contains("goes")) && seen.len() == missing as usize {
+                break seen;
+            }
+        };
+        if dies {
+            let mut machines = yard.groups.get_mut("c-pool-a").unwrap().machines.iter_mut();
+            let (_, one) = machines.find(|(id, one)| !seen.contains(id) && one.current).unwrap();
+            one.lifecycle = Lifecycle::Terminating;
+        }
+        let before = yard.log.len();
+        yard.wake(None);
+        let drained = yard.log[before..].iter().filter(|line| line.contains(" drains ")).count();
+        assert_eq!(drained, missing as usize - usize::from(dies), "{:?}", &yard.log[before..]);
+        assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+        let group = &yard.groups["c-pool-a"];
+        assert!(group.machines.values().all(|one| one.current) && group.desired == 5, "{:?}", yard.log);
+    }
+}
+
+/// While a person paused, an autoscaler made the group larger, and a drained surplus worker was terminated right after the resume.
+#[test]
+fn p6_a_decrement_right_after_somebody_raised_the_size_is_seen_as_made() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging(1));
+    let id = yard.drains_one_too_many();
+    yard.wake(Some(Order::Pause));
+    yard.stuck.clear();
+    for minute in 0..20 {
+        if minute == 10 {
+            yard.groups.get_mut("c-pool-a").unwrap().desired += 1;
+        }
+        yard.wake(None);
+    }
+    yard.wake(Some(Order::Resume));
+    let went = |yard: &Yard| yard.log.iter().any(|line| line.starts_with(&format!("{id} goes")));
+    (0..20).for_each(|_| {
+        if !went(&yard) {
+            yard.wake(None)
+        }
+    });
+    assert!(went(&yard) && yard.groups["c-pool-a"].desired == 4, "{:?}", yard.log);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.groups["c-pool-a"].desired, 4, "{:?}", yard.log);
+}

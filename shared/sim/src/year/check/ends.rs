@@ -3,12 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{Command, Verb};
 
 use super::{CLOCKS, Checker};
 use crate::world::{ClusterFacts, World};
 use crate::year::acts::Act;
+
+/// An order to destroy a cluster that is delivered later than this is not obeyed (docs/architecture.md).
+const LATEST: SignedDuration = SignedDuration::from_hours(1);
 
 /// The known orders to destroy the cluster.
 #[derive(Debug, Clone, Default)]
@@ -17,10 +20,10 @@ pub(super) struct Ends {
     given: BTreeSet<Timestamp>,
     /// Those of them that need no last snapshot.
     waived: BTreeSet<Timestamp>,
-    /// The time of the newest order that was received and is executed.
+    /// The time of the newest order that was received and has to be executed.
     obeyed: Option<Timestamp>,
-    /// The execution of that order has stopped: the bus reported a failure or an abort.
-    stopped: bool,
+    /// Orders whose execution has stopped: the bus reported a failure or an abort after they were first delivered.
+    stopped: BTreeSet<Timestamp>,
     /// When it was resumed after a pause.
     resumed: Option<Timestamp>,
     /// The time of the newest abort that was received.
@@ -77,25 +80,31 @@ impl Checker {
         self.ends.waived.extend(without_snapshot.then_some(at));
     }
 
-    /// The order was received; `obeyed`: it is being executed now.
-    pub fn ends(&mut self, at: Timestamp, obeyed: bool) {
-        if obeyed {
-            // An order that is delivered again after an abort begins nothing.
-            self.ends.stopped &= self.ends.obeyed >= Some(at);
-            self.ends.obeyed = self.ends.obeyed.max(Some(at));
-            // An open rollout makes no further progress.
-            self.aborted |= self.target.is_some();
+    /// The order of the time `at` was received at `now`. It has to be executed, unless one of these documented exceptions holds: the spec
+    /// protects the cluster; the order is more than an hour late; a person aborted it, as far as clocks decide; the cluster is gone since, or
+    /// the destruction has stopped since it was first delivered, so that only a newer order begins anything.
+    pub fn ends(&mut self, at: Timestamp, now: Timestamp) {
+        let is_over = self.ends.over.is_some_and(|over| at <= over) || self.ends.stopped.contains(&at);
+        let is_late = now.duration_since(at) > LATEST - CLOCKS;
+        let is_off = self.ends.called_off.is_some_and(|off| off.duration_since(at) >= -CLOCKS);
+        if self.rules.protected || is_over || is_late || is_off {
+            return;
         }
+        self.ends.obeyed = self.ends.obeyed.max(Some(at));
+        // An open rollout makes no further progress.
+        self.aborted |= self.target.is_some();
     }
 
     /// The bus reported a failure or an abort. If a rollout is open, the report is about the rollout.
     pub(super) fn ending_stopped(&mut self) {
-        self.ends.stopped |= self.target.is_none();
+        if self.target.is_none() {
+            self.ends.stopped.extend(&self.ends.given);
+        }
     }
 
     /// Whether the cluster is being destroyed.
     pub(super) fn is_ending(&self) -> bool {
-        self.ends.obeyed.is_some() && !self.ends.stopped
+        self.ends.obeyed.is_some_and(|at| !self.ends.stopped.contains(&at))
     }
 
     /// An abort of a destruction that was given at `at` was received.

@@ -99,6 +99,7 @@ impl Checker {
             );
         }
         self.surges.sized(group, desired as usize);
+        self.note_begun(&role);
     }
 
     /// Observes the desired capacity of all groups, which others change, too.

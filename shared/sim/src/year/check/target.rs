@@ -199,7 +199,12 @@ impl Checker {
     pub(super) fn may_go(&self, world: &World, machine: &MachineFacts) -> bool {
         let Some(target) = &self.target else { return false };
         let Some(node) = target.role(&machine.role) else { return false };
-        let has = self.machines.values().filter(|one| one.role == machine.role && !one.leaving).count();
+        // A machine that Auto Scaling has just begun to terminate is still in service by a late answer.
+        let mine = |id: &str| self.taken.iter().any(|taken| taken.machine == id);
+        let serves =
+            |one: &&MachineFacts| !one.leaving || !mine(&one.id) && self.counts_as_well(&one.id, world.now());
+        let of_role = self.machines.values().filter(|one| one.role == machine.role);
+        let has = of_role.filter(serves).count();
         let replaces = target.is_outdated(world, machine) || target.renews(machine) && !self.rules.in_place;
         replaces || has > node.nodes.min as usize && !machine.role.starts_with("etcd-")
     }
@@ -286,6 +291,11 @@ impl Checker {
         group.is_some_and(|group| serve >= group.desired as usize)
     }
 
+    /// Whether the canary of a pool was replaced, and the pool was whole afterwards.
+    pub(super) fn has_proved(&self, role: &str) -> bool {
+        self.target.as_ref().and_then(|target| target.canaries.get(role)).is_some_and(|(_, proved)| *proved)
+    }
+
     /// Somebody else, such as a cluster autoscaler, terminates the canary of a pool while its drain begins. Its successor, or a surge
     /// machine, proves the same: that a machine of the new release serves.
     pub(super) fn others_take_the_canary(&mut self, machine: &MachineFacts) {
@@ -305,12 +315,13 @@ impl Checker {
         if *proved || *first == machine.id {
             return;
         }
-        // A canary that died or was uncordoned proves nothing, so another machine becomes the canary.
+        // A canary that died or was uncordoned, for example because a person skipped it, proves nothing, so another machine becomes the
+        // canary.
         let ended = self
             .machines
             .get(first)
             .is_none_or(|one| one.leaving || !one.ready || !facts.cordoned.contains(&one.id));
-        if ended && self.faults {
+        if ended && (self.faults || self.skipped.contains(first.as_str())) {
             first.clone_from(&machine.id);
             return;
         }

@@ -7,9 +7,10 @@ use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::launch::Waker;
 use slipway_flows::rendering::UpgradeOrder;
 
-use super::{Engine, Happening};
+use super::{DAY_S, Engine, Happening, REDRIVEN};
 use crate::world::{Outgoing, Service};
 use crate::year::account::Woken;
+use crate::year::rates::Trouble;
 
 impl Engine<'_> {
     /// While something is open, the function is woken again: a tick is armed, or an event is on its way.
@@ -34,6 +35,21 @@ impl Engine<'_> {
         if !comes {
             self.checker.wrong(now, "P8", format!("{open} is open, and nothing wakes the rollout function"));
         }
+    }
+
+    /// All retries of an event failed. It is in the function's dead-letter queue, even if AWS did not promise to deliver it
+    /// (`DeadLetterQueue` of the functions in `infra/template.yaml`). A person redrives it, or nobody does; then the daily `Looked` event
+    /// wakes the function for whatever is open.
+    pub(super) fn lies_there(&mut self, who: Woken, durable: bool) {
+        self.tally.dead_letters += 1;
+        let unredriven = (self.faults * self.rates.rate_of(Trouble::Unredriven)).min(0.5);
+        if unredriven > 0.0 && self.random.chance(unredriven) {
+            self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
+            let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
+            let look = Woken::Rollout(Waker::Look);
+            return self.after(wait, Happening::Invoke { who: look, tried: 0, durable: true });
+        }
+        self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
     }
 
     /// How long an outage of EventBridge delays an event. Scheduler invokes functions itself.

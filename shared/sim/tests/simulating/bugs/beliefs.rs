@@ -79,3 +79,12 @@ pub(super) fn has_begun(step: &NodeStep) -> bool {
         Task::MemberReplace(_) | Task::Saver(_) | Task::Leaver(_) => false,
     }
 }
+
+/// The work on a pool has waited for nothing yet.
+pub(super) fn has_just_begun(step: &mut NodeStep) {
+    if let Task::Workers(task) = &mut step.task
+        && let Phase::Open { since, .. } = &mut task.phase
+    {
+        *since = None;
+    }
+}

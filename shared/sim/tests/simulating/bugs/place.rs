@@ -1,0 +1,55 @@
+//! In which trials each mistake shows.
+
+use slipway_sim::year::{Change, People};
+
+use super::Bug;
+
+/// Where to search for a mistake: the probability of faults, what people do, and the clusters with their changes, in turns.
+pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
+    use Change::{All, Controllers, Members, More, Refresh, Removal, Urgent, Workers};
+    match bug {
+        Bug::TwoMembersAtOnce
+        | Bug::ForgetsTheSnapshot
+        | Bug::TakesTheLeader
+        | Bug::TouchesOtherRoles
+        | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
+        Bug::IgnoresAlarms => (0.0, People::ByChance, &[(1, Members)]),
+        Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
+        Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
+        Bug::BelievesStaleGroups => {
+            (0.0, People::ByChance, &[(2, Workers), (1, Members), (2, Controllers), (0, All)])
+        }
+        Bug::TakesFailedForDone => (0.3, People::ByChance, &[(1, Refresh), (0, Refresh)]),
+        Bug::TwoControllersAtOnce | Bug::SetsTheSizeTwice => {
+            (0.0, People::ByChance, &[(2, Controllers), (3, Controllers)])
+        }
+        Bug::ForgetsTargets => (0.0, People::ByChance, &[(1, Controllers), (0, Controllers)]),
+        Bug::StopsTheOnlyController => (0.0, People::ByChance, &[(0, Controllers), (1, Controllers)]),
+        Bug::SkipsTheDrain
+        | Bug::ForcesTheDrain
+        | Bug::CompletesTheHookEarly
+        | Bug::TwoWorkersAtOnce
+        | Bug::TakesTheWrongMachine
+        | Bug::DoneTooEarly => (0.0, People::ByChance, &[(2, Workers), (3, Workers)]),
+        Bug::DoesNotHearPauses | Bug::DoesNotHearResumes => (0.0, People::Pause, &[(1, Members), (0, All)]),
+        Bug::DoesNotHearAborts => (0.001, People::Abort, &[(1, Members), (0, All)]),
+        Bug::ForgetsWhomToSkip => (0.001, People::Skip, &[(0, All), (1, Members)]),
+        Bug::ApprovesByItself => (0.0, People::ByChance, &[(4, Workers)]),
+        Bug::IgnoresWindows => (0.0, People::ByChance, &[(5, Workers)]),
+        Bug::DropsTheOutbox | Bug::SendsTwice => (0.0, People::ByChance, &[(0, All), (0, Refresh)]),
+        Bug::DropsATerminate => (0.0, People::ByChance, &[(0, Workers)]),
+        Bug::BelievesTheLastSnapshot
+        | Bug::TakesTwoStepsAtOnce
+        | Bug::TakesTheNetworkFirst
+        | Bug::LeavesRecords
+        | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
+        Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
+        Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
+        Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
+        Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
+        Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
+        Bug::DrainsForEver | Bug::LacksForEver => (0.001, People::ByChance, &[(2, Workers), (3, Workers)]),
+        Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
+        Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
+    }
+}
