@@ -8,7 +8,7 @@
 mod caller;
 mod program;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -22,7 +22,9 @@ use slipway_core::node::{ControllerConfig, NodeConfig};
 use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 use slipway_credentials::policy::ETCD_DIR;
+use slipway_node::failure::AgentResult;
 use slipway_node::kube::{self, Facts};
+use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -69,6 +71,15 @@ impl Kubernetes {
 
     /// As [`Kubernetes::start`], with this number of etcd members.
     pub async fn start_with(spec: &str, members: usize) -> Option<Self> {
+        Self::start_as(spec, members, false).await
+    }
+
+    /// As [`Kubernetes::start`], for a cluster whose nodes share a bootstrap token because its agent is older than the tokens of roles.
+    pub async fn start_sharing_a_token(spec: &str) -> Option<Self> {
+        Self::start_as(spec, 1, true).await
+    }
+
+    async fn start_as(spec: &str, members: usize, older_agent: bool) -> Option<Self> {
         let binaries = tools::kubernetes()?;
         let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
@@ -76,6 +87,11 @@ impl Kubernetes {
         let mut workshop = Workshop::for_spec(&spec);
         // Real programs use the machine's clock.
         workshop.now = Timestamp::now();
+        if older_agent {
+            let digest = "a".repeat(64);
+            let published = json!({ "x86_64": digest, "arm64": digest }).to_string();
+            workshop.assets.upload(slipway_core::keys::AGENT_MANIFEST, published);
+        }
         let rendered = workshop.render(&spec).await;
         let NodeConfig::Controller(config) =
             NodeConfig::read(&rendered.rendering.roles[&Role::Controller].config)
@@ -444,6 +460,17 @@ impl Kubernetes {
     }
 
     /// Does what the node manager does first: without this add-on nobody else may do anything.
+    /// A pass of the node manager, in a cluster in which machines of `roles` are starting.
+    pub async fn manage(&self, roles: &[&str]) -> Value {
+        let site = Site {
+            root: self.root().to_owned(),
+            cluster: self.rendered.rendering.cluster.clone(),
+            node: "i-0a1b2c3d4e5f60718".to_owned(),
+        };
+        let starting = Starting(roles.iter().map(|role| (*role).to_owned()).collect());
+        pass(&site, &NoLibrary, &starting).await.expect("the node manager reaches the API server")
+    }
+
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
         let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
@@ -452,6 +479,28 @@ impl Kubernetes {
         let arguments = ["apply", "--server-side", "--field-manager=slipway", "--filename=-"];
         let output = self.kubectl(&kubeconfig, &arguments, &list.to_string()).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// A bucket without add-ons.
+struct NoLibrary;
+
+impl Library for NoLibrary {
+    async fn get(&self, _: &str) -> AgentResult<Option<Vec<u8>>> {
+        Ok(None)
+    }
+}
+
+/// EC2 with machines of these roles, which have just been started and about which nothing else is known.
+struct Starting(BTreeSet<String>);
+
+impl Cloud for Starting {
+    async fn machines(&self, _: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
+        Ok(self.0.clone())
     }
 }
 

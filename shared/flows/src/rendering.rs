@@ -24,7 +24,7 @@ use slipway_rollout::Rollout;
 use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 
-use crate::credentials::{self, Credentials, Healed, Known};
+use crate::credentials::{self, Credentials, Given, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
@@ -426,11 +426,20 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     warnings.extend(update(&lock));
     warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
     let known = running.known();
+    let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
+    let given = Given { known: &known, imported: &imported, own_tokens };
     let credentials =
-        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &known, &imported, now)
-            .await?;
+        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &given, now).await?;
     warnings.extend(credentials.healed.iter().map(healed));
-    let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
+    let tokens = credentials.manifest.bootstrap_tokens;
+    if tokens.is_shared() {
+        warnings.push(shared_token());
+    }
+    let inputs = Inputs {
+        patches: &patches,
+        bootstrap_tokens: tokens,
+        ..Inputs::new(&cluster, &lock, &credentials.digests, site)
+    };
     let rendering = slipway_render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
@@ -461,6 +470,22 @@ fn healed(healed: &Healed) -> Diagnostic {
                 "{} {}; it was written again with what it held, and no node changes",
                 healed.key, healed.problem
             ),
+        )
+    }
+}
+
+fn shared_token() -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some(
+            "publish the agent of this release with `slipway publish-agent`, take \"agent\" out of the cluster's lock.json, and upload \
+             the spec again: docs/upgrading.md"
+                .to_owned(),
+        ),
+        ..Diagnostic::whole(
+            "shared-bootstrap-token",
+            "the pinned node agent knows one bootstrap token for all nodes only: whoever has taken over a worker can ask for the first \
+             certificate of a controller that boots",
         )
     }
 }
