@@ -230,6 +230,49 @@ async fn an_upload_does_not_waive_its_own_review() {
     assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
 }
 
+/// It changes nothing that is rolled out, so no rollout brings it: it holds from the upload on.
+#[tokio::test]
+async fn an_upload_that_only_turns_the_review_on_holds_for_the_next_one() {
+    let automatic = example("minimal");
+    let label = |value: &str| {
+        let name = format!("name: general\n      nodeLabels: {{example.com/evil: '{value}'}}");
+        with(&automatic, "name: general", &name)
+    };
+    let workshop = workshop(&automatic);
+    let first = workshop.render(&automatic).await.plan;
+    settle(&workshop, &first);
+    let manual = minimal("rollout: {approval: manual}");
+    assert_eq!(workshop.outcome(&manual).await, RenderOutcome::Unchanged);
+    // Whoever takes it out again, with a change or in two steps, waits for a person.
+    assert_eq!(workshop.outcome(&automatic).await, RenderOutcome::Unchanged);
+    drop(workshop.take_event_types());
+    for value in ["true", "more"] {
+        let plan = workshop.render(label(value)).await.plan;
+        assert!(plan.waits_for_approval(workshop.now), "an accepted spec says manual");
+        assert!(!workshop.take_event_types().contains(&"Rollout Requested".to_owned()));
+    }
+    // An approved plan takes it off.
+    let approved = workshop.render(label("less")).await.plan;
+    settle(&workshop, &approved);
+    let next = workshop.render(label("fine")).await.plan;
+    assert!(!next.waits_for_approval(workshop.now));
+    settle(&workshop, &next);
+    // On once more, by itself: the approval that was given before does not count for it.
+    settle(&workshop, &approved);
+    assert_eq!(
+        workshop
+            .outcome(with(&label("less"), "clusterName", "rollout: {approval: manual}\nclusterName"))
+            .await,
+        RenderOutcome::Unchanged
+    );
+    assert!(workshop.render(label("evil")).await.plan.waits_for_approval(workshop.now));
+    // What is said twice is written once (P1).
+    let before = workshop.desired().unwrap();
+    workshop.render(label("evil")).await;
+    let after = workshop.desired().unwrap();
+    assert_eq!((after.plan, after.manual_since), (before.plan, before.manual_since));
+}
+
 /// Even with a template that no render function made, CloudFormation's role writes no other record and makes no unbounded role.
 #[tokio::test(flavor = "multi_thread")]
 async fn p13_cloudformation_makes_no_record_elsewhere_and_no_role_without_a_boundary() {
