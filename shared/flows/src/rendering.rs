@@ -304,6 +304,9 @@ async fn render_version(
     }
     let in_use = rollout.as_ref().is_some_and(|rollout| rollout.uses_spec(&upload.version));
     let running = Running { is_in_use: in_use, ..running(ports.assets, &upload.cluster, rollout).await? };
+    if let Some(finding) = name_is_taken(ports.specs, ports.assets, &upload.cluster).await? {
+        return reject(ports, upload, None, vec![finding]).await;
+    }
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
@@ -322,6 +325,39 @@ async fn render_version(
         issuer::publish(bucket, documents).await?;
     }
     publish_plan(ports, upload, &patches, &prepared, running, site, now).await
+}
+
+/// The most objects of the spec bucket that are looked through for names of clusters.
+const MOST_NAMES: usize = 100_000;
+
+/// The finding about the name of a cluster that is new, if another one has the same name but for the case of letters. DNS knows no case: both
+/// would have the same part of a hosted zone.
+async fn name_is_taken(
+    specs: &impl Listing,
+    assets: &impl Objects,
+    cluster: &str,
+) -> FlowResult<Option<Diagnostic>> {
+    if assets.head(&keys::desired(cluster)).await?.is_some() {
+        return Ok(None);
+    }
+    for listed in specs.list(keys::CLUSTERS, MOST_NAMES).await? {
+        let rest = listed.key.strip_prefix(keys::CLUSTERS).unwrap_or_default();
+        let Some((other, "cluster.yaml")) = rest.trim_start_matches('/').split_once('/') else { continue };
+        let is_same = other != cluster && other.eq_ignore_ascii_case(cluster);
+        // Whoever was accepted first keeps the name.
+        if is_same && assets.head(&keys::desired(other)).await?.is_some() {
+            return Ok(Some(Diagnostic {
+                help: Some("choose a name that differs in more than the case of its letters".to_owned()),
+                ..Diagnostic::whole(
+                    "cluster-name-taken",
+                    format!(
+                        "there is a cluster `{other}`, and DNS knows no case: both would have the same names in a hosted zone"
+                    ),
+                )
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// A spec with its patches, checked as far as possible without calls.

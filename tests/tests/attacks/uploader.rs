@@ -230,6 +230,26 @@ async fn an_upload_does_not_waive_its_own_review() {
     assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
 }
 
+/// Both would have the same part of a hosted zone.
+#[tokio::test]
+async fn p13_a_cluster_cannot_take_the_name_of_another_in_other_letters() {
+    let spec = example("minimal");
+    let workshop = workshop(&spec);
+    let other = "MINIMAL";
+    workshop.specs.upload(&keys::spec(other), spec.replace("clusterName: minimal", "clusterName: MINIMAL"));
+    // A spec that was never accepted keeps nobody from his name.
+    let first = workshop.fork();
+    first.render(&spec).await;
+    workshop.assets.upload(&keys::desired(other), "{}");
+    let RenderOutcome::Rejected(findings) = workshop.outcome(&spec).await else { panic!("it was accepted") };
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].code, "cluster-name-taken");
+    assert!(findings[0].message.contains(other), "{findings:?}");
+    // Who had it first goes on.
+    first.assets.upload(&keys::desired(other), "{}");
+    first.render(minimal("rollout: {approval: manual}\nstackTags: {a: b}")).await;
+}
+
 /// It changes nothing that is rolled out, so no rollout brings it: it holds from the upload on.
 #[tokio::test]
 async fn an_upload_that_only_turns_the_review_on_holds_for_the_next_one() {
