@@ -6,9 +6,10 @@
 #![allow(clippy::missing_panics_doc, reason = "a test's room may panic")]
 
 mod caller;
+mod manager;
 mod program;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -22,9 +23,7 @@ use slipway_core::node::{ControllerConfig, NodeConfig};
 use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 use slipway_credentials::policy::ETCD_DIR;
-use slipway_node::failure::AgentResult;
 use slipway_node::kube::{self, Facts};
-use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -460,17 +459,6 @@ impl Kubernetes {
     }
 
     /// Does what the node manager does first: without this add-on nobody else may do anything.
-    /// A pass of the node manager, in a cluster in which machines of `roles` are starting.
-    pub async fn manage(&self, roles: &[&str]) -> Value {
-        let site = Site {
-            root: self.root().to_owned(),
-            cluster: self.rendered.rendering.cluster.clone(),
-            node: "i-0a1b2c3d4e5f60718".to_owned(),
-        };
-        let starting = Starting(roles.iter().map(|role| (*role).to_owned()).collect());
-        pass(&site, &NoLibrary, &starting).await.expect("the node manager reaches the API server")
-    }
-
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
         let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
@@ -479,28 +467,6 @@ impl Kubernetes {
         let arguments = ["apply", "--server-side", "--field-manager=slipway", "--filename=-"];
         let output = self.kubectl(&kubeconfig, &arguments, &list.to_string()).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-/// A bucket without add-ons.
-struct NoLibrary;
-
-impl Library for NoLibrary {
-    async fn get(&self, _: &str) -> AgentResult<Option<Vec<u8>>> {
-        Ok(None)
-    }
-}
-
-/// EC2 with machines of these roles, which have just been started and about which nothing else is known.
-struct Starting(BTreeSet<String>);
-
-impl Cloud for Starting {
-    async fn machines(&self, _: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
-        Ok(BTreeMap::new())
-    }
-
-    async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
-        Ok(self.0.clone())
     }
 }
 
