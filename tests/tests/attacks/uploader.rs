@@ -72,7 +72,7 @@ async fn p13_nodes_read_no_bucket_that_the_installation_does_not_list() {
             &[
                 "software.baseURL",
                 "`ProgramBuckets`",
-                "sam deploy --parameter-overrides ProgramBuckets=programs,",
+                "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ProgramBuckets=programs,",
             ],
         );
     }
@@ -99,7 +99,7 @@ async fn p13_records_are_made_only_in_listed_zones_and_below_their_domains() {
         &[
             "ZPAYROLL0000000000000",
             "`HostedZoneIds`",
-            "sam deploy --parameter-overrides HostedZoneIds=",
+            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides HostedZoneIds=",
             "HostedZoneDomains=",
         ],
     );
@@ -167,7 +167,10 @@ async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
     says(
         &refused(&workshop(&text), &administrator).await,
         "managed-policy",
-        &["AdministratorAccess", "sam deploy --parameter-overrides ManagedPolicyArns="],
+        &[
+            "AdministratorAccess",
+            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ManagedPolicyArns=",
+        ],
     );
 }
 
