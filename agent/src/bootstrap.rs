@@ -30,7 +30,7 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::files;
-pub use etcd::{LABEL, SERVICE as ETCD_SERVICE};
+pub use etcd::{LABEL, SERVICE as ETCD_SERVICE, founding_flags};
 pub(crate) use health::is_up;
 pub use steps::Step;
 

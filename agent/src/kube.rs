@@ -78,7 +78,7 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Setup {
         ("node-manager", "node-manager"),
     ] {
         let content = kubeconfig::with_certificate(&config.api_server, credentials);
-        setup.files.push(File::public(format!("{DIR}/{name}.kubeconfig"), content));
+        setup.files.push(File::private(format!("{DIR}/{name}.kubeconfig"), content));
     }
     setup.files.extend(api_server::files(config));
     for pod in

@@ -50,4 +50,10 @@ impl File {
     pub fn public(path: impl Into<String>, content: impl Into<String>) -> Self {
         Self { path: path.into(), mode: 0o644, content: content.into() }
     }
+
+    /// A file that root alone may read (0600).
+    #[must_use]
+    pub fn private(path: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { mode: 0o600, ..Self::public(path, content) }
+    }
 }

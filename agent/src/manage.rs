@@ -17,6 +17,7 @@ mod requests;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::path::{Path, PathBuf};
 
@@ -71,11 +72,13 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
     // Nodes first: the add-ons' pods need their labels and certificates.
     let node = publish::controller_labels(&client, &site.node).await;
     let authority = publish::kubelet_authority(&client, &below(&site.root, KUBELET_CA)).await;
+    let tokens = tokens::keep(&client, cloud, &site.root, &site.cluster).await;
     let requests = requests::approve(&client, cloud, &site.cluster).await;
     let addons = addons::apply_all(&client, library, &site.cluster).await;
     Ok(json!({
         "node": value(node),
         "kubeletAuthority": value(authority),
+        "bootstrapTokens": value(tokens),
         "requests": value(requests),
         "addons": value(addons),
     }))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use roxmltree::{Document, Node};
 use slipway_ports::{ErrorKind, PortResult};
 
@@ -28,30 +28,75 @@ pub struct Machine {
     pub names: BTreeSet<String>,
 }
 
+const OPERATION: &str = "ec2:DescribeInstances";
+
 impl Aws {
     /// `ec2:DescribeInstances`: the existing instances among `ids`, 200 in one call.
     pub async fn machines(&self, ids: &[&str]) -> PortResult<BTreeMap<String, Machine>> {
-        const OPERATION: &str = "ec2:DescribeInstances";
         let mut found = BTreeMap::new();
         for some in ids.chunks(VALUES_AT_MOST) {
             // With a filter, an unknown id is no error and does not hide the others.
-            let mut parameters = vec![("Filter.1.Name".to_owned(), "instance-id".to_owned())];
-            let values = some.iter().zip(1..);
-            parameters
-                .extend(values.map(|(id, number)| (format!("Filter.1.Value.{number}"), (*id).to_owned())));
+            let parameters = filter(1, "instance-id", some);
             let subject = format!("{} instances", some.len());
-            let text = self.ec2(OPERATION, &subject, &parameters).await?;
-            let unread =
-                || port_error(OPERATION, &subject, ErrorKind::Transient, "the answer cannot be read");
-            let document = Document::parse(&text).map_err(|_| unread())?;
-            let sets = document.descendants().filter(|node| node.tag_name().name() == "instancesSet");
-            let items = sets.flat_map(|set| set.children().filter(Node::is_element));
-            found.extend(
-                items.filter_map(|item| Some((text_of(item, "instanceId")?.to_owned(), machine(item)))),
-            );
+            found.extend(self.described(&subject, &parameters).await?.0);
         }
         Ok(found)
     }
+
+    /// `ec2:DescribeInstances`: the instances of `cluster` that were started in this hour of the clock, the one before, or the next, as
+    /// the clock of this machine may be late.
+    pub async fn started_lately(&self, cluster: &str, now: Timestamp) -> PortResult<Vec<Machine>> {
+        // A wildcard is allowed: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>, `launch-time`.
+        let hours = [-1, 0, 1].map(|hours| {
+            let hour = now + SignedDuration::from_hours(hours);
+            hour.strftime("%Y-%m-%dT%H:*").to_string()
+        });
+        let hours: Vec<&str> = hours.iter().map(String::as_str).collect();
+        let parameters: Vec<_> = [
+            filter(1, "tag:slipway:cluster", &[cluster]),
+            filter(2, "instance-state-name", &["pending", "running"]),
+            filter(3, "launch-time", &hours),
+        ]
+        .concat();
+        let subject = format!("young instances of {cluster}");
+        let (mut found, mut next) = (Vec::new(), None::<String>);
+        loop {
+            let mut parameters = parameters.clone();
+            parameters.extend(next.take().map(|token| ("NextToken".to_owned(), token)));
+            let (machines, more) = self.described(&subject, &parameters).await?;
+            found.extend(machines.into_iter().map(|(_, machine)| machine));
+            match more {
+                Some(token) => next = Some(token),
+                None => return Ok(found),
+            }
+        }
+    }
+
+    /// The instances of one answer, and the token of the next one.
+    async fn described(
+        &self,
+        subject: &str,
+        parameters: &[(String, String)],
+    ) -> PortResult<(Vec<(String, Machine)>, Option<String>)> {
+        let text = self.ec2(OPERATION, subject, parameters).await?;
+        let unread = || port_error(OPERATION, subject, ErrorKind::Transient, "the answer cannot be read");
+        let document = Document::parse(&text).map_err(|_| unread())?;
+        let sets = document.descendants().filter(|node| node.tag_name().name() == "instancesSet");
+        let items = sets.flat_map(|set| set.children().filter(Node::is_element));
+        let machines =
+            items.filter_map(|item| Some((text_of(item, "instanceId")?.to_owned(), machine(item))));
+        let next = text_of(document.root_element(), "nextToken").filter(|token| !token.is_empty());
+        Ok((machines.collect(), next.map(str::to_owned)))
+    }
+}
+
+/// The parameters of a filter.
+fn filter(number: usize, name: &str, values: &[&str]) -> Vec<(String, String)> {
+    let mut parameters = vec![(format!("Filter.{number}.Name"), name.to_owned())];
+    let values = values.iter().zip(1..);
+    parameters
+        .extend(values.map(|(value, index)| (format!("Filter.{number}.Value.{index}"), (*value).to_owned())));
+    parameters
 }
 
 fn text_of<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {

@@ -122,6 +122,12 @@ fn release_flags(release: Option<Release>) -> Vec<(&'static str, String)> {
     flags.iter().map(|(flag, value)| (*flag, (*value).to_owned())).collect()
 }
 
+/// The flags of a member that founds its cluster, apart from those that depend on etcd's release.
+#[must_use]
+pub fn founding_flags(config: &EtcdConfig) -> Vec<(&'static str, String)> {
+    flags(config, "", None)
+}
+
 fn flags(config: &EtcdConfig, joining: &str, release: Option<Release>) -> Vec<(&'static str, String)> {
     let etcd = &config.etcd;
     let pki = |name: &str| format!("{ETCD_DIR}/{name}");

@@ -100,12 +100,18 @@ fn callers(flags: &mut Flags, plane: &ControlPlane) {
         .set("authentication-config", AUTHENTICATION)
         // The authorities of the cluster and of the kubelets.
         .set("client-ca-file", pki("client-ca.pem"))
-        .set("token-auth-file", pki("tokens.csv"))
         .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
         .set("requestheader-client-ca-file", pki("front-proxy-ca.pem"))
         .set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
         .set("requestheader-group-headers", "X-Remote-Group")
         .set("requestheader-username-headers", "X-Remote-User");
+    if !plane.bootstrap_tokens.is_shared() {
+        // The node manager makes the tokens.
+        flags.set("enable-bootstrap-token-auth", true);
+    }
+    if plane.bootstrap_tokens.accept_shared() {
+        flags.set("token-auth-file", pki("tokens.csv"));
+    }
     let mut enabled = plugins(plane, "enable");
     if enabled.is_empty() {
         enabled.push("NodeRestriction".to_owned());

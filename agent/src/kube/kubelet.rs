@@ -48,8 +48,8 @@ pub(super) fn setup(settings: &Settings<'_>, facts: &Facts) -> Setup {
     let mut files = vec![
         File::public(MODULES, KERNEL_MODULES.join("\n") + "\n"),
         File::public(SYSCTL, SYSCTLS),
-        File::public(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
-        File::public(CONFIG, text(&configuration)),
+        File::private(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
+        File::private(CONFIG, text(&configuration)),
     ];
     if let Some(delay) = configuration["shutdownGracePeriod"].as_str().and_then(timespan) {
         files.push(File::public(LOGIND, format!("[Login]\nInhibitDelayMaxSec={delay}\n")));

@@ -6,18 +6,19 @@
 //! status, so an attacker on one node could put any address there and get a certificate that passes for another node's. A node's
 //! name is its instance's id, which is never reused.
 //!
-//! **A node's first certificate** ([`judge_client`]) is requested with the bootstrap token, which every node has, so nothing in
-//! the request proves which machine it comes from. It is approved only if the name is a running instance of this cluster with a
-//! node's role, and no node of that name has registered yet. An attacker can use the time until a booting machine has registered,
-//! and no longer. Later renewals are approved by Kubernetes itself. A node whose certificate has expired cannot renew it and has
-//! gone silent: it may start again (P7).
+//! **A node's first certificate** ([`judge_client`]) is requested with the bootstrap token of the machine's role. So the request
+//! proves a role, and not which machine of it. It is approved only if the name is a running instance of this cluster with that
+//! role, and no node of that name has registered yet. An attacker can use the time until a booting machine of the same role has
+//! registered, and no longer. Later renewals are approved by Kubernetes itself. A node whose certificate has expired cannot renew
+//! it and has gone silent: it may start again (P7), in its role.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::role::Role;
-use slipway_credentials::policy::BOOTSTRAPPERS;
+use slipway_credentials::bootstrap::{BOOTSTRAPPERS, SHARED_USER, group};
 use slipway_crypto::CertificateRequest;
 
 pub use crate::aws::Machine;
@@ -34,7 +35,7 @@ const USAGES: [&[&str]; 2] =
 const CLIENT_USAGES: [&[&str]; 2] =
     [&["client auth", "digital signature", "key encipherment"], &["client auth", "digital signature"]];
 const CLUSTER: &str = "slipway:cluster";
-const ROLE: &str = "slipway:role";
+pub(super) const ROLE: &str = "slipway:role";
 /// A machine may become a node within this time after its launch. One that has not given up at its launch hook by then ([`Patience`]) has
 /// a Node, and renews its certificate by itself.
 ///
@@ -162,8 +163,51 @@ pub(super) enum Registration {
 /// A kubelet renews its lease every ten seconds and counts as lost after forty. One whose certificate has expired stays silent.
 pub(super) const SILENT: SignedDuration = SignedDuration::from_mins(10);
 
+/// Why the token of `requester` is not that of `machine`, which is of `role`. Each role has a token with a group of its own. The token that
+/// all nodes of a cluster may have shared counts for machines of a launch template from that time, which lacks the tag.
+fn not_its_token(requester: &Requester, node: &str, machine: &Machine, role: &Role) -> Option<String> {
+    let own = group(role)?;
+    if requester.groups.contains(&own) {
+        return None;
+    }
+    let others = requester.groups.iter().find(|group| group.starts_with(&format!("{BOOTSTRAPPERS}:")));
+    match others {
+        None if requester.user == SHARED_USER && !machine.tags.contains_key(OWN_TOKEN_TAG) => None,
+        None => {
+            Some(format!("`{}` does not have the bootstrap token of {role}, which {node} is", requester.user))
+        }
+        Some(others) => {
+            Some(format!("`{}` has the bootstrap token of {others}, and {node} is a {role}", requester.user))
+        }
+    }
+}
+
+/// The role of a machine whose node may join.
+fn role(node: &str, machine: &Machine) -> Result<Role, Verdict> {
+    match machine.tags.get(ROLE).map(|role| role.parse::<Role>()) {
+        Some(Ok(role @ (Role::Controller | Role::Pool(_)))) => Ok(role),
+        Some(Ok(Role::Etcd(_) | Role::Admin) | Err(_)) | None => {
+            Err(Verdict::Deny(format!("the instance {node} is no controller and of no pool")))
+        }
+    }
+}
+
+/// Whether `requester` may ask in the name of `node` at all. If not, its request is denied and keeps no other from its turn.
+pub(super) fn may_ask(
+    requester: &Requester,
+    node: &str,
+    machine: Option<&Machine>,
+    age: SignedDuration,
+    cluster: &str,
+) -> Result<(), Verdict> {
+    let machine = running_machine(node, machine, age, cluster)?;
+    let role = role(node, machine)?;
+    not_its_token(requester, node, machine, &role).map_or(Ok(()), |why| Err(Verdict::Deny(why)))
+}
+
 /// Decides on a first client certificate for `node`, whose instance is `machine`.
 pub(super) fn judge_client(
+    requester: &Requester,
     node: &str,
     machine: Option<&Machine>,
     registration: Registration,
@@ -175,9 +219,8 @@ pub(super) fn judge_client(
         Ok(machine) => machine,
         Err(verdict) => return verdict,
     };
-    let role = machine.tags.get(ROLE).map(|role| role.parse::<Role>());
-    if !matches!(role, Some(Ok(Role::Controller | Role::Pool(_)))) {
-        return Verdict::Deny(format!("the instance {node} is no controller and of no pool"));
+    if let Err(verdict) = may_ask(requester, node, Some(machine), age, cluster) {
+        return verdict;
     }
     match registration {
         Registration::None => {}

@@ -2,10 +2,11 @@
 //! machines, so this one does it.
 //!
 //! An attacker on a node can create any number of requests. So that they do not block others, each requester and name has one
-//! request a pass, and EC2 is asked for all machines at once. Of serving certificates the newest request counts, because a kubelet that
-//! asks again has forgotten its older one. Of a node's first certificate the oldest counts, and after it no other: whoever has the bootstrap
-//! token can list requests and copy one under another key. A kubelet that restarts before it is answered asks with the same key, and
-//! so under the same name (`requestNodeCertificate` in kubernetes `pkg/kubelet/certificate/bootstrap/bootstrap.go`).
+//! request a pass, requesters take turns ([`in_turn`]), and EC2 is asked for all machines at once. Of serving certificates the newest
+//! request counts, because a kubelet that asks again has forgotten its older one. Of a node's first certificate the oldest counts that
+//! was made with the token of the machine's role, and after it no other: whoever has a token can list requests and copy one under
+//! another key. A kubelet that restarts before it is answered asks with the same key, and so under the same name (`requestNodeCertificate`
+//! in kubernetes `pkg/kubelet/certificate/bootstrap/bootstrap.go`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ use slipway_crypto::{CertificateRequest, certificate_request};
 
 use super::judge::{
     JOIN_TIME, Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, is_instance,
-    judge_client, judge_serving, serving_node,
+    judge_client, judge_serving, may_ask, serving_node,
 };
 use super::sources::Cloud;
 use crate::api::{failed, status};
@@ -37,7 +38,7 @@ const AT_MOST: usize = 1000;
 struct OpenRequest {
     request: CertificateSigningRequest,
     name: String,
-    user: String,
+    requester: Requester,
     age: SignedDuration,
     is_first: bool,
     /// The node and the content of the request, or why it can never be approved.
@@ -64,7 +65,15 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     // If EC2 does not answer, nothing is approved, but invalid requests are still denied.
     let machines = if ids.is_empty() { Ok(BTreeMap::new()) } else { cloud.machines(&ids).await };
     let (mut approved, mut denied, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    let mut had_its_turn = BTreeSet::new();
     for one in open {
+        if let Ok(machines) = &machines
+            && one.is_first
+            && one.is_allowed(machines, cluster)
+            && !had_its_turn.insert(one.subject())
+        {
+            continue;
+        }
         let verdict = match (&one.wanted, &machines) {
             (Err(why), _) => Verdict::Deny(why.clone()),
             (Ok((node, _)), _) if !is_instance(node) => {
@@ -96,18 +105,39 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     Ok(json!({ "approved": approved, "denied": denied, "left": left }))
 }
 
-/// One for each requester and name, the newest first; of first certificates the oldest for each name.
+/// The requests of a pass: one for each requester and name, first certificates before others. Of first certificates it is the oldest, and
+/// they come in the order of their age. Of others it is the newest.
+///
+/// If there are too many, requesters take turns. All machines of a role are one requester until they are nodes, so whoever floods with a
+/// role's token delays machines of that role alone.
 fn in_turn(mut open: Vec<OpenRequest>) -> Vec<OpenRequest> {
     open.sort_by(|one, other| (one.age, &one.name).cmp(&(other.age, &other.name)));
     let (mut first, mut serving): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.is_first);
     first.reverse();
     let mut seen = BTreeSet::new();
-    first.retain(|one| seen.insert((String::new(), one.subject())));
-    serving.retain(|one| seen.insert((one.user.clone(), one.subject())));
-    // Invalid requests are many if somebody floods, and the oldest are denied first.
-    first.truncate(AT_MOST);
-    serving.truncate(AT_MOST);
-    first.into_iter().chain(serving).collect()
+    let mut is_new =
+        |one: &OpenRequest| seen.insert((one.is_first, one.requester.user.clone(), one.subject()));
+    first.retain(&mut is_new);
+    serving.retain(&mut is_new);
+    first = by_turns(first);
+    first.sort_by(|one, other| (other.age, &one.name).cmp(&(one.age, &other.name)));
+    first.into_iter().chain(by_turns(serving)).collect()
+}
+
+/// At most [`AT_MOST`] of them: the first of each requester, then the second of each, and so on.
+fn by_turns(requests: Vec<OpenRequest>) -> Vec<OpenRequest> {
+    let mut turns: BTreeMap<String, usize> = BTreeMap::new();
+    let mut numbered: Vec<(usize, OpenRequest)> = requests
+        .into_iter()
+        .map(|one| {
+            let turn = turns.entry(one.requester.user.clone()).or_default();
+            *turn += 1;
+            (*turn, one)
+        })
+        .collect();
+    // Stable: those of one turn keep their order.
+    numbered.sort_by_key(|(turn, _)| *turn);
+    numbered.into_iter().take(AT_MOST).map(|(_, one)| one).collect()
 }
 
 /// The node and the request by which it got its first certificate, if that was approved so lately that the node may not have registered
@@ -146,7 +176,7 @@ impl OpenRequest {
         let made = request.metadata.creation_timestamp.as_ref();
         Self {
             name: request.metadata.name.clone().unwrap_or_default(),
-            user: requester.user,
+            requester,
             age: made.map_or(SignedDuration::ZERO, |made| now.duration_since(made.0)),
             is_first,
             wanted,
@@ -156,7 +186,13 @@ impl OpenRequest {
 
     /// The user name of the node, or of the requester if the request is invalid.
     fn subject(&self) -> String {
-        self.wanted.as_ref().map_or_else(|_| self.user.clone(), |(node, _)| format!("{NODE}{node}"))
+        self.wanted.as_ref().map_or_else(|_| self.requester.user.clone(), |(node, _)| format!("{NODE}{node}"))
+    }
+
+    /// Whether it was made with the token of its machine's role.
+    fn is_allowed(&self, machines: &BTreeMap<String, Machine>, cluster: &str) -> bool {
+        let Ok((node, _)) = &self.wanted else { return false };
+        may_ask(&self.requester, node, machines.get(node), self.age, cluster).is_ok()
     }
 
     async fn verdict(
@@ -171,8 +207,11 @@ impl OpenRequest {
         if !self.is_first {
             return Ok(judge_serving(node, wanted, machine, self.age, cluster));
         }
+        if let Err(verdict) = may_ask(&self.requester, node, machine, self.age, cluster) {
+            return Ok(verdict);
+        }
         let registration = registration(client, node, now).await?;
-        let verdict = judge_client(node, machine, registration, self.age, now, cluster);
+        let verdict = judge_client(&self.requester, node, machine, registration, self.age, now, cluster);
         Ok(match first {
             Some(first) if registration == Registration::None && verdict == Verdict::Approve => {
                 Verdict::Deny(format!(
@@ -229,8 +268,12 @@ mod tests {
 
     use super::*;
 
-    /// A request of a kubelet as the API server lists it, with a key of its own.
+    /// A request of a kubelet with its role's token as the API server lists it, with a key of its own.
     fn listed(name: &str, node: &str, minutes_ago: i64, now: Timestamp) -> CertificateSigningRequest {
+        listed_by("system:bootstrap:abcdef", name, node, now - SignedDuration::from_mins(minutes_ago))
+    }
+
+    fn listed_by(user: &str, name: &str, node: &str, made_at: Timestamp) -> CertificateSigningRequest {
         let subject = format!("/O=system:nodes/CN={NODE}{node}");
         let key = tempfile::tempdir().unwrap();
         let made = Command::new("openssl")
@@ -251,9 +294,9 @@ mod tests {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
         serde_json::from_value(json!({
-            "metadata": { "name": name, "creationTimestamp": (now - SignedDuration::from_mins(minutes_ago)).to_string() },
+            "metadata": { "name": name, "creationTimestamp": made_at.to_string() },
             "spec": {
-                "signerName": CLIENT, "username": "kubelet-bootstrap", "groups": ["system:bootstrappers"],
+                "signerName": CLIENT, "username": user, "groups": ["system:bootstrappers"],
                 "usages": ["client auth", "digital signature"],
                 "request": base64::Engine::encode(&base64::engine::general_purpose::STANDARD, made.stdout),
             },
@@ -267,7 +310,8 @@ mod tests {
         request
     }
 
-    /// Every node has the bootstrap token, and may list requests. A worker saw a booting controller's, and copied it under a key of its own.
+    /// Whoever has a bootstrap token may list requests. A worker saw a booting controller's, and copied it under a key of its own. The token of
+    /// its role is another one (`a_workers_token_makes_nobody_a_controller`); were it the same, it would be too late.
     #[test]
     fn a_copy_of_a_booting_controllers_request_does_not_displace_it() {
         let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
@@ -284,6 +328,47 @@ mod tests {
         assert_eq!(joins(decided(original.clone(), "Denied"), now), None);
         assert_eq!(joins(original, now), None, "nobody has decided yet");
         assert_eq!(joins(decided(listed("node-csr-older", "i-1", 61, now), "Approved"), now), None);
+    }
+
+    /// A worker floods: more requests than are looked at in one pass, all older than that of a controller that boots.
+    #[test]
+    fn a_flood_of_one_roles_requests_delays_no_other_role() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let flood = listed_by("system:bootstrap:worker", "flood", "i-0", now - SignedDuration::from_mins(9));
+        let serving = |request: &CertificateSigningRequest| {
+            let mut request = request.clone();
+            request.spec.signer_name = SERVING.to_owned();
+            request
+        };
+        let mut open = Vec::new();
+        for number in 0..AT_MOST + 500 {
+            let mut one = OpenRequest::read(flood.clone(), now);
+            one.name = format!("flood-{number}");
+            // Each in the name of another machine.
+            if let Ok((node, _)) = &mut one.wanted {
+                *node = format!("i-{number:x}");
+            }
+            open.push(one);
+            let mut invalid = OpenRequest::read(serving(&flood), now);
+            (invalid.name, invalid.requester.user) =
+                (format!("serving-{number}"), format!("{NODE}i-{number:x}"));
+            invalid.requester.user.truncate(NODE.len() + 4);
+            open.push(invalid);
+        }
+        let controller = listed_by("system:bootstrap:cntrlr", "controller", "i-ffff", now);
+        open.push(OpenRequest::read(controller, now));
+        let mut node = OpenRequest::read(serving(&listed("node", "i-fffe", 10, now)), now);
+        node.requester.user = format!("{NODE}i-fffe");
+        open.push(node);
+        let turn = in_turn(open);
+        assert!(turn.iter().any(|one| one.name == "controller"), "the controller has its turn");
+        assert!(turn.iter().any(|one| one.name == "node"), "the node has its turn");
+        assert_eq!(turn.iter().filter(|one| one.is_first).count(), AT_MOST);
+        // The oldest come first, whoever made them: of several for one node the first one wins.
+        assert_eq!(
+            turn.iter().take_while(|one| one.is_first).last().map(|one| one.name.as_str()),
+            Some("controller")
+        );
     }
 
     /// A kubelet that asks for a serving certificate again has forgotten its older key.

@@ -1,11 +1,12 @@
 //! What a pass reads besides the API server: add-ons from S3, instances from EC2. Traits, so that tests replace them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
+use jiff::Timestamp;
 use slipway_ports::{ErrorKind, PortError};
 
-use super::judge::Machine;
+use super::judge::{Machine, ROLE};
 use crate::aws::{Aws, BucketOfAssets};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
@@ -17,6 +18,13 @@ pub trait Library: Sync {
 pub trait Cloud: Sync {
     /// The existing instances among `ids`.
     fn machines(&self, ids: &[&str]) -> impl Future<Output = AgentResult<BTreeMap<String, Machine>>> + Send;
+
+    /// The roles of the instances of `cluster` that were started lately, as their tags name them.
+    fn starting_roles(
+        &self,
+        cluster: &str,
+        now: Timestamp,
+    ) -> impl Future<Output = AgentResult<BTreeSet<String>>> + Send;
 }
 
 impl Library for BucketOfAssets {
@@ -33,6 +41,11 @@ impl Library for BucketOfAssets {
 impl Cloud for Aws {
     async fn machines(&self, ids: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
         Aws::machines(self, ids).await.map_err(|error| failure(&error))
+    }
+
+    async fn starting_roles(&self, cluster: &str, now: Timestamp) -> AgentResult<BTreeSet<String>> {
+        let started = Aws::started_lately(self, cluster, now).await.map_err(|error| failure(&error))?;
+        Ok(started.into_iter().filter_map(|mut machine| machine.tags.remove(ROLE)).collect())
     }
 }
 

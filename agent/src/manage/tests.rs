@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::OWN_TOKEN_TAG;
+use slipway_core::role::Role;
+use slipway_credentials::bootstrap::{RoleToken, SHARED_USER, group};
 use slipway_crypto::CertificateRequest;
 
 use super::judge::{
@@ -134,7 +137,7 @@ fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
 
 fn first() -> (Requester, CertificateRequest) {
     let requester = Requester {
-        user: "kubelet-bootstrap".to_owned(),
+        user: SHARED_USER.to_owned(),
         groups: texts(&["system:bootstrappers", "system:authenticated"]).into_iter().collect(),
         usages: texts(&["digital signature", "client auth"]).into_iter().collect(),
     };
@@ -150,12 +153,13 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
         machine.tags.insert("slipway:role".to_owned(), role.to_owned());
         machine
     };
-    let verdict =
-        |machine: &Machine, stands| judge_client("i-1", Some(machine), stands, minutes(1), now(), "c");
+    let verdict = |machine: &Machine, stands| {
+        judge_client(&requester, "i-1", Some(machine), stands, minutes(1), now(), "c")
+    };
     let denied = |verdict| matches!(verdict, Verdict::Deny(_));
     for role in ["controller", "pool-general-a"] {
         assert_eq!(verdict(&of(role), Registration::None), Verdict::Approve, "{role}");
-        // The hole that this closes: with the token that every worker has, in the name of a node that stands.
+        // Whoever has its token asks in the name of a node that stands.
         assert!(denied(verdict(&of(role), Registration::Active)), "{role}");
         let old = Machine { launched: Some(now() - minutes(61)), ..of(role) };
         assert!(denied(verdict(&old, Registration::None)), "{role}");
@@ -173,8 +177,59 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
     let mut other = of("controller");
     other.tags.insert("slipway:cluster".to_owned(), "other".to_owned());
     assert!(denied(verdict(&other, Registration::None)));
-    let unknown = |age| judge_client("i-1", None, Registration::None, minutes(age), now(), "c");
+    let unknown = |age| judge_client(&requester, "i-1", None, Registration::None, minutes(age), now(), "c");
     assert!(matches!(unknown(9), Verdict::Leave(_)) && denied(unknown(11)));
+}
+
+/// The requester with the token of `role`.
+fn with_token_of(role: &str) -> Requester {
+    let (shared, _) = first();
+    let role: Role = role.parse().unwrap();
+    let mut groups = shared.groups;
+    groups.insert(group(&role).unwrap());
+    Requester { user: format!("system:bootstrap:{}", RoleToken::derive("key", &role).id), groups, ..shared }
+}
+
+#[test]
+fn a_workers_token_makes_nobody_a_controller() {
+    let of = |role: &str, own_token: bool| {
+        let mut machine = machine();
+        machine.tags.insert("slipway:role".to_owned(), role.to_owned());
+        if own_token {
+            machine.tags.insert(OWN_TOKEN_TAG.to_owned(), "own".to_owned());
+        }
+        machine
+    };
+    let verdict = |requester: &Requester, machine: &Machine, registration| {
+        judge_client(requester, "i-1", Some(machine), registration, minutes(1), now(), "c")
+    };
+    let roles = ["controller", "pool-general-a", "pool-other"];
+    // Also in the name of a node that is silent: nobody changes its role.
+    for registration in [Registration::None, Registration::Silent] {
+        for (token, role) in roles.iter().flat_map(|token| roles.map(|role| (*token, role))) {
+            for own_token in [true, false] {
+                let verdict = verdict(&with_token_of(token), &of(role, own_token), registration);
+                if token == role {
+                    assert_eq!(verdict, Verdict::Approve, "{role}");
+                } else {
+                    let Verdict::Deny(why) = verdict else { panic!("{token} became {role}: {verdict:?}") };
+                    assert!(why.contains(token) && why.contains(role), "{why}");
+                }
+            }
+        }
+        // The token that all nodes shared counts for machines from that time alone.
+        let (shared, _) = first();
+        for role in roles {
+            assert_eq!(verdict(&shared, &of(role, false), registration), Verdict::Approve, "{role}");
+            assert!(matches!(verdict(&shared, &of(role, true), registration), Verdict::Deny(_)), "{role}");
+        }
+    }
+    // Somebody else's bootstrap token, as kubeadm makes them, is none of ours.
+    let (mut foreign, _) = first();
+    foreign.user = "system:bootstrap:abcdef".to_owned();
+    assert!(matches!(verdict(&foreign, &of("controller", false), Registration::None), Verdict::Deny(_)));
+    foreign.groups.insert("system:bootstrappers:kubeadm:default-node-token".to_owned());
+    assert!(matches!(verdict(&foreign, &of("controller", false), Registration::None), Verdict::Deny(_)));
 }
 
 #[test]

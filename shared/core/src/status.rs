@@ -1,6 +1,6 @@
 //! `status.json`: a summary for people and scripts. No decision depends on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,10 @@ pub struct Desired {
     /// `deletionProtection` of the newest accepted spec: orders to destroy the cluster are not obeyed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deletion_protection: bool,
+    /// `approval: manual` of an accepted spec, which counts until a person has approved a plan that takes it off: the plans that were
+    /// known when it was turned on, none of which does that. `None`: no accepted spec says so, or it was taken off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manual_since: Option<BTreeSet<String>>,
 }
 
 impl Status {

@@ -1,9 +1,10 @@
 //! Which credentials a cluster has, their names, which authority signs them, and which roles receive them.
 //!
 //! These are decisions only: `slipway-crypto` makes keys and `slipway-flows` stores them. [`policy`] is the table of all credentials,
-//! [`manifest`] compares it with the inventory, [`rotation`] exchanges authorities and signing keys, [`renewal`] renews leaves, and
+//! [`manifest`] compares it with the inventory, [`rotation`] exchanges authorities and signing keys, [`bootstrap`] derives tokens, [`renewal`] renews leaves, and
 //! [`gc`] finds unused objects.
 
+pub mod bootstrap;
 pub mod gc;
 pub mod manifest;
 pub mod policy;
@@ -18,6 +19,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::{KeyAlgorithm, OwnSource};
+use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 
 /// One credential that is made once and kept: a certificate with its key, a key pair, or a secret.
@@ -115,6 +117,9 @@ pub struct Manifest {
     pub sealed_under: String,
     /// The existing assets, by name.
     pub assets: BTreeMap<String, Entry>,
+    /// Which bootstrap tokens are in the bundles.
+    #[serde(default = "BootstrapTokens::shared", skip_serializing_if = "BootstrapTokens::is_shared")]
+    pub bootstrap_tokens: BootstrapTokens,
     /// The bundle that each role receives.
     pub bundles: BTreeMap<Role, BundleEntry>,
     /// The digests of earlier bundles with the fingerprints in them, until `slipway certs gc` finds that nothing refers to them. A digest

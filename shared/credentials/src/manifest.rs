@@ -13,7 +13,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::digest::{keyed_hex, sha256_hex};
 use slipway_core::role::Role;
 
-use super::policy::{self, BundleFile, Part};
+use super::policy::{self, BundleFile, Part, SHARED_TOKEN};
 use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, rotation};
 
 /// The current [`Manifest::format`].
@@ -438,6 +438,7 @@ pub fn bundle_files(
                     | Part::PrivateKey
                     | Part::PublicKey
                     | Part::Secret
+                    | Part::RoleToken
                     | Part::TokensCsv
                     | Part::EncryptionConfig
                     | Part::EncryptionConfigOff => &entry.fingerprint,
@@ -559,10 +560,12 @@ pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
 pub fn unused(cluster: &Cluster, manifest: &Manifest) -> Unused {
     let assets: BTreeSet<_> = policy::assets(cluster).into_iter().map(|asset| asset.name).collect();
     let roles = policy::roles(cluster);
+    let shares_token = manifest.bootstrap_tokens.accept_shared();
     Unused {
         assets: manifest
             .assets
             .keys()
+            .filter(|name| !(shares_token && *name == SHARED_TOKEN))
             .filter(|name| !assets.contains(slipway_core::role::base(name)))
             .cloned()
             .collect(),

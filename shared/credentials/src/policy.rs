@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use slipway_core::cluster::Cluster;
+use slipway_core::node::BootstrapTokens;
 use slipway_core::role::{CA, ETCD_CA, FRONT_PROXY_CA, KUBELET_CA, Role, SERVICE_ACCOUNT};
 
+use super::bootstrap::{BOOTSTRAPPERS, KEY_FILE, RoleToken, SHARED_USER};
 use super::{Asset, AssetKind, CertificateProfile, Origin};
 
 /// Folder of the Kubernetes credentials on controllers and workers.
@@ -17,15 +19,18 @@ pub const ETCD_DIR: &str = "/etc/etcd/pki";
 
 /// The secret that keys all digests of the cluster's secrets. No role receives it.
 pub const DIGEST_KEY: &str = "digest-key";
-/// The group of the bootstrap token, which may request a kubelet's first certificate.
-pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
 /// The group of the administrators' certificate.
 pub const CLUSTER_ADMINS: &str = "slipway:cluster-admins";
 /// The group of the API server's client certificate for kubelets.
 pub const KUBELET_API_ADMINS: &str = "slipway:kubelet-api-admins";
 
 const APISERVER: &str = "apiserver";
-const BOOTSTRAP_TOKEN: &str = "bootstrap-token";
+/// The key that bootstrap tokens are derived from.
+pub const BOOTSTRAP_KEY: &str = "bootstrap-key";
+/// The bootstrap token that all nodes share in clusters that have one ([`BootstrapTokens`]).
+pub const SHARED_TOKEN: &str = "bootstrap-token";
+/// The file with a node's bootstrap token.
+const TOKEN_FILE: &str = "bootstrap-token";
 const ENCRYPTION_CONFIG: &str = "encryption-config";
 const HEALTHCHECK_CLIENT: &str = "etcd-healthcheck-client";
 const ADMIN: &str = "admin";
@@ -77,7 +82,9 @@ pub enum Part {
     PublicKey,
     /// The text of a secret.
     Secret,
-    /// The file for `--token-auth-file` of the API server, generated from the bootstrap token.
+    /// The bootstrap token of the role that receives the file, derived from the bootstrap key.
+    RoleToken,
+    /// The file for `--token-auth-file` of the API server, generated from the bootstrap token that all nodes share.
     TokensCsv,
     /// The file for `--encryption-provider-config` that writes encrypted data and reads both encrypted and plain data.
     EncryptionConfig,
@@ -93,18 +100,19 @@ impl Part {
             Self::Certificate | Self::Intermediates | Self::Chain | Self::PublicKey => false,
             Self::PrivateKey
             | Self::Secret
+            | Self::RoleToken
             | Self::TokensCsv
             | Self::EncryptionConfig
             | Self::EncryptionConfigOff => true,
         }
     }
 
-    /// The text of the file, generated from the PEM or secret of the asset. It is as secret as `text`.
+    /// The text of the file for `role`, generated from the PEM or secret of the asset. It is as secret as `text`.
     ///
     /// A bundle is sealed anew when the name of a part changes, not when this function changes. If you change what it returns, rename the
     /// part; otherwise nodes never receive the change.
     #[must_use]
-    pub fn content(self, text: &str) -> String {
+    pub fn content(self, role: &Role, text: &str) -> String {
         match self {
             Self::Certificate
             | Self::Intermediates
@@ -112,10 +120,11 @@ impl Part {
             | Self::PrivateKey
             | Self::PublicKey
             | Self::Secret => text.to_owned(),
+            Self::RoleToken => RoleToken::derive(text, role).text(),
             // A static token names its user and groups. This group may request kubelet certificates only:
             // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#token-authentication-file
             Self::TokensCsv => {
-                format!("{text},kubelet-bootstrap,kubelet-bootstrap,\"{BOOTSTRAPPERS}\"\n")
+                format!("{text},{SHARED_USER},{SHARED_USER},\"{BOOTSTRAPPERS}\"\n")
             }
             Self::EncryptionConfig => encryption_config(&[&secretbox(text), IDENTITY]),
             Self::EncryptionConfigOff => encryption_config(&[IDENTITY, &secretbox(text)]),
@@ -132,6 +141,7 @@ impl fmt::Display for Part {
             Self::PrivateKey => "private-key",
             Self::PublicKey => "public-key",
             Self::Secret => "secret",
+            Self::RoleToken => "role-token",
             Self::TokensCsv => "tokens-csv",
             Self::EncryptionConfig => "encryption-config",
             Self::EncryptionConfigOff => "encryption-config-off",
@@ -188,9 +198,15 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     assets.push(profiles.client(HEALTHCHECK_CLIENT, ETCD_CA, "etcd-healthcheck-client", None));
     assets.push(profiles.client(ADMIN, CA, "kubernetes-admin", Some(CLUSTER_ADMINS)));
     assets.push(secret(SERVICE_ACCOUNT, AssetKind::KeyPair(cluster.certificates.key_algorithm)));
-    assets.push(secret(BOOTSTRAP_TOKEN, AssetKind::BootstrapToken));
+    assets.push(secret(BOOTSTRAP_KEY, AssetKind::RandomKey));
     assets.push(secret(ENCRYPTION_CONFIG, AssetKind::RandomKey));
     assets
+}
+
+/// The bootstrap token of a cluster whose nodes share one. It is not among [`assets`].
+#[must_use]
+pub fn shared_token() -> Asset {
+    secret(SHARED_TOKEN, AssetKind::BootstrapToken)
 }
 
 /// A secret or key pair. Slipway always makes these itself.
@@ -212,7 +228,8 @@ pub fn roles(cluster: &Cluster) -> BTreeSet<Role> {
     members.chain(pools).chain([Role::Controller, Role::Admin]).collect()
 }
 
-/// The files that `role` receives, sorted by path. A role receives only what it needs (P9).
+/// The files that `role` receives, sorted by path. A role receives only what it needs (P9). In a cluster whose nodes share a bootstrap
+/// token some differ: [`with_tokens`].
 #[must_use]
 pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     let mut files = match role {
@@ -221,7 +238,7 @@ pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
         Role::Pool(_) => vec![
             file(KUBERNETES_DIR, "ca.pem", CA, Part::Certificate),
             file(KUBERNETES_DIR, "kubelet-ca.pem", KUBELET_CA, Part::Certificate),
-            file(KUBERNETES_DIR, "bootstrap-token", BOOTSTRAP_TOKEN, Part::Secret),
+            file(KUBERNETES_DIR, TOKEN_FILE, BOOTSTRAP_KEY, Part::RoleToken),
         ],
         Role::Admin => vec![
             file("", "ca.pem", CA, Part::Certificate),
@@ -231,6 +248,20 @@ pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     };
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
+}
+
+/// Changes the files of [`bundle`] in a cluster whose nodes share a bootstrap token, or shared one.
+pub(crate) fn with_tokens(files: &mut Vec<BundleFile>, tokens: BootstrapTokens) {
+    let of_key = |file: &BundleFile| file.sources.iter().any(|source| source.asset == BOOTSTRAP_KEY);
+    let is_controllers = files.iter().any(|file| file.path.ends_with(&format!("/{KEY_FILE}")));
+    if tokens.is_shared() && files.iter().any(of_key) {
+        files.retain(|file| !of_key(file));
+        files.push(file(KUBERNETES_DIR, TOKEN_FILE, SHARED_TOKEN, Part::Secret));
+    }
+    if tokens.accept_shared() && is_controllers {
+        files.push(file(KUBERNETES_DIR, "tokens.csv", SHARED_TOKEN, Part::TokensCsv));
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// The roles that receive a part of each asset. An asset that no role receives is not listed.
@@ -285,8 +316,9 @@ fn controller_files(cluster: &Cluster) -> Vec<BundleFile> {
     }
     files.push(file(KUBERNETES_DIR, "service-account.pub.pem", SERVICE_ACCOUNT, Part::PublicKey));
     files.push(file(KUBERNETES_DIR, "service-account-key.pem", SERVICE_ACCOUNT, Part::PrivateKey));
-    files.push(file(KUBERNETES_DIR, "bootstrap-token", BOOTSTRAP_TOKEN, Part::Secret));
-    files.push(file(KUBERNETES_DIR, "tokens.csv", BOOTSTRAP_TOKEN, Part::TokensCsv));
+    files.push(file(KUBERNETES_DIR, TOKEN_FILE, BOOTSTRAP_KEY, Part::RoleToken));
+    // The node manager makes the tokens of all roles of it, those of pools that are new too.
+    files.push(file(KUBERNETES_DIR, KEY_FILE, BOOTSTRAP_KEY, Part::Secret));
     let encryption = if cluster.kubernetes.encryption_at_rest {
         Part::EncryptionConfig
     } else {

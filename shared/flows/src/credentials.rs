@@ -20,6 +20,7 @@ use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
+use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::{self, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
@@ -87,10 +88,23 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     known: &Known,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
-    ensure_with(objects, keys, crypto, cluster, known, &Imported::new(), now).await
+    let imported = Imported::new();
+    ensure_with(objects, keys, crypto, cluster, &Given { known, imported: &imported, own_tokens: true }, now)
+        .await
 }
 
-/// As [`ensure_for`], with the assets that the user provided and [`crate::imports::read`] accepted.
+/// What [`ensure_with`] has to respect.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// The bundles that nodes have.
+    pub known: &'a Known,
+    /// The assets that the user provided and [`crate::imports::read`] accepted.
+    pub imported: &'a Imported,
+    /// Whether the node agent of every new machine knows a bootstrap token for each role. A cluster that has them keeps them.
+    pub own_tokens: bool,
+}
+
+/// As [`ensure_for`], with all that is `given`.
 ///
 /// # Errors
 /// As [`ensure`]; also if an existing asset is not the one that the spec names or the user provided.
@@ -99,10 +113,10 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     keys: &K,
     crypto: &C,
     cluster: &Cluster,
-    known: &Known,
-    imported: &Imported,
+    given: &Given<'_>,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
+    let &Given { known, imported, own_tokens } = given;
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
@@ -117,9 +131,15 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
                 if !has_no_pki(objects, cluster, &key, known).await? {
                     continue;
                 }
-                Manifest { format: FORMAT, ..Manifest::default() }
+                let bootstrap_tokens =
+                    if own_tokens { BootstrapTokens::Own } else { BootstrapTokens::Shared };
+                Manifest { format: FORMAT, bootstrap_tokens, ..Manifest::default() }
             }
         };
+        if own_tokens && manifest.bootstrap_tokens.is_shared() {
+            // Machines of the launch templates that are deployed start with the shared one.
+            manifest.bootstrap_tokens = BootstrapTokens::Both;
+        }
         refuse_other_format(&key, &manifest)?;
         refuse_older(&key, &manifest, known)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
@@ -190,7 +210,10 @@ async fn make<O: Objects, K: Keys, C: Crypto>(
     imported: &Imported,
     now: Timestamp,
 ) -> FlowResult<Vec<String>> {
-    let assets = policy::assets(vault.cluster);
+    let mut assets = policy::assets(vault.cluster);
+    if manifest.bootstrap_tokens.accept_shared() {
+        assets.push(policy::shared_token());
+    }
     let brought = imported.iter().map(|(name, import)| (name.clone(), import.facts.clone())).collect();
     let list = manifest::to_make(&assets, manifest, &brought, now).map_err(refused)?;
     let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();

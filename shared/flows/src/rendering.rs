@@ -26,7 +26,7 @@ use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 pub use upgrade::{UpgradeOrder, upgrade};
 
-use crate::credentials::{self, Credentials, Healed, Known};
+use crate::credentials::{self, Credentials, Given, Healed, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
@@ -343,6 +343,9 @@ async fn render_version(
     let in_use = rollout.as_ref().is_some_and(|rollout| rollout.uses_spec(&upload.version));
     let running =
         Running { is_in_use: in_use, upgrade, ..running(ports.assets, &upload.cluster, rollout).await? };
+    if let Some(finding) = name_is_taken(ports.specs, ports.assets, &upload.cluster).await? {
+        return reject(ports, upload, None, vec![finding]).await;
+    }
     let patches = PatchSet::read(ports.specs, &upload.cluster).await?;
     let imports =
         BucketImports { cluster: &upload.cluster, specs: ports.specs, parameters: ports.parameters };
@@ -366,6 +369,39 @@ async fn render_version(
         issuer::publish(bucket, documents).await?;
     }
     publish_plan(ports, upload, &patches, &prepared, running, site, now).await
+}
+
+/// The most objects of the spec bucket that are looked through for names of clusters.
+const MOST_NAMES: usize = 100_000;
+
+/// The finding about the name of a cluster that is new, if another one has the same name but for the case of letters. DNS knows no case: both
+/// would have the same part of a hosted zone.
+async fn name_is_taken(
+    specs: &impl Listing,
+    assets: &impl Objects,
+    cluster: &str,
+) -> FlowResult<Option<Diagnostic>> {
+    if assets.head(&keys::desired(cluster)).await?.is_some() {
+        return Ok(None);
+    }
+    for listed in specs.list(keys::CLUSTERS, MOST_NAMES).await? {
+        let rest = listed.key.strip_prefix(keys::CLUSTERS).unwrap_or_default();
+        let Some((other, "cluster.yaml")) = rest.trim_start_matches('/').split_once('/') else { continue };
+        let is_same = other != cluster && other.eq_ignore_ascii_case(cluster);
+        // Whoever was accepted first keeps the name.
+        if is_same && assets.head(&keys::desired(other)).await?.is_some() {
+            return Ok(Some(Diagnostic {
+                help: Some("choose a name that differs in more than the case of its letters".to_owned()),
+                ..Diagnostic::whole(
+                    "cluster-name-taken",
+                    format!(
+                        "there is a cluster `{other}`, and DNS knows no case: both would have the same names in a hosted zone"
+                    ),
+                )
+            }));
+        }
+    }
+    Ok(None)
 }
 
 /// A spec with its patches, checked as far as possible without calls.
@@ -481,11 +517,20 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     warnings.extend(update(&lock));
     warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
     let known = running.known();
+    let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
+    let given = Given { known: &known, imported: &imported, own_tokens };
     let credentials =
-        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &known, &imported, now)
-            .await?;
+        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &given, now).await?;
     warnings.extend(credentials.healed.iter().map(healed));
-    let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
+    let tokens = credentials.manifest.bootstrap_tokens;
+    if tokens.is_shared() {
+        warnings.push(shared_token());
+    }
+    let inputs = Inputs {
+        patches: &patches,
+        bootstrap_tokens: tokens,
+        ..Inputs::new(&cluster, &lock, &credentials.digests, site)
+    };
     let rendering = slipway_render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })
@@ -516,6 +561,22 @@ fn healed(healed: &Healed) -> Diagnostic {
                 "{} {}; it was written again with what it held, and no node changes",
                 healed.key, healed.problem
             ),
+        )
+    }
+}
+
+fn shared_token() -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        help: Some(
+            "publish the agent of this release with `slipway publish-agent`, take \"agent\" out of the cluster's lock.json, and upload \
+             the spec again: docs/upgrading.md"
+                .to_owned(),
+        ),
+        ..Diagnostic::whole(
+            "shared-bootstrap-token",
+            "the pinned node agent knows one bootstrap token for all nodes only: whoever has taken over a worker can ask for the first \
+             certificate of a controller that boots",
         )
     }
 }

@@ -53,7 +53,8 @@ pub enum RenderError {
     /// The installation has no bucket for the cluster's public keys.
     #[error(
         "iamRolesForServiceAccounts needs a bucket from which AWS reads the cluster's public keys, and this installation has \
-         none; deploy infra/template.yaml with ServiceAccountIssuer=public, or remove iamRolesForServiceAccounts"
+         none; remove iamRolesForServiceAccounts, or, where the account does not block public bucket policies (S3 Block Public Access), \
+         deploy infra/template.yaml with ServiceAccountIssuer=public"
     )]
     NoIssuerBucket,
     /// An ARN contains no account.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, GroupSize, Image, Tenancy, Volume};
 use slipway_core::diff::diff;
+use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::release::NodeRole;
 use slipway_core::role::Role;
 
@@ -175,7 +176,9 @@ impl Machine {
     }
 
     fn tags(&self, context: &Context<'_>) -> Tags {
-        node_tags(context, &self.role)
+        let tags = node_tags(context, &self.role);
+        let is_node = slipway_credentials::bootstrap::group(&self.role).is_some();
+        if is_node && !context.bootstrap_tokens.is_shared() { tags.with(OWN_TOKEN_TAG, "own") } else { tags }
     }
 }
 

@@ -57,9 +57,10 @@ pub(super) fn phase(status: StackStatus) -> Phase {
         | S::DeleteInProgress
         | S::ImportInProgress
         | S::ImportRollbackInProgress => Phase::Busy,
-        S::UpdateFailed | S::UpdateRollbackFailed => {
-            Phase::Stuck("run `aws cloudformation continue-update-rollback`, then upload the spec again")
-        }
+        S::UpdateFailed | S::UpdateRollbackFailed => Phase::Stuck(
+            "run `aws cloudformation continue-update-rollback`, with `--resources-to-skip` for what cannot be rolled back, then upload the \
+                 spec again",
+        ),
         S::DeleteFailed => Phase::Stuck("delete the stack by hand, then upload the spec again"),
         S::ImportRollbackFailed => Phase::Stuck("repair the stack by hand, then upload the spec again"),
     }

@@ -96,6 +96,7 @@ fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wante
         plan: plan.id.clone(),
         target: plan.to.clone(),
         deletion_protection: false,
+        manual_since: None,
     };
     Wanted { desired, plan, release: release.clone() }
 }

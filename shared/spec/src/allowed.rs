@@ -18,11 +18,15 @@ pub fn objections(cluster: &Cluster, site: &Site) -> Vec<Objection> {
     found
 }
 
+/// As docs/install.md deploys the installation. Without `--template-file` it would deploy the template of the folder that it is run in, and without
+/// `--capabilities` CloudFormation refuses the roles.
+const DEPLOY: &str = "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM";
+
 /// The command that sets parameters of the installation and keeps all others.
 fn command(parameters: &[(&str, Vec<&str>)]) -> String {
     let overrides: Vec<String> =
         parameters.iter().map(|(name, values)| format!("{name}={}", values.join(","))).collect();
-    format!("sam deploy --parameter-overrides {}", overrides.join(" "))
+    format!("{DEPLOY} --parameter-overrides {}", overrides.join(" "))
 }
 
 /// `listed` with `wanted` at its end.

@@ -17,6 +17,8 @@ use crate::client::ACCOUNT;
 
 const VOLUME: &str = "AWS::EC2::Volume";
 
+const LAUNCH_TIME: &str = "%Y-%m-%dT%H:%M:%S.000Z";
+
 type Form = BTreeMap<String, String>;
 
 /// A refusal: its code, and its words.
@@ -167,6 +169,13 @@ fn instances(state: &State, form: &Form) -> Result<String, Refusal> {
             fits &= match filter.as_str() {
                 "instance-id" => values.contains(&guest.id),
                 "instance-state-name" => values.iter().any(|value| value == "running"),
+                "launch-time" => values.iter().any(|value| {
+                    guest
+                        .launched_at
+                        .strftime(LAUNCH_TIME)
+                        .to_string()
+                        .starts_with(value.trim_end_matches('*'))
+                }),
                 "private-dns-name" => values.contains(&name),
                 "tag-key" => values.iter().any(|key| guest.tags.contains_key(key)),
                 other => match other.strip_prefix("tag:") {
@@ -204,7 +213,7 @@ fn instance(guest: &Guest, name: &str) -> String {
          <launchTime>{}</launchTime><placement><availabilityZone>{zone}</availabilityZone></placement><subnetId>{subnet}</subnetId>\
          <vpcId>vpc-0123456789abcdef0</vpcId><privateIpAddress>{address}</privateIpAddress><sourceDestCheck>true</sourceDestCheck>\
          <architecture>x86_64</architecture>{}<networkInterfaceSet>{interface}</networkInterfaceSet></item></instancesSet></item>",
-        launched_at.strftime("%Y-%m-%dT%H:%M:%S.000Z"),
+        launched_at.strftime(LAUNCH_TIME),
         tag_set(&guest.tags)
     )
 }

@@ -72,7 +72,7 @@ async fn p13_nodes_read_no_bucket_that_the_installation_does_not_list() {
             &[
                 "software.baseURL",
                 "`ProgramBuckets`",
-                "sam deploy --parameter-overrides ProgramBuckets=programs,",
+                "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ProgramBuckets=programs,",
             ],
         );
     }
@@ -99,7 +99,7 @@ async fn p13_records_are_made_only_in_listed_zones_and_below_their_domains() {
         &[
             "ZPAYROLL0000000000000",
             "`HostedZoneIds`",
-            "sam deploy --parameter-overrides HostedZoneIds=",
+            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides HostedZoneIds=",
             "HostedZoneDomains=",
         ],
     );
@@ -167,7 +167,10 @@ async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
     says(
         &refused(&workshop(&text), &administrator).await,
         "managed-policy",
-        &["AdministratorAccess", "sam deploy --parameter-overrides ManagedPolicyArns="],
+        &[
+            "AdministratorAccess",
+            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ManagedPolicyArns=",
+        ],
     );
 }
 
@@ -228,6 +231,69 @@ async fn an_upload_does_not_waive_its_own_review() {
     workshop.allowed.as_mut().unwrap().approval = Approval::Manual;
     let fourth = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'never'")).await.plan;
     assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
+}
+
+/// Both would have the same part of a hosted zone.
+#[tokio::test]
+async fn p13_a_cluster_cannot_take_the_name_of_another_in_other_letters() {
+    let spec = example("minimal");
+    let workshop = workshop(&spec);
+    let other = "MINIMAL";
+    workshop.specs.upload(&keys::spec(other), spec.replace("clusterName: minimal", "clusterName: MINIMAL"));
+    // A spec that was never accepted keeps nobody from his name.
+    let first = workshop.fork();
+    first.render(&spec).await;
+    workshop.assets.upload(&keys::desired(other), "{}");
+    let RenderOutcome::Rejected(findings) = workshop.outcome(&spec).await else { panic!("it was accepted") };
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].code, "cluster-name-taken");
+    assert!(findings[0].message.contains(other), "{findings:?}");
+    // Who had it first goes on.
+    first.assets.upload(&keys::desired(other), "{}");
+    first.render(minimal("rollout: {approval: manual}\nstackTags: {a: b}")).await;
+}
+
+/// It changes nothing that is rolled out, so no rollout brings it: it holds from the upload on.
+#[tokio::test]
+async fn an_upload_that_only_turns_the_review_on_holds_for_the_next_one() {
+    let automatic = example("minimal");
+    let label = |value: &str| {
+        let name = format!("name: general\n      nodeLabels: {{example.com/evil: '{value}'}}");
+        with(&automatic, "name: general", &name)
+    };
+    let workshop = workshop(&automatic);
+    let first = workshop.render(&automatic).await.plan;
+    settle(&workshop, &first);
+    let manual = minimal("rollout: {approval: manual}");
+    assert_eq!(workshop.outcome(&manual).await, RenderOutcome::Unchanged);
+    // Whoever takes it out again, with a change or in two steps, waits for a person.
+    assert_eq!(workshop.outcome(&automatic).await, RenderOutcome::Unchanged);
+    drop(workshop.take_event_types());
+    for value in ["true", "more"] {
+        let plan = workshop.render(label(value)).await.plan;
+        assert!(plan.waits_for_approval(workshop.now), "an accepted spec says manual");
+        assert!(!workshop.take_event_types().contains(&"Rollout Requested".to_owned()));
+    }
+    // An approved plan takes it off.
+    let approved = workshop.render(label("less")).await.plan;
+    settle(&workshop, &approved);
+    let next = workshop.render(label("fine")).await.plan;
+    assert!(!next.waits_for_approval(workshop.now));
+    settle(&workshop, &next);
+    // On once more, by itself: the approval that was given before does not count for it.
+    settle(&workshop, &approved);
+    assert_eq!(
+        workshop
+            .outcome(with(&label("less"), "clusterName", "rollout: {approval: manual}\nclusterName"))
+            .await,
+        RenderOutcome::Unchanged
+    );
+    assert!(workshop.render(label("evil")).await.plan.waits_for_approval(workshop.now));
+    // What is said twice is written once (P1).
+    let before = workshop.desired().unwrap();
+    workshop.render(label("evil")).await;
+    let after = workshop.desired().unwrap();
+    assert_eq!((after.plan, after.manual_since), (before.plan, before.manual_since));
 }
 
 /// Even with a template that no render function made, CloudFormation's role writes no other record and makes no unbounded role.

@@ -10,28 +10,34 @@ use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::example;
 
-use crate::{installation, is_allowed, request, workshop};
+use crate::{installation, is_allowed, request, role, workshop};
 
-/// What the functions execute and nodes run.
-const EXECUTED: [&str; 7] = [
+/// What the functions execute and nodes run: written by the render function alone.
+const EXECUTED: [&str; 4] = [
     "clusters/minimal/templates/minimal-network/0.json",
     "clusters/minimal/releases/0.json",
-    "clusters/minimal/plans/0.json",
     "clusters/minimal/bundles/controller/config-0",
     "clusters/minimal/addons/0.json",
-    "clusters/minimal/addons.json",
-    "clusters/minimal/desired.json",
 ];
 
-/// State and credentials, which people repair with their own permissions.
-const STATE: [&str; 6] = [
+/// What decides which of it is used.
+const DECISIVE: [&str; 3] =
+    ["clusters/minimal/plans/0.json", "clusters/minimal/addons.json", "clusters/minimal/desired.json"];
+
+/// The pins, and the state with its approvals and destructions. Maintainers repair both.
+const PINS: &str = "clusters/minimal/lock.json";
+const ROLLOUT: &str = "clusters/minimal/rollout.json";
+
+/// Agents and credentials, which people repair with their own permissions.
+const STATE: [&str; 4] = [
     "agent/0/slipway-node",
     "clusters/minimal/bundles/controller/credentials-0",
     "clusters/minimal/pki/manifest.json",
-    "clusters/minimal/rollout.json",
-    "clusters/minimal/lock.json",
     "clusters/minimal/scan.json",
 ];
+
+const WRITES: [&str; 5] =
+    ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateObject", "s3:ReplicateDelete"];
 
 /// Whoever may write these is an administrator: of the cluster, and of what CloudFormation may make. The bucket's policy denies it, whatever
 /// the caller's own policy says.
@@ -48,26 +54,23 @@ async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed
     let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
     let function = |id: &str| world.deployed().arns[id].clone();
     let (render, rollout, scan) = (function("RenderRole"), function("RolloutRole"), function("ScanRole"));
-    for action in [
-        "s3:PutObject",
-        "s3:DeleteObject",
-        "s3:DeleteObjectVersion",
-        "s3:ReplicateObject",
-        "s3:ReplicateDelete",
-    ] {
+    let everybody = [&worker, &person, &scan, &render, &rollout];
+    for action in WRITES {
+        let only = |writers: &[&String], key: &str| {
+            for who in everybody {
+                assert_eq!(denied(who, action, key), !writers.contains(&who), "{who} {action} {key}");
+            }
+        };
         for key in EXECUTED {
-            for who in [&worker, &person, &scan] {
-                assert!(denied(who, action, key), "{who} {action} {key}");
-            }
-            for who in [&render, &rollout] {
-                assert!(!denied(who, action, key), "{who} {action} {key}");
-            }
+            only(&[&render], key);
         }
+        for key in DECISIVE {
+            only(&[&render, &rollout], key);
+        }
+        only(&[&render], PINS);
+        only(&[&rollout], ROLLOUT);
         for key in STATE {
-            assert!(denied(&worker, action, key), "{action} {key}");
-            for who in [&render, &rollout, &scan, &person] {
-                assert!(!denied(who, action, key), "{who} {action} {key}");
-            }
+            only(&[&render, &rollout, &scan, &person], key);
         }
         for key in
             ["clusters/minimal/nodes/pool-general/i-1/status.json", "clusters/minimal/etcd-snapshots/1.db"]
@@ -76,6 +79,28 @@ async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed
         }
     }
     assert!(!denied(&worker, "s3:GetObject", EXECUTED[0]), "reading is for IAM to decide");
+}
+
+/// Whoever has taken over the rollout function rolls out what was rendered: its own role writes no template, no configuration, no credential
+/// and no add-on, whatever the bucket's policy says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rollout_function_writes_nothing_that_is_executed() {
+    let world = installation().await;
+    let bucket = &world.deployed().arns["AssetBucket"];
+    let may = |function: &str, action: &str, key: &str| {
+        let asked = request(action, &format!("{bucket}/{key}"), &[]);
+        is_allowed(&iam::decide(role(&world, function), &asked))
+    };
+    for key in EXECUTED.iter().chain(&STATE).chain([&PINS]) {
+        for action in WRITES {
+            assert!(!may("RolloutRole", action, key), "{action} {key}");
+        }
+        assert!(may("RenderRole", "s3:PutObject", key) || key.starts_with("agent/"), "{key}");
+    }
+    // Rolling needs these; the tests of `launching` and `verbs_in_aws` roll with them.
+    for key in DECISIVE.iter().chain([&ROLLOUT, &"clusters/minimal/status.json"]) {
+        assert!(may("RolloutRole", "s3:PutObject", key), "{key}");
+    }
 }
 
 /// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
@@ -92,9 +117,11 @@ async fn only_maintainers_publish_agents_and_repair_state() {
         let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
         matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
     };
-    for key in STATE {
+    for key in STATE.iter().chain([&PINS, &ROLLOUT]) {
         assert!(denied(&format!("arn:aws:iam::{ACCOUNT}:role/developer"), key), "{key}");
         assert!(!denied(&maintainer, key), "{key}");
+    }
+    for key in STATE {
         for id in ["RenderRole", "RolloutRole", "ScanRole"] {
             assert!(!denied(&world.deployed().arns[id], key), "{id} {key}");
         }

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
+use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::release::AddonsPointer;
+use slipway_core::role::Role;
+use slipway_credentials::bootstrap::{RoleToken, group};
 use slipway_node::failure::AgentResult;
 use slipway_node::manage::{Cloud, Library, Machine, Site, pass};
 use slipway_tests::kubernetes::Kubernetes;
@@ -51,6 +54,10 @@ struct Machines(BTreeMap<String, Machine>);
 impl Cloud for Machines {
     async fn machines(&self, ids: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
         Ok(ids.iter().filter_map(|id| Some(((*id).to_owned(), self.0.get(*id)?.clone()))).collect())
+    }
+
+    async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
+        Ok(self.0.values().filter_map(|machine| machine.tags.get("slipway:role").cloned()).collect())
     }
 }
 
@@ -162,22 +169,29 @@ fn pkcs10(subject: &str, names: Option<&str>) -> String {
 /// Requests a serving certificate.
 async fn ask(cluster: &Kubernetes, name: &str, asker: &str, subject: &str, names: &str) {
     let pem = pkcs10(subject, Some(names));
-    file(cluster, name, ("kubernetes.io/kubelet-serving", "server auth"), (asker, "system:nodes"), &pem)
+    file(cluster, name, ("kubernetes.io/kubelet-serving", "server auth"), (asker, &["system:nodes"]), &pem)
         .await;
 }
 
-/// Requests a node's first certificate with the bootstrap token.
-async fn ask_first(cluster: &Kubernetes, name: &str, node: &str) {
+/// Requests a node's first certificate with the bootstrap token of `role`.
+async fn ask_first(cluster: &Kubernetes, name: &str, node: &str, role: &str) {
+    let role: Role = role.parse().unwrap();
+    let key = std::fs::read_to_string(cluster.path("/etc/kubernetes/pki/bootstrap-key")).unwrap();
+    let user = format!("system:bootstrap:{}", RoleToken::derive(&key, &role).id);
+    ask_first_as(cluster, name, node, (&user, &["system:bootstrappers", &group(&role).unwrap()])).await;
+}
+
+async fn ask_first_as(cluster: &Kubernetes, name: &str, node: &str, asker: (&str, &[&str])) {
     let pem = pkcs10(&format!("/O=system:nodes/CN=system:node:{node}"), None);
     let signer = ("kubernetes.io/kube-apiserver-client-kubelet", "client auth");
-    file(cluster, name, signer, ("kubelet-bootstrap", "system:bootstrappers"), &pem).await;
+    file(cluster, name, signer, asker, &pem).await;
 }
 
 async fn file(
     cluster: &Kubernetes,
     name: &str,
     (signer, usage): (&str, &str),
-    (asker, group): (&str, &str),
+    (asker, groups): (&str, &[&str]),
     pem: &str,
 ) {
     use base64::Engine as _;
@@ -190,8 +204,10 @@ async fn file(
         },
     });
     let kubeconfig = cluster.path(slipway_node::kube::NODE_MANAGER_KUBECONFIG);
-    let (who, group) = (format!("--as={asker}"), format!("--as-group={group}"));
-    let words = ["create", &who, &group, "--as-group=system:authenticated", "-f", "-"];
+    let who = format!("--as={asker}");
+    let groups: Vec<String> = groups.iter().map(|group| format!("--as-group={group}")).collect();
+    let mut words = vec!["create", &who, "--as-group=system:authenticated", "-f", "-"];
+    words.extend(groups.iter().map(String::as_str));
     let made = cluster.kubectl(&kubeconfig, &words, &request.to_string()).await;
     assert!(made.status.success(), "{made:?}");
 }
@@ -204,7 +220,7 @@ fn named(requests: &Value, list: &str) -> Vec<String> {
 }
 
 fn machine(address: &str, cluster: &str, role: &str) -> Machine {
-    let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
+    let tags = [("slipway:cluster", cluster), ("slipway:role", role), (OWN_TOKEN_TAG, "own")];
     Machine {
         state: "running".to_owned(),
         launched: Some(Timestamp::now()),
@@ -228,27 +244,31 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
         ("i-5".to_owned(), old),
         ("i-6".to_owned(), machine("10.0.0.6", "another", "pool-general-a")),
         ("i-7".to_owned(), machine("10.0.0.7", CLUSTER, "pool-general-a")),
+        ("i-8".to_owned(), machine("10.0.0.8", CLUSTER, "controller")),
     ]));
     // A controller with a registered node.
     let _fleet = Fleet::start(&cluster, &["i-3"]).await;
-    for (name, node) in [
-        ("worker", "i-1"),
-        ("controller", "i-2"),
-        ("stands", "i-3"),
-        ("etcd", "i-4"),
-        ("old", "i-5"),
-        ("anothers", "i-6"),
-        ("unknown", "i-9"),
-        ("no-instance", "ip-10-0-0-1"),
+    // A worker asks in the name of a controller that boots, before the controller does.
+    ask_first(&cluster, "stolen", "i-2", "pool-general-a").await;
+    for (name, node, role) in [
+        ("worker", "i-1", "pool-general-a"),
+        ("controller", "i-2", "controller"),
+        ("stands", "i-3", "controller"),
+        ("etcd", "i-4", "controller"),
+        ("old", "i-5", "pool-general-a"),
+        ("anothers", "i-6", "pool-general-a"),
+        ("unknown", "i-9", "pool-general-a"),
+        ("no-instance", "ip-10-0-0-1", "pool-general-a"),
     ] {
-        ask_first(&cluster, name, node).await;
+        ask_first(&cluster, name, node, role).await;
     }
     let said = pass(&site, &shelves, &machines).await.unwrap();
     let requests = &said["requests"];
     let approved: BTreeSet<&str> =
         requests["approved"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(approved, BTreeSet::from(["system:node:i-1", "system:node:i-2"]), "{said}");
-    assert_eq!(named(requests, "denied"), ["anothers", "etcd", "no-instance", "old", "stands"], "{said}");
+    let refused = ["anothers", "etcd", "no-instance", "old", "stands", "stolen"];
+    assert_eq!(named(requests, "denied"), refused, "{said}");
     assert_eq!(named(requests, "left"), ["unknown"], "{said}");
     let path = |name: &str| format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
     let admin = cluster.admin();
@@ -263,13 +283,15 @@ async fn the_bootstrap_token_makes_nobody_a_node_that_stands() {
     // A requester with many requests gets one decision per pass, and a new requester gets one in the same pass. Who copies a request that
     // was approved gets nothing.
     for number in 0..20 {
-        ask_first(&cluster, &format!("again-{number}"), "i-9").await;
+        ask_first(&cluster, &format!("again-{number}"), "i-9", "pool-general-a").await;
     }
-    ask_first(&cluster, "copy", "i-1").await;
-    ask_first(&cluster, "late", "i-7").await;
+    ask_first(&cluster, "copy", "i-1", "pool-general-a").await;
+    ask_first(&cluster, "late", "i-7", "pool-general-a").await;
+    // The token that all nodes shared once is nobody's in this cluster.
+    ask_first_as(&cluster, "shared", "i-8", ("kubelet-bootstrap", &["system:bootstrappers"])).await;
     let said = pass(&site, &shelves, &machines).await.unwrap();
     assert_eq!(said["requests"]["approved"], json!(["system:node:i-7"]), "{said}");
-    assert_eq!(named(&said["requests"], "denied"), ["copy"], "{said}");
+    assert_eq!(named(&said["requests"], "denied"), ["copy", "shared"], "{said}");
     assert_eq!(named(&said["requests"], "left").len(), 1, "{said}");
 }
 

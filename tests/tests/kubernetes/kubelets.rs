@@ -108,7 +108,29 @@ async fn a_kubelets_request_is_signed_by_kubelet_ca_and_refused_for_a_false_name
     let worker = cluster.workshop.bundle(&Role::Pool("general-a".to_owned())).await;
     let token = worker[&format!("{KUBERNETES_DIR}/bootstrap-token")].trim();
     let newcomer = cluster.bearer(Some(token));
-    assert_eq!(who(&newcomer).await, "kubelet-bootstrap");
+    assert_eq!(newcomer.get(REQUESTS).await.unwrap().status, 401, "no machine of the pool was ever started");
+    // As soon as a machine of the pool starts, its token counts; only what is missing is made.
+    let made = cluster.manage(&["pool-general-a", "etcd-0", "unreadable"]).await;
+    assert_eq!(made["bootstrapTokens"], json!({ "state": "own", "made": ["controller", "pool-general-a"] }));
+    assert_eq!(cluster.manage(&["pool-general-a"]).await["bootstrapTokens"]["made"], json!([]));
+    cluster
+        .until("kube-apiserver", "knows the token", async || {
+            newcomer.get(REQUESTS).await.unwrap().status == 200
+        })
+        .await;
+    assert_eq!(who(&newcomer).await, format!("system:bootstrap:{}", &token[..6]));
+    // Somebody changed it: it is put back.
+    let secret = format!("/api/v1/namespaces/kube-system/secrets/bootstrap-token-{}", &token[..6]);
+    let mut changed = cluster.admin().get(&secret).await.unwrap().body;
+    let groups = STANDARD.decode(changed["data"]["auth-extra-groups"].as_str().unwrap()).unwrap();
+    assert_eq!(groups, b"system:bootstrappers:slipway:pool-general-a");
+    changed["data"]["auth-extra-groups"] = json!(STANDARD.encode("system:bootstrappers:slipway:controller"));
+    assert_eq!(cluster.admin().put(&secret, &changed).await.unwrap().status, 200);
+    let made = cluster.manage(&["pool-general-a"]).await;
+    assert_eq!(made["bootstrapTokens"]["made"], json!(["pool-general-a"]), "{made}");
+    assert!(!made.to_string().contains(token), "the answer shows no token");
+    let again = cluster.admin().get(&secret).await.unwrap().body;
+    assert_eq!(STANDARD.decode(again["data"]["auth-extra-groups"].as_str().unwrap()).unwrap(), groups);
     for path in ["/api/v1/nodes", "/api/v1/namespaces/kube-system/secrets", "/api/v1/pods"] {
         assert_eq!(newcomer.get(path).await.unwrap().status, 403, "the token gives no access: {path}");
     }
@@ -214,6 +236,12 @@ async fn a_real_kubelet_takes_its_configuration_and_becomes_its_node_by_the_boot
     let socket = cluster.path("run/containerd/containerd.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    assert_eq!(cluster.manage(&[]).await["bootstrapTokens"]["made"], json!(["controller"]));
+    let token = std::fs::read_to_string(cluster.path(KUBERNETES_DIR).join("bootstrap-token")).unwrap();
+    let own = cluster.bearer(Some(token.trim()));
+    cluster
+        .until("kube-apiserver", "knows the token", async || own.get(REQUESTS).await.unwrap().status == 200)
+        .await;
     cluster.start_kubelet();
     // As the node manager does it.
     let admin = cluster.admin();
@@ -261,6 +289,12 @@ async fn what_a_worker_has_opens_no_etcd() {
     // The certificate that a worker can get with its bundle: a kubelet's.
     let token = worker[&pki("bootstrap-token").trim_end_matches(".pem").to_owned()].trim();
     let newcomer = cluster.bearer(Some(token));
+    cluster.manage(&["pool-general-a"]).await;
+    cluster
+        .until("kube-apiserver", "knows the token", async || {
+            newcomer.get(REQUESTS).await.unwrap().status == 200
+        })
+        .await;
     let request = Request::by(&newcomer, &cluster, "worker", CLIENT, (&subject(NODE), None)).await;
     request.approve().await;
     let kubelet = cluster.etcd_client(&request.certificate().await, &request.key());

@@ -74,6 +74,7 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     let socket = cluster.path("run/containerd/containerd.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    assert_eq!(cluster.manage(&[]).await["bootstrapTokens"]["made"], json!(["controller"]));
     cluster.start_kubelet();
     cluster
         .until("kubelet", "has its certificate", async || {
@@ -208,12 +209,12 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     );
 }
 
-/// A file that the API server reads only at its start: another bootstrap token, with which a worker that is locked out requests a
+/// A file that the API server reads only at its start: another bootstrap token that all nodes share, with which a worker that is locked out requests a
 /// certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back_if_it_does_not_come() {
     let spec = example("production");
-    let Some(mut cluster) = Kubernetes::start(&spec).await else { return };
+    let Some(mut cluster) = Kubernetes::start_sharing_a_token(&spec).await else { return };
     let cloud = Surroundings::start().await;
     let (role, root) = (Role::Controller, cluster.root().to_owned());
     cluster.configure_agent(&root, &role);

@@ -2,6 +2,9 @@
 
 use slipway_core::cluster::Architecture;
 use slipway_core::keys;
+use slipway_core::node::{BootstrapTokens, OWN_BOOTSTRAP_TOKENS, OWN_TOKEN_TAG};
+use slipway_core::release::Rendering;
+use slipway_core::role::Role;
 use slipway_render::lock::Lock;
 use slipway_sim::mortal::Life;
 use slipway_tests::workshop::Workshop;
@@ -74,4 +77,60 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
         [(Architecture::X86_64, "a".repeat(64))],
         "a newer agent changes nothing by itself"
     );
+}
+
+/// An agent that an older `slipway` published makes no tokens of roles: with them no machine of this cluster could join.
+#[tokio::test]
+async fn p8_a_cluster_has_tokens_of_roles_when_all_its_agents_know_them() {
+    let account = Workshop::for_spec(PRODUCTION);
+    let (old, new) = ("a".repeat(64), "b".repeat(64));
+    let publish = |digest: &str| {
+        account
+            .assets
+            .upload(keys::AGENT_MANIFEST, format!("{{\"x86_64\": \"{digest}\", \"arm64\": \"{digest}\"}}"));
+    };
+    let tokens = || account.manifest().bootstrap_tokens;
+    let warned = |account: &Workshop| {
+        let status = account.assets.peek(&keys::status(NAME)).unwrap();
+        String::from_utf8_lossy(&status).contains("shared-bootstrap-token")
+    };
+    let is_tagged = |rendering: &Rendering, stack: &str| {
+        let stack = rendering.stacks.iter().find(|one| one.name == stack).unwrap();
+        stack.body.contains(OWN_TOKEN_TAG)
+    };
+    publish(&old);
+    let first = account.render(PRODUCTION).await.rendering;
+    assert_eq!(tokens(), BootstrapTokens::Shared);
+    assert!(warned(&account));
+    let stacks = ["production-control-plane", "production-pool-general-a"];
+    assert!(stacks.iter().all(|stack| !is_tagged(&first, stack)));
+    // The agent of this release is published, which changes no cluster that has another one.
+    publish(&new);
+    account.assets.upload(keys::AGENT_ABILITIES, format!("{{\"{new}\": [\"{OWN_BOOTSTRAP_TOKENS}\"]}}"));
+    let second = account.render(bigger(PRODUCTION)).await.rendering;
+    assert_eq!(tokens(), BootstrapTokens::Shared);
+    assert_eq!(
+        second.roles[&Role::Controller].credentials_digest,
+        first.roles[&Role::Controller].credentials_digest
+    );
+    // A maintainer takes the pin out of the lock.
+    let mut lock: Lock = serde_json::from_slice(&account.assets.peek(&keys::lock(NAME)).unwrap()).unwrap();
+    lock.agent.clear();
+    account.assets.upload(&keys::lock(NAME), serde_json::to_vec(&lock).unwrap());
+    let third = account.render(bigger(&bigger(PRODUCTION))).await.rendering;
+    assert_eq!(tokens(), BootstrapTokens::Both);
+    assert!(!warned(&account));
+    // Template, agent and token come together, and the API servers accept both.
+    assert!(stacks.iter().all(|stack| is_tagged(&third, stack)));
+    assert!(!is_tagged(&third, "production-etcd"));
+    for role in [Role::Controller, Role::Pool("general-a".to_owned())] {
+        let (before, after) = (&second.roles[&role], &third.roles[&role]);
+        assert_ne!(before.machine["agent"], after.machine["agent"], "{role}");
+        assert_ne!(before.credentials_digest, after.credentials_digest, "{role}");
+    }
+    assert!(third.roles[&Role::Controller].config.contains("\"bootstrapTokens\":\"both\""));
+    // A cluster that is new has nothing to go on from.
+    let fresh = Workshop::for_spec(PRODUCTION);
+    fresh.render(PRODUCTION).await;
+    assert_eq!(fresh.manifest().bootstrap_tokens, BootstrapTokens::Own);
 }

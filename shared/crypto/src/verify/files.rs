@@ -363,6 +363,7 @@ fn known(path: &str) -> Option<&'static str> {
     }
     match name {
         "tokens.csv" | "bootstrap-token" | "kubelet-tls-bootstrap-token" => Some("tokens: no certificate"),
+        "bootstrap-key" => Some("the key of the nodes' bootstrap tokens: no certificate"),
         "encryption-config.yaml" => Some("keys of encryption at rest: no certificate"),
         "local.key" => Some("the key that opens what is sealed here"),
         "manifest.json" => Some("the inventory"),

@@ -185,7 +185,7 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
         ("scheduler", "apiserver", "sealed"),
         ("kubelet-ca", "ca", "sealed"),
         ("service-account", "scheduler", "sealed"),
-        ("bootstrap-token", "encryption-config", "sealed"),
+        ("bootstrap-key", "encryption-config", "sealed"),
     ] {
         let damages = if half == "pem" { &OPEN[..] } else { &SEALED[..] };
         for &damage in damages {
@@ -230,7 +230,7 @@ async fn what_no_bundle_holds_is_named_with_its_cure_and_nothing_is_made_in_its_
         ("ca", "etcd-ca", "every certificate that it signed"),
         ("etcd-ca", "ca", "every certificate that it signed"),
         ("digest-key", "ca", "no node's own"),
-        ("encryption-config", "bootstrap-token", "controller"),
+        ("encryption-config", "bootstrap-key", "controller"),
     ] {
         let key = scene.half(asset, "sealed");
         for damage in SEALED {

@@ -30,7 +30,7 @@ fn node(cluster: &Cluster, role: &Role) -> Files {
                 let made = &ALL[&source.asset];
                 let private = || String::from_utf8(made.private.expose().to_vec()).unwrap();
                 let public = || made.public.clone().unwrap();
-                source.part.content(&if source.part.is_secret() { private() } else { public() })
+                source.part.content(role, &if source.part.is_secret() { private() } else { public() })
             })
             .collect();
         (file.path.rsplit('/').next().unwrap().to_owned(), text.into_bytes())

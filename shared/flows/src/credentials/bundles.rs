@@ -137,6 +137,7 @@ fn half(part: Part) -> Half {
         Part::Certificate | Part::PublicKey => Half::Public,
         Part::PrivateKey
         | Part::Secret
+        | Part::RoleToken
         | Part::TokensCsv
         | Part::EncryptionConfig
         | Part::EncryptionConfigOff => Half::Private,
@@ -263,20 +264,23 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(
         let mut parts = Vec::with_capacity(file.sources.len());
         for source in &file.sources {
             parts.push(match half(source.part) {
-                Half::Public => Zeroizing::new(source.part.content(vault.public(&source.asset))),
+                Half::Public => Zeroizing::new(source.part.content(role, vault.public(&source.asset))),
                 Half::Chain => {
                     let chain = vault.chain(&source.asset);
                     let count = intermediates.get(&source.asset).copied().unwrap_or_default();
                     let shown = (source.part == Part::Intermediates).then(|| first_blocks(chain, count));
-                    Zeroizing::new(source.part.content(shown.as_deref().unwrap_or(chain)))
+                    Zeroizing::new(source.part.content(role, shown.as_deref().unwrap_or(chain)))
                 }
                 Half::Private => {
                     let text = std::str::from_utf8(vault.private(&source.asset).expose());
-                    Zeroizing::new(source.part.content(text.map_err(|_| FlowError::Corrupt {
-                        key: keys::manifest(&vault.cluster.name),
-                        problem: format!("lists \"{}\", whose secret is not text", source.asset),
-                        help: format!("take \"{}\" out of it, to have it made anew", source.asset),
-                    })?))
+                    Zeroizing::new(source.part.content(
+                        role,
+                        text.map_err(|_| FlowError::Corrupt {
+                            key: keys::manifest(&vault.cluster.name),
+                            problem: format!("lists \"{}\", whose secret is not text", source.asset),
+                            help: format!("take \"{}\" out of it, to have it made anew", source.asset),
+                        })?,
+                    ))
                 }
             });
         }

@@ -1,6 +1,6 @@
 //! Publishes the result of a checked spec: its plan or its findings, on the bus and in `status.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -60,7 +60,9 @@ pub(super) async fn publish_plan(
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
         let asked = prepared.cluster.rollout.approval;
-        let approval = approval(ports.assets, site, &rollout, asked).await?;
+        let good = good_plan(ports.assets, &rollout).await?;
+        let manual_since = manual_since(desired.value.as_ref(), &rollout, &good, asked);
+        let approval = approval(site, &good, manual_since.as_ref(), asked);
         let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
         let plan = slipway_plan::plan(&deployed, &prepared.rendering, &policy)
             .of_spec_with(asked)
@@ -84,6 +86,7 @@ pub(super) async fn publish_plan(
                 plan: plan.id.clone(),
                 target: plan.to.clone(),
                 deletion_protection: prepared.cluster.deletion_protection,
+                manual_since: manual_since.clone(),
             };
             if desired.value.as_ref() != Some(&wish)
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
@@ -99,13 +102,14 @@ pub(super) async fn publish_plan(
         let protected = prepared.cluster.deletion_protection;
         if unchanged
             && pointed
-            && let Some(now) = desired.value.as_ref().filter(|now| now.deletion_protection != protected)
+            && let Some(now) = &desired.value
+            && (now.deletion_protection != protected || now.manual_since != manual_since)
         {
-            // It changes nothing that is rolled out, so no plan brings it.
+            // They change nothing that is rolled out, so no plan brings them.
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
-            let wish = Desired { deletion_protection: protected, ..now.clone() };
+            let wish = Desired { deletion_protection: protected, manual_since, ..now.clone() };
             if store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none() {
                 continue;
             }
@@ -135,22 +139,61 @@ async fn has_lock(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> 
     if stored.as_ref() == Some(&prepared.lock) { Ok(()) } else { Err(FlowError::Race { key, tries: 1 }) }
 }
 
-/// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
-/// rolled out last says `manual`, or the installation does.
-async fn approval(
-    assets: &impl Objects,
-    site: &Site,
-    rollout: &Rollout,
-    asked: Approval,
-) -> FlowResult<Approval> {
-    let floor = site.allowed.as_ref().map_or(Approval::Auto, |allowed| allowed.approval);
-    if asked == Approval::Manual || floor == Approval::Manual {
-        return Ok(Approval::Manual);
-    }
-    let Some(good) = rollout.good.first() else { return Ok(Approval::Auto) };
+/// The plan that was rolled out last.
+enum Good {
+    /// None was.
+    Nothing,
+    /// Nobody deletes plans. If one is missing nevertheless, a person decides.
+    Missing,
+    Plan(Box<Plan>),
+}
+
+async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good> {
+    let Some(good) = rollout.good.first() else { return Ok(Good::Nothing) };
     let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
-    // Nobody deletes plans. If one is missing nevertheless, a person decides.
-    Ok(plan.map_or(Approval::Manual, |plan| plan.approval_of_spec()))
+    Ok(plan.map_or(Good::Missing, |plan| Good::Plan(Box::new(plan))))
+}
+
+/// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
+/// rolled out last says `manual`, or one that was accepted since, or the installation does.
+fn approval(site: &Site, good: &Good, manual_since: Option<&BTreeSet<String>>, asked: Approval) -> Approval {
+    let floor = site.allowed.as_ref().map_or(Approval::Auto, |allowed| allowed.approval);
+    if asked == Approval::Manual || floor == Approval::Manual || manual_since.is_some() {
+        return Approval::Manual;
+    }
+    match good {
+        Good::Nothing => Approval::Auto,
+        Good::Missing => Approval::Manual,
+        Good::Plan(plan) => plan.approval_of_spec(),
+    }
+}
+
+/// [`Desired::manual_since`] after a spec that says `asked` is accepted.
+fn manual_since(
+    desired: Option<&Desired>,
+    rollout: &Rollout,
+    good: &Good,
+    asked: Approval,
+) -> Option<BTreeSet<String>> {
+    let since = desired.and_then(|desired| desired.manual_since.as_ref());
+    let since = since.filter(|since| match good {
+        // A plan that waited for a person although its spec says `auto`.
+        Good::Plan(plan) => {
+            let takes_it_off =
+                plan.policy.approval == Approval::Manual && plan.approval_of_spec() == Approval::Auto;
+            since.contains(&plan.id) || !takes_it_off
+        }
+        Good::Nothing | Good::Missing => true,
+    });
+    match asked {
+        Approval::Auto => since.cloned(),
+        Approval::Manual => Some(since.cloned().unwrap_or_else(|| {
+            let rolled_out = rollout.good.first().map(|good| good.plan.clone());
+            let under_way = rollout.active().map(|active| active.plan.clone());
+            let announced = desired.map(|desired| desired.plan.clone());
+            rolled_out.into_iter().chain(under_way).chain(announced).collect()
+        })),
+    }
 }
 
 /// How renewed certificates reach the nodes, and when they must have.

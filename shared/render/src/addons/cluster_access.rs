@@ -11,7 +11,8 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#client-and-serving-certificates>
 
 use serde_json::Value;
-use slipway_credentials::policy::{BOOTSTRAPPERS, CLUSTER_ADMINS, KUBELET_API_ADMINS};
+use slipway_credentials::bootstrap::BOOTSTRAPPERS;
+use slipway_credentials::policy::{CLUSTER_ADMINS, KUBELET_API_ADMINS};
 
 use super::Kit;
 
@@ -63,7 +64,7 @@ mod tests {
         ["system:masters", "system:kube-controller-manager", "system:kube-scheduler"];
 
     /// All groups and users of the cluster's credentials: the organizations of certificates, the names of certificates without
-    /// organizations, and the groups of static tokens.
+    /// organizations, and the group of all bootstrap tokens.
     fn identities() -> BTreeSet<String> {
         let cluster = cluster();
         let controller = policy::bundle(&cluster, &Role::Controller);
@@ -80,11 +81,8 @@ mod tests {
             }
             found.extend(profile.organizations);
         }
-        let parts = controller.iter().flat_map(|file| &file.sources).map(|source| source.part);
-        for part in parts.filter(|part| *part == Part::TokensCsv) {
-            let line = part.content("id.secret");
-            let groups = line.trim_end().splitn(4, ',').nth(3).unwrap().trim_matches('"').to_owned();
-            found.extend(groups.split(',').map(str::to_owned));
+        if controller.iter().flat_map(|file| &file.sources).any(|source| source.part == Part::RoleToken) {
+            found.insert(BOOTSTRAPPERS.to_owned());
         }
         found
     }

@@ -109,7 +109,7 @@ fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_
     }
     // A stack that exists and cannot continue is reported with a help, and nothing is deleted.
     for (status, cure) in [
-        (StackStatus::UpdateRollbackFailed, "continue-update-rollback"),
+        (StackStatus::UpdateRollbackFailed, "continue-update-rollback`, with `--resources-to-skip`"),
         (StackStatus::DeleteFailed, "delete the stack by hand"),
     ] {
         let (mut harbour, state) = Harbour::launched();

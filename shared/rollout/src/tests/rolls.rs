@@ -154,6 +154,7 @@ impl Yard {
             plan: plan_id,
             target,
             deletion_protection: false,
+            manual_since: None,
         };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {

@@ -36,15 +36,18 @@ fn read(file: &str, bytes: &[u8]) -> Result<Patch, Vec<Diagnostic>> {
         problems.into_iter().map(about).collect()
     };
     let text = crate::decode(bytes, &PATCH).map_err(|problem| whole(vec![problem]))?;
+    // Without its span: a printer would show the line.
+    let secret = |problem: Problem| -> Vec<Diagnostic> {
+        whole(vec![problem]).into_iter().map(|found| Diagnostic { span: None, ..found }).collect()
+    };
     // First of all, so that no other finding quotes from it.
     if let Some(problem) = secrets::in_text(text) {
-        // Without its span: a printer would show the line.
-        return Err(whole(vec![problem])
-            .into_iter()
-            .map(|found| Diagnostic { span: None, ..found })
-            .collect());
+        return Err(secret(problem));
     }
     let tree = tree::read(text, &PATCH).map_err(whole)?;
+    if let Some(problem) = secrets::in_values(&tree) {
+        return Err(secret(problem));
+    }
     let mut report = Report::new(&tree);
     let parts = root(&tree, &mut report);
     let findings = report.finish();

@@ -113,6 +113,21 @@ fn p9_key_material_is_refused_before_anything_is_quoted() {
         assert_eq!((found[0].code.as_str(), found[0].line, found[0].span), ("secret-in-patch", 4, None));
         assert!(!format!("{found:?}").contains("hunter2") && !format!("{found:?}").contains(&secret));
     }
+    // YAML's escapes keep it out of the text, and not out of the value: in a value, a key, a list, behind an alias.
+    for escaped in [
+        r#"merge: {a: "{{resolve:secret\x73manager:db:SecretString:password}}"}"#,
+        r#"merge: {a: "{{res\u006flve:ssm-secure:/db/password:1}}"}"#,
+        r#"merge: {"{{resolve:secrets\x6danager:db}}": a}"#,
+        r#"merge: {a: ["x", "-----BEGIN PRIVATE\x20KEY-----hunter2"]}"#,
+        r#"ops: [{op: add, path: /a, value: {b: &b "{{resolve\x3asecretsmanager:db}}", c: *b}}]"#,
+        "merge:\n  a: \"{{resolve:secrets\\\n    manager:db}}\"",
+    ] {
+        let text = format!("target: {{stack: network}}\n{escaped}\n");
+        let found = one(&text).expect_err(escaped);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].code.as_str(), found[0].span), ("secret-in-patch", None), "{escaped}");
+        assert!(!format!("{found:?}").contains("hunter2"));
+    }
     // A certificate is no secret.
     let certificate = pem.replace("EC PRIVATE KEY", "CERTIFICATE").replace('\n', "\\n");
     one(&format!("target: {{stack: network}}\nmerge: {{a: \"{certificate}\"}}\n")).unwrap();

@@ -1,8 +1,14 @@
 //! Every file in `examples/` is a spec that is accepted.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use slipway_core::allowed::{Allowed, Boundaries};
+use slipway_core::cluster::{Approval, Cluster};
+use slipway_core::release::Site;
+
 use super::super::parse;
+use crate::allowed::objections;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -25,4 +31,62 @@ fn every_example_is_accepted_without_a_warning() {
         }
     }
     assert!(read >= 3, "only {read} examples were found");
+}
+
+/// The parameters without which an installation refuses `cluster`, or CloudFormation its stacks.
+fn parameters(cluster: &Cluster) -> BTreeSet<String> {
+    let nothing = Allowed {
+        program_buckets: Vec::new(),
+        hosted_zones: Vec::new(),
+        private_domains: vec!["internal".to_owned()],
+        managed_policy_arns: Vec::new(),
+        approval: Approval::Auto,
+        boundaries: Boundaries { own: "own".to_owned(), with_managed_policies: None },
+    };
+    let site = Site {
+        asset_bucket: "assets".to_owned(),
+        kms_key_arn: "arn:aws:kms:eu-west-1:111122223333:key/1".to_owned(),
+        region: None,
+        issuer_bucket: None,
+        allowed: Some(nothing),
+    };
+    let mut found = BTreeSet::new();
+    for objection in objections(cluster, &site) {
+        let words = objection.help.split([' ', ',', ';', '`']);
+        let named = words.filter_map(|word| word.split_once('=')).map(|(name, _)| name.to_owned());
+        found.extend(named.filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase())));
+    }
+    let of_pools = cluster.pools.iter().map(|pool| &pool.iam);
+    let roles = [&cluster.controller.iam, &cluster.etcd.iam].into_iter().chain(of_pools);
+    if roles.into_iter().any(|iam| iam.instance_profile_arn.is_some()) {
+        found.insert("InstanceRoleArns".to_owned());
+    }
+    found
+}
+
+#[test]
+fn an_example_names_the_parameters_that_its_installation_needs() {
+    let (mut with_parameters, mut wrong) = (0, Vec::new());
+    for entry in std::fs::read_dir(folder()).unwrap() {
+        let path = entry.unwrap().path();
+        let path = if path.is_dir() { path.join("cluster.yaml") } else { path };
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let wanted = parameters(&parse(text.as_bytes(), None).unwrap().cluster);
+        let comment =
+            text.lines().find_map(|line| line.strip_prefix("# The installation needs the parameters "));
+        let said: BTreeSet<String> = comment
+            .map(|rest| {
+                rest.trim_end_matches(" (docs/upgrading.md).").split(", ").map(str::to_owned).collect()
+            })
+            .unwrap_or_default();
+        if said != wanted {
+            wrong.push((path, said, wanted.clone()));
+        }
+        with_parameters += usize::from(!wanted.is_empty());
+    }
+    assert!(wrong.is_empty(), "said, and needed: {wrong:#?}");
+    assert!(with_parameters >= 5, "only {with_parameters} examples need a parameter");
 }

@@ -36,6 +36,7 @@ fn desired() -> Desired {
         plan: "p".to_owned(),
         target: "t".to_owned(),
         deletion_protection: false,
+        manual_since: None,
     }
 }
 

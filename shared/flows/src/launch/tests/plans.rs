@@ -50,6 +50,7 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
         plan: plan.id.clone(),
         target: plan.to.clone(),
         deletion_protection: false,
+        manual_since: None,
     };
     shore.keeps(&keys::plan("c", &plan.id), &plan);
     shore.keeps_release(to);
