@@ -40,6 +40,7 @@ use super::Expected;
 use super::model::Spec;
 use super::path::Path;
 use super::report::Report;
+pub(crate) use text::{is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What the parts share while a spec is lowered.
 pub(crate) struct Lowering<'s, 'r, 't> {
