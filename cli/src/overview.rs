@@ -521,6 +521,7 @@ mod tests {
             plan: plan.id.clone(),
             target: plan.to.clone(),
             deletion_protection: false,
+            manual_since: None,
         };
         let of = |active| Documents {
             desired: Some(desired.clone()),

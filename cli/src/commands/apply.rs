@@ -103,7 +103,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let is_there = source.imports(false).is_there();
     let about = about_imports(&going, is_there, &checked).await?;
     let grave = about.iter().any(|finding| finding.severity == Severity::Error);
-    let findings = [about, checked.warnings].concat();
+    let advice = slipway_spec::advice(&checked.cluster, &checked.places);
+    let findings = [about, checked.warnings, advice].concat();
     if grave {
         printer.refused(&source, &findings);
         return Ok(Exit::Findings);

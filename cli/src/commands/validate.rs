@@ -45,7 +45,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             let about_imports = imports(&source, &accepted).await?;
             let grave = about_imports.iter().any(|finding| finding.severity == Severity::Error);
             let cluster = (!grave).then_some(accepted.cluster);
-            (cluster, [about_imports, accepted.warnings].concat())
+            let advice = cluster.as_ref().map(|cluster| slipway_spec::advice(cluster, &accepted.places));
+            (cluster, [about_imports, accepted.warnings, advice.unwrap_or_default()].concat())
         }
         Err(findings) => (None, findings),
     };

@@ -4,6 +4,7 @@
 mod apply;
 mod certs;
 mod completions;
+mod day_two;
 mod init;
 mod inventory;
 mod migrate;
@@ -39,6 +40,8 @@ worker:
     - name: general
       autoScalingGroup: {minSize: 1, maxSize: 3}
     - name: other
+certificatesConfiguration:
+  rolloutBeforeExpiry: {enabled: true}
 ";
 
 /// A directory of a test's own, in which the binary runs.

@@ -150,7 +150,7 @@ fn a_lost_folder_of_credentials_is_told_and_may_come_back() {
 #[test]
 fn no_key_is_made_as_long_as_nothing_is_sealed() {
     let place = Place::small();
-    let own = "certificatesConfiguration:\n  authorities:\n    ca: {source: imported}\n";
+    let own = "  authorities:\n    ca: {source: imported}\n";
     place.write("cluster.yaml", format!("{SMALL}{own}"));
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 1, "{}", run.output());
@@ -168,7 +168,7 @@ fn another_key_file_opens_nothing() {
     assert_eq!(other.run("render cluster.yaml --out out").code, 0);
     place.write("out/credentials/local.key", other.read("out/credentials/local.key"));
     // A pool more needs a bundle more, for which the stored credentials are opened.
-    place.write("cluster.yaml", format!("{SMALL}    - name: third\n"));
+    place.write("cluster.yaml", SMALL.replace("- name: other", "- name: other\n    - name: third"));
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 3, "{}", run.output());
     assert!(run.stderr.contains("cannot be unwrapped"), "{}", run.output());

@@ -124,3 +124,22 @@ fn a_file_that_cannot_be_read() {
     let run = place.run("validate nothing.yaml --output json");
     assert_eq!((run.code, run.json()["ok"].clone()), (3, false.into()));
 }
+
+#[test]
+fn p7_a_spec_without_renewal_is_accepted_with_a_warning_and_the_line_to_add() {
+    let place = Place::small();
+    let off = SMALL.replace("{enabled: true}", "{enabled: false}");
+    assert_ne!(off, SMALL);
+    place.write("cluster.yaml", off);
+    let run = place.run("validate cluster.yaml");
+    assert_eq!(run.code, 0, "{}", run.output());
+    for words in [
+        "renewal-off",
+        "365 days after they were issued, its API and etcd stop",
+        "{rolloutBeforeExpiry: {enabled: true}}",
+    ] {
+        assert!(run.stdout.contains(words), "{words}: {}", run.output());
+    }
+    place.write("cluster.yaml", SMALL);
+    assert!(!place.run("validate cluster.yaml").stdout.contains("renewal-off"));
+}

@@ -175,7 +175,7 @@ fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) 
             if pool { before_that.as_str() } else { "" }
         );
         found.push(Undrained { cause: UndrainedCause::LowerMaximum, words });
-    } else if after.min < before.min {
+    } else if pool && after.min < before.min {
         let words = format!(
             "the group's minimum falls from {} to {}: no node goes by that, but whatever scales the group may then have Auto Scaling \
              terminate nodes at once, undrained",
@@ -215,7 +215,8 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
             .map(reasons::of_machine),
     );
     if before.config_digest != after.config_digest {
-        reasons.extend(reasons::of_config(&before.config, &after.config));
+        let same_machines = before.machine.get("architecture") == after.machine.get("architecture");
+        reasons.extend(reasons::of_config(&before.config, &after.config, same_machines));
     }
     if !reasons.is_empty() {
         return (NodeAction::Replace, reasons);

@@ -8,7 +8,8 @@ use slipway_core::diff::{Difference, diff};
 use super::words::change;
 
 /// What people call a part of a machine. Other parts are called by their path.
-const MACHINE: [(&str, &str); 8] = [
+const MACHINE: [(&str, &str); 9] = [
+    ("architecture", "architecture"),
     ("imageId", "image"),
     ("instanceTypes", "instance type"),
     ("instanceProfile", "instance profile"),
@@ -21,15 +22,31 @@ const MACHINE: [(&str, &str); 8] = [
 
 /// A difference of two machines.
 pub(super) fn of_machine(found: &Difference) -> String {
-    let became = change(found.before.as_ref(), found.after.as_ref());
+    let sides = [&found.before, &found.after].map(|side| side.as_ref().map(in_short));
+    let became = change(sides[0].as_ref(), sides[1].as_ref());
     match MACHINE.iter().find(|(path, _)| *path == found.path) {
         Some((_, name)) => format!("{name}: {became}"),
         None => format!("machine {}: {became}", found.path),
     }
 }
 
-/// The differences of two configurations of nodes.
-pub(super) fn of_config(before: &str, after: &str) -> Vec<String> {
+/// A list of one instance type as that type, and a reference to a parameter, as only a folder has, as the end of its name.
+fn in_short(value: &Value) -> Value {
+    let text = match value {
+        Value::Array(list) => match list.as_slice() {
+            [Value::String(one)] => one,
+            _ => return value.clone(),
+        },
+        Value::String(text) => text,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return value.clone(),
+    };
+    let parameter = text.strip_prefix("{{resolve:ssm:").and_then(|rest| rest.strip_suffix("}}"));
+    let name = parameter.and_then(|name| name.rsplit('/').find(|part| *part != "ami-id"));
+    Value::from(name.unwrap_or(text))
+}
+
+/// The differences of two configurations of nodes. `same_machines`: they are of one architecture; otherwise each program is another build.
+pub(super) fn of_config(before: &str, after: &str, same_machines: bool) -> Vec<String> {
     let (Ok(mut before), Ok(mut after)) =
         (serde_json::from_str::<Value>(before), serde_json::from_str::<Value>(after))
     else {
@@ -38,12 +55,12 @@ pub(super) fn of_config(before: &str, after: &str) -> Vec<String> {
     };
     let mut reasons = Vec::new();
     let releases = releases(&mut before, &mut after, &mut reasons);
-    software(&mut before, &mut after, &releases, &mut reasons);
+    software(&mut before, &mut after, &releases, same_machines, &mut reasons);
     images(&mut before, &mut after, &releases, &mut reasons);
     reasons.extend(diff(&before, &after).iter().map(|found| {
         format!("config {}: {}", found.path, change(found.before.as_ref(), found.after.as_ref()))
     }));
-    if reasons.is_empty() {
+    if reasons.is_empty() && same_machines {
         reasons.push("its configuration differs".to_owned());
     }
     reasons
@@ -84,7 +101,13 @@ struct Program {
 }
 
 /// Says which programs change, and takes the programs out of both.
-fn software(before: &mut Value, after: &mut Value, releases: &[Release], reasons: &mut Vec<String>) {
+fn software(
+    before: &mut Value,
+    after: &mut Value,
+    releases: &[Release],
+    same_machines: bool,
+    reasons: &mut Vec<String>,
+) {
     let (Some(old), Some(new)) = (programs(before), programs(after)) else { return };
     for side in [before, after] {
         side.as_object_mut().map(|keys| keys.remove("software"));
@@ -99,6 +122,8 @@ fn software(before: &mut Value, after: &mut Value, releases: &[Release], reasons
             if !follows {
                 reasons.push(format!("{name} {} → {}", was.version, now.version));
             }
+        } else if !same_machines {
+            // The architecture says it for all of them.
         } else if was.digest != now.digest {
             reasons.push(format!("{name} {} is another build, with another checksum", now.version));
         } else if was.url != now.url {
@@ -191,7 +216,7 @@ mod tests {
     fn p3_a_release_is_said_once_by_name_and_number() {
         let (pause, other) = ("registry.k8s.io/pause:3.10@sha256:1", "registry.k8s.io/pause:3.10@sha256:2");
         let old = node("1.36.1", ("2.4.2", "c"), pause);
-        let said = |new: String| of_config(&old, &new);
+        let said = |new: String| of_config(&old, &new, true);
         assert_eq!(said(node("1.37.2", ("2.4.2", "c"), pause)), ["Kubernetes 1.36.1 → 1.37.2"]);
         assert_eq!(
             said(node("1.36.1", ("2.4.3", "d"), other)),
@@ -212,13 +237,13 @@ mod tests {
             let program = json!({"name": "etcd", "version": version, "url": version, "sha256": version});
             json!({"etcd": {"name": "etcd-0", "version": version}, "software": [program]}).to_string()
         };
-        assert_eq!(of_config(&member("3.6.16"), &member("3.7.3")), ["etcd 3.6.16 → 3.7.3"]);
+        assert_eq!(of_config(&member("3.6.16"), &member("3.7.3"), true), ["etcd 3.6.16 → 3.7.3"]);
     }
 
     #[test]
     fn p3_what_is_not_known_is_said_by_its_path() {
         let of = |value: Value| json!({"kubelet": {"maxPods": value}, "software": 1}).to_string();
-        assert_eq!(of_config(&of(json!(58)), &of(json!(59))), ["config kubelet.maxPods: 58 → 59"]);
-        assert_eq!(of_config("x", "{}"), ["its configuration differs"]);
+        assert_eq!(of_config(&of(json!(58)), &of(json!(59)), true), ["config kubelet.maxPods: 58 → 59"]);
+        assert_eq!(of_config("x", "{}", true), ["its configuration differs"]);
     }
 }

@@ -3,6 +3,7 @@
 pub mod allowed;
 mod check;
 mod documents;
+mod foreign;
 pub mod instance_types;
 pub mod legacy;
 mod lower;
@@ -108,6 +109,9 @@ pub fn parse(text: &[u8], expected: Option<&Expected<'_>>) -> Result<Accepted, V
 /// The findings about a text that is no YAML, too large, or has duplicate keys.
 pub fn read_tree(text: &[u8]) -> Result<Node, Vec<Diagnostic>> {
     let text = decode(text, &SPEC).map_err(|problem| whole(vec![problem]))?;
+    if let Some(problem) = foreign::of_another_tool(text) {
+        return Err(whole(vec![problem]));
+    }
     tree::read(text, &SPEC).map_err(whole)
 }
 
@@ -132,6 +136,28 @@ impl Objection {
     pub fn error(code: &'static str, paths: Vec<String>, message: String, help: String) -> Self {
         Self { severity: Severity::Error, code, paths, message, help }
     }
+}
+
+/// What a person who writes a spec should consider, although it is accepted as it is: its certificates expire.
+#[must_use]
+pub fn advice(cluster: &Cluster, places: &Places) -> Vec<Diagnostic> {
+    let certificates = &cluster.certificates;
+    if certificates.rollout_before_expiry.is_some() {
+        return Vec::new();
+    }
+    let message = format!(
+        "nobody renews the certificates of this cluster: {} days after they were issued, its API and etcd stop",
+        certificates.leaf_days
+    );
+    let help = "add `certificatesConfiguration: {rolloutBeforeExpiry: {enabled: true}}`".to_owned();
+    let paths = ["certificatesConfiguration.rolloutBeforeExpiry.enabled", "certificatesConfiguration"];
+    places.findings(vec![Objection {
+        severity: Severity::Warning,
+        code: "renewal-off",
+        paths: paths.map(str::to_owned).into(),
+        message,
+        help,
+    }])
 }
 
 impl Places {

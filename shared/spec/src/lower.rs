@@ -15,6 +15,7 @@ mod existing;
 mod identity;
 mod kubelet;
 mod kubernetes;
+mod limits;
 mod machines;
 mod mixed;
 mod network;
@@ -39,6 +40,7 @@ use super::Expected;
 use super::model::Spec;
 use super::path::Path;
 use super::report::Report;
+pub(crate) use text::{is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What the parts share while a spec is lowered.
 pub(crate) struct Lowering<'s, 'r, 't> {
@@ -70,6 +72,7 @@ pub(crate) fn lower(
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
     lowering.kubelets_know(kubernetes_version, &pools);
     lowering.pods_fit(controller.as_ref(), &pools, &network);
+    lowering.limits(controller.as_ref(), &pools, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
     let kms_key_arn = lowering.kms_key();
     let ssh_authorized_keys = lowering.ssh_keys();

@@ -52,13 +52,19 @@ impl<'s> Walk<'s> {
             if node.is_null() && !path.0.is_empty() {
                 return None;
             }
-            wrong(
-                node,
-                path,
-                "a group of keys",
-                "write its keys below it, indented by two spaces, as `key: value`",
-                report,
-            );
+            let names: Vec<&str> = schema
+                .get("properties")
+                .and_then(Value::as_object)
+                .into_iter()
+                .flatten()
+                .filter(|(_, property)| property.get("deprecated") != Some(&Value::Bool(true)))
+                .map(|(name, _)| name.as_str())
+                .collect();
+            let mut help = "write its keys below it, indented by two spaces, as `key: value`".to_owned();
+            if (1..=MOST_SHOWN).contains(&names.len()) {
+                help.push_str(&format!("; they are `{}`", names.join("`, `")));
+            }
+            wrong(node, path, "a group of keys", &help, report);
             return None;
         };
         let mut object = Map::new();
@@ -309,15 +315,16 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         .filter(|(_, property)| current(property))
         .map(|(name, _)| name.as_str())
         .collect();
-    let help = match report.nearest(&entry.key, names.iter().copied()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => match elsewhere(&entry.key) {
-            Some(place) => format!("`{place}` is where that key belongs"),
-            None if names.is_empty() => "remove it".to_owned(),
-            None if names.len() > MOST_SHOWN => "remove it, or look it up in the published schema".to_owned(),
-            None => format!("remove it; the keys known here are `{}`", names.join("`, `")),
-        },
-    };
+    let nearest = || report.nearest(&entry.key, names.iter().copied());
+    let known_place = elsewhere(&entry.key).map(|place| format!("`{place}` is where that key belongs"));
+    let help = synonym(&pattern, &entry.key)
+        .or(known_place)
+        .or_else(|| nearest().map(|name| format!("did you mean `{name}`?")))
+        .unwrap_or_else(|| match names.len() {
+            0 => "remove it".to_owned(),
+            count if count > MOST_SHOWN => "remove it, or look it up in the published schema".to_owned(),
+            _ => format!("remove it; the keys known here are `{}`", names.join("`, `")),
+        });
     report.key(
         Severity::Error,
         entry.key_span,
@@ -326,6 +333,115 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         format!("`{}` is no key that is known here", entry.key),
         help,
     );
+}
+
+/// What other tools call a key of ours, which no likeness of letters would find: of the spec itself, and of a pool. Keys are compared in
+/// lower case without hyphens and underscores.
+const SYNONYMS: [(&str, &[&str], &str); 32] = [
+    ("", &["name", "metadata"], "write `clusterName`"),
+    ("", &["version", "k8sversion"], "write `kubernetesVersion`"),
+    (
+        "",
+        &["nodegroups", "managednodegroups", "nodepools", "workers", "pools"],
+        "write the pools below `worker: {nodePools: […]}`",
+    ),
+    ("", &["masters", "master", "controlplane", "controllers"], "write `controller`"),
+    ("", &["zones", "availabilityzones", "azs"], "write `subnets`, each with its `availabilityZone`"),
+    ("", &["tags"], "write `stackTags`"),
+    (
+        "",
+        &["sshkey", "sshkeyname", "keypair"],
+        "write `keyName` with the name of a key pair in EC2, or `sshAuthorizedKeys` with public keys",
+    ),
+    ("", &["instancetype"], "write it on `controller`, on `etcd` and on each of `worker.nodePools`"),
+    (
+        "",
+        &["network", "networking"],
+        "write `vpcCIDR`, `podCIDR`, `serviceCIDR` and `subnets` beside `clusterName`",
+    ),
+    ("", &["dnsname", "endpoint", "apiendpoint"], "write `apiEndpoints: [{name: default, dnsName: …}]`"),
+    ("pool", &["labels"], "write `nodeLabels`"),
+    (
+        "pool",
+        &["spot", "spotinstances", "capacitytype"],
+        "write `mixedInstances: {onDemandBaseCapacity: 0, onDemandPercentageAboveBaseCapacity: 0}` for a pool of spot instances",
+    ),
+    (
+        "pool",
+        &["instancetypes"],
+        "write `instanceType` for one type, `mixedInstances: {instanceTypes: […]}` for several",
+    ),
+    ("pool", &["machinetype", "instancesize", "flavor"], "write `instanceType`"),
+    (
+        "pool",
+        &["desiredcapacity", "desiredsize", "replicas", "size", "number", "nodes"],
+        "write `count` for a fixed size, or `autoScalingGroup: {minSize: …, maxSize: …}`",
+    ),
+    (
+        "pool",
+        &["min", "max", "minsize", "maxsize", "mincount", "maxcount", "minnodes", "maxnodes"],
+        "write `autoScalingGroup: {minSize: …, maxSize: …}`",
+    ),
+    ("pool", &["volumesize", "disksize", "rootvolumesize", "disk"], "write `rootVolume: {size: …}`, in GiB"),
+    ("pool", &["volumetype"], "write `rootVolume: {type: …}`"),
+    ("pool", &["ami"], "write `amiId`"),
+    ("pool", &["securitygroups", "sgids"], "write `securityGroupIds`"),
+    (
+        "pool",
+        &["subnetids"],
+        "write `subnets: [{name: …}]` with names of the spec's own `subnets`, which may have an `id`",
+    ),
+    (
+        "pool",
+        &["zones", "availabilityzones"],
+        "write `subnets: [{name: …}]` with the names of subnets in these zones",
+    ),
+    ("pool", &["tags"], "write `stackTags` for the whole cluster"),
+    ("pool", &["maxpods", "maxpodspernode"], "write `kubelet: {maxPods: …}`"),
+    (
+        "pool",
+        &["kubeletconfig", "kubeletextraconfig", "kubeletconfiguration"],
+        "write `kubelet`, with fields of KubeletConfiguration",
+    ),
+    (
+        "pool",
+        &["instanceprofile", "iamrole"],
+        "write `iam: {instanceProfile: {arn: …}}`, or `iam: {role: …}`",
+    ),
+    (
+        "pool",
+        &["userdata", "prebootstrapcommands", "bootstrapcommands"],
+        "write `customFiles` and `customSystemdUnits`",
+    ),
+    ("controller", &["labels"], "write `nodeLabels`"),
+    ("controller", &["replicas", "size", "number", "nodes"], "write `count`"),
+    ("etcd", &["replicas", "size", "members", "number", "nodes"], "write `count`"),
+    (
+        "rollout.windows[]",
+        &["end", "until", "to", "duration", "length"],
+        "write `minutes`: for how long the window is open",
+    ),
+    (
+        "certificatesConfiguration",
+        &["renewal", "renew", "autorenew", "enabled"],
+        "write `rolloutBeforeExpiry: {enabled: true}`",
+    ),
+];
+
+/// What to write for a key of `pattern` that another tool calls so.
+fn synonym(pattern: &str, key: &str) -> Option<String> {
+    let group = match pattern.rsplit_once('.').map_or("", |(group, _)| group) {
+        "worker.nodePools[]" => "pool",
+        other => other,
+    };
+    let word: String = key
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .take(64)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect();
+    let found = SYNONYMS.iter().find(|(of, words, _)| *of == group && words.contains(&word.as_str()));
+    found.map(|(_, _, help)| (*help).to_owned())
 }
 
 /// Keys that people put one level too high or too low.

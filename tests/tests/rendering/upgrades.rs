@@ -182,7 +182,7 @@ async fn an_order_that_cannot_be_carried_out_changes_nothing_and_says_why() {
     // A cluster that was never planned, and one without a spec.
     let empty = Workshop::for_spec(PRODUCTION);
     assert_eq!(upgraded(&empty, &order(&empty, &Pin::ALL)).await, RenderOutcome::NoSpec);
-    empty.upload(PRODUCTION);
+    drop(empty.upload(PRODUCTION));
     let RenderOutcome::NotUpgraded(why) = upgraded(&empty, &order(&empty, &Pin::ALL)).await else { panic!() };
     assert!(why.contains("nothing of the cluster was rolled out yet"), "{why}");
     assert_eq!(account.assets.keys(), before);
@@ -195,7 +195,7 @@ async fn a_spec_with_a_schedule_has_its_pins_looked_up_when_they_are_old_and_not
     account.assets.set_clock(account.now);
     let launch = account.render(&spec).await.plan;
     let orders = async |account: &Workshop, days: i64| -> Vec<UpgradeRequested> {
-        account.bus.drain();
+        drop(account.bus.drain());
         let now = account.now + SignedDuration::from_hours(24 * days);
         account.assets.set_clock(now);
         account.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap();

@@ -75,14 +75,16 @@ fn p2_a_patch_on_a_stack_changes_that_stack_and_no_node() {
 #[test]
 fn p2_a_patch_on_node_configurations_makes_those_nodes_outdated_and_no_other() {
     let before = rendered(&cluster());
-    let after = good("target: {node: 'pool-*'}\nops:\n  - {op: add, path: /kubelet/maxPods, value: 58}\n");
+    let after = good(
+        "target: {node: 'pool-*'}\nops:\n  - {op: add, path: /kubelet/nodeLabels/office, value: dublin}\n",
+    );
     let (stacks, roles) = differing(&before, &after);
     assert_eq!(roles, ["pool-general", "pool-ingress", "pool-spot"]);
     // Their launch templates carry the digest.
     assert_eq!(stacks, ["prod-pool-general", "prod-pool-spot", "prod-pool-ingress"]);
     for (role, node) in after.roles.iter().filter(|(role, _)| roles.contains(&role.to_string())) {
         assert_eq!(node.config_digest, sha256_hex(node.config.as_bytes()));
-        assert!(node.config.contains(r#""maxPods":58"#));
+        assert!(node.config.contains(r#""office":"dublin""#));
         assert!(after.stack(&node.stack).unwrap().body.contains(&node.config_digest), "{role}");
         assert_eq!(node.machine, before.roles[role].machine);
     }
@@ -296,4 +298,34 @@ fn a_limit_that_a_patch_breaks_is_told() {
     let text = format!("target: {{stack: etcd}}\nmerge: {}\n", json!({ "Outputs": outputs }));
     let found = with(&[("x.yaml", &text)]).unwrap_err();
     assert!(found[0].message.contains("201") && found[0].message.contains("outputs"), "{found:?}");
+}
+
+/// Held against the types that the agent reads: a slip is refused, and what the agent passes over is a warning.
+#[test]
+fn a_key_that_the_agent_does_not_know_is_refused_with_the_one_that_was_meant_or_told() {
+    for (merge, said) in [
+        (
+            "kubelt: {clusterDns: 10.3.0.11}",
+            "patch-refused patches/a.yaml:2:1: this patch may not change the configuration of `pool-general` nodes: the agent does not know `kubelt`\n    did you mean `kubelet`?",
+        ),
+        (
+            "kubelet: {nodeLabel: {a: b}}",
+            "the agent does not know `kubelet.nodeLabel`\n    did you mean `nodeLabels`?",
+        ),
+        ("kubelet: {taints: many}", "invalid type"),
+        (
+            "kubelet: {nodeLabels: {kubernetes.io/role: a}}",
+            "the label `kubernetes.io/role` is reserved by Kubernetes",
+        ),
+        (
+            "kubelet: {maxPods: 58}",
+            "accepted\nidle-patch patches/a.yaml:2:1: the agent does not know `kubelet.maxPods`: it does nothing",
+        ),
+    ] {
+        let text =
+            findings_text(&[("a.yaml", &format!("target: {{node: pool-general}}\nmerge: {{{merge}}}\n"))]);
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let known = "target: {node: pool-general}\nmerge: {kubelet: {nodeLabels: {example.com/team: a}}}\n";
+    assert_eq!(findings_text(&[("a.yaml", known)]), "accepted\n");
 }

@@ -144,6 +144,22 @@ impl Lowering<'_, '_, '_> {
         self.own_image(spec.ami_id.as_deref(), spec.image.as_ref(), &root)
     }
 
+    /// The parameters of AWS name the architecture of their image (`…-kernel-default-x86_64`, `…/arm64/…`).
+    fn architecture_of_parameter(&mut self, wanted: Architecture, name: &str, path: &Path) {
+        let says = |words: [&str; 2]| words.iter().any(|word| name.contains(word));
+        let (arm, intel) = (says(["arm64", "aarch64"]), says(["x86_64", "amd64"]));
+        let other = match wanted {
+            Architecture::Arm64 => intel && !arm,
+            Architecture::X86_64 => arm && !intel,
+        };
+        if other {
+            let path = path.key("ssmParameters").key(wanted.as_str());
+            let message = format!("`{name}` is an image for another architecture than {}", wanted.as_str());
+            let help = "name the parameter of that architecture's image: machines would not boot";
+            self.report.error("image-architecture", &path, message, help);
+        }
+    }
+
     /// `amiId` or `image` at `path`; `None` if neither is given or there is an error in them.
     pub(super) fn own_image(
         &mut self,
@@ -168,6 +184,9 @@ impl Lowering<'_, '_, '_> {
                 .into_iter()
                 .filter_map(|(architecture, name)| Some((architecture, name.clone()?)))
                 .collect();
+            for (architecture, name) in &names {
+                self.architecture_of_parameter(*architecture, name, &path);
+            }
             if !names.is_empty() {
                 given.push((path.key("ssmParameters"), Image::SsmParameter(names)));
             }

@@ -86,7 +86,7 @@ impl Lowering<'_, '_, '_> {
             let message = match count {
                 0 => "a cluster without etcd has no memory".to_owned(),
                 2 | 4 => format!(
-                    "{count} etcd members survive no more failures than {}, and have one more to fail",
+                    "{count} etcd members survive as few failures as {}, because most of them have to run",
                     count - 1
                 ),
                 _ => format!("{count} etcd members are slower than 5, and hardly safer"),

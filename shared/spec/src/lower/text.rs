@@ -22,7 +22,7 @@ pub(super) fn is_name(text: &str) -> bool {
 
 /// A prefixed or plain key of a label or taint
 /// (kubernetes.io/docs/concepts/overview/working-with-objects/labels, "Syntax and character set").
-pub(super) fn is_label_key(text: &str) -> bool {
+pub(crate) fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => {
             is_dns_name(prefix)
@@ -35,7 +35,7 @@ pub(super) fn is_label_key(text: &str) -> bool {
 }
 
 /// The value of a label or taint, perhaps empty.
-pub(super) fn is_label_value(text: &str) -> bool {
+pub(crate) fn is_label_value(text: &str) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
     bytes.is_empty()
@@ -47,7 +47,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
 
 /// Labels in Kubernetes' own namespaces that a kubelet may set on itself; others make it refuse to start
 /// (kubelet reference, `--node-labels`).
-pub(super) fn is_label_for_kubelet(key: &str) -> bool {
+pub(crate) fn is_label_for_kubelet(key: &str) -> bool {
     const ALLOWED: [&str; 10] = [
         "beta.kubernetes.io/arch",
         "beta.kubernetes.io/instance-type",

@@ -74,6 +74,8 @@ pub struct Applied<'a> {
     stacks: Vec<String>,
     nodes: Vec<String>,
     errors: Vec<Diagnostic>,
+    /// Warnings about keys that do nothing.
+    idle: Vec<Diagnostic>,
 }
 
 /// What is known of a patch so far.
@@ -98,6 +100,7 @@ impl<'a> Applied<'a> {
             stacks: Vec::new(),
             nodes: Vec::new(),
             errors: Vec::new(),
+            idle: Vec::new(),
         }
     }
 
@@ -154,6 +157,7 @@ impl<'a> Applied<'a> {
                 None => refusals(patch, target, value, &after),
             };
             if refused.is_empty() {
+                self.idle.extend(idle(patch, target, value, &after));
                 used.changed |= *value != after;
                 *value = after;
             } else {
@@ -165,8 +169,9 @@ impl<'a> Applied<'a> {
 
     /// The errors and warnings about the patches.
     pub fn finish(self) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
-        let Self { patches, skips_tests: _, used, stacks, nodes, mut errors } = self;
-        let mut warnings = Vec::new();
+        let Self { patches, skips_tests: _, used, stacks, nodes, mut errors, idle: mut warnings } = self;
+        // Of roles that a pattern names, each has the same finding.
+        warnings.dedup();
         for (patch, used) in patches.iter().zip(used) {
             let (what, names) = match patch.side {
                 Side::Stack => ("stack", &stacks),
@@ -322,6 +327,23 @@ fn missing(value: &Value, path: &str, parent: bool) -> (String, String) {
     (format!("nothing can be done at `{path}`"), "choose another place".to_owned())
 }
 
+/// Warnings about what the patch sets and no agent reads.
+fn idle(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) -> Vec<Diagnostic> {
+    let Target::Node(role) = target else { return Vec::new() };
+    let about = |path: String| {
+        let text = FindingText {
+            path: None,
+            message: format!(
+                "the agent does not know `{path}`: it does nothing, and nodes are replaced for it"
+            ),
+            help: "remove it, or compare with docs/nodes.md; what a kubelet takes is said by `kubelet` in the spec"
+                .to_owned(),
+        };
+        patch.finding(Severity::Warning, patch.place(), "idle-patch", text)
+    };
+    guard::idle_keys(role, before, after).into_iter().map(about).collect()
+}
+
 /// The findings about changes that this patch must not make.
 fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) -> Vec<Diagnostic> {
     if before == after {
@@ -329,7 +351,7 @@ fn refusals(patch: &Patch, target: Target<'_>, before: &Value, after: &Value) ->
     }
     let found = match target {
         Target::Stack(name) => guard::stack(name, before, after),
-        Target::Node(_) => guard::node(before, after),
+        Target::Node(role) => guard::node(role, before, after),
     };
     let about = |Refusal { what, help }: Refusal| {
         let message = format!("this patch may not change {}: {what}", target.shown());

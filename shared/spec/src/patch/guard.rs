@@ -2,6 +2,7 @@
 //! specs an administrator. Each refusal says why, and where the thing is said instead.
 
 mod foreign;
+mod node;
 mod places;
 mod references;
 mod secrets;
@@ -12,6 +13,7 @@ use foreign::Own;
 use places::{NODE, free, kept};
 use serde_json::{Map, Value};
 use slipway_core::allowed::is_ownership_tag;
+use slipway_core::role::Role;
 
 /// Something that a patch may not do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -282,15 +284,17 @@ fn exports(before: &Value, after: &Value) -> Vec<Refusal> {
     found
 }
 
+pub(super) use node::idle_keys;
+
 /// What may not be done to a node's configuration.
-pub(super) fn node(before: &Value, after: &Value) -> Vec<Refusal> {
+pub(super) fn node(role: &Role, before: &Value, after: &Value) -> Vec<Refusal> {
     if !after.is_object() {
         return vec![Refusal::new("nothing would be left of it", "patch what lies below it")];
     }
-    NODE.iter()
-        .filter(|fixed| before.pointer(fixed.pointer) != after.pointer(fixed.pointer))
-        .map(|fixed| Refusal::new(format!("`{}`", fixed.pointer), fixed.help))
-        .collect()
+    let fixed = NODE.iter().filter(|fixed| before.pointer(fixed.pointer) != after.pointer(fixed.pointer));
+    let fixed: Vec<Refusal> =
+        fixed.map(|fixed| Refusal::new(format!("`{}`", fixed.pointer), fixed.help)).collect();
+    if fixed.is_empty() { node::check(role, before, after) } else { fixed }
 }
 
 fn resources(template: &Value) -> Option<&Map<String, Value>> {

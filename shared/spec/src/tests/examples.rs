@@ -7,7 +7,7 @@ use slipway_core::allowed::{Allowed, Boundaries};
 use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::release::Site;
 
-use super::super::parse;
+use super::super::{advice, parse};
 use crate::allowed::objections;
 
 fn folder() -> PathBuf {
@@ -26,6 +26,11 @@ fn every_example_is_accepted_without_a_warning() {
             let accepted = accepted.unwrap_or_else(|errors| panic!("{}: {errors:#?}", path.display()));
             let quiet =
                 !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("from-kube-aws"));
+            // What begins a cluster of one's own has it on; `validate` warns of the others.
+            let least = ["minimal.yaml", "from-kube-aws.yaml", "from-kube-aws-spot-fleet.yaml"];
+            let is_least = path.file_name().is_some_and(|name| least.iter().any(|one| name == *one));
+            let advice = advice(&accepted.cluster, &accepted.places);
+            assert_eq!(advice.is_empty(), !is_least, "{}: {advice:#?}", path.display());
             assert!(!quiet || accepted.warnings.is_empty(), "{}: {:#?}", path.display(), accepted.warnings);
             read += 1;
         }

@@ -64,8 +64,19 @@ fn spec_of_case(edits: &[&str]) -> String {
 fn cases() {
     let update = std::env::var_os("UPDATE_FINDINGS").is_some();
     let mut failed = Vec::new();
-    for file in ["aws", "control", "etcd", "identity", "network", "nodes", "pools", "relations", "structure"]
-    {
+    for file in [
+        "aws",
+        "control",
+        "etcd",
+        "identity",
+        "network",
+        "newcomer",
+        "newcomer_pools",
+        "nodes",
+        "pools",
+        "relations",
+        "structure",
+    ] {
         let path = format!("{}/src/tests/findings/{file}.cases", env!("CARGO_MANIFEST_DIR"));
         let stored = std::fs::read_to_string(&path).unwrap();
         let mut pieces = stored.split("\n## ");
