@@ -11,12 +11,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use slipway_core::pin::Pin;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
 use slipway_crypto::AwsLc;
 use slipway_plan::{NodeAction, Plan, StackAction};
 use slipway_ports::{Crypto as _, Secret};
+use slipway_render::lock::Lock;
 use slipway_tests::client::Event;
 use slipway_tests::iam::Decision;
 use slipway_tests::installation::Installation;
@@ -108,6 +110,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     assert!(!writes.iter().any(|call| call.action.starts_with("kms:")), "no credential changed");
 
     a_patch_is_planned_by_itself_and_taken_back(&slipway).await;
+    p1_an_order_to_upgrade_looks_pins_up_and_changes_nothing_where_nothing_is_newer(&slipway).await;
     p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(&slipway).await;
 
     // Checks that cover the whole test.
@@ -154,6 +157,26 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
 }
 
 /// P2, P7: six days before the certificates expire, the schedule requests a scan; the renewed certificates lead to a plan.
+async fn p1_an_order_to_upgrade_looks_pins_up_and_changes_nothing_where_nothing_is_newer(
+    slipway: &Installation,
+) {
+    let world = slipway.world();
+    let before: Lock = slipway.document("production", "lock.json").await.unwrap().unwrap();
+    let mark = world.observer().mark();
+    let order = Event {
+        source: "slipway".to_owned(),
+        detail_type: "Upgrade Requested".to_owned(),
+        detail: json!({"cluster": "production"}),
+        resources: Vec::new(),
+    };
+    world.client().put_event(world.reference("Bus").unwrap(), &order).await.unwrap();
+    let answer = slipway.event(mark, &["Plan Unchanged", "Plan Ready", "Order Ignored"], PATIENCE).await;
+    assert_eq!(answer.unwrap().0, "Plan Unchanged");
+    let after: Lock = slipway.document("production", "lock.json").await.unwrap().unwrap();
+    assert_eq!(after.upgraded.len(), Pin::ALL.len());
+    assert_eq!(before.changes(&after), BTreeSet::new());
+}
+
 async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(
     slipway: &Installation,
 ) {
@@ -407,8 +430,9 @@ async fn p9_roles_for_service_accounts_rest_on_public_keys_and_nothing_else_is_p
     assert_eq!(world.client().versions(&bucket).await.unwrap().len(), 2);
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
     let unused = |end: &String| {
-        let elsewhere =
-            ["PatchesChanged", "CredentialsRenewed", "Looked"].iter().any(|rule| end.contains(rule));
+        let elsewhere = ["PatchesChanged", "CredentialsRenewed", "UpgradeRequested", "Looked"]
+            .iter()
+            .any(|rule| end.contains(rule));
         elsewhere && end.ends_with("never brought an event")
     };
     let loose: Vec<String> = slipway.loose_ends().into_iter().filter(|end| !unused(end)).collect();

@@ -5,8 +5,8 @@
 //! request a pass, requesters take turns ([`in_turn`]), and EC2 is asked for all machines at once. Of serving certificates the newest
 //! request counts, because a kubelet that asks again has forgotten its older one. Of a node's first certificate the oldest counts that
 //! was made with the token of the machine's role, and after it no other: whoever has a token can list requests and copy one under
-//! another key. A kubelet that restarts before it is answered asks with the same key, and so under the same name (`requestNodeCertificate`
-//! in kubernetes `pkg/kubelet/certificate/bootstrap/bootstrap.go`).
+//! another key. A kubelet makes a new key for each attempt (`generateCSR` in client-go `util/certificate/certificate_manager.go`): one that starts
+//! again before its first request was answered is denied, and its machine is replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 

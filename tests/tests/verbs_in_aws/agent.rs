@@ -88,8 +88,9 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     for words in [format!("{from} → {to}"), "kubernetes  1.37".to_owned(), "(0 days ago)".to_owned()] {
         assert!(shown.out.contains(&words), "{words}: {}", shown.out);
     }
+    // No machine has the agent of the newest plan yet, so that nothing newer is not the whole truth.
     let other = named("upgrade images --cluster minimal").await;
-    assert!(other.code == 0 && other.out.contains("nothing is newer"), "{other:?}");
+    assert!(other.code == 1 && other.told.contains("its newest plan has not been rolled out"), "{other:?}");
     permissions::an_upgrade_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
 
@@ -103,9 +104,9 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         |lock: &Value| ["images", "kubernetes", "etcd", "programVersions"].map(|kind| lock[kind].clone());
     assert_eq!(pins(&upgraded), pins(&lock));
 
-    // The launch had no agent, so there is none to go back to; and a plan that did not succeed is refused.
+    // The launch had no agent, and a lock never loses a pin. A plan that did not succeed is refused.
     let back = named("upgrade --undo --cluster minimal").await;
-    let says = "no successful rollout of minimal that is recorded had other pins";
+    let says = "these pins are in the lock of minimal already, and its newest plan has not been rolled out";
     assert!(back.code == 1 && back.told.contains(says), "{back:?}");
     let back = named("upgrade --undo=0a1b --cluster minimal").await;
     assert!(
