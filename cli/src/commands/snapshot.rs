@@ -100,7 +100,9 @@ async fn taken(
     if let Err(error) = commands.send(&command).await {
         return match error.kind {
             ErrorKind::Denied => Err(in_cloud(error.into())),
-            _ => Ok(Err(format!("Run Command does not take it: {}", error.message))),
+            ErrorKind::Transient | ErrorKind::Missing | ErrorKind::Invalid => {
+                Ok(Err(format!("Run Command does not take it: {}", error.message)))
+            }
         };
     }
     let until = Timestamp::now() + command.verb.answers_within() + SignedDuration::from_mins(1);

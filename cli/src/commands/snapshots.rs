@@ -68,7 +68,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             Some(Snapshot { time, bytes: object.size, stored_at: object.modified, key: object.key })
         })
         .collect();
-    snapshots.sort_by(|one, other| other.stored_at.cmp(&one.stored_at));
+    snapshots.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
     let age = snapshots.first().map(|newest| now.duration_since(newest.stored_at));
     let limit = args.max_age.map(|hours| SignedDuration::from_hours(i64::from(hours)));
     let is_old = limit.is_some_and(|limit| age.is_none_or(|age| age > limit));

@@ -74,7 +74,7 @@ fn an_upgrade_names_kinds_of_pins_and_is_never_of_the_future() {
     let event = |time: &str, detail: Value| json!({"source": "slipway", "detail-type": "Upgrade Requested", "detail": detail, "time": time});
     let order = |event: Value| match changed(event, "specs", now()).unwrap().unwrap() {
         Changed::Pins { cluster, order } => (cluster, order),
-        other => panic!("{other:?}"),
+        other @ (Changed::Spec(_) | Changed::Patches(_) | Changed::Credentials(_)) => panic!("{other:?}"),
     };
     let (cluster, all) = order(event("2026-11-25T11:00:00Z", json!({"cluster": "prod"})));
     assert_eq!((cluster.as_str(), all.pins, all.back_to), ("prod", BTreeSet::from(Pin::ALL), None));
