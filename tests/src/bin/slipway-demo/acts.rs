@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 use slipway_core::release::StackKind;
 use slipway_core::role::Role;
 use slipway_core::status::Status;
 use slipway_core::words;
 use slipway_credentials::Manifest;
 use slipway_plan::{NodeAction, Plan, StackAction};
+use slipway_tests::client::Event;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Call, Observation, Observed, PATIENCE};
 use slipway_tests::tools;
@@ -120,7 +121,8 @@ impl Demo {
 
     /// Act 2: an upload of the same bytes changes nothing (P1).
     pub(crate) async fn unchanged(&mut self) -> Fallible<()> {
-        self.narrator.title("2. Upload the same bytes again: nothing changed, nothing moves");
+        self.narrator
+            .title("2. Upload the same bytes again, then order an upgrade: nothing is newer, nothing moves");
         self.settle().await;
         let before = self.slipway.assets().await?;
         let mark = self.mark();
@@ -146,6 +148,21 @@ impl Demo {
             self.narrator.line("counted", ink, &format!("{count} {what}"));
             self.promise(count == 0, &format!("an unchanged upload costs {count} {what}"));
         }
+        // What the lock pins moves only by an order, and nothing is newer today.
+        let order = Event {
+            source: "slipway".to_owned(),
+            detail_type: "Upgrade Requested".to_owned(),
+            detail: json!({ "cluster": CLUSTER }),
+            resources: Vec::new(),
+        };
+        let world = self.slipway.world();
+        world.client().put_event(world.reference("Bus")?, &order).await?;
+        let end = self.until(&["Plan Unchanged", "Plan Ready", "Order Ignored"]).await;
+        self.promise(
+            end.is_some_and(|(kind, _)| kind == "Plan Unchanged"),
+            "an upgrade where nothing is newer changes nothing",
+        );
+        self.settle().await;
         Ok(())
     }
 
