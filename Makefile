@@ -107,6 +107,15 @@ mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time
 		cp tests/requirements-mutants.txt $(MUTANTS_PYTHON)/installed.txt; }
 	@$(MUTANTS_PYTHON)/bin/python tests/scripts/mutants.py $(MUTANTS) $(WHICH) --seeds $(JUDGES)
 
+.tools/checkov/installed.txt: tests/requirements-checkov.txt
+	@rm -rf .tools/checkov && python3 -m venv .tools/checkov
+	@.tools/checkov/bin/pip install --quiet --disable-pip-version-check -r $< && cp $< $@
+
+.PHONY: checkov
+checkov: .tools/checkov/installed.txt ## The installation and every example's stacks by checkov's public rules; two minutes the first time
+	$(CARGO) build --locked --workspace --bins
+	@tests/scripts/checkov.py .tools/checkov/bin/checkov $${CARGO_TARGET_DIR:-target}/debug/slipway
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench
