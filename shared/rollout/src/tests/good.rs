@@ -74,3 +74,15 @@ fn p8_what_an_older_slipway_saw_succeed_is_a_way_back_too() {
     assert!(report.message.contains("generation 1 succeeded last"), "{}", report.message);
     assert_eq!(state.good[0].target, exporting(1, true).id());
 }
+
+#[test]
+fn the_spec_in_use_is_that_of_the_open_rollout_and_of_the_last_that_succeeded() {
+    let (mut harbour, state) = Harbour::launched();
+    let launched = state.good[0].spec_version.clone();
+    assert!(state.uses_spec(&launched) && !state.uses_spec("another"));
+    let (state, ..) = harbour.roll(state, &exporting(2, true));
+    let newest = state.good[0].spec_version.clone();
+    assert_ne!(newest, launched);
+    assert!(state.uses_spec(&newest) && !state.uses_spec(&launched));
+    assert!(!Rollout::new("c").uses_spec(&newest));
+}

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::decisions::rolling;
+use super::undeleted::{Harbour, exporting};
 use super::*;
 use crate::RolloutResult;
 
@@ -409,4 +410,17 @@ fn p10_a_pause_is_told_of_the_plan_that_is_executed_or_was_last() {
         let detail: serde_json::Value = serde_json::from_str(&event.to_wire().1).unwrap();
         assert_eq!(detail["plan"], plan);
     }
+}
+
+#[test]
+fn p13_an_order_to_destroy_a_protected_cluster_is_ignored_with_the_reason() {
+    let (mut harbour, state) = Harbour::launched();
+    let mut desired = harbour.plan(&state, &exporting(1, true)).desired;
+    let now = Timestamp::from_second(1_000_000).unwrap();
+    let order = Given { order: Order::Destroy { without_snapshot: true }, at: now };
+    assert!(after_order(&state, &order, Some(&desired), now).is_going());
+    desired.deletion_protection = true;
+    let after = after_order(&state, &order, Some(&desired), now);
+    assert!(!after.is_going());
+    assert!(after.ignored.unwrap().message.contains("`deletionProtection: true`"));
 }
