@@ -203,6 +203,8 @@ impl Extra {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use jiff::SignedDuration;
 
     use super::*;
@@ -258,5 +260,30 @@ mod tests {
             extra.not_lowered(remains);
             assert_eq!(extra.machines(), machines);
         }
+    }
+
+    /// Somebody raises the size while answers still have to show a decrement.
+    #[test]
+    fn p6_a_decrement_is_seen_as_a_difference_to_the_size_before_it_too() {
+        let mut extra = Extra::Known { machines: 0, expected: None }.raised(1, 6, at(0));
+        extra.shrinks(8, at(10));
+        extra.follow(7, 3, 0, at(20));
+        assert!(!extra.may_be_larger(), "7 is one less than 8: {extra:?}");
+        // One of two terminations was dropped, and is requested again.
+        let mut extra = Extra::Known { machines: 2, expected: None };
+        extra.shrinks(6, at(10));
+        extra.shrinks(6, at(10));
+        extra.follow(8, 3, 1, at(311));
+        let unseen = extra.expected().map(|expected| expected.unseen);
+        assert_eq!((extra.machines(), unseen), (1, Some(1)), "{extra:?}");
+    }
+
+    #[test]
+    fn p8_decrements_that_no_answer_has_shown_outlive_the_function() {
+        let mut extra = Extra::Known { machines: 1, expected: None };
+        extra.shrinks(6, at(10));
+        let stored = serde_json::to_string(&extra).unwrap();
+        assert_eq!(serde_json::from_str::<Extra>(&stored).unwrap(), extra);
+        assert!(extra.may_be_larger());
     }
 }
