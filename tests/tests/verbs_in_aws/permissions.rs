@@ -331,33 +331,29 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     assert_eq!(run.json()["rollout"]["state"], "destroyed", "{run:?}");
 }
 
-/// The permissions that `upgrade` needs, for a cluster whose agent is not the newest.
-pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
-    let arguments = "upgrade --cluster minimal";
-    let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(arguments));
+/// Runs `verb` without each of its permissions, and then with all of them and `option`. `own`: how many rows are for it alone.
+async fn needs_what_the_page_says(slipway: &Installation, verb: &str, own: usize, option: &str) -> Run {
+    let arguments = format!("{verb} --cluster minimal");
+    let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(&arguments));
     let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
-    assert_eq!(grants.iter().filter(|grant| grant.is_only_for("upgrade")).count(), 3, "{grants:?}");
+    assert_eq!(grants.iter().filter(|grant| grant.is_only_for(verb)).count(), own, "{grants:?}");
     for without in &grants {
         let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
-        assert_names_missing(&as_one_with(slipway, &others, arguments, true).await, without);
+        assert_names_missing(&as_one_with(slipway, &others, &arguments, true).await, without);
     }
-    let run = as_one_with(slipway, &grants, &format!("{arguments} --dry-run"), true).await;
+    let run = as_one_with(slipway, &grants, &format!("{arguments} {option}"), true).await;
     assert_eq!(run.code, 0, "{run:?}");
+    run
+}
+
+/// The permissions that `upgrade` needs, for a cluster whose agent is not the newest.
+pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    needs_what_the_page_says(slipway, "upgrade", 3, "--dry-run").await;
 }
 
 /// A snapshot is taken, and what it needs is what the page says.
 pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
-    let arguments = "snapshot --cluster minimal";
-    let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(arguments));
-    let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
-    assert_eq!(grants.iter().filter(|grant| grant.is_only_for("snapshot")).count(), 5, "{grants:?}");
-    for without in &grants {
-        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
-        assert_names_missing(&as_one_with(slipway, &others, arguments, true).await, without);
-    }
-    let run = as_one_with(slipway, &grants, &format!("{arguments} --output json"), true).await;
-    assert_eq!(run.code, 0, "{run:?}");
-    let taken = run.json();
+    let taken = needs_what_the_page_says(slipway, "snapshot", 5, "--output json").await.json();
     assert_eq!(taken["role"], "etcd-0", "{taken}");
     assert!(taken["key"].as_str().unwrap().starts_with("clusters/minimal/etcd-snapshots/"), "{taken}");
 }

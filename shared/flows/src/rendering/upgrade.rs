@@ -32,7 +32,7 @@ pub struct UpgradeOrder {
 /// Changes pins of `cluster` as ordered, and turns its newest spec into a plan on the bus.
 ///
 /// # Errors
-/// As [`render_upload`].
+/// As [`super::render_upload`], or if uploads overtake it again and again.
 pub async fn upgrade(
     world: &impl RenderWorld,
     site: &Site,
