@@ -36,6 +36,8 @@ UNIT_TESTS = {"slipway-rollout": [], "slipway-core": ["drain::", "deadline::"], 
 # `--fail-fast` is libtest's own, and still asks for this.
 FAIL_FAST = ["-Zunstable-options", "--fail-fast", "--test-threads=1"]
 ROLLS = ["seeds::p2_p3", "rare::", "ends::", "upgrades::"]
+# The crate that all of them know: it is asked which mistake is made.
+LIBRARY = "shared/core/src/lib.rs"
 SWITCH = '''
 /// Which mistake is made: tests/scripts/mutants.py wrote this.
 pub mod mutant {
@@ -281,25 +283,26 @@ class Source:
                 self.say("))")
 
 
-def copy_tree():
+def copy_tree(planted):
+    """Everything but what is planted, which is written with its mistakes. What did not change keeps its time, so that it is not built anew."""
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
     for name in files.decode().split("\0"):
         source, target = ROOT / name, TREE / name
-        if name and source.is_file():
-            # What did not change keeps its time, so that it is not built anew.
-            if not target.exists() or target.stat().st_mtime < source.stat().st_mtime or target.stat().st_size != source.stat().st_size:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target)
+        if name and name not in planted and source.is_file():
+            write_if_changed(target, source.read_bytes())
+            shutil.copymode(source, target)
 
 
 def write_if_changed(path, text):
     if not path.exists() or path.read_bytes() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
 
 
-def plant(mutants, constant):
-    """Writes all of them into the copy. Gives what was written where, and those that have no place."""
-    by_file = defaultdict(list)
+def plant(files, mutants, constant):
+    """Writes all of them into the copy of these files. Gives what was written where, and those that have no place."""
+    # A file without a mistake is written, too: the one that it had may be what the compiler refused.
+    by_file = {path: [] for path in files}
     for mutant in mutants:
         by_file[mutant["file"]].append(mutant)
     sources, unplaced = {}, []
@@ -312,8 +315,7 @@ def plant(mutants, constant):
         # A constant function cannot ask which mistake is made; where nothing needs it to be one, it is none.
         text = re.sub(rb"const (fn (\w+))", lambda it: it[0] if it[2].decode() in constant else b"      " + it[1], text)
         write_if_changed(TREE / path, text)
-    library = TREE / "shared/core/src/lib.rs"
-    write_if_changed(library, (ROOT / "shared/core/src/lib.rs").read_bytes() + SWITCH.encode())
+    write_if_changed(TREE / LIBRARY, (ROOT / LIBRARY).read_bytes() + SWITCH.encode())
     return sources, unplaced
 
 
@@ -381,11 +383,12 @@ def main():
     mutants = [dict(mutant, number=number) for number, mutant in enumerate(listed) if number % parts == part]
     print(f"{len(mutants)} of {len(listed)} mistakes", flush=True)
 
-    copy_tree()
+    files = sorted({mutant["file"] for mutant in listed})
+    copy_tree({*files, LIBRARY})
     env = {**os.environ, "CARGO_TARGET_DIR": str(OUT / "target"), "RUSTFLAGS": "--cap-lints allow"}
     alive, refused, constant = mutants, {}, set()
     while True:
-        sources, unplaced = plant(alive, constant)
+        sources, unplaced = plant(files, alive, constant)
         for mutant in unplaced:
             refused[mutant["number"]] = "no place"
         executables, wrong, needed = build(sources, env)
