@@ -25,11 +25,9 @@ demo: tools ## Launch examples/production.yaml in an embedded AWS, and watch; AR
 
 .PHONY: cluster
 EXAMPLE ?= examples/development.yaml
-# On a machine without KVM an agent that hashes and unpacks without optimisation does so for minutes.
-FAST_AGENT := $(foreach crate,adler2 block-buffer crc32fast digest flate2 miniz_oxide sha2 simd-adler32 tar,--config profile.dev.package.$(crate).opt-level=3)
-cluster: tools ## An example's cluster on virtual machines; unfinished: etcd comes up, controllers do not yet; root, QEMU; EXAMPLE= ARGS=--keep
+cluster: tools ## An example's cluster on virtual machines, from the upload to every node Ready; root, QEMU; EXAMPLE= ARGS=--keep
 	$(CARGO) build --locked --workspace --bins
-	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
+	$(CARGO) build --release --locked -p slipway-node
 	@tests/cluster/run.sh $${CARGO_TARGET_DIR:-target}/debug/slipway-cluster --example $(EXAMPLE) $(ARGS)
 
 .PHONY: test
@@ -72,9 +70,9 @@ test-machines: tools ## Machines that boot: three etcd members by systemd-nspawn
 	fi
 
 .PHONY: test-cluster
-test-cluster: tools ## The same as a test, which has not passed yet; needs root and QEMU; builds Kubernetes for it once
+test-cluster: tools ## The same as a test, with a workload, reboots and the end of the cluster; root, QEMU; builds Kubernetes for it once
 	$(CARGO) build --locked --workspace --all-targets
-	$(CARGO) build --locked -p slipway-node $(FAST_AGENT)
+	$(CARGO) build --release --locked -p slipway-node
 	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3
 
 .PHONY: simulate

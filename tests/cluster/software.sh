@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}
 kubernetes=$(sed -n 's/^require k8s.io\/kubernetes v//p' "$root/tests/tools/kubernetes/go.mod")
-etcd=3.6.16 containerd=2.4.2 runc=1.5.2 plugins=1.9.1 coredns=1.14.6 flannel=0.28.10 cloud=1.36.2 pause=3.10.2
+agnhost=2.63.0 etcd=3.6.16 containerd=2.4.2 runc=1.5.2 plugins=1.9.1 coredns=1.14.6 flannel=0.28.10 cloud=1.36.2 pause=3.10.2
 version=$kubernetes-$(cat "$here/software.sh" "$here/oci_image.py" "$here"/flannel-cni/* | sha256sum | cut -c1-12)
 depot=$cache/depots/$version
 
@@ -104,6 +104,16 @@ if [ ! -e "$servers/.complete" ]; then
     touch "$servers/.complete"
 fi
 
+# What Kubernetes' own tests put into pods: a server that is asked who it is, what it sees, and whom it reaches.
+home=$cache/programs/agnhost-$kubernetes
+if [ ! -e "$home/.complete" ]; then
+    echo "building agnhost of Kubernetes $kubernetes (once)" >&2
+    mkdir -p "$home"
+    (cd "$root/tests/tools/kubernetes" && nice go build -mod=readonly -ldflags '-s -w' -o "$home/agnhost" k8s.io/kubernetes/test/images/agnhost) \
+        >"$home/log" 2>&1 || absent "agnhost cannot be built: $(tail -1 "$home/log")"
+    touch "$home/.complete"
+fi
+
 made=$cache/programs/ours-$version
 rm -rf "$made"
 mkdir -p "$made"
@@ -175,6 +185,9 @@ mkdir -p "$made/trust/etc/ssl/certs"
 cat "$("$here/authority.sh")/authority.pem" >"$made/trust/etc/ssl/certs/ca-certificates.crt"
 image "registry.k8s.io/provider-aws/cloud-controller-manager:v$cloud" "$cache/programs/cloud-$cloud/aws-cloud-controller-manager" \
     bin/aws-cloud-controller-manager "$made/trust"
+
+image "registry.k8s.io/e2e-test-images/agnhost:$agnhost" "$home/agnhost" agnhost
+cp "$servers/kubectl" "$draft/kubectl"
 
 rm -rf "$depot"
 mv "$draft" "$depot"

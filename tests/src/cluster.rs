@@ -13,6 +13,7 @@
 //! - [`control`]: runs lines on machines.
 //! - [`kubectl`]: the administrator's.
 //! - [`room`]: all of it, started and deployed into. Start reading there.
+//! - [`launch`]: the upload of an example, told as it happens.
 
 pub mod balancer;
 pub mod conductor;
@@ -22,6 +23,7 @@ pub mod dhcp;
 pub mod ec2;
 pub mod front;
 pub mod kubectl;
+pub mod launch;
 pub mod metadata;
 pub mod names;
 pub mod network;

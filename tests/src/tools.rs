@@ -109,6 +109,15 @@ pub fn binary(name: &str) -> Result<PathBuf, Absent> {
     present("the binary", target().join(profile).join(name), "cargo build --workspace --bins".to_owned())
 }
 
+/// The agent in the profile that is shipped, whatever the profile of this code is.
+///
+/// # Errors
+/// If it was not built.
+pub fn shipped_agent() -> Result<PathBuf, Absent> {
+    let path = target().join("release/slipway-node");
+    present("the agent", path, "cargo build --release -p slipway-node".to_owned())
+}
+
 /// The target directory: the running test or demo is in it (`<target>/<profile>/…`).
 fn target() -> PathBuf {
     let here = std::env::current_exe().unwrap_or_default();

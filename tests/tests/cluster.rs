@@ -1,47 +1,173 @@
 //! A whole cluster on virtual machines: see `tests/src/cluster.rs`. Run by `make test-cluster`, as root; elsewhere it says that it did not.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and this one tells figures")]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use slipway_tests::cluster::kubectl::Kubectl;
-use slipway_tests::cluster::room::{Room, Stores, adapted};
+use slipway_tests::cluster::launch::Launch;
+use slipway_tests::cluster::room::Stores;
 use slipway_tests::tools;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
 
-const CLUSTER: &str = "development";
-const API: &str = "api.development.example.com";
-/// How long the launch may take on two processors without KVM.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+/// How long anything but a launch may take on two processors without KVM.
+const PATIENCE: Duration = Duration::from_mins(15);
+const LOOK: Duration = Duration::from_secs(5);
+/// How long a machine may take to answer.
+const ANSWER: Duration = Duration::from_secs(60);
+/// In tests/cluster/workload.yaml.
+const NODE_PORT: u16 = 30_080;
 
-/// Issue 19, section 2, runs 1 and 2.
+/// One launch takes a quarter of an hour without KVM, so all that is shown is shown of one cluster.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_development_example_launches_on_virtual_machines_and_runs_what_it_is_given() {
+async fn the_development_example_launches_serves_survives_reboots_and_leaves_nothing() {
     let Some(stores) = Stores::from_environment() else {
         return tools::not_tested("a cluster on virtual machines: run `make test-cluster`, as root");
     };
-    let room = Room::start(&stores).await.unwrap();
-    room.workshop().state.set_api_names(vec![API.to_owned()]);
-    let example = std::fs::read_to_string(tools::root().join("examples/development.yaml")).unwrap();
-    let slipway = room.slipway();
-    let (mark, begun) = (slipway.world().observer().mark(), Instant::now());
-    slipway.upload(CLUSTER, adapted(&example, &stores.kubernetes)).await.unwrap();
-    let ends = ["Rollout Succeeded", "Rollout Failed", "Rollout Aborted", "Spec Rejected"];
-    let end = slipway.event(mark, &ends, PATIENCE).await;
-    let story = slipway.world().cloud().with(slipway_sim::World::story);
-    for (at, line) in &story {
-        println!("{at:.0} {line}");
-    }
-    let (kind, detail) = end.expect("an end");
-    assert_eq!(kind, ends[0], "{detail}");
-    println!("from upload to success: {:.0} s", begun.elapsed().as_secs_f64());
+    let example = tools::root().join("examples/development.yaml");
+    let mut launch = Launch::set_up(&stores, &example).await.unwrap();
+    assert!(launch.launch().await.unwrap(), "the launch failed, as told above");
+    assert!(launch.show().await.unwrap(), "not every node is Ready");
 
-    let kubectl = Kubectl::new(&room, CLUSTER, &[API.to_owned()]).await.unwrap();
-    let nodes = kubectl.run(&["get", "nodes", "--no-headers"]).await.unwrap();
-    println!("{nodes}");
-    assert_eq!(nodes.lines().count(), 2, "a controller and a worker");
-    assert!(nodes.lines().all(|line| line.contains(" Ready")));
-    kubectl
-        .run(&["--namespace=kube-system", "rollout", "status", "--timeout=600s", "deployment/coredns"])
-        .await
-        .unwrap();
-    println!("from upload to DNS: {:.0} s", begun.elapsed().as_secs_f64());
+    launch.title("A workload");
+    serves(&launch).await;
+    for role in ["etcd-0", "controller", "pool-spot"] {
+        launch.title(&format!("A reboot of {role}"));
+        comes_back(&launch, role).await;
+    }
+    launch.title("The power of a worker is cut");
+    is_replaced(&mut launch).await;
+    launch.title("The end");
+    goes(&mut launch).await;
+}
+
+/// Asks again until it holds. Says after how long.
+async fn until(launch: &Launch, what: &str, holds: impl AsyncFn() -> bool) {
+    let begun = Instant::now();
+    while !holds().await {
+        assert!(begun.elapsed() < PATIENCE, "not within {} min: {what}", PATIENCE.as_secs() / 60);
+        sleep(LOOK).await;
+    }
+    launch.line("kubernetes", &format!("{what} after {:.0} s", begun.elapsed().as_secs_f64()));
+}
+
+/// What kubectl prints; empty while the API does not answer.
+async fn prints(kubectl: &Kubectl, arguments: &[&str]) -> String {
+    kubectl.run(arguments).await.unwrap_or_default()
+}
+
+async fn all_pods_serve(kubectl: &Kubectl) -> bool {
+    let ready = "jsonpath={.items[*].status.readyReplicas}";
+    prints(kubectl, &["get", "deployments", "--all-namespaces", "-o", ready]).await == "2 2"
+}
+
+/// One of the workload's pods answers at that address: its name.
+async fn answered(address: &str) -> Option<String> {
+    let url = format!("http://{address}/hostname");
+    let output = Command::new("curl").args(["-fsS", "--max-time", "20", &url]).output().await.unwrap();
+    let name = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    name.starts_with("hello-").then_some(name)
+}
+
+/// Two replicas answer behind a service, by name from a pod of another node's DNS, on a node's port, and through the API.
+async fn serves(launch: &Launch) {
+    let kubectl = launch.kubectl();
+    let workload = tools::root().join("tests/cluster/workload.yaml");
+    until(launch, "the workload is taken", async || {
+        kubectl.run(&["apply", "-f", &workload.display().to_string()]).await.is_ok()
+    })
+    .await;
+    until(launch, "two pods of it and two of CoreDNS serve", async || all_pods_serve(kubectl).await).await;
+
+    let pods = prints(kubectl, &["get", "pods", "-l", "app=hello", "-o", "name"]).await;
+    let pod = pods.lines().next().unwrap().to_owned();
+    until(launch, "a pod finds the service by its name", async || {
+        let connects = ["exec", &pod, "--", "/agnhost", "connect", "--timeout=20s", "hello:80"];
+        kubectl.run(&connects).await.is_ok()
+    })
+    .await;
+    let no_such = ["exec", &pod, "--", "/agnhost", "connect", "--timeout=20s", "nobody:80"];
+    assert!(kubectl.run(&no_such).await.is_err(), "it finds a service that there is not");
+    let log = kubectl.run(&["logs", &pod]).await.unwrap();
+    assert!(log.contains("Started HTTP server on port 8080"), "{log}");
+    let worker = launch.room().workshop().state.guests().into_iter().find(|guest| guest.role == "pool-spot");
+    let address = format!("{}:{NODE_PORT}", worker.unwrap().address);
+    until(launch, "a worker's port reaches it", async || answered(&address).await.is_some()).await;
+    let mut forward =
+        kubectl.command(&["port-forward", "service/hello", &format!("{NODE_PORT}:80")]).spawn().unwrap();
+    let here = format!("127.0.0.1:{NODE_PORT}");
+    until(launch, "kubectl's port-forward reaches it", async || answered(&here).await.is_some()).await;
+    forward.kill().await.unwrap();
+}
+
+/// A machine reboots, and everything serves as before without anybody's help.
+async fn comes_back(launch: &Launch, role: &str) {
+    let (kubectl, state) = (launch.kubectl(), &launch.room().workshop().state);
+    let machine = state.find(role).unwrap();
+    // A command that its agent had taken when it went down is never answered.
+    let boot =
+        async || match timeout(ANSWER, state.run(&machine, "cat /proc/sys/kernel/random/boot_id")).await {
+            Ok(Ok((_, id))) => id.trim().to_owned(),
+            Ok(Err(_)) | Err(_) => String::new(),
+        };
+    let before = boot().await;
+    assert!(!before.is_empty());
+    state.run(&machine, "systemd-run --on-active=1 systemctl reboot").await.unwrap();
+    until(launch, "its kernel is another one", async || {
+        let now = boot().await;
+        !now.is_empty() && now != before
+    })
+    .await;
+    until(launch, "the API answers", async || prints(kubectl, &["get", "--raw", "/readyz"]).await == "ok")
+        .await;
+    let after = boot().await;
+    if role != "etcd-0" {
+        // A status from before the reboot may still call it Ready.
+        until(launch, "its Node is of this boot, and Ready", async || {
+            let of_node =
+                "jsonpath={.status.nodeInfo.bootID} {.status.conditions[?(@.type==\"Ready\")].status}";
+            prints(kubectl, &["get", "node", &machine, "-o", of_node]).await == format!("{after} True")
+        })
+        .await;
+    }
+    until(launch, "all pods serve", async || all_pods_serve(kubectl).await).await;
+    let worker = state.guests().into_iter().find(|guest| guest.role == "pool-spot").unwrap();
+    let address = format!("{}:{NODE_PORT}", worker.address);
+    until(launch, "the workload answers", async || answered(&address).await.is_some()).await;
+}
+
+/// The group replaces a worker without power, and the workload serves on the other one.
+async fn is_replaced(launch: &mut Launch) {
+    let state = std::sync::Arc::clone(&launch.room().workshop().state);
+    let old = state.guests().into_iter().find(|guest| guest.role == "pool-spot").unwrap();
+    old.handle.cut_power().await.unwrap();
+    until(launch, "another machine is started", async || {
+        state.guests().iter().any(|guest| guest.role == "pool-spot" && guest.id != old.id)
+    })
+    .await;
+    let new =
+        state.guests().into_iter().find(|guest| guest.role == "pool-spot" && guest.id != old.id).unwrap();
+    let kubectl = launch.kubectl();
+    until(launch, "its Node is Ready, and the old one's is gone", async || {
+        let nodes = prints(kubectl, &["get", "nodes", "--no-headers"]).await;
+        let ready = |line: &str| line.starts_with(&new.id) && line.contains(" Ready");
+        nodes.lines().any(ready) && !nodes.contains(&old.id)
+    })
+    .await;
+    until(launch, "all pods serve", async || all_pods_serve(kubectl).await).await;
+    let address = format!("{}:{NODE_PORT}", new.address);
+    until(launch, "the workload answers", async || answered(&address).await.is_some()).await;
+}
+
+/// `slipway destroy` leaves no stack and no machine.
+async fn goes(launch: &mut Launch) {
+    let mut destroy = launch.room().command().unwrap();
+    let output = destroy.args(["destroy", "--yes", "--cluster", launch.cluster()]).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let end = launch.ends_with(&["Cluster Destroyed", "Rollout Failed"]).await.unwrap();
+    assert_eq!(end, "Cluster Destroyed");
+    let workshop = launch.room().workshop();
+    until(launch, "no machine is left", async || workshop.state.guests().is_empty()).await;
+    let stacks = workshop.state.world().resources_of_type("AWS::AutoScaling::AutoScalingGroup");
+    assert!(stacks.is_empty(), "{stacks:?}");
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -97,6 +98,11 @@ func delegated(config object) (object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: FLANNEL_MTU: %w", subnetFile, err)
 	}
+	// flanneld writes its own address in it, 10.2.0.1/24, and host-local wants the network's.
+	_, subnet, err := net.ParseCIDR(env["FLANNEL_SUBNET"])
+	if err != nil {
+		return nil, fmt.Errorf("%s: FLANNEL_SUBNET: %w", subnetFile, err)
+	}
 	delegate, _ := config["delegate"].(object)
 	if delegate == nil {
 		delegate = object{}
@@ -113,7 +119,7 @@ func delegated(config object) (object, error) {
 	unless("isGateway", true)
 	delegate["ipam"] = object{
 		"type":   "host-local",
-		"ranges": [][]object{{{"subnet": env["FLANNEL_SUBNET"]}}},
+		"ranges": [][]object{{{"subnet": subnet.String()}}},
 		"routes": []object{{"dst": env["FLANNEL_NETWORK"]}},
 	}
 	return delegate, nil

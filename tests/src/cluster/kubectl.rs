@@ -9,11 +9,11 @@ use tokio::process::Command;
 
 use super::network::BALANCER;
 use super::room::{Room, RoomError};
-use crate::tools;
 
 /// The administrator's kubectl.
 #[derive(Debug)]
 pub struct Kubectl {
+    program: PathBuf,
     arguments: Vec<String>,
     script: PathBuf,
 }
@@ -25,26 +25,15 @@ impl Kubectl {
     /// If `slipway kubeconfig` fails.
     pub async fn new(room: &Room, cluster: &str, api: &[String]) -> Result<Self, RoomError> {
         let config = room.folder().join("kubeconfig");
-        let world = room.slipway().world();
-        let mut command = Command::new(tools::binary("slipway")?);
-        command
-            .args(["kubeconfig", "--force", "--cluster", cluster, "--out"])
-            .arg(&config)
-            .env("AWS_ENDPOINT_URL", world.gateway().url())
-            .env("AWS_REGION", world.region())
-            .env("AWS_ACCESS_KEY_ID", "operator")
-            .env("AWS_SECRET_ACCESS_KEY", "operator")
-            .env("SLIPWAY_SPEC_BUCKET", world.reference("SpecBucket")?)
-            .env("SLIPWAY_ASSET_BUCKET", world.reference("AssetBucket")?)
-            .env("SLIPWAY_BUS_NAME", world.reference("Bus")?);
-        output(&mut command).await?;
+        output(room.command()?.args(["kubeconfig", "--force", "--cluster", cluster, "--out"]).arg(&config))
+            .await?;
         // The name resolves inside the VPC alone.
         let mut arguments =
             vec![format!("--kubeconfig={}", config.display()), format!("--server=https://{BALANCER}:443")];
         arguments.extend(api.first().map(|name| format!("--tls-server-name={name}")));
-        let script = room.folder().join("kubectl");
-        write(&script, &arguments)?;
-        Ok(Self { arguments, script })
+        let (program, script) = (room.kubectl().to_owned(), room.folder().join("kubectl"));
+        write(&script, &program, &arguments)?;
+        Ok(Self { program, arguments, script })
     }
 
     /// A script that runs it from outside of the namespaces.
@@ -53,20 +42,29 @@ impl Kubectl {
         &self.script
     }
 
+    /// Itself, for what does not end by itself.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).args(arguments).kill_on_drop(true);
+        command
+    }
+
     /// What it prints.
     ///
     /// # Errors
     /// Its own words, if it fails.
     pub async fn run(&self, arguments: &[&str]) -> io::Result<String> {
-        output(Command::new("kubectl").args(&self.arguments).args(arguments)).await
+        output(&mut self.command(arguments)).await
     }
 }
 
-fn write(script: &Path, arguments: &[String]) -> io::Result<()> {
+fn write(script: &Path, program: &Path, arguments: &[String]) -> io::Result<()> {
     // The process whose network it is, as the host knows it; see tests/cluster/run.sh.
     let pid = std::env::var("SLIPWAY_OUTER").unwrap_or_default();
     let text = format!(
-        "#!/bin/sh\nexec nsenter --target \"$(cat '{pid}')\" --net -- kubectl {} \"$@\"\n",
+        "#!/bin/sh\nexec nsenter --target \"$(cat '{pid}')\" --net -- '{}' {} \"$@\"\n",
+        program.display(),
         arguments.join(" ")
     );
     std::fs::write(script, text)?;

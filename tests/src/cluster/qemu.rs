@@ -66,7 +66,10 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+            // As much translated code as QEMU keeps at most, in MiB: what does not fit is all thrown away, and a controller with the default of
+            // 1,024 began anew sixteen times in half an hour. The processor is what Debian needs and no more: Go takes AVX where it is offered, and translated it is a third slower (32 MiB of SHA-256 in 1.67 s
+            // by `max`, in 1.25 s by this).
+            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=2047", "-cpu", "Nehalem"],
         }
     }
 
@@ -233,6 +236,14 @@ impl Handle {
     /// If QEMU refuses.
     pub async fn reset(&self) -> io::Result<()> {
         self.execute("system_reset", json!({})).await.map(drop)
+    }
+
+    /// Ends it at once, as if its power were cut.
+    ///
+    /// # Errors
+    /// If QEMU refuses.
+    pub async fn cut_power(&self) -> io::Result<()> {
+        self.execute("quit", json!({})).await.map(drop)
     }
 
     async fn execute(&self, command: &str, arguments: Value) -> io::Result<Value> {

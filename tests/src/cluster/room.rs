@@ -76,6 +76,7 @@ pub struct Room {
     workshop: Arc<Workshop>,
     front: Arc<Front>,
     slipway: Arc<Installation>,
+    kubectl: PathBuf,
     folder: tempfile::TempDir,
 }
 
@@ -98,7 +99,7 @@ impl Room {
             ..Settings::default()
         };
         let slipway = Arc::new(Installation::start(&settings).await?);
-        publish_agent(&slipway, folder.path()).await?;
+        publish_agent(&slipway).await?;
         let volumes = folder.path().join("volumes");
         std::fs::create_dir_all(&volumes)?;
         let world = slipway.world();
@@ -131,7 +132,7 @@ impl Room {
             balancer::serve(state),
             conductor::follow(Arc::clone(&workshop)),
         ];
-        Ok(Self { tasks, workshop, front, slipway, folder })
+        Ok(Self { tasks, workshop, front, slipway, kubectl: stores.depot.join("kubectl"), folder })
     }
 
     /// Slipway, and the AWS that it is in.
@@ -150,6 +151,34 @@ impl Room {
     #[must_use]
     pub fn front(&self) -> &Front {
         &self.front
+    }
+
+    /// Slipway's own command, in this installation, as its operator.
+    ///
+    /// # Errors
+    /// If it was not built.
+    pub fn command(&self) -> Result<Command, RoomError> {
+        let world = self.slipway.world();
+        let mut command = Command::new(tools::binary("slipway")?);
+        command
+            .env("AWS_ENDPOINT_URL", world.gateway().url())
+            .env("AWS_REGION", world.region())
+            .env("AWS_ACCESS_KEY_ID", "operator")
+            .env("AWS_SECRET_ACCESS_KEY", "operator");
+        for (variable, id) in [
+            ("SLIPWAY_SPEC_BUCKET", "SpecBucket"),
+            ("SLIPWAY_ASSET_BUCKET", "AssetBucket"),
+            ("SLIPWAY_BUS_NAME", "Bus"),
+        ] {
+            command.env(variable, world.reference(id)?);
+        }
+        Ok(command)
+    }
+
+    /// The kubectl of the Kubernetes that was built.
+    #[must_use]
+    pub fn kubectl(&self) -> &Path {
+        &self.kubectl
     }
 
     /// Where consoles and volumes lie.
@@ -206,11 +235,9 @@ async fn documents() -> Result<BTreeMap<String, String>, RoomError> {
     Ok(documents.filter_map(line).collect())
 }
 
-/// Puts the agent where nodes fetch it, as `infra/package.sh` and its user do.
-async fn publish_agent(slipway: &Installation, folder: &Path) -> Result<(), RoomError> {
-    let (built, stripped) = (tools::binary("slipway-node")?, folder.join("slipway-node"));
-    run(Command::new("strip").arg("-o").arg(&stripped).arg(built)).await?;
-    let bytes = std::fs::read(&stripped)?;
+/// Puts the agent where nodes fetch it, as `infra/package.sh` and its user do. Without KVM, one that is not optimised hashes and unpacks for minutes.
+async fn publish_agent(slipway: &Installation) -> Result<(), RoomError> {
+    let bytes = std::fs::read(tools::shipped_agent()?)?;
     let digest = sha256_hex(&bytes);
     let world = slipway.world();
     let bucket = world.reference("AssetBucket")?;

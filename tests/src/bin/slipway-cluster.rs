@@ -7,13 +7,11 @@
 //!
 //! Exit status: 0 if the cluster serves, 1 if the launch failed, 2 if it could not be set up or asked wrongly.
 
-mod launch;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use launch::Launch;
 use slipway_ports::refusal::chain;
+use slipway_tests::cluster::launch::Launch;
 use slipway_tests::cluster::room::Stores;
 
 /// What was asked for on the command line, and where the scripts have put things.

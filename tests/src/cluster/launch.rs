@@ -1,4 +1,4 @@
-//! The upload, and what must come of it.
+//! The upload, and what must come of it: for `make cluster`, and for the test.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -8,15 +8,16 @@ use std::time::Duration;
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState};
-use slipway_tests::cluster::kubectl::Kubectl;
-use slipway_tests::cluster::room::{Room, Stores, adapted};
-use slipway_tests::narrator::{Ink, Narrator};
-use slipway_tests::observe::Observed;
 use tokio::time::Instant;
+
+use super::kubectl::Kubectl;
+use super::room::{Room, Stores, adapted};
+use crate::narrator::{Ink, Narrator};
+use crate::observe::Observed;
 
 type Fallible<T> = Result<T, Box<dyn Error>>;
 
-/// How long a launch may take.
+/// How long a launch, or the end of a cluster, may take.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 /// How often it looks what there is to tell.
 const LOOK: Duration = Duration::from_secs(1);
@@ -24,7 +25,7 @@ const ENDS: [&str; 4] = ["Rollout Succeeded", "Rollout Failed", "Rollout Aborted
 
 /// A launch on virtual machines.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     room: Room,
     narrator: Narrator,
     cluster: String,
@@ -37,7 +38,11 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    pub(crate) async fn set_up(stores: &Stores, example: &Path) -> Fallible<Self> {
+    /// Starts the embedded AWS, and reads the example.
+    ///
+    /// # Errors
+    /// If the embedded AWS does not stand, or the example is refused.
+    pub async fn set_up(stores: &Stores, example: &Path) -> Fallible<Self> {
         let narrator = Narrator::new(Instant::now());
         let example = std::fs::read_to_string(example)?;
         let spec = adapted(&example, &stores.kubernetes);
@@ -59,18 +64,52 @@ impl Launch {
         Ok(Self { room, narrator, cluster, api_names, spec, reported: BTreeMap::new(), kubectl: None })
     }
 
-    /// Uploads the spec and tells what happens until the launch has ended: whether it succeeded.
-    pub(crate) async fn launch(&mut self) -> Fallible<bool> {
-        let begun = Instant::now();
+    /// All that was started.
+    #[must_use]
+    pub fn room(&self) -> &Room {
+        &self.room
+    }
+
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Prints a heading.
+    pub fn title(&mut self, text: &str) {
+        self.narrator.title(text);
+    }
+
+    /// Prints a line with its time.
+    pub fn line(&self, who: &str, text: &str) {
+        self.narrator.line(who, Ink::Plain, text);
+    }
+
+    /// Uploads the spec and prints what happens until the launch has ended: whether it succeeded.
+    ///
+    /// # Errors
+    /// If the embedded AWS fails.
+    pub async fn launch(&mut self) -> Fallible<bool> {
         self.narrator.title(&format!("Upload of clusters/{}/cluster.yaml", self.cluster));
         self.room.slipway().upload(&self.cluster, self.spec.clone()).await?;
+        let end = self.ends_with(&ENDS).await?;
+        Ok(end == ENDS[0])
+    }
+
+    /// Prints what happens until one of these events is published: which, or that none came in time.
+    ///
+    /// # Errors
+    /// If the embedded AWS fails.
+    pub async fn ends_with(&mut self, kinds: &[&str]) -> Fallible<String> {
+        let begun = Instant::now();
         let deadline = begun + PATIENCE;
         let end = loop {
             let observer = self.room.slipway().world().observer();
             let found = self.narrator.follow(observer, LOOK, |seen| {
                 let Observed::Event { bus, event } = &seen.what else { return None };
                 let kind = event["detail-type"].as_str()?;
-                (bus == "slipway" && ENDS.contains(&kind)).then(|| kind.to_owned())
+                (bus == "slipway" && kinds.contains(&kind)).then(|| kind.to_owned())
             });
             if let Some(end) = found.await {
                 break end;
@@ -81,10 +120,13 @@ impl Launch {
             }
         };
         self.print_machines().await?;
-        let good = end == ENDS[0];
-        let ink = if good { Ink::Good } else { Ink::Bad };
-        self.narrator.line("launch", ink, &format!("{end} after {:.0} s", begun.elapsed().as_secs_f64()));
-        Ok(good)
+        let ink = if kinds.first() == Some(&end.as_str()) { Ink::Good } else { Ink::Bad };
+        self.narrator.line(
+            &self.cluster,
+            ink,
+            &format!("{end} after {:.0} s", begun.elapsed().as_secs_f64()),
+        );
+        Ok(end)
     }
 
     /// What became of machines, and what they report of their bootstrap.
@@ -114,7 +156,10 @@ impl Launch {
     }
 
     /// Writes the administrator's kubeconfig, and asks Kubernetes who is there: whether every node is Ready.
-    pub(crate) async fn show(&mut self) -> Fallible<bool> {
+    ///
+    /// # Errors
+    /// If the API does not answer.
+    pub async fn show(&mut self) -> Fallible<bool> {
         self.narrator.title("Kubernetes");
         let kubectl = Kubectl::new(&self.room, &self.cluster, &self.api_names).await?;
         let nodes = kubectl.run(&["get", "nodes", "-o", "wide"]).await?;
@@ -126,7 +171,18 @@ impl Launch {
         Ok(good)
     }
 
-    pub(crate) fn leave_running(&mut self) {
+    /// kubectl, once the cluster was shown.
+    ///
+    /// # Panics
+    /// If it was not.
+    #[must_use]
+    #[allow(clippy::expect_used, reason = "who asks earlier has made a mistake")]
+    pub fn kubectl(&self) -> &Kubectl {
+        self.kubectl.as_ref().expect("the cluster was shown")
+    }
+
+    /// Says how to look around.
+    pub fn leave_running(&mut self) {
         self.narrator
             .title("The cluster runs on until you interrupt this (ctrl-c). In another terminal, as root:");
         if let Some(kubectl) = &self.kubectl {
