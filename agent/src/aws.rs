@@ -3,7 +3,7 @@
 //!
 //! - [`Endpoints`]: URLs of the services. The environment can override them, and only `main` reads it.
 //! - [`Imds`]: the identity of this instance, and its role's credentials.
-//! - [`Aws`]: a client of one region. Its calls are in `objects`, `keys`, `volumes`, `instances`, `records` and `groups`.
+//! - [`Aws`]: a client of one region. Its calls are in `objects`, `keys`, `volumes`, `instances`, `records`, `registry` and `groups`.
 //!
 //! Each call is idempotent, so throttling, broken connections and 5xx answers are retried with growing pauses. The failure of a
 //! call that is denied names the statement of the node's policy that allows it.
@@ -16,6 +16,7 @@ mod instances;
 mod keys;
 mod objects;
 mod records;
+mod registry;
 mod volumes;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ pub mod drain;
 pub mod etcd;
 pub mod failure;
 pub mod http;
+mod image_credentials;
 pub mod kube;
 pub mod leave;
 pub mod machine;
@@ -82,6 +83,8 @@ enum Verb {
     Uncordon(drain::Uncordon),
     /// On a controller: one pass over add-ons, certificate requests of kubelets, and the cluster's own ConfigMap and labels
     Manage,
+    /// For the kubelet: print the password of a private registry of ECR, for the request on the standard input
+    ImageCredentials,
     /// On etcd members and controllers: wait until the group terminates this instance, then shut down in order
     Leave,
 }
@@ -136,6 +139,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<
         Verb::Version => Ok(json!({ "version": env!("CARGO_PKG_VERSION") })),
         Verb::Drain(options) => Ok(etcd::answer(drain::drain(root, &options).await?)),
         Verb::Uncordon(options) => Ok(etcd::answer(drain::uncordon(root, &options).await?)),
+        Verb::ImageCredentials => image_credentials::perform(endpoints).await,
         Verb::Leave => leave::perform(root, endpoints).await,
         Verb::Manage => manage::manage(root, endpoints).await,
     }

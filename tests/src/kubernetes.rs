@@ -398,6 +398,12 @@ impl Kubernetes {
         let unit =
             units.into_iter().find(|unit| unit.name == "kubelet.service").and_then(|unit| unit.content);
         let unit = self.elsewhere.rewritten(&unit.expect("a kubelet has a unit"), &self.config);
+        // The agent is where cargo put it.
+        let agent = tools::binary("slipway-node").expect("the agent was built");
+        let unit = unit.replace(
+            "bin-dir=/var/lib/slipway",
+            &format!("bin-dir={}", agent.parent().expect("a folder").display()),
+        );
         let (_, command) = unit.split_once("\nExecStart=").expect("it starts something");
         let mut arguments: Vec<String> = Vec::new();
         for line in command.lines() {

@@ -9,10 +9,11 @@ pub(crate) enum Service {
     Ec2,
     Route53,
     AutoScaling,
+    Ecr,
 }
 
 impl Service {
-    const ALL: [Self; 5] = [Self::S3, Self::Kms, Self::Ec2, Self::Route53, Self::AutoScaling];
+    const ALL: [Self; 6] = [Self::S3, Self::Kms, Self::Ec2, Self::Route53, Self::AutoScaling, Self::Ecr];
 
     pub(crate) fn signing_name(self) -> &'static str {
         match self {
@@ -21,6 +22,7 @@ impl Service {
             Self::Ec2 => "ec2",
             Self::Route53 => "route53",
             Self::AutoScaling => "autoscaling",
+            Self::Ecr => "ecr",
         }
     }
 
@@ -32,6 +34,7 @@ impl Service {
             Self::Ec2 => "EC2",
             Self::Route53 => "ROUTE_53",
             Self::AutoScaling => "AUTO_SCALING",
+            Self::Ecr => "ECR",
         }
     }
 }
@@ -81,6 +84,8 @@ impl Endpoints {
         match service {
             Service::Route53 if region.starts_with("us-gov-") => format!("https://route53.us-gov.{suffix}"),
             Service::Route53 => format!("https://route53.{suffix}"),
+            // Without `api.` it is the registries' own domain ("Amazon ECR endpoints and quotas", AWS general reference).
+            Service::Ecr => format!("https://api.ecr.{region}.{suffix}"),
             Service::S3 | Service::Kms | Service::Ec2 | Service::AutoScaling => {
                 format!("https://{}.{region}.{suffix}", service.signing_name())
             }
@@ -103,7 +108,7 @@ impl Endpoints {
             Service::Route53 if region.starts_with("cn-") => "cn-northwest-1",
             Service::Route53 if region.starts_with("us-gov-") => "us-gov-west-1",
             Service::Route53 => "us-east-1",
-            Service::S3 | Service::Kms | Service::Ec2 | Service::AutoScaling => region,
+            Service::S3 | Service::Kms | Service::Ec2 | Service::AutoScaling | Service::Ecr => region,
         }
     }
 }
@@ -125,6 +130,7 @@ mod tests {
             base(Service::AutoScaling, "cn-north-1"),
             "https://autoscaling.cn-north-1.amazonaws.com.cn"
         );
+        assert_eq!(base(Service::Ecr, "cn-north-1"), "https://api.ecr.cn-north-1.amazonaws.com.cn");
         assert_eq!(base(Service::Route53, "eu-west-1"), "https://route53.amazonaws.com");
         assert_eq!(base(Service::Route53, "cn-north-1"), "https://route53.amazonaws.com.cn");
         assert_eq!(base(Service::Route53, "us-gov-east-1"), "https://route53.us-gov.amazonaws.com");

@@ -4,7 +4,7 @@ use slipway_ports::{ErrorKind, PortError};
 
 use crate::failure::{AgentError, FailureCode};
 
-/// Code and message of an error answer: XML from S3, EC2, Route 53 and Auto Scaling; JSON from KMS.
+/// Code and message of an error answer: XML from S3, EC2, Route 53 and Auto Scaling; JSON from KMS and ECR.
 pub(super) fn refusal(body: &str) -> (String, String) {
     let mut code = None;
     let mut message = None;
@@ -51,6 +51,7 @@ fn statement(operation: &str) -> Option<&'static str> {
         "s3:PutObject" => "ReportOwnState",
         "kms:Decrypt" => "OpenOwnCredentials",
         "kms:GenerateDataKey" => "SealOwnSnapshots",
+        "ecr:GetAuthorizationToken" => "LogInToRegistries",
         "ec2:DescribeVolumes" => "FindOwnVolume",
         "ec2:AttachVolume" => "AttachOwnVolume",
         "route53:ChangeResourceRecordSets" => "SetOwnRecord or TakeRecordsBack",

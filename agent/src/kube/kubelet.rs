@@ -14,9 +14,12 @@ use super::flags::Flags;
 use super::static_pod::MANIFESTS;
 use super::{Facts, json as text, kubeconfig, pki};
 use crate::api::KUBELET_KUBECONFIG;
+use crate::image_credentials;
 use crate::machine::{File, Setup, Unit};
 
 const CONFIG: &str = "/etc/kubernetes/kubelet.json";
+/// Which images the kubelet asks a plugin for a password.
+const IMAGE_CREDENTIALS: &str = "/etc/kubernetes/image-credentials.json";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
 /// Needed by the bridge, by overlay file systems and by kube-proxy, which writes `nf_conntrack_max` at its start and exits if
 /// nothing has loaded the module (kubernetes `cmd/kube-proxy/app/conntrack.go`, kops PR 17968).
@@ -50,6 +53,7 @@ pub(super) fn setup(settings: &Settings<'_>, facts: &Facts) -> Setup {
         File::public(SYSCTL, SYSCTLS),
         File::private(BOOTSTRAP, kubeconfig::with_bootstrap_token(settings.api_server)),
         File::private(CONFIG, text(&configuration)),
+        File::public(IMAGE_CREDENTIALS, text(&image_credentials::configuration())),
     ];
     if let Some(delay) = configuration["shutdownGracePeriod"].as_str().and_then(timespan) {
         files.push(File::public(LOGIND, format!("[Login]\nInhibitDelayMaxSec={delay}\n")));
@@ -127,6 +131,8 @@ fn flags(settings: &Settings<'_>, facts: &Facts) -> Flags {
         .set("cloud-provider", "external")
         .set("config", CONFIG)
         .set("hostname-override", facts.node_name())
+        .set("image-credential-provider-bin-dir", image_credentials::FOLDER)
+        .set("image-credential-provider-config", IMAGE_CREDENTIALS)
         .set("kubeconfig", KUBELET_KUBECONFIG)
         .set("node-ip", facts.address);
     let labels = settings.kubelet.node_labels.iter();

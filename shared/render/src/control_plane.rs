@@ -90,5 +90,6 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
     );
     // The names in a kubelet's serving certificate are checked with EC2. This action has no resource-level permissions.
     let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
-    [read, know].into_iter().chain(addons::instance_statements(context)).collect()
+    let pull = iam::pull_images(context);
+    [read, know].into_iter().chain(pull).chain(addons::instance_statements(context)).collect()
 }

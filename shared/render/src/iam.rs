@@ -133,6 +133,22 @@ pub(super) fn allow(sid: &str, actions: &[&str], resources: Value, condition: Va
     statement
 }
 
+/// Private images of ECR, for the kubelet's plugin. A token opens all registries that the role may read, and their policies decide on
+/// those of other accounts. These are the actions of AWS' own `AmazonEC2ContainerRegistryPullOnly` for images ("AWS managed policies for Amazon ECR").
+pub(super) fn pull_images(context: &Context<'_>) -> [Value; 2] {
+    let repositories = format!("arn:{}:ecr:*:*:repository/*", context.partition());
+    [
+        // It has no resource-level permissions.
+        allow("LogInToRegistries", &["ecr:GetAuthorizationToken"], json!("*"), Value::Null),
+        allow(
+            "PullImages",
+            &["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            json!(repositories),
+            Value::Null,
+        ),
+    ]
+}
+
 /// The statements that every node needs.
 fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Value> {
     let cluster = &context.cluster.name;

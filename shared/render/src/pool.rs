@@ -40,7 +40,8 @@ pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template,
     };
     // Only EC2 can tell the volumes apart. This action has no resource-level permissions.
     let find = iam::allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null);
-    let own = if pool.storage.mounts.is_empty() { Vec::new() } else { vec![find] };
+    let find = (!pool.storage.mounts.is_empty()).then_some(find);
+    let own = iam::pull_images(context).into_iter().chain(find).collect();
     let profile = iam::add(context, &mut template, &principal, own);
     let mut instance_types = vec![pool.instance_type.clone()];
     if let Some(mixed) = &pool.mixed_instances {

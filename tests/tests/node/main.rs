@@ -5,6 +5,7 @@ mod aws;
 mod bootstrap;
 mod configs;
 mod leaving;
+mod pulling;
 mod retiring;
 mod scripted;
 mod storage;
