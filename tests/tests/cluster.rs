@@ -71,7 +71,7 @@ async fn answered(address: &str) -> Option<String> {
 
 /// Two replicas answer behind a service, by name from a pod of another node's DNS, on a node's port, and through the API.
 async fn serves(launch: &Launch) {
-    let kubectl = launch.kubectl();
+    let kubectl = launch.kubectl().unwrap();
     let workload = tools::root().join("tests/cluster/workload.yaml");
     until(launch, "the workload is taken", async || {
         kubectl.run(&["apply", "-f", &workload.display().to_string()]).await.is_ok()
@@ -102,7 +102,7 @@ async fn serves(launch: &Launch) {
 
 /// A machine reboots, and everything serves as before without anybody's help.
 async fn comes_back(launch: &Launch, role: &str) {
-    let (kubectl, state) = (launch.kubectl(), &launch.room().workshop().state);
+    let (kubectl, state) = (launch.kubectl().unwrap(), &launch.room().workshop().state);
     let machine = state.find(role).unwrap();
     // A command that its agent had taken when it went down is never answered.
     let boot =
@@ -147,7 +147,7 @@ async fn is_replaced(launch: &mut Launch) {
     .await;
     let new =
         state.guests().into_iter().find(|guest| guest.role == "pool-spot" && guest.id != old.id).unwrap();
-    let kubectl = launch.kubectl();
+    let kubectl = launch.kubectl().unwrap();
     until(launch, "its Node is Ready, and the old one's is gone", async || {
         let nodes = prints(kubectl, &["get", "nodes", "--no-headers"]).await;
         let ready = |line: &str| line.starts_with(&new.id) && line.contains(" Ready");

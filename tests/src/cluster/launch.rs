@@ -172,13 +172,9 @@ impl Launch {
     }
 
     /// kubectl, once the cluster was shown.
-    ///
-    /// # Panics
-    /// If it was not.
     #[must_use]
-    #[allow(clippy::expect_used, reason = "who asks earlier has made a mistake")]
-    pub fn kubectl(&self) -> &Kubectl {
-        self.kubectl.as_ref().expect("the cluster was shown")
+    pub fn kubectl(&self) -> Option<&Kubectl> {
+        self.kubectl.as_ref()
     }
 
     /// Says how to look around.
