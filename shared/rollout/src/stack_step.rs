@@ -175,7 +175,7 @@ fn through_change_set(
         return Advance {
             state: StepState::ChangeSet,
             effects: vec![Effect::CreateChangeSet(request)],
-            waits: StackWaits::ChangeSet(ChangeSetWaits::SentCommand),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::Requesting),
         };
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");

@@ -352,7 +352,8 @@ pub enum StackWaits {
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetWaits {
     /// It is being requested.
-    SentCommand,
+    #[serde(rename = "sentCommand")]
+    Requesting,
     /// It was requested.
     Made,
     /// CloudFormation is creating it.

@@ -253,7 +253,7 @@ impl Display for StackWaits {
 impl Display for ChangeSetWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SentCommand => "asking for a change set",
+            Self::Requesting => "asking for a change set",
             Self::Made => "the change set was requested",
             Self::Making => "CloudFormation is creating the change set",
             Self::Anew => "somebody else changed the stack; creating a new change set",
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn how_far_a_change_set_is_is_told_in_words() {
         for (waits, words) in [
-            (ChangeSetWaits::SentCommand, "asking for a change set"),
+            (ChangeSetWaits::Requesting, "asking for a change set"),
             (ChangeSetWaits::Made, "the change set was requested"),
             (ChangeSetWaits::Making, "CloudFormation is creating the change set"),
             (ChangeSetWaits::Anew, "somebody else changed the stack; creating a new change set"),
