@@ -63,6 +63,8 @@ pub async fn turn(
     }
 }
 
-fn not_sent(error: &PortError) -> String {
+/// Why a command could not be sent, in words.
+#[must_use]
+pub fn not_sent(error: &PortError) -> String {
     format!("Run Command does not take it: {}", error.message)
 }

@@ -24,7 +24,7 @@ use slipway_render::{Inputs, RenderError};
 use slipway_rollout::Rollout;
 use slipway_spec::Places;
 use slipway_spec::patch::Patch;
-pub use upgrade::{UpgradeOrder, upgrade};
+pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
 use crate::credentials::{self, Credentials, Given, Healed, Known};
 use crate::error::{FlowError, FlowResult};

@@ -4,6 +4,7 @@
 //! comment: before sending, the sender looks for a command with the token, and later finds the answer by it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -263,6 +264,18 @@ pub struct Unanswered {
     pub how: HowUnanswered,
     /// Run Command's description of the problem, and what was printed instead of an answer. `None`: nothing is known.
     pub problem: Option<String>,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.how {
+            HowUnanswered::Succeeded => "it gave no answer that can be read",
+            HowUnanswered::Failed => "it gave no answer",
+            HowUnanswered::Undelivered => "Run Command did not reach it",
+            HowUnanswered::TimedOut => "it took too long",
+        })?;
+        self.problem.iter().try_for_each(|problem| write!(f, ": {problem}"))
+    }
 }
 
 /// How a command without an answer ended.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::answer::VerbAnswer as _;
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Verb,
 };
 use slipway_core::role::Role;
 
@@ -344,7 +344,7 @@ impl Recovery {
                 Some(Ok(health)) => match health.and_then(EtcdHealth::from_answer) {
                     Some(health) if health.serving => Ok(()),
                     Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
-                    None => Err(NO_ANSWER.to_owned()),
+                    None => Err("it gave no answer".to_owned()),
                 },
                 Some(Err((why, _))) => Err(why),
             },
@@ -439,27 +439,17 @@ fn refresh_in_words(did: &Refreshed) -> String {
     format!(" {}", words.join("; "))
 }
 
-/// The reason given when nothing is known about a verb's result.
-const NO_ANSWER: &str = "it gave no answer";
-
 /// The result of a command: its answer, as far as it can be read, or why it failed and whether to retry. `None`: it is in progress.
 fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
     match view {
         CommandView::Pending | CommandView::InProgress => None,
         CommandView::Answered(answer) => Some(Ok(Some(answer))),
-        CommandView::Failed(failure) => {
-            let help = if failure.help.is_empty() { String::new() } else { format!(" ({})", failure.help) };
-            Some(Err((format!("{}{help}", failure.message), failure.passing)))
-        }
-        CommandView::Unanswered(Unanswered { how, problem }) => {
-            let why = match how {
-                HowUnanswered::Succeeded => return Some(Ok(None)),
-                HowUnanswered::Undelivered => "Run Command did not reach it",
-                HowUnanswered::TimedOut => "it took too long",
-                HowUnanswered::Failed => NO_ANSWER,
-            };
-            let more = problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
-            Some(Err((format!("{why}{more}"), true)))
-        }
+        CommandView::Failed(failure) => Some(Err((failure.with_help(), failure.passing))),
+        CommandView::Unanswered(unanswered) => match unanswered.how {
+            HowUnanswered::Succeeded => Some(Ok(None)),
+            HowUnanswered::Undelivered | HowUnanswered::TimedOut | HowUnanswered::Failed => {
+                Some(Err((unanswered.to_string(), true)))
+            }
+        },
     }
 }
