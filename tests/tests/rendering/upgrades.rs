@@ -184,7 +184,7 @@ async fn an_order_that_cannot_be_carried_out_changes_nothing_and_says_why() {
     assert_eq!(upgraded(&empty, &order(&empty, &Pin::ALL)).await, RenderOutcome::NoSpec);
     drop(empty.upload(PRODUCTION));
     let RenderOutcome::NotUpgraded(why) = upgraded(&empty, &order(&empty, &Pin::ALL)).await else { panic!() };
-    assert!(why.contains("nothing of the cluster was rolled out yet"), "{why}");
+    assert!(why.contains("nothing of the cluster has been rolled out yet"), "{why}");
     assert_eq!(account.assets.keys(), before);
 }
 

@@ -95,7 +95,7 @@ impl Verb {
     /// The document's parameters.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, String> {
-        let of = |list: &[(&str, String)]| -> BTreeMap<String, String> {
+        let map = |list: &[(&str, String)]| -> BTreeMap<String, String> {
             list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
         };
         match self {
@@ -104,17 +104,17 @@ impl Verb {
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
             | Self::EtcdRetire => BTreeMap::new(),
-            Self::EtcdRemove { member } => of(&[("Member", member.clone())]),
-            Self::Refresh { credentials, restart } => of(&[
+            Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
+            Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
                 ("Restart", if *restart { "allowed" } else { "never" }.to_owned()),
             ]),
-            Self::Drain { node, for_s, force_after_s } => of(&[
+            Self::Drain { node, for_s, force_after_s } => map(&[
                 ("Node", node.clone()),
                 ("For", for_s.to_string()),
                 ("ForceAfter", force_after_s.map_or_else(|| "never".to_owned(), |s| s.to_string())),
             ]),
-            Self::Uncordon { node } => of(&[("Node", node.clone())]),
+            Self::Uncordon { node } => map(&[("Node", node.clone())]),
         }
     }
 

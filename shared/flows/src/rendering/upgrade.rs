@@ -75,7 +75,7 @@ pub(super) async fn change_of_pins(
 ) -> FlowResult<Result<Upgrade, String>> {
     let Some(rollout) = rollout else {
         return Ok(Err(
-            "nothing of the cluster was rolled out yet, so there is nothing to upgrade".to_owned()
+            "nothing of the cluster has been rolled out yet, so there is nothing to upgrade".to_owned()
         ));
     };
     if let Some(why) = rollout.going_in_words().or_else(|| rollout.gone_in_words()) {

@@ -195,13 +195,13 @@ impl Display for HeldPod {
 
 impl Display for WorkersWait {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut said: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
-        said.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in total")));
-        said.extend(
+        let mut words: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
+        words.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in total")));
+        words.extend(
             self.whole.as_ref().map(|boots| format!("waits until all its machines serve: {}", Boots(boots))),
         );
-        said.extend(self.idle.as_ref().map(ToString::to_string));
-        write!(f, "{} ({} done)", said.join("; "), self.done.0)
+        words.extend(self.idle.as_ref().map(ToString::to_string));
+        write!(f, "{} ({} done)", words.join("; "), self.done.0)
     }
 }
 
