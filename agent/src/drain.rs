@@ -121,8 +121,8 @@ pub async fn uncordon(root: &Path, options: &Uncordon) -> AgentResult<Uncordoned
 }
 
 fn time_until(at: Timestamp) -> Duration {
-    let left = at.duration_since(Timestamp::now()).max(SignedDuration::ZERO);
-    Duration::try_from(left).unwrap_or_default()
+    let remaining = at.duration_since(Timestamp::now()).max(SignedDuration::ZERO);
+    Duration::try_from(remaining).unwrap_or_default()
 }
 
 /// Progress as lines on standard error; standard output carries the one JSON object.

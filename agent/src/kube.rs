@@ -129,8 +129,8 @@ fn image<'c>(base: &'c Base, name: &str) -> &'c str {
 }
 
 /// The path of an installed program, or its bare name if the image has it: systemd searches `/usr/local/bin` and `/usr/bin`.
-fn program(base: &Base, of: Program, name: &str) -> String {
-    let installed = base.software.iter().any(|file| file.name == of);
+fn program(base: &Base, package: Program, name: &str) -> String {
+    let installed = base.software.iter().any(|file| file.name == package);
     if installed { format!("/{PROGRAMS}/{name}") } else { name.to_owned() }
 }
 

@@ -81,7 +81,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let mut printed = None;
     loop {
         match leaving.pass().await {
-            Ok(Some(left)) => return Ok(left),
+            Ok(Some(lifecycle)) => return Ok(lifecycle),
             Ok(None) => {}
             // Log each failure once.
             Err(failure) if printed.as_ref() != Some(&failure.message) => {

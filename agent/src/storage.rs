@@ -167,7 +167,7 @@ impl<C: Commands> Storage<'_, C> {
         if let Some(store) = &self.machine.instance_store {
             let own = self.instance_store_disks()?;
             let path = store.path.as_deref().unwrap_or(STORE);
-            let of = |link: String, path: String, disks: Vec<String>| Disk {
+            let scratch_disk = |link: String, path: String, disks: Vec<String>| Disk {
                 link,
                 path,
                 file_system: store.file_system.clone(),
@@ -176,12 +176,12 @@ impl<C: Commands> Storage<'_, C> {
                 scratch: true,
             };
             if store.raid0 {
-                all.push(of("temp".to_owned(), path.to_owned(), own));
+                all.push(scratch_disk("temp".to_owned(), path.to_owned(), own));
             } else {
                 let each = own.into_iter().enumerate();
-                all.extend(
-                    each.map(|(at, disk)| of(format!("temp-{at}"), format!("{path}/{at}"), vec![disk])),
-                );
+                all.extend(each.map(|(at, disk)| {
+                    scratch_disk(format!("temp-{at}"), format!("{path}/{at}"), vec![disk])
+                }));
             }
         }
         all.sort_by(|one, other| one.path.cmp(&other.path));

@@ -332,8 +332,9 @@ fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
 /// A cluster that is being destroyed, or was.
 fn show_destruction(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
     if let Some(open) = rollout.destroy() {
-        let told = matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
-        if lags || !told || (view.state == "failed" && !open.has_stopped()) {
+        let reports_destruction =
+            matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
+        if lags || !reports_destruction || (view.state == "failed" && !open.has_stopped()) {
             "destroying".clone_into(&mut view.state);
             "its destruction was ordered".clone_into(&mut view.message);
             view.stacks.clear();
@@ -475,10 +476,11 @@ mod tests {
             "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "stacks": [],
             "snapshot": {"wanted": {"save": {"leader": {"since": "2026-11-22T13:00:00Z"}}}},
         }});
-        for (told, state) in [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]
+        for (reported, state) in
+            [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]
         {
-            let seen = documents(going.clone(), report(told, 2)).rollout_view(Timestamp::UNIX_EPOCH);
-            assert_eq!((seen.state.as_str(), seen.running, seen.plan), (state, true, None), "{told}");
+            let seen = documents(going.clone(), report(reported, 2)).rollout_view(Timestamp::UNIX_EPOCH);
+            assert_eq!((seen.state.as_str(), seen.running, seen.plan), (state, true, None), "{reported}");
         }
         let mut gone = rollout(false, "succeeded");
         gone["last"] = Value::Null;
@@ -523,18 +525,18 @@ mod tests {
             deletion_protection: false,
             manual_since: None,
         };
-        let of = |active| Documents {
+        let documents_of = |active| Documents {
             desired: Some(desired.clone()),
             plan: Some(plan.clone()),
             ..documents(rollout(active, "superseded"), None)
         };
         let ended: Timestamp = "2026-11-22T12:10:00Z".parse().unwrap();
-        let shown = of(true).rollout_view(ended);
+        let shown = documents_of(true).rollout_view(ended);
         assert!(shown.running && shown.next.unwrap().starts_with(&format!("plan {} begins when", plan.id)));
         // The other one has ended, and the plan is made anew with the next wake.
-        let shown = of(false).rollout_view(ended + SignedDuration::from_mins(1));
+        let shown = documents_of(false).rollout_view(ended + SignedDuration::from_mins(1));
         assert_eq!((shown.state.as_str(), shown.pending), ("about-to-begin", true));
-        let shown = of(false).rollout_view(ended + SignedDuration::from_mins(9));
+        let shown = documents_of(false).rollout_view(ended + SignedDuration::from_mins(9));
         assert_eq!((shown.state.as_str(), shown.pending), ("superseded", false));
     }
 

@@ -195,7 +195,10 @@ async fn p1_a_lost_inventory_is_never_replaced_once_something_was_planned() {
         let before = workshop.assets.keys();
         let error = workshop.try_upload(&plain(), &Life::unending()).await.unwrap_err();
         assert!(matches!(&error, FlowError::Corrupt { key: at, .. } if *at == key), "{error}");
-        assert!(error.to_string().contains("is lost, and what stands was made with it"), "{error}");
+        assert!(
+            error.to_string().contains("is lost, and other stored credentials were made with it"),
+            "{error}"
+        );
         let mut after = workshop.assets.keys();
         after.retain(|key| !key.ends_with("/status.json"));
         assert_eq!(

@@ -140,9 +140,9 @@ impl Endpoint {
     async fn refusal(&self, response: reqwest::Response) -> CallError {
         let status = response.status();
         let text = response.text().await.unwrap_or_default();
-        let said: Value = serde_json::from_str(&text).unwrap_or_default();
+        let answer: Value = serde_json::from_str(&text).unwrap_or_default();
         // etcd 3.4 and 3.5 have both keys.
-        let words = ["message", "error"].iter().find_map(|key| said[key].as_str());
+        let words = ["message", "error"].iter().find_map(|key| answer[key].as_str());
         match words {
             Some(words) => CallError::Refused(words.chars().take(MESSAGE_LENGTH).collect()),
             None => CallError::Unreachable(format!("{} answered {status}, and not as etcd does", self.url)),

@@ -51,8 +51,9 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     let now = Timestamp::now();
     let (mut found, mut joined) = (Vec::new(), BTreeMap::new());
     for signer in [SERVING, CLIENT] {
-        let of = ListParams::default().fields(&format!("spec.signerName={signer}"));
-        let listed = all.list(&of).await.map_err(|error| failed("the requests for certificates", &error))?;
+        let of_signer = ListParams::default().fields(&format!("spec.signerName={signer}"));
+        let listed =
+            all.list(&of_signer).await.map_err(|error| failed("the requests for certificates", &error))?;
         let (open, decided): (Vec<_>, Vec<_>) =
             listed.items.into_iter().partition(|request| is_open(request, signer));
         found.extend(open);

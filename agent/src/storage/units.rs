@@ -34,8 +34,8 @@ pub(super) fn setup(disks: &[Disk], holds: &[String]) -> Setup {
     let paths: Vec<&str> =
         disks.iter().map(|disk| disk.path.as_str()).chain(holds.iter().map(String::as_str)).collect();
     let wait = format!("[Unit]\nRequiresMountsFor={}\n", paths.join(" "));
-    let drop_in = |of: &str| {
-        File::public(format!("/etc/systemd/system/{of}.service.d/50-slipway-storage.conf"), wait.clone())
+    let drop_in = |unit: &str| {
+        File::public(format!("/etc/systemd/system/{unit}.service.d/50-slipway-storage.conf"), wait.clone())
     };
     Setup { files: vec![drop_in("containerd"), drop_in("kubelet")], units }
 }

@@ -138,12 +138,13 @@ async fn must_not_go(cloud: &Cloud) -> Result<Option<Timestamp>, CliError> {
     else {
         return Ok(paused_since);
     };
-    let goes_on = if rollout.destroy().is_some_and(slipway_rollout::Destroy::has_stopped) {
+    let continues = if rollout.destroy().is_some_and(slipway_rollout::Destroy::has_stopped) {
         format!("`slipway destroy --cluster {name}` goes on with it")
     } else {
         format!("wait until it is over: slipway watch --cluster {name}")
     };
-    let help = format!("{goes_on}, or end it first: slipway abort --cluster {name}; then upload this again");
+    let help =
+        format!("{continues}, or end it first: slipway abort --cluster {name}; then upload this again");
     Err(CliError::refused(going, help))
 }
 

@@ -67,8 +67,9 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         printer.result(&text, &machine(true));
         return Ok(Exit::Done);
     }
-    let told = format!("{}plan {}: {}\n{paused}", printer.coloured(&plan.to_text()), plan.id, plan.summary());
-    printer.beside(&told);
+    let shown =
+        format!("{}plan {}: {}\n{paused}", printer.coloured(&plan.to_text()), plan.id, plan.summary());
+    printer.beside(&shown);
     let sure = args.yes || args.plan.is_some() || {
         let (name, plan) = (&cloud.cluster, &plan.id);
         let help = format!("name the plan: slipway approve --cluster {name} {plan}; or add --yes");

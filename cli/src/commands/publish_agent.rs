@@ -149,8 +149,8 @@ fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, CliErr
         })?;
         let program = Program { file: file.clone(), sha256: sha256_hex(&bytes), bytes };
         if let Some(other) = programs.insert(architecture, program) {
-            let (one, other, of) = (file.display(), other.file.display(), architecture.as_str());
-            let problem = format!("{one} and {other} are both for {of}");
+            let (one, other, processor) = (file.display(), other.file.display(), architecture.as_str());
+            let problem = format!("{one} and {other} are both for {processor}");
             return Err(CliError::refused(problem, "name one for each processor"));
         }
     }

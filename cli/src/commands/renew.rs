@@ -131,8 +131,9 @@ async fn etag(cloud: &Cloud) -> Result<Option<Desired>, CliError> {
 }
 
 fn fingerprints(manifest: &Manifest, names: &[String]) -> BTreeMap<String, String> {
-    let of = |name: &String| Some((name.clone(), manifest.assets.get(name)?.fingerprint.clone()));
-    names.iter().filter_map(of).collect()
+    let with_fingerprint =
+        |name: &String| Some((name.clone(), manifest.assets.get(name)?.fingerprint.clone()));
+    names.iter().filter_map(with_fingerprint).collect()
 }
 
 fn is_renewed(before: &BTreeMap<String, String>, manifest: &Manifest) -> bool {

@@ -104,8 +104,9 @@ fn report(name: &str, args: &Args, year: &Chronicle) -> String {
     let count = |function: &str| year.tally.invocations.get(function).copied().unwrap_or_default();
     let ends: Vec<String> = year.rollouts.iter().map(|(end, count)| format!("{count} {end}")).collect();
     let bill = year.tally.usage().bill();
-    let margin =
-        year.margin.map_or_else(|| "unknown".to_owned(), |left| format!("{} days", left.as_hours() / 24));
+    let margin = year
+        .margin
+        .map_or_else(|| "unknown".to_owned(), |remaining| format!("{} days", remaining.as_hours() / 24));
     text.push_str(&format!(
         "\n{name}: {} days with seed {} and faults {}\n\
          rollouts            {}\n\
@@ -152,7 +153,7 @@ fn dollars(amount: f64) -> f64 {
 }
 
 fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
-    let said: Vec<_> = year.events.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
+    let events: Vec<_> = year.events.iter().map(|(at, line)| json!({ "at": at, "said": line })).collect();
     let broken: Vec<_> = year
         .violations
         .iter()
@@ -164,7 +165,7 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
         "livedSeconds": year.lived.as_secs(),
         "rollouts": year.rollouts,
         "availability": { "etcd": year.share(year.etcd), "api": year.share(year.api) },
-        "certificateMarginSeconds": year.margin.map(|left| left.as_secs()),
+        "certificateMarginSeconds": year.margin.map(|margin| margin.as_secs()),
         "pods": { "evicted": year.evicted, "lost": year.lost },
         "machinesThatDied": year.tally.deaths,
         "invocations": year.tally.invocations,
@@ -176,6 +177,6 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
         },
         "broken": broken,
         "status": year.status,
-        "said": said,
+        "said": events,
     })
 }

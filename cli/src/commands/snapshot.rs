@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::node::answer::VerbAnswer as _;
-use slipway_core::node::{Command, CommandView, HowUnanswered, SnapshotTaken, Unanswered, Verb};
+use slipway_core::node::{Command, CommandView, SnapshotTaken, Verb};
 use slipway_core::role::Role;
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Commands as _;
@@ -101,7 +101,7 @@ async fn taken(
         return match error.kind {
             ErrorKind::Denied => Err(in_cloud(error.into())),
             ErrorKind::Transient | ErrorKind::Missing | ErrorKind::Invalid => {
-                Ok(Err(format!("Run Command does not take it: {}", error.message)))
+                Ok(Err(recovery::not_sent(&error)))
             }
         };
     }
@@ -123,16 +123,8 @@ fn result(view: &CommandView) -> Result<SnapshotTaken, String> {
         CommandView::Answered(answer) => {
             SnapshotTaken::from_answer(answer).ok_or_else(|| "it gave another verb's answer".to_owned())
         }
-        CommandView::Failed(failure) if failure.help.is_empty() => Err(failure.message.clone()),
-        CommandView::Failed(failure) => Err(format!("{} ({})", failure.message, failure.help)),
-        CommandView::Unanswered(Unanswered { how, problem }) => {
-            let why = match how {
-                HowUnanswered::Succeeded | HowUnanswered::Failed => "it gave no answer that can be read",
-                HowUnanswered::Undelivered => "Run Command did not reach it",
-                HowUnanswered::TimedOut => "it took too long",
-            };
-            Err(problem.as_ref().map_or_else(|| why.to_owned(), |problem| format!("{why}: {problem}")))
-        }
+        CommandView::Failed(failure) => Err(failure.with_help()),
+        CommandView::Unanswered(unanswered) => Err(unanswered.to_string()),
         CommandView::Pending | CommandView::InProgress => Err("it has not ended".to_owned()),
     }
 }

@@ -12,10 +12,10 @@ use slipway_core::keys;
 use slipway_core::pin::Pin;
 use slipway_core::words::moment;
 use slipway_flows::error::FlowError;
+use slipway_flows::rendering::earlier_pins;
 use slipway_flows::{lock, store};
 use slipway_ports::Objects as _;
 use slipway_render::lock::Lock;
-use slipway_rollout::{Good, Rollout, RolloutResult};
 
 use super::renew::until;
 use super::watch;
@@ -116,9 +116,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         }
         Some(plan) => {
             let old = stored(&cloud, &keys::lock(name)).await?.unwrap_or_default();
-            let settled = rollout.active().is_none()
-                && rollout.last.as_ref().is_some_and(|last| last.result == RolloutResult::Succeeded);
-            let (good, new) = earlier(&cloud, &rollout, &cluster, &old, &pins, (plan, settled)).await?;
+            let plan = Some(plan.as_str()).filter(|plan| !plan.is_empty());
+            let earlier = earlier_pins(cloud.assets(), &rollout, &cluster, &old, &pins, plan)
+                .await
+                .map_err(in_cloud)?;
+            let (good, new) = earlier.ok_or_else(|| no_earlier_pins(name, plan))?;
             (old, new, Some(good))
         }
     };
@@ -194,31 +196,13 @@ async fn newest_plan(cloud: &Cloud) -> Result<Option<String>, CliError> {
     Ok(desired.map_err(in_cloud)?.value.map(|desired| desired.plan))
 }
 
-/// The rollout whose pins are put back: the named one, or the newest that had others. And the lock with them.
-async fn earlier<'r>(
-    cloud: &Cloud,
-    rollout: &'r Rollout,
-    cluster: &Cluster,
-    now: &Lock,
-    pins: &BTreeSet<Pin>,
-    (plan, settled): (&str, bool),
-) -> Result<(&'r Good, Lock), CliError> {
-    let name = &cloud.cluster;
-    for good in rollout.good.iter().filter(|good| plan.is_empty() || good.plan == plan) {
-        let Some(lock) = stored(cloud, &keys::release_lock(name, &good.target)).await? else { continue };
-        let mut back = now.clone();
-        back.put_back(pins, &lock);
-        // While a rollout is open or has failed, the way back is to the last one that succeeded, and no further.
-        if !plan.is_empty() || !settled || back.used(cluster) != now.used(cluster) {
-            return Ok((good, back));
-        }
-    }
+fn no_earlier_pins(cluster: &str, plan: Option<&str>) -> CliError {
     let problem = match plan {
-        "" => format!("no successful rollout of {name} that is recorded had other pins"),
-        plan => format!("the pins of plan {plan} of {name} are not recorded"),
+        None => format!("no successful rollout of {cluster} that is recorded had other pins"),
+        Some(plan) => format!("the pins of plan {plan} of {cluster} are not recorded"),
     };
     let help = "an older Slipway did not record them; set amiId or another version in the spec, which counts before the pins";
-    Err(CliError::refused(problem, help))
+    CliError::refused(problem, help)
 }
 
 /// The pins of these kinds that the cluster uses before and after.

@@ -86,10 +86,10 @@ pub(crate) async fn about_imports(
     let (manifest, now) = (Manifest::default(), Timestamp::now());
     let nothing = Folder::new(Path::new(""), &checked.cluster.name);
     let (_, objections) = imports::read(beside, &nothing, &AwsLc, &checked.cluster, &manifest, now).await?;
-    let told = objections.into_iter().filter_map(|objection| match objection.code {
+    let notes = objections.into_iter().filter_map(|objection| match objection.code {
         "import-passphrase" => None,
         "import-missing" => is_there.then_some(Objection { severity: Severity::Warning, ..objection }),
         _ => Some(objection),
     });
-    Ok(checked.places.findings(told.collect()))
+    Ok(checked.places.findings(notes.collect()))
 }

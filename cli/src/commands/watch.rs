@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
 
-    fn told(seen: &mut Seen, view: &Overview, upload: Upload) -> Vec<String> {
+    fn changes(seen: &mut Seen, view: &Overview, upload: Upload) -> Vec<String> {
         let news = seen.news(view, upload).into_iter();
         news.map(|(about, words)| format!("{about}: {words}")).collect()
     }
@@ -351,26 +351,29 @@ mod tests {
         let mut seen = Seen::default();
         let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
         let words = ["spec: the spec that was uploaded a moment ago is being processed"];
-        assert_eq!(told(&mut seen, &old, Upload::Fresh), words);
+        assert_eq!(changes(&mut seen, &old, Upload::Fresh), words);
         let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
-        assert_eq!(told(&mut seen, &begun, Upload::Seen), ["rollout: running: new", "stack c-pool-a: done"]);
+        assert_eq!(
+            changes(&mut seen, &begun, Upload::Seen),
+            ["rollout: running: new", "stack c-pool-a: done"]
+        );
     }
 
     #[test]
     fn stacks_that_stand_are_not_said_to_be_gone_when_another_rollout_begins() {
         let mut seen = Seen::default();
         let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
-        told(&mut seen, &old, Upload::Seen);
+        changes(&mut seen, &old, Upload::Seen);
         // A plan that waits has no stacks, and has the number of the rollout before it.
         assert_eq!(
-            told(&mut seen, &view("about-to-begin", 4, "new"), Upload::Seen),
+            changes(&mut seen, &view("about-to-begin", 4, "new"), Upload::Seen),
             ["rollout: about-to-begin: new"]
         );
         let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
-        told(&mut seen, &begun, Upload::Seen);
+        changes(&mut seen, &begun, Upload::Seen);
         // Within one rollout a stack that is not listed any more is gone.
         let ended = with_stacks(view("running", 5, "new"), &["c-network"]);
-        assert!(told(&mut seen, &ended, Upload::Seen).contains(&"stack c-pool-a: is no more".to_owned()));
+        assert!(changes(&mut seen, &ended, Upload::Seen).contains(&"stack c-pool-a: is no more".to_owned()));
     }
 
     #[test]

@@ -300,8 +300,8 @@ pub(super) fn of_certificates(
     let is = |test: &dyn Fn(&Expiry) -> bool| -> Vec<&Expiry> {
         certificates.iter().filter(|one| test(one)).collect()
     };
-    let names = |of: &[&Expiry]| {
-        let names: Vec<&str> = of.iter().map(|one| one.name.as_str()).collect();
+    let names = |expiries: &[&Expiry]| {
+        let names: Vec<&str> = expiries.iter().map(|one| one.name.as_str()).collect();
         names.join(", ")
     };
     let mut findings = Vec::new();

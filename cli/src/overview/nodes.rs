@@ -243,9 +243,9 @@ pub(super) fn nodes(reports: &[Report], release: Option<&Rendering>, now: Timest
     let mut nodes = Vec::new();
     for (role, machines) in roles {
         let known = role.parse::<Role>().ok();
-        let asked = known.and_then(|role| release.map(|release| release.roles.get(&role)));
+        let planned = known.and_then(|role| release.map(|release| release.roles.get(&role)));
         let mut machines: Vec<Node> = machines.into_values().collect();
-        stand(&mut machines, asked.flatten(), asked.is_some_and(|asked| asked.is_none()), now);
+        stand(&mut machines, planned.flatten(), planned.is_some_and(|planned| planned.is_none()), now);
         nodes.extend(machines);
     }
     nodes.sort_by(|one, other| {
@@ -263,7 +263,7 @@ fn last_report_at(node: &Node) -> Option<Timestamp> {
 }
 
 /// Sets the state of the machines of one role. `gone`: the release does not have the role any more.
-fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Timestamp) {
+fn stand(machines: &mut [Node], planned: Option<&NodeRole>, gone: bool, now: Timestamp) {
     machines.sort_by_key(|node| Reverse((node.heard, last_report_at(node))));
     // A machine that came up later shows that the obstacle is gone.
     let up = |node: &Node| match &node.bootstrap {
@@ -271,10 +271,10 @@ fn stand(machines: &mut [Node], asked: Option<&NodeRole>, gone: bool, now: Times
         None => node.status.as_ref().is_some_and(|status| status.healthy),
     };
     let last_up = machines.iter().filter(|node| up(node)).filter_map(booted).max();
-    let most = asked.map_or(usize::MAX, |asked| usize::try_from(asked.nodes.max).unwrap_or(usize::MAX));
+    let most = planned.map_or(usize::MAX, |planned| usize::try_from(planned.nodes.max).unwrap_or(usize::MAX));
     let mut places = 0;
     for node in machines {
-        node.behind = asked.and_then(|asked| outdated_part(node, asked));
+        node.behind = planned.and_then(|planned| outdated_part(node, planned));
         let young = now.duration_since(node.heard) <= SILENT_AFTER;
         let given_up = node.bootstrap.as_ref().filter(|boot| boot.state == BootstrapState::GivenUp);
         node.standing = match given_up {
@@ -315,16 +315,16 @@ fn standing(node: &Node, now: Timestamp) -> NodeState {
     }
 }
 
-fn outdated_part(node: &Node, asked: &NodeRole) -> Option<OutdatedPart> {
+fn outdated_part(node: &Node, planned: &NodeRole) -> Option<OutdatedPart> {
     let status = node.status.as_ref().filter(|status| status.config.is_some());
     let boot = node.bootstrap.as_ref();
     let config = status.and_then(|status| status.config.as_ref()).or(boot.map(|boot| &boot.config))?;
-    if *config != asked.config_digest {
+    if *config != planned.config_digest {
         return Some(OutdatedPart::Configuration);
     }
     let credentials =
         status.and_then(|status| status.credentials.as_ref()).or(boot.map(|boot| &boot.credentials))?;
-    (*credentials != asked.credentials_digest).then_some(OutdatedPart::Credentials)
+    (*credentials != planned.credentials_digest).then_some(OutdatedPart::Credentials)
 }
 
 #[cfg(test)]
@@ -350,12 +350,12 @@ mod tests {
             "state": state, "step": "disk", "at": minutes_ago(minutes),
             "failure": (state == "given-up").then(|| json!({"code": "x", "message": "no disk", "help": "attach one"})),
         });
-        let said = ReportContent::Boot(serde_json::from_value(report).unwrap());
+        let report_content = ReportContent::Boot(serde_json::from_value(report).unwrap());
         Report {
             role: role.to_owned(),
             instance: instance.to_owned(),
             received_at: minutes_ago(minutes),
-            content: said,
+            content: report_content,
         }
     }
 
@@ -364,12 +364,12 @@ mod tests {
             "format": 1, "at": minutes_ago(minutes), "cluster": "c", "role": role, "healthy": true, "served": [],
             "components": [], "applied": {"config": "c1", "credentials": credentials, "asAsked": true},
         });
-        let said = ReportContent::Serves(serde_json::from_value(report).unwrap());
+        let report_content = ReportContent::Serves(serde_json::from_value(report).unwrap());
         Report {
             role: role.to_owned(),
             instance: instance.to_owned(),
             received_at: minutes_ago(minutes),
-            content: said,
+            content: report_content,
         }
     }
 
@@ -402,21 +402,21 @@ mod tests {
 
     /// Judges a cluster of three members, two controllers and a pool of at least two.
     fn judge(reports: &[Report]) -> (ServingState, Vec<String>) {
-        let mut of = release("controller", 2);
+        let mut wanted_release = release("controller", 2);
         let like = |min, stack: &str| {
-            let node = of.roles.values().next().unwrap().clone();
+            let node = wanted_release.roles.values().next().unwrap().clone();
             NodeRole { nodes: GroupSize { min, max: 5 }, stack: stack.to_owned(), ..node }
         };
         let (member, controller, pool) = (like(1, "c-etcd"), like(2, "c-cp"), like(2, "c-pool-a"));
         let one = GroupSize { min: 1, max: 1 };
         for index in 0..3 {
-            of.roles.insert(Role::Etcd(index), NodeRole { nodes: one, ..member.clone() });
+            wanted_release.roles.insert(Role::Etcd(index), NodeRole { nodes: one, ..member.clone() });
         }
-        of.roles.insert(Role::Controller, controller);
-        of.roles.insert(Role::Pool("a".to_owned()), pool);
-        let nodes = nodes(reports, Some(&of), now());
+        wanted_release.roles.insert(Role::Controller, controller);
+        wanted_release.roles.insert(Role::Pool("a".to_owned()), pool);
+        let nodes = nodes(reports, Some(&wanted_release), now());
         let stacks = ["c-etcd", "c-cp", "c-pool-a"].into();
-        let serving = serving(Some(&of), &stacks, &nodes);
+        let serving = serving(Some(&wanted_release), &stacks, &nodes);
         (serving.state, serving.reasons)
     }
 

@@ -44,16 +44,16 @@ enum Turn {
 pub(super) fn progress(nodes: &[Node], active: &Active) -> Option<Progress> {
     let turn = |node: &Node| {
         let step = active.nodes.steps.iter().find(|step| step.role.to_string() == node.role)?;
-        let told = node.bootstrap.as_ref().map(|boot| boot.heard);
-        let told = match step.work() {
-            Work::Replace => told,
-            Work::Refresh => told.max(node.status.as_ref().map(|status| status.heard)),
+        let heard = node.bootstrap.as_ref().map(|boot| boot.heard);
+        let heard = match step.work() {
+            Work::Replace => heard,
+            Work::Refresh => heard.max(node.status.as_ref().map(|status| status.heard)),
             Work::Save | Work::Fewer | Work::Leave | Work::Remove => return None,
         };
         match (node.standing, node.behind) {
             (NodeState::Earlier, _) => None,
             (_, Some(_)) => Some(Turn::ToCome),
-            (NodeState::Up, None) => told.filter(|at| *at > active.started_at).map(Turn::Done),
+            (NodeState::Up, None) => heard.filter(|at| *at > active.started_at).map(Turn::Done),
             (NodeState::GivenUp | NodeState::Silent | NodeState::Working, None) => None,
         }
     };

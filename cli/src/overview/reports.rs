@@ -95,29 +95,29 @@ impl Reports {
         let before = std::mem::take(&mut self.0);
         let reads = listed.iter().map(|object| {
             let known = before.get(&object.key).filter(|(etag, _)| *etag == object.etag);
-            let known = known.map(|(_, said)| said.clone());
+            let known = known.map(|(_, content)| content.clone());
             let boot = place(&folder, &object.key).is_some_and(|place| place.boot);
             async move {
                 match known {
-                    Some(said) => Some(said),
+                    Some(content) => Some(content),
                     None => read(cloud, object, boot).await,
                 }
             }
         });
-        let said: Vec<Option<ReportContent>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
-        for (object, said) in listed.into_iter().zip(said) {
-            let (Some(place), Some(said)) = (place(&folder, &object.key), said) else { continue };
-            if let ReportContent::Not(why) = &said {
+        let content: Vec<Option<ReportContent>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
+        for (object, content) in listed.into_iter().zip(content) {
+            let (Some(place), Some(content)) = (place(&folder, &object.key), content) else { continue };
+            if let ReportContent::Not(why) = &content {
                 heard.unreadable.push(Unreadable { key: object.key, why: why.clone() });
                 continue;
             }
             let heard_at = object.modified.min(Timestamp::now());
-            self.0.insert(object.key, (object.etag, said.clone()));
+            self.0.insert(object.key, (object.etag, content.clone()));
             heard.reports.push(Report {
                 role: place.role,
                 instance: place.instance,
                 received_at: heard_at,
-                content: said,
+                content,
             });
         }
         Ok(heard)
@@ -133,12 +133,12 @@ async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<ReportConten
         Ok(object) => object?,
         Err(error) => return Some(ReportContent::Not(error.to_string())),
     };
-    let said = if boot {
+    let content = if boot {
         parse(&object.bytes).map(|report| ReportContent::Boot(Box::new(report)))
     } else {
         parse(&object.bytes).map(|status| ReportContent::Serves(Box::new(status)))
     };
-    Some(said.unwrap_or_else(ReportContent::Not))
+    Some(content.unwrap_or_else(ReportContent::Not))
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
@@ -173,13 +173,13 @@ mod tests {
 
     #[test]
     fn a_key_says_whose_report_it_is() {
-        let of = |key: &str| place("c/nodes/", key).map(|it| (it.role, it.instance, it.boot));
+        let parsed = |key: &str| place("c/nodes/", key).map(|it| (it.role, it.instance, it.boot));
         let some = |role: &str, instance: &str, boot| Some((role.to_owned(), instance.to_owned(), boot));
-        assert_eq!(of("c/nodes/etcd-0/i-1.json"), some("etcd-0", "i-1", true));
-        assert_eq!(of("c/nodes/controller/i-1/status.json"), some("controller", "i-1", false));
+        assert_eq!(parsed("c/nodes/etcd-0/i-1.json"), some("etcd-0", "i-1", true));
+        assert_eq!(parsed("c/nodes/controller/i-1/status.json"), some("controller", "i-1", false));
         for other in ["c/nodes/etcd-0", "c/nodes//i.json", "c/nodes/a/b/c.json", "c/nodes/a/b/status.json/x"]
         {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(parsed(other), None, "{other}");
         }
     }
 

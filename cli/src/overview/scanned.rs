@@ -33,7 +33,7 @@ impl ScanView {
 
 /// The state of each rotation, with the command that continues it.
 pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
-    let told = |(name, rotation): (&String, &rotation::Rotation)| {
+    let as_view = |(name, rotation): (&String, &rotation::Rotation)| {
         let RotationStatus { stage, is, next, .. } = rotation::rotation_status(name, rotation);
         let you =
             rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
@@ -43,7 +43,7 @@ pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
         );
         finding(Gravity::Notice, name, message, help)
     };
-    manifest.rotations.iter().map(told).collect()
+    manifest.rotations.iter().map(as_view).collect()
 }
 
 /// The findings of the last scan, except those about nodes, whose reports are read directly.
@@ -90,8 +90,8 @@ pub(super) fn fate(
         ));
     }
     let by_hand = format!("slipway renew {name} --cluster {cluster} --watch");
-    let told: Option<&BTreeMap<_, _>> = scan.map(|scan| &scan.certificates);
-    match told.and_then(|told| told.get(name)).map(|told| told.renewed_from) {
+    let known: Option<&BTreeMap<_, _>> = scan.map(|scan| &scan.certificates);
+    match known.and_then(|known| known.get(name)).map(|known| known.renewed_from) {
         Some(Some(from)) if from > now => Ok(format!("nothing: it is renewed by itself from {from}")),
         Some(Some(from)) => Err(format!(
             "it was to be renewed from {from}: the event Renewal Failed, or the scan function's log, says why not; {by_hand}"
@@ -148,10 +148,14 @@ mod tests {
             found("clusters/prod/pki/apiserver/0.pem"),
             found("clusters/prod/nodes/etcd-0/i-0/status.json"),
         ];
-        let told = of_scan("prod", &scan, now);
-        assert_eq!(told.len(), 2, "a node's report is read itself: {told:?}");
-        assert!(told[0].message.contains("it is lost (scanned 3 d ago)") && told[0].help == "bring it back");
-        assert!(told[1].message.contains("last looked at 3 d ago") && told[1].help.contains("slipway scan"));
+        let scanned = of_scan("prod", &scan, now);
+        assert_eq!(scanned.len(), 2, "a node's report is read itself: {scanned:?}");
+        assert!(
+            scanned[0].message.contains("it is lost (scanned 3 d ago)") && scanned[0].help == "bring it back"
+        );
+        assert!(
+            scanned[1].message.contains("last looked at 3 d ago") && scanned[1].help.contains("slipway scan")
+        );
 
         let ends = at("2026-12-10T12:00:00Z");
         for (renewed_from, words, well) in [
@@ -163,8 +167,8 @@ mod tests {
             scan.certificates.insert("apiserver".to_owned(), certificate);
             let fate = fate("prod", "apiserver", None, Some(&scan), now);
             assert_eq!(fate.is_ok(), well);
-            let said = fate.unwrap_or_else(|said| said);
-            assert!(said.contains(words), "{said}");
+            let message = fate.unwrap_or_else(|message| message);
+            assert!(message.contains(words), "{message}");
         }
     }
 }

@@ -115,11 +115,12 @@ pub(super) fn serving(release: Option<&Rendering>, stacks: &BTreeSet<&str>, node
     let (wanted, of_members) = members;
     let quorum = wanted / 2 + 1;
     if wanted > 0 && of_members.well < quorum {
-        let told = of_members.well + of_members.unwell;
-        let state = if told < quorum { ServingState::Unknown } else { ServingState::Down };
+        let reporting = of_members.well + of_members.unwell;
+        let state = if reporting < quorum { ServingState::Unknown } else { ServingState::Down };
         let why =
             format!("etcd: {} of {wanted} members are healthy, and {quorum} are a quorum", of_members.well);
-        serving.add(state, if told < wanted { format!("{why}; {told} have reported") } else { why });
+        serving
+            .add(state, if reporting < wanted { format!("{why}; {reporting} have reported") } else { why });
     } else if of_members.well < wanted {
         let why = format!("etcd has its quorum, and {} of {wanted} members are healthy", of_members.well);
         serving.add(ServingState::Degraded, why);
@@ -128,11 +129,11 @@ pub(super) fn serving(release: Option<&Rendering>, stacks: &BTreeSet<&str>, node
         if heard.well >= wanted {
             continue;
         }
-        let told = heard.well + heard.unwell;
+        let reporting = heard.well + heard.unwell;
         let what = if *role == Role::Controller { "controller" } else { "node" };
         let mut why = format!("{role}: {} of {} well", heard.well, count(wanted, what));
-        let state = if told < wanted {
-            why.push_str(&format!("; {told} reported"));
+        let state = if reporting < wanted {
+            why.push_str(&format!("; {reporting} reported"));
             ServingState::Unknown
         } else {
             ServingState::Degraded

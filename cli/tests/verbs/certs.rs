@@ -484,6 +484,10 @@ fn p1_a_lost_inventory_is_not_replaced_by_another_pki() {
     let before = place.files();
     let run = place.run("render cluster.yaml --out out");
     assert_eq!(run.code, 3);
-    assert!(run.stderr.contains("is lost, and what stands was made with it"), "{}", run.output());
+    assert!(
+        run.stderr.contains("is lost, and other stored credentials were made with it"),
+        "{}",
+        run.output()
+    );
     assert_eq!(place.files(), before);
 }

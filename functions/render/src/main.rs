@@ -26,19 +26,19 @@ struct Render {
 
 impl Function for Render {
     async fn start(environment: &Environment) -> Result<Self, InvocationError> {
-        let told = environment::Render::read(environment)?;
-        let registry = OciRegistry::by_mirror(environment::IMAGE_MIRROR, told.image_mirror.as_deref());
+        let variables = environment::Render::read(environment)?;
+        let registry = OciRegistry::by_mirror(environment::IMAGE_MIRROR, variables.image_mirror.as_deref());
         let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
         Ok(Self {
-            specs: aws.bucket(&told.spec_bucket),
-            assets: aws.bucket(&told.asset_bucket),
-            issuer: told.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
-            keys: aws.keys(&told.kms_key_arn),
+            specs: aws.bucket(&variables.spec_bucket),
+            assets: aws.bucket(&variables.asset_bucket),
+            issuer: variables.issuer_bucket.as_deref().map(|bucket| aws.bucket(bucket).public_json()),
+            keys: aws.keys(&variables.kms_key_arn),
             parameters: aws.parameters(),
             registry: registry.map_err(InvocationError::environment)?,
-            bus: aws.bus(&told.bus_name),
-            site: told.site(),
-            spec_bucket: told.spec_bucket,
+            bus: aws.bus(&variables.bus_name),
+            site: variables.site(),
+            spec_bucket: variables.spec_bucket,
         })
     }
 

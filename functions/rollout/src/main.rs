@@ -16,23 +16,23 @@ struct Rollout {
     groups: AutoScaling,
     commands: RunCommand,
     bus: EventBus,
-    told: environment::Rollout,
+    variables: environment::Rollout,
 }
 
 impl Function for Rollout {
     async fn start(environment: &Environment) -> Result<Self, InvocationError> {
-        let told = environment::Rollout::read(environment)?;
+        let variables = environment::Rollout::read(environment)?;
         let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
-        let assets = aws.bucket(&told.asset_bucket);
-        let stacks = aws.stacks(&assets, &told.cloudformation_role_arn);
+        let assets = aws.bucket(&variables.asset_bucket);
+        let stacks = aws.stacks(&assets, &variables.cloudformation_role_arn);
         let (groups, commands) = (aws.groups(), aws.commands());
-        let bus = aws.bus(&told.bus_name);
-        Ok(Self { aws, assets, stacks, groups, commands, bus, told })
+        let bus = aws.bus(&variables.bus_name);
+        Ok(Self { aws, assets, stacks, groups, commands, bus, variables })
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
-        let told = &self.told;
-        let ticks = self.aws.ticks(&told.tick_group, &told.tick_role_arn, &invocation.function_arn);
+        let variables = &self.variables;
+        let ticks = self.aws.ticks(&variables.tick_group, &variables.tick_role_arn, &invocation.function_arn);
         let clock = || invocation.clock();
         let ports = RolloutPorts {
             assets: &self.assets,

@@ -21,11 +21,11 @@ struct Scan {
 
 impl Function for Scan {
     async fn start(environment: &Environment) -> Result<Self, InvocationError> {
-        let told = environment::Scan::read(environment)?;
+        let variables = environment::Scan::read(environment)?;
         let aws = Aws::from_env().await.map_err(InvocationError::environment)?;
-        let (specs, assets) = (aws.bucket(&told.spec_bucket), aws.bucket(&told.asset_bucket));
-        let (groups, keys) = (aws.groups(), aws.keys(&told.kms_key_arn));
-        Ok(Self { specs, assets, groups, keys, bus: aws.bus(&told.bus_name) })
+        let (specs, assets) = (aws.bucket(&variables.spec_bucket), aws.bucket(&variables.asset_bucket));
+        let (groups, keys) = (aws.groups(), aws.keys(&variables.kms_key_arn));
+        Ok(Self { specs, assets, groups, keys, bus: aws.bus(&variables.bus_name) })
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {

@@ -117,14 +117,14 @@ fn view(verb: &Verb, found: &GetCommandInvocationOutput) -> CommandView {
         .or_else(|| found.status().and_then(|status| self::status(status.as_str())))
         // A word that this release does not know: what was asked for has not been answered as it should.
         .unwrap_or(CommandStatus::Failed);
-    let told = Invocation {
+    let invocation = Invocation {
         status,
         details,
         response_code: found.response_code(),
         printed: found.standard_output_content().unwrap_or_default(),
         errors: found.standard_error_content().unwrap_or_default(),
     };
-    CommandView::read(verb, &told)
+    CommandView::read(verb, &invocation)
 }
 
 /// `StatusDetails`, or `Status` where there is none. The documentation spells the former with spaces, the service without.

@@ -96,9 +96,9 @@ mod tests {
     fn a_request_that_nobody_could_sign_is_not_tried_again_and_one_that_got_no_answer_is() {
         let words =
             "other: no credentials found in chain. Attempted:\n  Environment: not set\n  Profile: none";
-        let said =
+        let message =
             "NoCredentials: no credentials found in chain. Attempted: Environment: not set; Profile: none";
-        assert_eq!(unsent(words.to_owned()), (ErrorKind::Denied, said.to_owned()));
+        assert_eq!(unsent(words.to_owned()), (ErrorKind::Denied, message.to_owned()));
         assert_eq!(unsent("timed out".to_owned()), (ErrorKind::Transient, "timed out".to_owned()));
     }
 }

@@ -372,9 +372,9 @@ mod tests {
         let (server, bucket) = bucket(&[PAGE, (200, "<ListBucketResult></ListBucketResult>"), DENIED]);
         assert_eq!(bucket.folders_after("clusters/", None).await.unwrap(), ["a"]);
         assert_eq!(bucket.folders_after("clusters/", Some("a")).await.unwrap(), [""; 0]);
-        let asked = server.requests();
-        assert!(!asked[0].line.contains("start-after"), "{}", asked[0].line);
-        assert!(asked[1].line.contains("start-after=clusters%2Fa0"), "{}", asked[1].line);
+        let requests = server.requests();
+        assert!(!requests[0].line.contains("start-after"), "{}", requests[0].line);
+        assert!(requests[1].line.contains("start-after=clusters%2Fa0"), "{}", requests[1].line);
         assert_eq!(bucket.folders_after("clusters/", None).await.unwrap_err().kind, ErrorKind::Denied);
     }
 
@@ -402,10 +402,11 @@ mod tests {
         ours.put("k", b"{}".to_vec(), Condition::Absent).await.unwrap();
         ours.public_json().put("k", b"{}".to_vec(), Condition::Absent).await.unwrap();
         let [private, public] = &server.requests()[..] else { panic!("two requests") };
-        let of = |headers: &[String], name: &str| headers.iter().find(|line| line.starts_with(name)).cloned();
-        assert_eq!(of(&public.headers, "content-type").unwrap(), "content-type: application/json");
-        assert_eq!(of(&public.headers, "cache-control").unwrap(), "cache-control: public, max-age=60");
-        assert_eq!(of(&private.headers, "cache-control"), None);
+        let header =
+            |headers: &[String], name: &str| headers.iter().find(|line| line.starts_with(name)).cloned();
+        assert_eq!(header(&public.headers, "content-type").unwrap(), "content-type: application/json");
+        assert_eq!(header(&public.headers, "cache-control").unwrap(), "cache-control: public, max-age=60");
+        assert_eq!(header(&private.headers, "cache-control"), None);
     }
 
     #[tokio::test]

@@ -526,7 +526,7 @@ impl Cluster {
     /// cluster's.
     #[must_use]
     pub fn root_device_of<'a>(&'a self, pool: &'a NodePool) -> Option<&'a str> {
-        let said = if pool.image.is_some() { &pool.root_device } else { &self.root_device };
-        said.as_deref()
+        let name = if pool.image.is_some() { &pool.root_device } else { &self.root_device };
+        name.as_deref()
     }
 }

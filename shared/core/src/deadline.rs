@@ -372,10 +372,10 @@ mod tests {
 
     #[test]
     fn lengths_of_two_days_and_more_are_said_in_days() {
-        let said = |minutes: i32| in_days(MINUTE * minutes);
-        assert_eq!((said(40), said(26 * 60)), ("40m".to_owned(), "26h".to_owned()));
-        assert_eq!((said(48 * 60 - 1), said(48 * 60)), ("47h 59m".to_owned(), "2 days".to_owned()));
-        assert_eq!((said(48 * 60 + 1), said(74 * 60)), ("2 days".to_owned(), "3 days 2h".to_owned()));
+        let words = |minutes: i32| in_days(MINUTE * minutes);
+        assert_eq!((words(40), words(26 * 60)), ("40m".to_owned(), "26h".to_owned()));
+        assert_eq!((words(48 * 60 - 1), words(48 * 60)), ("47h 59m".to_owned(), "2 days".to_owned()));
+        assert_eq!((words(48 * 60 + 1), words(74 * 60)), ("2 days".to_owned(), "3 days 2h".to_owned()));
     }
 
     #[test]

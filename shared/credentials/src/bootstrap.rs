@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn each_group_is_one_that_kubernetes_takes() {
-        let of = |name: &str| group(&Role::Pool(name.to_owned()));
+        let pool_group = |name: &str| group(&Role::Pool(name.to_owned()));
         assert_eq!(group(&Role::Controller).as_deref(), Some("system:bootstrappers:slipway:controller"));
-        assert_eq!(of("General-A").as_deref(), Some("system:bootstrappers:slipway:pool-general-a"));
-        assert_eq!(of("odd-").as_deref(), Some("system:bootstrappers:slipway:pool-odd"));
+        assert_eq!(pool_group("General-A").as_deref(), Some("system:bootstrappers:slipway:pool-general-a"));
+        assert_eq!(pool_group("odd-").as_deref(), Some("system:bootstrappers:slipway:pool-odd"));
         assert_eq!(group(&Role::Etcd(0)).or(group(&Role::Admin)), None);
     }
 }

@@ -144,12 +144,12 @@ fn trusted(manifest: &Manifest, source: Source) -> Vec<Source> {
     if !shown {
         return vec![source];
     }
-    let of = |asset: String| Source { asset, part: source.part };
+    let part_of = |asset: String| Source { asset, part: source.part };
     let (older, newer) = (predecessor(&source.asset), successor(&source.asset));
     if manifest.assets.contains_key(&older) {
-        vec![of(older), source]
+        vec![part_of(older), source]
     } else if manifest.assets.contains_key(&newer) {
-        vec![source.clone(), of(newer)]
+        vec![source.clone(), part_of(newer)]
     } else {
         vec![source]
     }

@@ -79,11 +79,11 @@ pub(crate) fn blocks(text: &str) -> Result<Vec<Block<'_>>, String> {
         let Some((inside, end)) = after.split_once("-----END ") else {
             return Err("it is truncated: -----END is missing".to_owned());
         };
-        let Some(left) = end.strip_prefix(label).and_then(|end| end.strip_prefix("-----")) else {
+        let Some(remaining) = end.strip_prefix(label).and_then(|end| end.strip_prefix("-----")) else {
             return Err("a PEM block ends as another than it began".to_owned());
         };
         found.push(Block { label, inside });
-        rest = left;
+        rest = remaining;
     }
     if found.is_empty() { Err("it is not PEM: it has no -----BEGIN".to_owned()) } else { Ok(found) }
 }

@@ -69,10 +69,10 @@ mod tests {
 
     #[test]
     fn p9_what_is_no_pem_is_said_without_any_of_it() {
-        let told = |text: &str| inspect(&Secret::new(text.as_bytes().to_vec()));
-        assert_eq!(told("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII\n"), Inspected::LockedKey);
+        let inspected = |text: &str| inspect(&Secret::new(text.as_bytes().to_vec()));
+        assert_eq!(inspected("-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII\n"), Inspected::LockedKey);
         assert_eq!(
-            told(
+            inspected(
                 "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nMII\n"
             ),
             Inspected::LockedKey
@@ -80,7 +80,9 @@ mod tests {
         for text in
             ["c2VjcmV0LXRva2Vu", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"]
         {
-            let Inspected::Other(problem) = told(text) else { panic!("{text} was recognized as something") };
+            let Inspected::Other(problem) = inspected(text) else {
+                panic!("{text} was recognized as something")
+            };
             assert!(!problem.contains("c2Vj"), "{problem}");
         }
     }

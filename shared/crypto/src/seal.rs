@@ -72,15 +72,15 @@ fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 pub(crate) fn sealings(sealed: &[u8]) -> PortResult<Vec<Sealing<'_>>> {
     let mut found = Vec::new();
-    let mut left = sealed;
+    let mut remaining = sealed;
     loop {
-        let (parts, rest) = Parts::first(left)?;
-        let bytes = &left[..left.len() - rest.len()];
+        let (parts, rest) = Parts::first(remaining)?;
+        let bytes = &remaining[..remaining.len() - rest.len()];
         found.push(Sealing { wrapped_by: parts.wrapped_by, wrapped: parts.wrapped, bytes });
         if rest.is_empty() {
             return Ok(found);
         }
-        left = rest;
+        remaining = rest;
     }
 }
 

@@ -73,8 +73,8 @@ impl Own {
     }
 
     fn words(&self, words: &[&str]) {
-        let (success, told) = self.output(words);
-        assert!(success, "openssl {words:?}: {told}");
+        let (success, output) = self.output(words);
+        assert!(success, "openssl {words:?}: {output}");
     }
 
     /// A self-signed authority, valid for 4000 days.
@@ -260,7 +260,7 @@ impl Own {
     /// `openssl verify` of the first certificate of `served` under `trusted`.
     pub fn verify(&self, trusted: &str, served: &str, more: &[&str]) -> Result<(), String> {
         let fixed = ["verify", "-x509_strict", "-CAfile", trusted];
-        let (success, told) = self.output(&[&fixed[..], more, &[served]].concat());
-        if success { Ok(()) } else { Err(told) }
+        let (success, output) = self.output(&[&fixed[..], more, &[served]].concat());
+        if success { Ok(()) } else { Err(output) }
     }
 }

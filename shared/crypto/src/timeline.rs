@@ -106,12 +106,12 @@ enum State {
 
 impl State {
     fn for_row(row: &Row, now: Timestamp, soon_days: u32) -> Self {
-        let left = row.not_after.as_second() - now.as_second();
-        if left < 0 {
+        let remaining_s = row.not_after.as_second() - now.as_second();
+        if remaining_s < 0 {
             Self::Expired
         } else if row.not_before > now {
             Self::NotYet
-        } else if left.div_euclid(DAY) < i64::from(soon_days) {
+        } else if remaining_s.div_euclid(DAY) < i64::from(soon_days) {
             Self::Soon
         } else {
             Self::Fine

@@ -275,11 +275,11 @@ impl Survey {
     }
 
     fn file_of_key(&self, spki: &str) -> String {
-        let of = |embedded: bool| {
+        let result_of = |embedded: bool| {
             let mut certificates = self.certificates.iter();
             certificates.find(|one| one.facts.spki_sha256 == spki && one.name.contains('#') == embedded)
         };
-        let certificate = of(false).or_else(|| of(true)).map(|one| one.file.clone());
+        let certificate = result_of(false).or_else(|| result_of(true)).map(|one| one.file.clone());
         let key = || self.keys.iter().find(|key| key.spki_sha256.as_deref() == Some(spki));
         certificate.or_else(|| key().map(|key| key.file.clone())).unwrap_or_default()
     }

@@ -379,8 +379,8 @@ async fn has_no_pki<O: Objects>(
     }
     Err(FlowError::Corrupt {
         key: key.to_owned(),
-        problem: "is lost, and what stands was made with it".to_owned(),
-        help: "bring back its last version (a versioned bucket keeps it); none is made in its place, because other authorities \
+        problem: "is lost, and other stored credentials were made with it".to_owned(),
+        help: "restore its last version (a versioned bucket keeps it); it is not created again, because other authorities \
                would lock out every node and every user that there is"
             .to_owned(),
     })

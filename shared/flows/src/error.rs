@@ -1,5 +1,6 @@
 //! The errors of the flows.
 
+use slipway_core::diagnostic::Diagnostic;
 use slipway_ports::{ErrorKind, PortError};
 
 /// Why a flow failed. A refused spec is not an error but an outcome.
@@ -68,5 +69,20 @@ impl FlowError {
             Self::Refused { .. } => "Slipway.Refused".to_owned(),
             Self::Race { .. } => "Slipway.Transient".to_owned(),
         }
+    }
+}
+
+/// Why a spec was not rendered.
+#[derive(Debug)]
+pub enum NotPrepared {
+    /// The spec has errors.
+    Rejected(Vec<Diagnostic>),
+    /// A call failed, or stored state is damaged.
+    Failed(FlowError),
+}
+
+impl<E: Into<FlowError>> From<E> for NotPrepared {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
     }
 }

@@ -80,7 +80,7 @@ impl<S: Objects, P: Parameters> Imports for BucketImports<'_, S, P> {
         Ok(object.map(|object| ImportFile {
             bytes: Secret::new(object.bytes),
             exposed: Some(Flaw {
-                message: format!("the private key in import/{name} lies there in plain, for whoever may read the bucket"),
+                message: format!("the private key in import/{name} is not encrypted: everyone who may read the bucket can read it"),
                 help: format!(
                     "delete it with all its versions, encrypt it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {name} -out \
                      {name}.enc`, upload that as import/{name}, put the passphrase into an SSM SecureString and name it as \
@@ -96,18 +96,20 @@ impl<S: Objects, P: Parameters> Imports for BucketImports<'_, S, P> {
         let Some(name) = &own.passphrase_parameter else {
             return none(
                 "its key is encrypted, and no passphraseParameter is named".to_owned(),
-                format!("put the passphrase into an SSM SecureString such as `{example}`, and name it here"),
+                format!(
+                    "store the passphrase in an SSM SecureString such as `{example}`, and name that parameter here"
+                ),
             );
         };
         match self.parameters.secret(name).await? {
             SecretParameter::Secret(text) => Ok(Passphrase::Known(trimmed(&text))),
             SecretParameter::Missing => none(
                 format!("there is no SSM parameter {name} in the installation's region"),
-                format!("make it: `aws ssm put-parameter --type SecureString --name {name} --value …`"),
+                format!("create it: `aws ssm put-parameter --type SecureString --name {name} --value …`"),
             ),
             SecretParameter::Plain => none(
                 format!(
-                    "the SSM parameter {name} is not a SecureString: whoever may read it reads the passphrase"
+                    "the SSM parameter {name} is not a SecureString, so the passphrase is stored unencrypted"
                 ),
                 "delete it, choose another passphrase for the key, and make the parameter a SecureString"
                     .to_owned(),
@@ -217,7 +219,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         let flaw = Flaw {
             message: format!("the cluster has the authority {name} already, and it is {origin}"),
             help: format!(
-                "write `source: {origin}`: an authority that stands is not exchanged for one of another kind"
+                "write `source: {origin}`: the authority of a running cluster cannot be replaced by one from another source"
             ),
         };
         self.object("import-rotation", name, "source", "", flaw);
@@ -225,9 +227,9 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
 
     /// An authority that is valid, as read or as it exists. `None`: it is not, and its leaves need not be checked.
     async fn authority(&mut self, name: &str, own: &OwnAuthority) -> FlowResult<Option<BroughtAuthority>> {
-        let asked = Origin::from(own.source);
+        let wanted_origin = Origin::from(own.source);
         let stands = self.manifest.assets.get(name);
-        if stands.is_some_and(|entry| entry.origin != asked) {
+        if stands.is_some_and(|entry| entry.origin != wanted_origin) {
             self.exchanged(name);
             return Ok(None);
         }
@@ -236,7 +238,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
                 return self.kept(name, own.source).await;
             }
             let flaw = Flaw {
-                message: format!("the certificate of {name} is not there"),
+                message: format!("the certificate of {name} does not exist"),
                 help: format!(
                     "put it at import/{} beside the spec, then upload the spec again",
                     own.certificate
@@ -265,8 +267,8 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
                     .is_some_and(|chain| chain.sha256 == sha256_hex(authority.chain.as_bytes()));
             if !same {
                 let flaw = Flaw {
-                    message: format!("it is another than the cluster's {name}, which was {} before", entry.origin),
-                    help: "put the old file back, or take it away: it is not needed any more. This version rotates only authorities that Slipway makes".to_owned(),
+                    message: format!("it differs from the certificate of {name} that the cluster uses, which was {}", entry.origin),
+                    help: "restore the old file, or delete it, because it is not needed any more. This version of Slipway rotates only authorities that it created".to_owned(),
                 };
                 self.object("import-rotation", name, "certificate", &own.certificate, flaw);
                 return Ok(None);
@@ -311,7 +313,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         if !signs || manifest::not_after(self.now, days).is_some_and(|last| last <= end) {
             return;
         }
-        let left = (end.as_second() - self.now.as_second()).max(0) / 86_400;
+        let days_left = (end.as_second() - self.now.as_second()).max(0) / 86_400;
         self.found.push(Objection {
             severity: Severity::Error,
             code: "import-certificate",
@@ -322,10 +324,10 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
             message: format!(
                 "certificates of {days} days would outlive the authority {name}, which ends {end}"
             ),
-            help: match left {
-                0 => "bring an authority that lives longer".to_owned(),
-                left => format!(
-                    "write `tlsCertDurationDays: {left}` at most, or bring an authority that lives longer"
+            help: match days_left {
+                0 => "provide an authority that is valid for longer".to_owned(),
+                days_left => format!(
+                    "write `tlsCertDurationDays: {days_left}` at most, or provide an authority that is valid for longer"
                 ),
             },
         });
@@ -342,7 +344,7 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
         if let Err(error) = self.crypto.certify(&trial, key, Some(&signer), self.now) {
             let flaw = Flaw {
                 message: format!("nothing can be issued under it: {}", error.message),
-                help: "bring an authority whose name has each kind of attribute (O, OU, CN) once at most"
+                help: "provide an authority whose subject has each attribute (O, OU, CN) at most once"
                     .to_owned(),
             };
             self.object("import-certificate", name, "certificate", &own.certificate, flaw);
@@ -360,9 +362,9 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
     ) -> FlowResult<Option<Secret>> {
         let Some(found) = self.imports.file(file).await? else {
             let flaw = Flaw {
-                message: "the private key is not there".to_owned(),
+                message: "the private key does not exist".to_owned(),
                 help: format!(
-                    "put it at import/{file} beside the spec, under a passphrase, then upload the spec again"
+                    "put it at import/{file} beside the spec, encrypted with a passphrase, then upload the spec again"
                 ),
             };
             self.object("import-missing", name, path, file, flaw);
@@ -479,9 +481,9 @@ impl<I: Imports, O: Objects, C: Crypto> Reading<'_, I, O, C> {
                 severity: Severity::Error,
                 code: "import-key",
                 paths: vec!["certificatesConfiguration.authorities".to_owned()],
-                message: format!("{} have one and the same key", files.join(" and ")),
+                message: format!("{} have the same private key", files.join(" and ")),
                 help:
-                    "give each certificate a key of its own: whoever holds one would else be the others, too"
+                    "create a separate key for each certificate: whoever has a shared key can act as all of them"
                         .to_owned(),
             });
         }

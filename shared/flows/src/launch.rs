@@ -207,7 +207,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             return Ok(decision.report);
         }
         let over = !decision.next.needs_tick();
-        let said = report.insert(decision.report).clone();
+        let published = report.insert(decision.report).clone();
         if decision.next == state {
             if wake.by == Waker::Tick && !state.is_open() {
                 // One that was armed again by an effect that came twice.
@@ -220,7 +220,7 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
             is_ours = true;
             if over {
                 // Said before the outbox is empty and the tick gone: nobody would be woken who says it after a death.
-                update_report(ports.assets, &wake.cluster, |_| said.clone()).await?;
+                update_report(ports.assets, &wake.cluster, |_| published.clone()).await?;
             }
             known = perform_and_record(ports, &key, stored, &mut tried, &mut unsaid).await?;
         }
@@ -260,8 +260,8 @@ async fn receive_order<A: Objects, S, G, C, B: Bus, T>(
                     | Order::Skip { .. }
                     | Order::Destroy { .. } => "",
                 };
-                let said = RolloutReport::new(&wake.cluster, plan, message);
-                ports.bus.publish(&[Event::OrderIgnored(said)]).await?;
+                let ignored = RolloutReport::new(&wake.cluster, plan, message);
+                ports.bus.publish(&[Event::OrderIgnored(ignored)]).await?;
             }
             return Ok((Some(stored), is_ours));
         }
@@ -296,7 +296,7 @@ fn words_of_another(state: &Rollout) -> Report {
         state: "running".to_owned(),
         generation: state.generation,
         plan: state.active().map(|active| active.plan.clone()),
-        message: "another invocation performs what was decided moments ago".to_owned(),
+        message: "another invocation is still performing the last decision".to_owned(),
         ..Report::default()
     }
 }
@@ -310,8 +310,8 @@ pub(crate) async fn recall(
     cluster: &str,
     stored: Option<Rollout>,
 ) -> FlowResult<Rollout> {
-    let told = store::load::<AddonsPointer>(assets, &keys::addons_pointer(cluster)).await?.value;
-    Ok(stored.unwrap_or_else(|| Rollout::new(cluster)).recalled(told.as_ref()))
+    let pointer = store::load::<AddonsPointer>(assets, &keys::addons_pointer(cluster)).await?.value;
+    Ok(stored.unwrap_or_else(|| Rollout::new(cluster)).recalled(pointer.as_ref()))
 }
 
 /// Looks at what the next decision needs, and at nothing else.
@@ -323,18 +323,18 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
 ) -> FlowResult<Observed> {
     let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?;
     let wanted = wanted(ports, state, &desired, now).await?;
-    let mut look = to_observe(state, wanted.as_ref(), now);
+    let mut scope = to_observe(state, wanted.as_ref(), now);
     if let Waker::Group { name } = &wake.by
         && state.drains(name)
     {
-        look.groups.insert(name.clone());
+        scope.groups.insert(name.clone());
     }
     if wake.by == Waker::Look {
-        look.groups.extend(state.groups_to_observe(now));
+        scope.groups.extend(state.groups_to_observe(now));
     }
     let newest = newest(ports.assets, state, desired.value.as_ref()).await?;
     let mut observed = Observed { desired: wanted, newest, ..Observed::default() };
-    for (name, change_set) in &look.stacks {
+    for (name, change_set) in &scope.stacks {
         let stack = ports.stacks.stack(name).await?;
         if let Some(view) = &stack {
             if view.status.is_failure() {
@@ -345,20 +345,20 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         }
         observed.stacks.insert(name.clone(), stack);
     }
-    for name in &look.going {
+    for name in &scope.going {
         let stack = ports.stacks.stack(name).await?;
         if let Some(view) = stack.as_ref().filter(|view| view.status.is_failure()) {
             observed.failures.insert(name.clone(), ports.stacks.failures(&view.id).await?);
         }
         observed.stacks.insert(name.clone(), stack);
     }
-    for name in &look.left {
+    for name in &scope.left {
         let stack = ports.stacks.stack(name).await?;
         if stack.is_none_or(|view| view.status == StackStatus::DeleteComplete) {
             observed.gone.insert(name.clone());
         }
     }
-    machines(ports, state, &look, &mut observed).await?;
+    machines(ports, state, &scope, &mut observed).await?;
     Ok(observed)
 }
 
@@ -382,23 +382,23 @@ async fn newest(
 async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     ports: &RolloutPorts<'_, A, S, G, C, B, T>,
     state: &Rollout,
-    look: &ToObserve,
+    scope: &ToObserve,
     observed: &mut Observed,
 ) -> FlowResult<()> {
     // Commands first: what is seen of the groups is then never older than an answer that it is held against.
-    for command in &look.commands {
+    for command in &scope.commands {
         let answer = ports.commands.answer(command).await?;
         observed.answers.insert(command.token.clone(), answer);
     }
-    for name in &look.groups {
+    for name in &scope.groups {
         let group = match ports.groups.group(name).await? {
-            Some(group) if look.targets.contains(name) => Some(with_targets(ports.groups, group).await?),
+            Some(group) if scope.targets.contains(name) => Some(with_targets(ports.groups, group).await?),
             group => group,
         };
         observed.groups.insert(name.clone(), group);
     }
     let mut machines: Vec<(Role, String)> = state.unnoticed(&observed.groups).collect();
-    if let Some((role, group)) = &look.booting {
+    if let Some((role, group)) = &scope.booting {
         let group = observed.groups.get(group).and_then(Option::as_ref);
         let booting = group.into_iter().flat_map(|group| &group.machines);
         let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
@@ -415,11 +415,11 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
 
 /// A group, with what is said of its machines by the target groups in which it registers them.
 async fn with_targets(groups: &impl Groups, group: GroupView) -> FlowResult<GroupView> {
-    let mut said = BTreeMap::new();
+    let mut health = BTreeMap::new();
     for arn in &group.target_groups {
-        said.insert(arn.clone(), groups.targets(arn).await?);
+        health.insert(arn.clone(), groups.targets(arn).await?);
     }
-    Ok(group.with_target_health(&said))
+    Ok(group.with_target_health(&health))
 }
 
 /// What is wrong with an order that names a cluster or a plan that there never was. `None`: what it is about has only moved on.
@@ -543,8 +543,8 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str, now: Timestamp) -> Eve
 pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Baseline> {
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
     let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
-    let behind = rollout.behind.values().flatten().map(String::as_str);
-    for id in stacks.chain(addons).chain(behind).collect::<BTreeSet<_>>() {
+    let older = rollout.behind.values().flatten().map(String::as_str);
+    for id in stacks.chain(addons).chain(older).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
     Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)

@@ -14,8 +14,7 @@ use slipway_ports::{Objects, Parameters, Registry};
 use slipway_render::lock::Lock;
 use slipway_render::software;
 
-use crate::error::{FlowError, FlowResult};
-use crate::rendering::NotPrepared;
+use crate::error::{FlowError, FlowResult, NotPrepared};
 use crate::store::{self, TRIES};
 
 /// [`keys::AGENT_MANIFEST`]: SHA-256 of the published agent, by architecture.
@@ -147,7 +146,7 @@ async fn look_up(
                 let problem = format!("the SSM parameter {name} does not exist in {region}");
                 return Err(FlowError::Refused {
                     problem,
-                    help: "name one that does, or set amiId".to_owned(),
+                    help: "name an existing parameter, or set amiId".to_owned(),
                 });
             }
         }
@@ -188,8 +187,8 @@ async fn checksums(
             let digest = text.as_deref().and_then(|text| software::checksum(text, &url));
             let digest = digest.ok_or_else(|| FlowError::Refused {
                 problem: match text {
-                    None => format!("nothing is published at {says}, which is to say the checksum of {url}"),
-                    Some(_) => format!("{says} says no SHA-256 of {url}"),
+                    None => format!("{says}, which should contain the checksum of {url}, does not exist"),
+                    Some(_) => format!("{says} does not contain a SHA-256 of {url}"),
                 },
                 help: "name a release that exists (kubernetesVersion, etcd.version), or write software.source: image"
                     .to_owned(),
@@ -210,7 +209,7 @@ async fn digests(
         .map(|reference| async move {
             let digest = registry.digest(&reference).await?.ok_or_else(|| FlowError::Refused {
                 problem: format!("the image {reference} does not exist in its registry"),
-                help: "give the add-on a `version` that does, or turn it off; one of Kubernetes itself goes with kubernetesVersion".to_owned(),
+                help: "set the `version` of the add-on to one that exists, or disable the add-on; the version of an image of Kubernetes itself follows kubernetesVersion".to_owned(),
             })?;
             Ok((reference, digest))
         })

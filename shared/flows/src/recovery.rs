@@ -43,10 +43,10 @@ pub async fn turn(
             Err(error) => return Err(error.into()),
         }
     }
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     loop {
         let turn = recovery.next(&heard, now);
-        said.extend(turn.messages);
+        messages.extend(turn.messages);
         heard.clear();
         for command in turn.send {
             match commands.send(&command).await {
@@ -58,11 +58,13 @@ pub async fn turn(
             }
         }
         if heard.is_empty() {
-            return Ok(said);
+            return Ok(messages);
         }
     }
 }
 
-fn not_sent(error: &PortError) -> String {
-    format!("Run Command does not take it: {}", error.message)
+/// Why a command could not be sent, in words.
+#[must_use]
+pub fn not_sent(error: &PortError) -> String {
+    format!("Run Command refused the command: {}", error.message)
 }

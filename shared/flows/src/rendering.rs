@@ -24,10 +24,11 @@ use slipway_render::{Inputs, RenderError};
 use slipway_rollout::Rollout;
 use slipway_spec::Places;
 use slipway_spec::patch::Patch;
-pub use upgrade::{UpgradeOrder, upgrade};
+pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
 use crate::credentials::{self, Credentials, Given, Healed, Known};
-use crate::error::{FlowError, FlowResult};
+use crate::error::FlowResult;
+pub use crate::error::NotPrepared;
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
 use crate::lock::Upgrade;
@@ -192,21 +193,6 @@ pub struct Prepared {
     pub credentials: Credentials,
     /// The pinned versions and digests.
     pub lock: Lock,
-}
-
-/// Why a spec was not rendered.
-#[derive(Debug)]
-pub enum NotPrepared {
-    /// The spec has errors.
-    Rejected(Vec<Diagnostic>),
-    /// A call failed, or stored state is damaged.
-    Failed(FlowError),
-}
-
-impl<E: Into<FlowError>> From<E> for NotPrepared {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
 }
 
 /// Turns an uploaded spec into a plan on the bus.
@@ -391,11 +377,11 @@ async fn name_is_taken(
         // Whoever was accepted first keeps the name.
         if is_same && assets.head(&keys::desired(other)).await?.is_some() {
             return Ok(Some(Diagnostic {
-                help: Some("choose a name that differs in more than the case of its letters".to_owned()),
+                help: Some("choose a name that differs in more than upper and lower case".to_owned()),
                 ..Diagnostic::whole(
                     "cluster-name-taken",
                     format!(
-                        "there is a cluster `{other}`, and DNS knows no case: both would have the same names in a hosted zone"
+                        "a cluster `{other}` exists, and DNS ignores case: both clusters would have the same names in a hosted zone"
                     ),
                 )
             }));
@@ -569,14 +555,14 @@ fn shared_token() -> Diagnostic {
     Diagnostic {
         severity: Severity::Warning,
         help: Some(
-            "publish the agent of this release with `slipway publish-agent`, take \"agent\" out of the cluster's lock.json, and upload \
-             the spec again: docs/upgrading.md"
+            "publish the agent of this release with `slipway publish-agent`, then order the cluster to use it with \
+             `slipway upgrade agent`: docs/upgrading.md"
                 .to_owned(),
         ),
         ..Diagnostic::whole(
             "shared-bootstrap-token",
-            "the pinned node agent knows one bootstrap token for all nodes only: whoever has taken over a worker can ask for the first \
-             certificate of a controller that boots",
+            "the pinned node agent supports only one bootstrap token for all nodes, so a compromised worker can request the first \
+             certificate of a booting controller",
         )
     }
 }
@@ -588,7 +574,7 @@ fn no_agent(architecture: Architecture) -> Diagnostic {
         ..Diagnostic::whole(
             "no-agent",
             format!(
-                "no node agent has been published for {}: such instances will start and not join",
+                "no node agent has been published for {}: instances of this architecture will start, but not join the cluster",
                 architecture.as_str()
             ),
         )

@@ -1,30 +1,35 @@
-//! The scan of a cluster's certificates: from the stored objects to renewals and events.
+//! The scan of a cluster: what it finds expiring or due, and what follows from that.
 //!
-//! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. Decisions are those of
-//! [`slipway_credentials::renewal::decide`]. A scan may be interrupted anywhere: before it renews, it records what it is about to
-//! replace, and credentials that are in the inventory but not in the newest plan are announced by each scan until they are.
+//! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. It is a sequence of steps, each a module:
+//!
+//! 1. `observe` reads certificates, inventory, node reports and plan; [`slipway_credentials::renewal::decide`] decides.
+//! 2. `renewal` renews the certificates that are due.
+//! 3. `rotation` continues rotations and begins those that are due.
+//! 4. `events` makes the events about all this, and `upgrade` the order to upgrade that the spec's schedule gives.
+//!
+//! A scan may be interrupted anywhere: before it renews, it records what it is about to replace, and credentials that are in the inventory
+//! but not in the newest plan are announced by each scan until they are.
 
+mod events;
 mod observe;
+mod renewal;
+mod rotation;
+mod upgrade;
 
 use std::fmt;
 
 use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
-use slipway_core::event::{
-    CertificateExpiring, CertificateRenewed, Event, RenewalFailed, ScanRequested, UpgradeRequested,
-};
+use slipway_core::event::{Event, RenewalFailed, ScanRequested};
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{
-    self, Announcement, CertificateState, Decision, Finding, Renewal, RenewalRequest, State,
+    self as policy, CertificateState, Decision, Finding, RenewalRequest, State,
 };
-use slipway_credentials::rotation::due;
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
-use slipway_render::lock::Lock;
 
-use crate::credentials::rotation::{self, Rotated};
-use crate::credentials::{self, ToRenew};
-use crate::error::{FlowError, FlowResult};
+use crate::credentials::rotation::Rotated;
+use crate::error::FlowResult;
 use crate::ports::{Bus, Groups};
 use crate::store::{self, Stored};
 
@@ -123,34 +128,24 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
         Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
     let mut decision = seen.decide(request, now);
-    let mut stored = seen.stored_state.clone();
-    if !decision.renew.is_empty() {
-        // Record first what is about to be replaced: if this run dies after the renewal, the next scan continues.
-        let mut intent = seen.state.clone();
-        intent.superseded.clone_from(&decision.next.clone().renewed(&decision.renew).superseded);
-        match store::save(ports.assets, &keys::scan(cluster), &stored, intent).await? {
-            Some(written) => stored = written,
-            // Another scan of this cluster runs at the same time, and may not know of this request.
-            None => return Err(FlowError::Race { key: keys::scan(cluster), tries: 1 }),
-        }
-    }
-    let (mut renewed, failed) = renew(ports, &seen.cluster, &decision.renew, now).await?;
-    let rotated = rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
+    let stored = renewal::record_intent(ports.assets, &seen, &decision).await?;
+    let (mut renewed, failed) = renewal::renew(ports, &seen.cluster, &decision.renew, now).await?;
+    let rotated = rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
     decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
     let manifest = match renewed.is_empty() && !decision.unplanned {
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
     };
-    let mut events = events(cluster, &decision, &manifest, seen.planned.as_ref(), &renewed, &failed);
+    let mut events = events::of_scan(cluster, &decision, &manifest, seen.planned.as_ref(), &renewed, &failed);
     // If a new plan is about to be made, it will request its own rollout.
     let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
     if renewed.is_empty() && !decision.unplanned {
-        events.extend(upgrade(ports.assets, &seen, now).await?);
+        events.extend(upgrade::due_order(ports.assets, &seen, now).await?);
     }
     ports.bus.publish(&events).await?;
-    let done: Vec<Renewal> = decision.renew.iter().filter(|one| is_done(one, &renewed)).cloned().collect();
+    let done = renewal::done(&decision.renew, &renewed);
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
     Ok(ScanOutcome::Scanned(Box::new(Scanned {
         cluster: cluster.to_owned(),
@@ -160,21 +155,6 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
     })))
-}
-
-/// The order to upgrade that the spec's schedule gives now. It waits until what is desired was rolled out.
-async fn upgrade(assets: &impl Objects, seen: &observe::Seen, now: Timestamp) -> FlowResult<Option<Event>> {
-    let Some(upgrades) = seen.cluster.upgrades.as_ref().filter(|_| seen.idle) else { return Ok(None) };
-    let lock = store::load::<Lock>(assets, &keys::lock(&seen.cluster.name)).await?.value;
-    let due = lock.is_some_and(|lock| lock.is_due(upgrades, now));
-    Ok(due.then(|| {
-        Event::UpgradeRequested(UpgradeRequested {
-            cluster: seen.cluster.name.clone(),
-            pins: upgrades.pins.clone(),
-            back_to: None,
-            at: Some(now),
-        })
-    }))
 }
 
 /// What a scan would do.
@@ -208,7 +188,7 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
 
 impl observe::Seen {
     fn decide(&self, request: &RenewalRequest, now: Timestamp) -> Decision {
-        let observed = renewal::Observed {
+        let observed = policy::Observed {
             cluster: &self.cluster,
             manifest: &self.manifest,
             stored: &self.stored,
@@ -217,49 +197,15 @@ impl observe::Seen {
             state: &self.state,
             request,
         };
-        let mut decision = renewal::decide(&observed, now);
+        let mut decision = policy::decide(&observed, now);
         decision.findings.extend(self.findings.clone());
         decision.next.findings.clone_from(&decision.findings);
         decision
     }
 }
 
-/// Begins the next stage of rotations, and the rotations that the policy asks for. A failure is a finding and does not block renewals.
-async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, G, K, B, C>,
-    cluster: &Cluster,
-    manifest: &Manifest,
-    now: Timestamp,
-    decision: &mut Decision,
-) -> FlowResult<Vec<Rotated>> {
-    let begins = due(manifest, &cluster.certificates, now).iter().any(|due| due.start);
-    if manifest.rotations.is_empty() && !begins {
-        return Ok(Vec::new());
-    }
-    let rotated = async {
-        let nodes = rotation::see(ports.assets, ports.groups, &cluster.name).await?;
-        rotation::advance(ports.assets, ports.keys, ports.crypto, cluster, &nodes, now).await
-    };
-    match rotated.await {
-        Err(error) if !error.is_transient() => {
-            decision.findings.push(Finding {
-                key: keys::manifest(&cluster.name),
-                message: format!("a rotation cannot go on: {error}"),
-                help: "resolve that; the next scan continues the rotation".to_owned(),
-            });
-            decision.next.findings.clone_from(&decision.findings);
-            Ok(Vec::new())
-        }
-        other => other,
-    }
-}
-
 async fn load_manifest(assets: &impl Objects, cluster: &str) -> FlowResult<Option<Manifest>> {
     Ok(store::load::<Manifest>(assets, &keys::manifest(cluster)).await?.value)
-}
-
-fn is_done(renewal: &Renewal, renewed: &[String]) -> bool {
-    renewal.certificates.iter().any(|one| renewed.contains(&one.name))
 }
 
 /// Stores the state. If another scan wrote first, nothing is lost, because it saw the same.
@@ -268,93 +214,4 @@ async fn keep(assets: &impl Objects, cluster: &str, stored: &Stored<State>, next
         tracing::info!(cluster, "another scan kept its own state first");
     }
     Ok(())
-}
-
-/// Renews what is due in one version of the inventory. If that fails, each group is renewed by itself, so that one lost key blocks only
-/// its own group. Returns what was renewed, and the failures.
-async fn renew<S, A: Objects, G, K: Keys, B, C: Crypto>(
-    ports: &ScanPorts<'_, S, A, G, K, B, C>,
-    cluster: &Cluster,
-    renewals: &[Renewal],
-    now: Timestamp,
-) -> FlowResult<(Vec<String>, Vec<RenewalFailed>)> {
-    let (mut renewed, mut failed) = (Vec::new(), Vec::new());
-    if renewals.is_empty() {
-        return Ok((renewed, failed));
-    }
-    let issue = async |some: &[Renewal]| {
-        let wanted: Vec<ToRenew> = some
-            .iter()
-            .flat_map(|renewal| &renewal.certificates)
-            .map(|one| ToRenew { name: one.name.clone(), fingerprint: Some(one.fingerprint.clone()) })
-            .collect();
-        credentials::renew_all(ports.assets, ports.keys, ports.crypto, cluster, &wanted, true, now).await
-    };
-    match issue(renewals).await {
-        Ok(credentials) => return Ok((credentials.made, failed)),
-        Err(error) if error.is_transient() => return Err(error),
-        Err(error) => tracing::warn!(cluster = cluster.name, %error, "not all can be renewed together"),
-    }
-    for renewal in renewals {
-        match issue(std::slice::from_ref(renewal)).await {
-            Ok(credentials) => renewed.extend(credentials.made),
-            Err(error) if error.is_transient() => return Err(error),
-            Err(error) => {
-                let ends = renewal.certificates.iter().map(|one| one.ends).min().unwrap_or(now);
-                failed.push(RenewalFailed {
-                    cluster: cluster.name.clone(),
-                    certificates: renewal.certificates.iter().map(|one| one.name.clone()).collect(),
-                    not_after: ends.to_string(),
-                    message: format!("{}: {error} ({})", renewal.group, error.kind()),
-                });
-            }
-        }
-    }
-    Ok((renewed, failed))
-}
-
-fn events(
-    cluster: &str,
-    decision: &Decision,
-    manifest: &Manifest,
-    planned: Option<&renewal::Planned>,
-    renewed: &[String],
-    failed: &[RenewalFailed],
-) -> Vec<Event> {
-    let mut events: Vec<Event> = decision.announce.iter().map(|one| expiring(cluster, one)).collect();
-    events.extend(failed.iter().cloned().map(Event::RenewalFailed));
-    if !renewed.is_empty() || decision.unplanned {
-        let lacks = |digests: &renewal::Planned| {
-            let roles = manifest.bundles.iter().filter(|(role, bundle)| {
-                digests.digests.get(*role).is_some_and(|digest| *digest != bundle.digest)
-            });
-            roles.map(|(role, _)| role.to_string()).collect()
-        };
-        let certificates = match renewed {
-            // Renewed by an earlier scan, which may have died before it announced them.
-            [] => decision.next.superseded.keys().cloned().collect(),
-            renewed => renewed.to_vec(),
-        };
-        events.push(Event::CertificateRenewed(CertificateRenewed {
-            cluster: cluster.to_owned(),
-            certificates,
-            roles: planned.map(lacks).unwrap_or_default(),
-            urgent: decision.next.urgent.as_ref().map(renewal::Urgent::words),
-        }));
-    }
-    events
-}
-
-fn expiring(cluster: &str, one: &Announcement) -> Event {
-    Event::CertificateExpiring(CertificateExpiring {
-        cluster: cluster.to_owned(),
-        certificate: one.certificate.clone(),
-        not_after: one.ends.to_string(),
-        days_left: one.days_left,
-        threshold_days: one.threshold_days,
-        place: one.place.clone(),
-        renewed_from: one.renewed_from.map(|from| from.to_string()),
-        message: one.message.clone(),
-        help: one.help.clone(),
-    })
 }

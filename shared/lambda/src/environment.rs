@@ -422,22 +422,22 @@ mod tests {
 
     #[test]
     fn a_clock_is_moved_for_tests_alone() {
-        let told = |variables: &[(&'static str, &str)]| clock_ahead(&environment(variables));
-        assert_eq!(told(&[]).unwrap(), SignedDuration::ZERO);
-        let failure = told(&[(CLOCK_AHEAD_S, "60")]).unwrap_err();
+        let ahead = |variables: &[(&'static str, &str)]| clock_ahead(&environment(variables));
+        assert_eq!(ahead(&[]).unwrap(), SignedDuration::ZERO);
+        let failure = ahead(&[(CLOCK_AHEAD_S, "60")]).unwrap_err();
         assert!(failure.message().contains("this is AWS"), "{}", failure.message());
         let elsewhere = (ENDPOINT_URL, "http://127.0.0.1:1");
-        assert_eq!(told(&[(CLOCK_AHEAD_S, "60"), elsewhere]).unwrap(), SignedDuration::from_secs(60));
-        assert!(told(&[(CLOCK_AHEAD_S, "soon"), elsewhere]).is_err());
+        assert_eq!(ahead(&[(CLOCK_AHEAD_S, "60"), elsewhere]).unwrap(), SignedDuration::from_secs(60));
+        assert!(ahead(&[(CLOCK_AHEAD_S, "soon"), elsewhere]).is_err());
         let file = std::env::temp_dir().join(format!("slipway-clock-{}", std::process::id()));
         let path = file.to_str().unwrap();
         for seconds in [60, 7_200] {
             std::fs::write(&file, format!("{seconds}\n")).unwrap();
-            let now = told(&[(CLOCK_AHEAD_S, path), elsewhere]).unwrap();
+            let now = ahead(&[(CLOCK_AHEAD_S, path), elsewhere]).unwrap();
             assert_eq!(now, SignedDuration::from_secs(seconds), "read anew");
         }
         std::fs::remove_file(&file).unwrap();
-        assert!(told(&[(CLOCK_AHEAD_S, path), elsewhere]).is_err());
+        assert!(ahead(&[(CLOCK_AHEAD_S, path), elsewhere]).is_err());
     }
 
     #[test]

@@ -147,13 +147,13 @@ struct ScanDetail {
 pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
     let at = given_at(&event);
     let event = envelope(event)?;
-    let asked = match (event.source.as_str(), event.detail_type.as_str()) {
+    let renewal_at = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Scan Requested" | "Rollout Succeeded") => None,
         ("slipway", "Renewal Requested") => Some(at),
         _ => return Err(unexpected(&event)),
     };
     let ScanDetail { cluster, certificates } = detail(event)?;
-    match (cluster, asked) {
+    match (cluster, renewal_at) {
         (None, None) => Ok(ToScan::Everything),
         (None, Some(_)) => Err(InvocationError::malformed("a Renewal Requested event must name its cluster")),
         (Some(cluster), None) => {
@@ -210,9 +210,9 @@ fn upgrade(
     at: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Changed, InvocationError> {
-    let UpgradeRequested { cluster, pins, back_to, at: said } = detail(event)?;
+    let UpgradeRequested { cluster, pins, back_to, at: given } = detail(event)?;
     let second = at.unwrap_or(now);
-    let at = close(said, second).unwrap_or(second).min(now);
+    let at = close(given, second).unwrap_or(second).min(now);
     let pins = if pins.is_empty() { BTreeSet::from(Pin::ALL) } else { pins };
     if let Some(plan) = back_to.as_ref().filter(|plan| !fits(plan, 64)) {
         return Err(InvocationError::malformed(format!("{plan:?} is not the id of a plan")));
@@ -246,12 +246,12 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
             | "Rollout Skip" | "Destroy Requested"),
         ) => {
             let kind = kind.to_owned();
-            let AboutCluster { cluster, plan, instance, without_snapshot, at: said } = detail(event)?;
+            let AboutCluster { cluster, plan, instance, without_snapshot, at: given } = detail(event)?;
             let order = match kind.as_str() {
                 "Destroy Requested" => Order::Destroy { without_snapshot },
                 kind => order(kind, plan, instance)?,
             };
-            let at = at.map(|second| moment_of(&order, second, &said));
+            let at = at.map(|second| moment_of(&order, second, &given));
             Ok(Woken::Cluster(Wake { cluster: checked(cluster)?, by: Waker::Order { order, at } }))
         }
         ("aws.cloudformation", "CloudFormation Stack Status Change") => {
@@ -314,8 +314,8 @@ fn fits(name: &str, most: usize) -> bool {
 /// When `order` was given. The `time` of an event has whole seconds, so `said`, the time in its detail, orders two events of the same
 /// second. It counts only if it is close to the event's time, because an abort that seems older than its rollout is ignored. Without it,
 /// a pause counts as the last event of its second: if the order is unknown, the one that stops wins.
-fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
-    let said = said.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+fn moment_of(order: &Order, second: Timestamp, given: &Value) -> Timestamp {
+    let given = given.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let last = || match order {
         Order::Pause => second.saturating_add(LAST_OF_A_SECOND).unwrap_or(second),
         Order::Resume
@@ -324,12 +324,12 @@ fn moment_of(order: &Order, second: Timestamp, said: &Value) -> Timestamp {
         | Order::Destroy { .. }
         | Order::Approve { .. } => second,
     };
-    close(said, second).unwrap_or_else(last)
+    close(given, second).unwrap_or_else(last)
 }
 
 /// The time in an event's detail, if it is close to the event's own.
-fn close(said: Option<Timestamp>, second: Timestamp) -> Option<Timestamp> {
-    said.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART)
+fn close(given: Option<Timestamp>, second: Timestamp) -> Option<Timestamp> {
+    given.filter(|at| at.duration_since(second).abs() <= CLOCKS_APART)
 }
 
 /// The difference between the beginning of a second and its end.

@@ -78,16 +78,16 @@ mod tests {
 
     #[test]
     fn an_alarm_can_tell_a_denial_from_bad_luck() {
-        let of = |kind| {
+        let failure_of = |kind| {
             let message = "AccessDeniedException: no (HTTP 400)".to_owned();
             let subject = "arn:key".to_owned();
             let error = PortError { kind, operation: "kms:Decrypt", subject, message };
             Diagnostic::from(InvocationError::from(FlowError::Port(error)))
         };
-        assert_eq!(of(ErrorKind::Denied).error_type, "Slipway.kms.Denied");
-        assert_eq!(of(ErrorKind::Transient).error_type, "Slipway.kms.Transient");
+        assert_eq!(failure_of(ErrorKind::Denied).error_type, "Slipway.kms.Denied");
+        assert_eq!(failure_of(ErrorKind::Transient).error_type, "Slipway.kms.Transient");
         assert_eq!(
-            of(ErrorKind::Denied).error_message,
+            failure_of(ErrorKind::Denied).error_message,
             "kms:Decrypt of arn:key failed: AccessDeniedException: no (HTTP 400)"
         );
     }

@@ -59,9 +59,9 @@ pub fn lines(scanned: &Scanned, now: Timestamp) -> Vec<Value> {
         whole["DaysToExpiry"] = json!(first);
         names.push("DaysToExpiry");
     }
-    let near = days.iter().take_while(|(left, _)| *left <= NEAR_DAYS).take(MOST);
-    let near = near.map(|(left, name)| {
-        let one = json!({"Cluster": cluster, "Certificate": name, "DaysToExpiry": left});
+    let near = days.iter().take_while(|(days_left, _)| *days_left <= NEAR_DAYS).take(MOST);
+    let near = near.map(|(days_left, name)| {
+        let one = json!({"Cluster": cluster, "Certificate": name, "DaysToExpiry": days_left});
         embedded(one, &[&["Cluster", "Certificate"]], &["DaysToExpiry"], now)
     });
     let whole = embedded(whole, &[&[], &["Cluster"]], &names, now);
@@ -150,21 +150,21 @@ mod tests {
         let counted = words("MetricNamespace: Slipway, MetricName: ", ",");
         written.extend(counted.iter().map(|name| (Vec::new(), (*name).to_owned())));
 
-        let mut asked: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
+        let mut shown: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
         for search in words("SEARCH('{Slipway,", "\\\"', ") {
             let (dimensions, name) = search.split_once("} MetricName=\\\"").unwrap();
-            asked.insert((dimensions.split(',').map(str::to_owned).collect(), name.to_owned()));
+            shown.insert((dimensions.split(',').map(str::to_owned).collect(), name.to_owned()));
         }
-        asked.extend(words("[\"Slipway\", \"", "\"]").iter().map(|name| (Vec::new(), (*name).to_owned())));
+        shown.extend(words("[\"Slipway\", \"", "\"]").iter().map(|name| (Vec::new(), (*name).to_owned())));
         // Alarms name no dimension, because they cover the whole installation.
         for alarm in words("      Namespace: Slipway\n      MetricName: ", "TreatMissingData") {
             let (name, rest) = alarm.split_once('\n').unwrap();
             assert!(!rest.contains("Dimensions"), "{alarm}");
-            asked.insert((Vec::new(), name.to_owned()));
+            shown.insert((Vec::new(), name.to_owned()));
         }
-        let of = |name: &str| asked.iter().filter(|(_, asked)| asked == name).count();
-        assert_eq!((of("DaysToExpiry"), of("RenewalsFailed"), of("ScanNeedsPerson")), (3, 1, 1), "{asked:?}");
-        let missing: Vec<_> = asked.difference(&written).collect();
+        let of = |name: &str| shown.iter().filter(|(_, shown)| shown == name).count();
+        assert_eq!((of("DaysToExpiry"), of("RenewalsFailed"), of("ScanNeedsPerson")), (3, 1, 1), "{shown:?}");
+        let missing: Vec<_> = shown.difference(&written).collect();
         assert!(missing.is_empty(), "nobody writes {missing:?}; written are {written:?}");
     }
 

@@ -8,7 +8,6 @@
 //! [`page`] makes `docs/from-kube-aws.md`. Only the command line uses this crate. What `slipway validate` says about a key of
 //! kube-aws is part of the spec: [`slipway_spec::legacy`].
 
-mod components;
 mod item;
 mod page;
 mod rules;

@@ -106,7 +106,7 @@ pub fn page() -> String {
     let mut text = HEAD.to_owned();
     for (title, keys) in [("Keys of v0.16.4", newest), ("Keys of the releases before", before)] {
         let rows: Vec<(&str, Fate)> = keys.iter().map(|key| (*key, fate(root, key))).collect();
-        let count = |of: fn(&Fate) -> bool| rows.iter().filter(|(_, fate)| of(fate)).count();
+        let count = |has_fate: fn(&Fate) -> bool| rows.iter().filter(|(_, fate)| has_fate(fate)).count();
         let (same, translated, refused) = (
             count(|fate| matches!(fate, Fate::Same)),
             count(|fate| matches!(fate, Fate::Translated(_))),

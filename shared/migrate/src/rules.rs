@@ -1,5 +1,7 @@
 //! How each key of kube-aws is written today. A test holds that both forms give the same cluster.
 
+mod components;
+
 use super::Log;
 use super::item::Item;
 
@@ -59,7 +61,7 @@ pub(super) fn apply(root: &mut Item, log: &mut Log) {
     volumes(root, log);
     controllers(root, log);
     units(root, log);
-    super::components::apply(root, log);
+    components::apply(root, log);
     for (from, to) in MOVED {
         log.move_value(root, "", from, to);
     }

@@ -127,13 +127,13 @@ mod tests {
         let old = set(&[("dns", "v1", 2), ("proxy", "v1", 2), ("flannel", "v1", 1)]);
         assert_eq!(compare(Some(&old), &old), []);
         let found = compare(Some(&old), &set(&[("dns", "v2", 3), ("proxy", "v1", 2), ("metrics", "v1", 1)]));
-        let said: Vec<(&str, AddonAction, String, String)> = found
+        let changes: Vec<(&str, AddonAction, String, String)> = found
             .iter()
             .map(|one| (one.name.as_str(), one.action, one.versions(), one.objects.join(", ")))
             .collect();
         let words = |text: &str| text.to_owned();
         assert_eq!(
-            said,
+            changes,
             [
                 ("dns", AddonAction::Change, words("v1 → v2"), words("~ Deployment dns")),
                 (

@@ -24,8 +24,8 @@ pub struct ExportInUse {
     /// The stacks that use it.
     pub used_by: Vec<String>,
     /// Those of them that no spec can change, because an earlier rollout orphaned them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<String>,
+    #[serde(default, rename = "left", skip_serializing_if = "Vec::is_empty")]
+    pub orphaned: Vec<String>,
 }
 
 impl ExportInUse {
@@ -76,9 +76,17 @@ pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) 
                 let stack = before.name.clone();
                 // A removed pool is deleted by a rollout of its own.
                 let is_pool = |user: &str| old.stack(user).is_some_and(|stack| stack.kind == StackKind::Pool);
-                let left = used_by.iter().filter(|user| baseline.orphaned.contains(*user) && !is_pool(user));
-                let left = left.cloned().collect();
-                found.push(ExportInUse { stack, export: name, what: export.what, removed, used_by, left });
+                let orphaned =
+                    used_by.iter().filter(|user| baseline.orphaned.contains(*user) && !is_pool(user));
+                let orphaned = orphaned.cloned().collect();
+                found.push(ExportInUse {
+                    stack,
+                    export: name,
+                    what: export.what,
+                    removed,
+                    used_by,
+                    orphaned,
+                });
             }
         }
     }

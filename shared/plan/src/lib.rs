@@ -268,11 +268,14 @@ impl Baseline {
     pub fn assemble(
         cluster: &str,
         deployed: &BTreeMap<String, String>,
-        left: &BTreeMap<String, String>,
+        orphaned: &BTreeMap<String, String>,
         releases: &BTreeMap<String, Rendering>,
     ) -> Result<Self, String> {
-        let standing: BTreeMap<String, String> =
-            left.iter().chain(deployed).map(|(stack, release)| (stack.clone(), release.clone())).collect();
+        let standing: BTreeMap<String, String> = orphaned
+            .iter()
+            .chain(deployed)
+            .map(|(stack, release)| (stack.clone(), release.clone()))
+            .collect();
         if standing.is_empty() {
             return Ok(Self::default());
         }
@@ -295,10 +298,10 @@ impl Baseline {
             );
         }
         whole.stacks.sort_by_key(|stack| stack.kind);
-        let left = left.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
+        let orphaned = orphaned.keys().filter(|stack| !deployed.contains_key(*stack)).cloned().collect();
         Ok(Self {
             releases: standing,
-            orphaned: left,
+            orphaned,
             addons: None,
             rendering: Some(whole),
             behind: BTreeMap::new(),

@@ -19,9 +19,9 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
         .roles
         .iter()
         .map(|(role, node)| {
-            let left =
+            let gone_subnets =
                 removed_subnets(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
-            let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &left);
+            let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &gone_subnets);
             let behind =
                 baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
             behind.fold(planned, |planned, before| besides(planned, before, node))
@@ -59,10 +59,10 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
     plans
 }
 
-fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, left: &[String]) -> NodePlan {
+fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, removed_subnets: &[String]) -> NodePlan {
     let ((action, mut reasons), undrained) = match before {
         None => ((NodeAction::Create, vec![created(after).to_owned()]), Vec::new()),
-        Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, left)),
+        Some(before) => (judge(before, after), undrained(role, before.nodes, after.nodes, removed_subnets)),
     };
     let nodes = before.map_or(after.nodes, |before| concerned(action, before.nodes, after.nodes));
     let resized = before
@@ -141,13 +141,14 @@ fn removed_subnets(role: &Role, before: Option<&Stack>, after: Option<&Stack>) -
         return Vec::new();
     }
     let stay = subnets(after);
-    let left = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
+    let removed = subnets(before).into_iter().filter(|subnet| !stay.contains(subnet));
     // A managed subnet is named by the network stack's export.
-    left.map(|subnet| {
-        let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
-        name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
-    })
-    .collect()
+    removed
+        .map(|subnet| {
+            let name = subnet.get("Fn::ImportValue").unwrap_or(&subnet);
+            name.as_str().map_or_else(|| short(Some(name)), str::to_owned)
+        })
+        .collect()
 }
 
 fn subnets(stack: &Stack) -> Vec<Value> {
@@ -159,7 +160,7 @@ fn subnets(stack: &Stack) -> Vec<Value> {
 }
 
 /// What Auto Scaling may do to nodes by itself once their group is updated.
-fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) -> Vec<Undrained> {
+fn undrained(role: &Role, before: GroupSize, after: GroupSize, removed_subnets: &[String]) -> Vec<Undrained> {
     let mut found = Vec::new();
     // The group of the controllers has a fixed size: a terminated controller is replaced by Auto Scaling. A plan in which controllers
     // would be terminated in this way is refused.
@@ -184,11 +185,11 @@ fn undrained(role: &Role, before: GroupSize, after: GroupSize, left: &[String]) 
         found.push(Undrained { cause: UndrainedCause::LowerMinimum, words });
     }
     // Without nodes there is nothing to terminate.
-    if !left.is_empty() && before.max > 0 {
+    if !removed_subnets.is_empty() && before.max > 0 {
         let words = format!(
             "the group leaves {}: when its stack is updated, Auto Scaling may terminate the nodes there at once, undrained, and launch \
              others elsewhere{}",
-            left.join(", "),
+            removed_subnets.join(", "),
             if pool { "; drain and terminate them one at a time before, if they must not go so" } else { "" }
         );
         found.push(Undrained { cause: UndrainedCause::LeavesSubnets, words });

@@ -216,14 +216,14 @@ mod tests {
     fn p3_a_release_is_said_once_by_name_and_number() {
         let (pause, other) = ("registry.k8s.io/pause:3.10@sha256:1", "registry.k8s.io/pause:3.10@sha256:2");
         let old = node("1.36.1", ("2.4.2", "c"), pause);
-        let said = |new: String| of_config(&old, &new, true);
-        assert_eq!(said(node("1.37.2", ("2.4.2", "c"), pause)), ["Kubernetes 1.36.1 → 1.37.2"]);
+        let reasons = |new: String| of_config(&old, &new, true);
+        assert_eq!(reasons(node("1.37.2", ("2.4.2", "c"), pause)), ["Kubernetes 1.36.1 → 1.37.2"]);
         assert_eq!(
-            said(node("1.36.1", ("2.4.3", "d"), other)),
+            reasons(node("1.36.1", ("2.4.3", "d"), other)),
             ["containerd 2.4.2 → 2.4.3", "image pause 3.10 is another build, with another digest"]
         );
         assert_eq!(
-            said(node("1.36.1", ("2.4.2", "d"), "mirror:5000/pause:3.10@sha256:1")),
+            reasons(node("1.36.1", ("2.4.2", "d"), "mirror:5000/pause:3.10@sha256:1")),
             [
                 "containerd 2.4.2 is another build, with another checksum",
                 "image pause 3.10 comes from mirror:5000/pause"
@@ -242,8 +242,11 @@ mod tests {
 
     #[test]
     fn p3_what_is_not_known_is_said_by_its_path() {
-        let of = |value: Value| json!({"kubelet": {"maxPods": value}, "software": 1}).to_string();
-        assert_eq!(of_config(&of(json!(58)), &of(json!(59)), true), ["config kubelet.maxPods: 58 → 59"]);
+        let config = |value: Value| json!({"kubelet": {"maxPods": value}, "software": 1}).to_string();
+        assert_eq!(
+            of_config(&config(json!(58)), &config(json!(59)), true),
+            ["config kubelet.maxPods: 58 → 59"]
+        );
         assert_eq!(of_config("x", "{}", true), ["its configuration differs"]);
     }
 }

@@ -38,18 +38,18 @@ impl Plan {
         }
         let mut steps = Vec::new();
         // No spec can change an orphaned stack.
-        let left: BTreeSet<&str> =
-            self.in_use.iter().flat_map(|export| &export.left).map(String::as_str).collect();
-        if !left.is_empty() {
-            let which = if left.len() == 1 { "the stack" } else { "the stacks" };
-            let left: Vec<&str> = left.into_iter().collect();
+        let orphaned: BTreeSet<&str> =
+            self.in_use.iter().flat_map(|export| &export.orphaned).map(String::as_str).collect();
+        if !orphaned.is_empty() {
+            let which = if orphaned.len() == 1 { "the stack" } else { "the stacks" };
+            let orphaned: Vec<&str> = orphaned.into_iter().collect();
             steps.push(format!(
                 "No spec can change {which} {}, orphaned by an earlier rollout: delete {which}, then upload this spec again; Slipway does not \
                  retry it by itself",
-                few(&left)
+                few(&orphaned)
             ));
         }
-        if self.in_use.iter().any(|export| export.used_by.len() > export.left.len()) {
+        if self.in_use.iter().any(|export| export.used_by.len() > export.orphaned.len()) {
             steps.push(
                 "First upload a spec in which it stays and nothing uses it (a new subnet beside the old one, other `subnets` for nodes \
                  and load balancers, no restricted public endpoint beside a NAT gateway that is removed). After that rollout the nodes \
@@ -101,27 +101,27 @@ impl Plan {
     /// explicit request and is executed. That a pool which moves loses all nodes of a zone at once is not obvious from its spec, so a
     /// person has to approve it.
     fn undrained(&self) -> Option<String> {
-        let of = |controllers: bool, causes: &[UndrainedCause]| -> Vec<String> {
+        let problems = |controllers: bool, causes: &[UndrainedCause]| -> Vec<String> {
             let nodes = self.nodes.iter().filter(|node| (node.role == Role::Controller) == controllers);
             let found = nodes.filter(|node| node.undrained.iter().any(|one| causes.contains(&one.cause)));
             found.map(|node| node.role.to_string()).collect()
         };
         let mut why = Vec::new();
-        if !of(true, &[UndrainedCause::LowerMaximum]).is_empty() {
+        if !problems(true, &[UndrainedCause::LowerMaximum]).is_empty() {
             why.push(
                 "Auto Scaling would terminate controllers at once, since there are to be fewer by more than one: nothing is touched. Upload \
                  a spec with one controller fewer, and the next when that is rolled out"
                     .to_owned(),
             );
         }
-        if !of(true, &[UndrainedCause::LeavesSubnets]).is_empty() {
+        if !problems(true, &[UndrainedCause::LeavesSubnets]).is_empty() {
             why.push(
                 "Auto Scaling would terminate controllers at once, since their group leaves subnets, and this version of Slipway cannot \
                  take them out of there one at a time: nothing is touched. Upload a spec that leaves the controllers' subnets as they are"
                     .to_owned(),
             );
         }
-        let pools = of(false, &[UndrainedCause::LeavesSubnets]);
+        let pools = problems(false, &[UndrainedCause::LeavesSubnets]);
         if !pools.is_empty() && self.policy.approval == Approval::Auto {
             let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
             why.push(format!(

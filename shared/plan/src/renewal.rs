@@ -42,12 +42,12 @@ pub fn deadline(
     lead: SignedDuration,
 ) -> Deadline {
     let standing = baseline.rendering.iter().flat_map(|rendering| &rendering.roles);
-    let behind = baseline
+    let partly_rolled = baseline
         .behind
         .iter()
         .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
     let mut ends: BTreeMap<Role, Timestamp> = BTreeMap::new();
-    for (role, node) in standing.chain(behind) {
+    for (role, node) in standing.chain(partly_rolled) {
         let (Some(known), Some(next)) = (manifest.ends.get(role), target.roles.get(role)) else {
             continue;
         };

@@ -178,10 +178,10 @@ fn step(what: &str, runs: Release, asked: Release, paths: Vec<String>) -> Option
         let way: Vec<String> =
             (runs.minor + 1..=asked.minor).map(|minor| format!("{}.{minor}", asked.major)).collect();
         // A version without a name is that of Kubernetes.
-        let of = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
+        let product = if what == "Kubernetes" { String::new() } else { format!("{what} ") };
         let help = match way.split_first() {
             Some((first, rest)) => format!(
-                "upload {of}{first} first, then {}, each when the one before has been rolled out",
+                "upload {product}{first} first, then {}, each when the one before has been rolled out",
                 rest.join(", then ")
             ),
             None => format!("write {}.{}", runs.major, runs.minor),

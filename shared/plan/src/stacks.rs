@@ -25,8 +25,8 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
     plans.extend(gone.map(|stack| {
         // A pool that a release of an older Slipway orphaned is deleted now.
-        let left = baseline.orphaned.contains(&stack.name) && stack.kind != StackKind::Pool;
-        let (action, resources) = if left {
+        let is_orphaned = baseline.orphaned.contains(&stack.name) && stack.kind != StackKind::Pool;
+        let (action, resources) = if is_orphaned {
             (StackAction::Left, Vec::new())
         } else {
             (StackAction::Delete, all(stack, ResourceAction::Remove))

@@ -14,7 +14,7 @@ use slipway_core::release::{AddonSet, NodeRole, Stack};
 
 use super::*;
 
-fn policy() -> RolloutPolicy {
+pub(crate) fn policy() -> RolloutPolicy {
     RolloutPolicy {
         approval: Approval::Auto,
         max_unavailable: CountOrPercent::Count(1),
@@ -26,7 +26,7 @@ fn policy() -> RolloutPolicy {
     }
 }
 
-fn stack(name: &str, kind: StackKind, template: &Value) -> Stack {
+pub(crate) fn stack(name: &str, kind: StackKind, template: &Value) -> Stack {
     let body = template.to_string();
     Stack { name: name.to_owned(), kind, sha256: sha256_hex(body.as_bytes()), body, tags: BTreeMap::new() }
 }

@@ -12,10 +12,11 @@ use super::{
 
 /// One line: the number of stacks and nodes by action.
 pub(super) fn summary(plan: &Plan) -> String {
-    let left: Vec<&str> = plan.orphaned().map(|stack| stack.name.as_str()).collect();
-    let left = if left.is_empty() { String::new() } else { format!("; orphaned: {}", left.join(", ")) };
+    let orphaned: Vec<&str> = plan.orphaned().map(|stack| stack.name.as_str()).collect();
+    let orphaned =
+        if orphaned.is_empty() { String::new() } else { format!("; orphaned: {}", orphaned.join(", ")) };
     if plan.is_empty() {
-        return format!("nothing changes{left}");
+        return format!("nothing changes{orphaned}");
     }
     let stacks = |action| plan.stacks.iter().filter(|stack| stack.action == action).count();
     let mut parts = Vec::new();
@@ -76,7 +77,7 @@ pub(super) fn summary(plan: &Plan) -> String {
     if !members.is_empty() {
         text.push_str(&format!("; etcd's membership: {}", members.join(", ")));
     }
-    text + &left
+    text + &orphaned
 }
 
 /// The number of add-ons by action.

@@ -221,13 +221,13 @@ fn describe_volume(volume: &Volume) -> Value {
 /// The device name of an image's root volume. A mapping under another name would add a second volume and leave the root as small as the
 /// image. Ubuntu's images use `/dev/sda1`; those of Amazon Linux, Debian and Flatcar `/dev/xvda`, which is also assumed for an image
 /// given by its id. `image.rootDeviceName` overrides it.
-pub(super) fn root_device(image: &Image, said: Option<&str>) -> RootDevice {
+pub(super) fn root_device(image: &Image, given: Option<&str>) -> RootDevice {
     let usual = match image {
         Image::Ami(_) => "/dev/xvda",
         Image::SsmParameter(names) if names.values().any(|name| name.contains("/canonical/")) => "/dev/sda1",
         Image::SsmParameter(_) => "/dev/xvda",
     };
-    let name = said.unwrap_or(usual);
+    let name = given.unwrap_or(usual);
     RootDevice { name: name.to_owned(), unusual: name != usual }
 }
 

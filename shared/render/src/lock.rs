@@ -158,7 +158,7 @@ impl Lock {
     /// The pins that `cluster` uses, by kind and name.
     #[must_use]
     pub fn used(&self, cluster: &Cluster) -> BTreeMap<Pin, BTreeMap<String, String>> {
-        let of = |map: &BTreeMap<String, String>, names: BTreeSet<String>| -> BTreeMap<String, String> {
+        let pinned = |map: &BTreeMap<String, String>, names: BTreeSet<String>| -> BTreeMap<String, String> {
             names.into_iter().filter_map(|name| Some((name.clone(), map.get(&name)?.clone()))).collect()
         };
         let versions = std::iter::once(cluster.kubernetes_version)
@@ -183,15 +183,15 @@ impl Lock {
         let pinned_etcd = if cluster.etcd.version.is_some() { BTreeSet::new() } else { own.clone() };
         let installed = cluster.software.source != SoftwareSource::Image;
         BTreeMap::from([
-            (Pin::Images, of(&self.images, parameters(cluster))),
+            (Pin::Images, pinned(&self.images, parameters(cluster))),
             (
                 Pin::Kubernetes,
-                of(
+                pinned(
                     &self.kubernetes,
                     versions.filter(|one| one.patch.is_none()).map(|one| one.to_string()).collect(),
                 ),
             ),
-            (Pin::Etcd, of(&self.etcd, pinned_etcd)),
+            (Pin::Etcd, pinned(&self.etcd, pinned_etcd)),
             (
                 Pin::Programs,
                 if installed { within(&self.program_versions, &minors) } else { BTreeMap::new() },

@@ -66,11 +66,11 @@ impl Rollout {
     /// lost, or restored from an earlier version, continues with their generation; otherwise they would ignore everything that it tells
     /// them.
     #[must_use]
-    pub fn recalled(mut self, told: Option<&AddonsPointer>) -> Self {
-        let Some(told) = told.filter(|told| told.generation > self.generation) else { return self };
-        self.generation = told.generation;
+    pub fn recalled(mut self, stored: Option<&AddonsPointer>) -> Self {
+        let Some(stored) = stored.filter(|stored| stored.generation > self.generation) else { return self };
+        self.generation = stored.generation;
         if self.addons.is_some() {
-            self.addons = Some(told.clone());
+            self.addons = Some(stored.clone());
         }
         let generation = self.generation + 1;
         if let Some(step) = self.active_mut().and_then(|active| active.addons.as_mut()) {

@@ -40,26 +40,26 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
     // Orphaned stacks are checked only between two rollouts, which is often enough.
     let left =
         if rollout.active().is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
-    let mut look = ToObserve { left, ..ToObserve::default() };
+    let mut scope = ToObserve { left, ..ToObserve::default() };
     match state.active().map(|active| (active, stage(active))) {
         Some((active, Some(Stage::Stacks(_)))) => {
             let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
-            look.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
+            scope.stacks = turn.map(|step| (step.stack.clone(), active.change_set.clone())).collect();
         }
         Some((active, Some(Stage::Nodes))) => {
             let held = is_held(&state, active) || active.nodes.failure().is_some();
-            active.nodes.to_observe(held, now, &mut look);
+            active.nodes.to_observe(held, now, &mut scope);
         }
         Some((_, None)) | None => {}
     }
     if let Some(open) = state.destroy().filter(|_| state.active().is_none()) {
-        destroy::to_observe(&state, open, &mut look);
+        destroy::to_observe(&state, open, &mut scope);
         if !open.sees_to_machines() {
-            return look;
+            return scope;
         }
     }
-    departures::to_observe(&state, now, &mut look);
-    look
+    departures::to_observe(&state, now, &mut scope);
+    scope
 }
 
 /// Decides the next safe steps. Accepts any state and any observation.
@@ -484,10 +484,10 @@ fn conclude(
         if paused_since.is_some() && active.aborted.is_none() {
             // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
-            let said = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
-            if said.is_some() && next.said != said {
+            let publication = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
+            if publication.is_some() && next.said != publication {
                 effects.push(Effect::Publish(Event::RolloutWaiting(detail(next, &active, &message))));
-                next.said = said;
+                next.said = publication;
             }
         } else {
             effects.extend(say(next, &active, whole, &message, moved));
@@ -572,16 +572,16 @@ fn say(
     message: &str,
     moved: bool,
 ) -> Option<Effect> {
-    let said = Published::Rolling { aborting: active.aborted.is_some(), waits };
-    if next.said.as_ref() == Some(&said) {
+    let publication = Published::Rolling { aborting: active.aborted.is_some(), waits };
+    if next.said.as_ref() == Some(&publication) {
         return None;
     }
     if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
         next.said_since.clear();
     }
     let event = detail(next, active, message);
-    let is_new = next.said_since.insert(said.clone());
-    next.said = Some(said);
+    let is_new = next.said_since.insert(publication.clone());
+    next.said = Some(publication);
     let event = if moved { Event::RolloutStep(event) } else { Event::RolloutWaiting(event) };
     (moved || is_new).then_some(Effect::Publish(event))
 }

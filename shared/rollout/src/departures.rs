@@ -116,24 +116,24 @@ impl Rollout {
 }
 
 /// What the departures need to observe, and the groups that may have more of them.
-pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, look: &mut ToObserve) {
+pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, scope: &mut ToObserve) {
     if let Some(active) = rollout.active() {
-        look.groups.extend(active.nodes.groups_that_go());
+        scope.groups.extend(active.nodes.groups_that_go());
         let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
         let stands = rollout.deployed.keys().chain(rollout.left.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each pool has its turn.
         let at = usize::try_from(now.as_second() / 60).unwrap_or_default() * LOOKS;
         let turn = (0..pools.len().min(LOOKS)).map(|more| pools[(at + more) % pools.len()].clone());
-        look.groups.extend(turn);
+        scope.groups.extend(turn);
     }
     if rollout.departures.is_empty() {
         return;
     }
-    look.groups.insert(rollout.controllers_group());
-    look.groups.extend(rollout.departures.values().map(|one| one.group.clone()));
+    scope.groups.insert(rollout.controllers_group());
+    scope.groups.extend(rollout.departures.values().map(|one| one.group.clone()));
     let asked = rollout.departures.values().filter_map(Departure::command);
-    look.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+    scope.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
 }
 
 /// Advances all departures as far as the observation allows; `rollout_continues`: the rollout that began some of them continues its work.

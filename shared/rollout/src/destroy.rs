@@ -163,8 +163,8 @@ pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now
     if is_late(given.at, now) {
         let cluster = &state.cluster;
         let why = "somebody may have thought better of it meanwhile";
-        let cure = format!("if it is still wanted: slipway destroy --cluster {cluster}");
-        return ignore(state, given.at, now, "destroy the cluster", why, &cure);
+        let help = format!("if it is still wanted: slipway destroy --cluster {cluster}");
+        return ignore(state, given.at, now, "destroy the cluster", why, &help);
     }
     state.ignored = None;
     state.said = None;
@@ -334,13 +334,13 @@ impl Destroy {
 }
 
 /// What to observe.
-pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) {
+pub(super) fn to_observe(state: &Rollout, open: &Destroy, scope: &mut ToObserve) {
     if open.has_stopped() {
         return;
     }
     if open.asks_members() {
-        look.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
-        look.commands.extend(
+        scope.groups.extend(member_groups(&state.cluster).map(|(_, group)| group));
+        scope.commands.extend(
             open.commands().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()),
         );
     }
@@ -348,10 +348,10 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, look: &mut ToObserve) 
         return;
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
-        look.going.insert(going.stack.clone());
+        scope.going.insert(going.stack.clone());
         let has_hooks = matches!(going.kind, StackKind::Pool | StackKind::ControlPlane);
         if has_hooks && matches!(going.state, GoingState::Deleting(_)) {
-            look.groups.insert(going.stack.clone());
+            scope.groups.insert(going.stack.clone());
         }
     }
 }
@@ -552,12 +552,12 @@ fn conclude(
             };
         (state, Pace::Open { held, waits }, message, event)
     };
-    let said = Published::Destroying(Progress { how, gone: gone_of });
-    if next.said.as_ref() != Some(&said) {
+    let publication = Published::Destroying(Progress { how, gone: gone_of });
+    if next.said.as_ref() != Some(&publication) {
         let plan = plan_of(next);
         let report = RolloutReport::new(&cluster, &plan, clipped(&message));
         effects.push(Effect::Publish(event(report)));
-        next.said = Some(said);
+        next.said = Some(publication);
         if over || open.has_stopped() {
             effects.push(Effect::DisarmTick);
         }

@@ -34,14 +34,14 @@ impl GroupView {
     ///
     /// A target group in which no target is in use sends requests to no machine, so it does not count.
     #[must_use]
-    pub fn with_target_health(mut self, said: &BTreeMap<String, Option<Targets>>) -> Self {
+    pub fn with_target_health(mut self, health: &BTreeMap<String, Option<Targets>>) -> Self {
         let is_unused = |targets: &Targets| {
             !targets.is_empty() && targets.values().all(|state| *state == TargetState::NotInUse)
         };
         let asked: BTreeMap<&String, Option<&Targets>> = self
             .target_groups
             .iter()
-            .map(|arn| (arn, said.get(arn).and_then(Option::as_ref)))
+            .map(|arn| (arn, health.get(arn).and_then(Option::as_ref)))
             .filter(|(_, targets)| !targets.is_some_and(is_unused))
             .collect();
         for (id, machine) in &mut self.machines {
@@ -179,7 +179,7 @@ mod tests {
     /// The answer of a target group, if it exists.
     type Said<'s> = (&'s str, Option<&'s [(&'s str, TargetState)]>);
 
-    fn seen(target_groups: &[&str], said: &[Said<'_>]) -> Vec<TargetHealth> {
+    fn seen(target_groups: &[&str], reported: &[Said<'_>]) -> Vec<TargetHealth> {
         let machine = MachineView {
             zone: "a".to_owned(),
             lifecycle: Lifecycle::InService,
@@ -201,8 +201,9 @@ mod tests {
         let targets = |targets: &[(&str, TargetState)]| {
             targets.iter().map(|(id, state)| ((*id).to_owned(), state.clone())).collect()
         };
-        let said = said.iter().map(|(arn, said)| ((*arn).to_owned(), said.map(targets))).collect();
-        group.with_target_health(&said).machines.into_values().map(|machine| machine.target).collect()
+        let reported =
+            reported.iter().map(|(arn, reported)| ((*arn).to_owned(), reported.map(targets))).collect();
+        group.with_target_health(&reported).machines.into_values().map(|machine| machine.target).collect()
     }
 
     #[test]

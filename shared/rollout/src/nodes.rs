@@ -217,19 +217,19 @@ impl Nodes {
 
     /// The results of all steps, once they are done.
     pub(super) fn summary(&self) -> String {
-        let named = |work, left| -> Vec<String> {
-            let of = self.steps.iter().filter(|step| step.work() == work && step.is_skipped() == left);
-            of.map(|step| step.role.to_string()).collect()
+        let roles = |work, skipped| -> Vec<String> {
+            let steps = self.steps.iter().filter(|step| step.work() == work && step.is_skipped() == skipped);
+            steps.map(|step| step.role.to_string()).collect()
         };
         let mut text = String::new();
         for (words, roles) in [
-            ("refreshed", named(Work::Refresh, false)),
-            ("replaced", named(Work::Replace, false)),
-            ("out of etcd's membership", named(Work::Leave, false)),
-            ("removed", named(Work::Remove, false)),
+            ("refreshed", roles(Work::Refresh, false)),
+            ("replaced", roles(Work::Replace, false)),
+            ("out of etcd's membership", roles(Work::Leave, false)),
+            ("removed", roles(Work::Remove, false)),
             (
                 "left as they are, as told",
-                [named(Work::Refresh, true), named(Work::Replace, true), named(Work::Remove, true)].concat(),
+                [roles(Work::Refresh, true), roles(Work::Replace, true), roles(Work::Remove, true)].concat(),
             ),
         ] {
             if !roles.is_empty() {
@@ -421,26 +421,26 @@ impl Nodes {
     }
 
     /// What to observe for the steps whose turn it is; `held`: nothing may begin.
-    pub(super) fn to_observe(&self, held: bool, now: Timestamp, look: &mut ToObserve) {
+    pub(super) fn to_observe(&self, held: bool, now: Timestamp, scope: &mut ToObserve) {
         for step in self.steps_to_observe(held).into_iter().map(|at| &self.steps[at]) {
             let work = step.work();
             if work == Work::Remove {
-                look.going.insert(step.stack.clone());
+                scope.going.insert(step.stack.clone());
             }
             let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
             if step.role.member().is_some() || takes_snapshot {
-                look.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
+                scope.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
             }
-            look.groups.insert(step.group.clone());
+            scope.groups.insert(step.group.clone());
             if step.asks_balancers(self.urgency_of(&step.role, now)) {
-                look.targets.insert(step.group.clone());
+                scope.targets.insert(step.group.clone());
             }
             if matches!(step.role, Role::Pool(_)) && work != Work::Refresh {
-                look.groups.extend(self.controllers.clone());
+                scope.groups.extend(self.controllers.clone());
             }
-            look.commands.extend(step.awaited_commands());
+            scope.commands.extend(step.awaited_commands());
             // If machines of several pools boot, the reports of the first pool are read.
-            look.booting.get_or_insert((step.role.clone(), step.group.clone()));
+            scope.booting.get_or_insert((step.role.clone(), step.group.clone()));
         }
     }
 }

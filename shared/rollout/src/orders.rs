@@ -219,10 +219,10 @@ fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> V
         return Vec::new();
     }
     let cluster = &state.cluster;
-    let cure = format!("to abort it nevertheless: slipway abort --cluster {cluster}");
+    let help = format!("to abort it nevertheless: slipway abort --cluster {cluster}");
     match is_late(at, now) {
         true => {
-            ignore(state, at, now, "abort", "another rollout or destruction is open than at that time", &cure)
+            ignore(state, at, now, "abort", "another rollout or destruction is open than at that time", &help)
         }
         // It was delivered before.
         false => Vec::new(),
@@ -241,14 +241,14 @@ pub(super) fn ignore(
     now: Timestamp,
     what: &str,
     why: &str,
-    cure: &str,
+    help: &str,
 ) -> Vec<Effect> {
     let late = lasting(SignedDuration::from_mins(now.duration_since(given).as_mins()));
     let message = format!(
         "the order of {} to {what} arrived {late} late and was ignored, because {why}",
         moment(given)
     );
-    report_ignored(state, Ignored { given, at: now, message, help: cure.to_owned() })
+    report_ignored(state, Ignored { given, at: now, message, help: help.to_owned() })
 }
 
 /// Reports an order that was not obeyed, once.
@@ -256,9 +256,9 @@ fn report_ignored(state: &mut Rollout, ignored: Ignored) -> Vec<Effect> {
     if state.ignored.as_ref().is_some_and(|before| before.given == ignored.given) {
         return Vec::new();
     }
-    let said = RolloutReport::new(&state.cluster, &plan_of(state), ignored.words());
+    let notice = RolloutReport::new(&state.cluster, &plan_of(state), ignored.words());
     state.ignored = Some(ignored);
-    vec![Effect::Publish(Event::OrderIgnored(said))]
+    vec![Effect::Publish(Event::OrderIgnored(notice))]
 }
 
 /// The plan that a pause concerns: the one that is being executed, or was last.

@@ -88,13 +88,13 @@ pub(super) fn advance(
         && matches!(standing, Some(Phase::Wreck | Phase::Stable))
         && view.tags.get(OWNER_TAG) != step.tags.get(OWNER_TAG)
     {
-        let cure = "delete or rename it, or give the cluster another name, then upload the spec again";
-        return failed(format!("{} exists and is not Slipway's: {cure}", step.stack), &[]);
+        let help = "delete or rename it, or give the cluster another name, then upload the spec again";
+        return failed(format!("{} exists and is not Slipway's: {help}", step.stack), &[]);
     }
     match standing.unwrap_or(Phase::Absent) {
         Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
-        Phase::Stuck(cure) => {
-            let what = format!("{} is {}: {cure}", step.stack, status_of(stack));
+        Phase::Stuck(help) => {
+            let what = format!("{} is {}: {help}", step.stack, status_of(stack));
             failed(because(what, failures) + &zone_cure(&step.stack, failures), &[])
         }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
@@ -175,7 +175,7 @@ fn through_change_set(
         return Advance {
             state: StepState::ChangeSet,
             effects: vec![Effect::CreateChangeSet(request)],
-            waits: StackWaits::ChangeSet(ChangeSetWaits::SentCommand),
+            waits: StackWaits::ChangeSet(ChangeSetWaits::Requesting),
         };
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");

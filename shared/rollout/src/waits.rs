@@ -352,7 +352,8 @@ pub enum StackWaits {
 #[serde(rename_all = "camelCase")]
 pub enum ChangeSetWaits {
     /// It is being requested.
-    SentCommand,
+    #[serde(rename = "sentCommand")]
+    Requesting,
     /// It was requested.
     Made,
     /// CloudFormation is creating it.
@@ -452,7 +453,7 @@ mod tests {
         let reports = BTreeMap::from([("i-3".to_owned(), serde_json::from_value(report).unwrap())]);
         let boots = Boot::pending_in(&group, &reports);
         // Details make no difference in a comparison.
-        let told: Vec<_> = boots
+        let shown: Vec<_> = boots
             .iter()
             .map(|boot| {
                 (
@@ -462,6 +463,6 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(told, [("i-1", None, None), ("i-3", Some("kubelet"), Some("no disk"))]);
+        assert_eq!(shown, [("i-1", None, None), ("i-3", Some("kubelet"), Some("no disk"))]);
     }
 }

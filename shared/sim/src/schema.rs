@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 
 pub(crate) use check::check;
 
+/// The placeholder for a value that is known only after the change, in CloudFormation's own words.
+pub(crate) const UNKNOWN: &str = "{{changeSet:KNOWN_AFTER_APPLY}}";
+
 /// A resource type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -56,7 +56,6 @@ pub(crate) use commands::{CommandRequest, Details, PRINTED_AT_MOST, Sent};
 pub use commands::{Delegated, DocumentFacts, DrainFacts, Ended, documents};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
-pub(crate) use expression::UNKNOWN;
 pub use faults::Phase;
 pub use fleet::{Fate, FleetFaults, GroupFacts, Launch, MachineFacts, Power, Process};
 pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, ShownTarget, State, Termination};

@@ -180,15 +180,15 @@ fn endpoints(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
 }
 
 fn policies(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
-    let of = |path: &str, iam: &Iam| -> Vec<(String, String)> {
+    let policies_at = |path: &str, iam: &Iam| -> Vec<(String, String)> {
         let all = iam.managed_policy_arns.iter().enumerate();
         all.map(|(index, arn)| (format!("{path}.iam.role.managedPolicies[{index}].arn"), arn.clone()))
             .collect()
     };
-    let mut named = of("controller", &cluster.controller.iam);
-    named.extend(of("etcd", &cluster.etcd.iam));
+    let mut named = policies_at("controller", &cluster.controller.iam);
+    named.extend(policies_at("etcd", &cluster.etcd.iam));
     for (index, pool) in cluster.pools.iter().enumerate() {
-        named.extend(of(&format!("worker.nodePools[{index}]"), &pool.iam));
+        named.extend(policies_at(&format!("worker.nodePools[{index}]"), &pool.iam));
     }
     for (index, role) in cluster.iam_roles.iter().flat_map(|roles| &roles.roles).enumerate() {
         for (policy, arn) in role.managed_policy_arns.iter().enumerate() {

@@ -18,6 +18,7 @@ mod shown;
 mod starter;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod text;
 pub(crate) mod tree;
 
 use path::Path;

@@ -26,7 +26,6 @@ mod pools;
 mod software;
 mod storage;
 mod subnets;
-mod text;
 mod volumes;
 
 use std::collections::BTreeSet;
@@ -40,7 +39,6 @@ use super::Expected;
 use super::model::Spec;
 use super::path::Path;
 use super::report::Report;
-pub(crate) use text::{is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What the parts share while a spec is lowered.
 pub(crate) struct Lowering<'s, 'r, 't> {

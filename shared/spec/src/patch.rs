@@ -28,7 +28,6 @@ use crate::tree::Span;
 
 pub use apply::{Applied, Target};
 pub(crate) use json::value as json_value;
-pub(crate) use secrets::holds_private_key;
 
 /// The most patches of a cluster.
 pub const MOST_FILES: usize = 50;

@@ -86,8 +86,8 @@ fn with_defaults(schema: &mut Value) {
         {
             property.remove("default");
         }
-        let said = property.get("description").and_then(Value::as_str).and_then(default_in);
-        if let Some(default) = said.and_then(|word| typed(&word, property, &definitions))
+        let word_given = property.get("description").and_then(Value::as_str).and_then(default_in);
+        if let Some(default) = word_given.and_then(|word| typed(&word, property, &definitions))
             && let Some(property) = property.as_object_mut()
         {
             property.insert("default".to_owned(), default);

@@ -234,12 +234,12 @@ mod tests {
                 kms_key_arn: Some("arn:aws:kms:eu-west-1:111122223333:key/a".to_owned()),
                 ..plain.clone()
             };
-            for told in [plain, full] {
+            for answers in [plain, full] {
                 let accepted =
-                    parse(starter(&told).as_bytes(), Some(&Expected { name: "first", region: None }))
+                    parse(starter(&answers).as_bytes(), Some(&Expected { name: "first", region: None }))
                         .unwrap();
                 assert_eq!(accepted.warnings, []);
-                assert_eq!(accepted.cluster.key_name, told.key_name);
+                assert_eq!(accepted.cluster.key_name, answers.key_name);
                 assert!(accepted.cluster.certificates.rollout_before_expiry.is_some());
                 assert_eq!(accepted.cluster.pools.len(), zones.len());
             }

@@ -7,7 +7,7 @@ use slipway_core::event::{Event, UpgradeRequested};
 use slipway_core::keys;
 use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::rendering::{RenderOutcome, UpgradeOrder};
+use slipway_flows::rendering::{RenderOutcome, UpgradeOrder, earlier_pins};
 use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_render::lock::Lock;
@@ -170,6 +170,36 @@ async fn the_pins_of_an_earlier_rollout_come_back_and_a_newer_one_never_goes_by_
 }
 
 #[tokio::test]
+async fn an_undo_goes_to_the_last_success_and_from_a_success_to_the_one_before_with_other_pins() {
+    let mut account = Workshop::for_spec(PRODUCTION);
+    account.assets.set_clock(account.now);
+    let launch = account.render(PRODUCTION).await.plan;
+    succeeded(&account, &launch, account.now);
+    let old = lock(&account).images[PARAMETER].clone();
+    let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
+    let goes_to = async |account: &Workshop, last: RolloutResult, plan: Option<&str>| {
+        let mut rollout: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+        rollout.last.as_mut().unwrap().result = last;
+        let (lock, pins) = (lock(account), BTreeSet::from(Pin::ALL));
+        let found = earlier_pins(&account.assets, &rollout, &cluster, &lock, &pins, plan).await.unwrap();
+        found.map(|(good, lock)| (good.plan.clone(), lock.images[PARAMETER].clone()))
+    };
+    let launched = Some((launch.id.clone(), old));
+    // Nothing has other pins yet. After a failure, the last success counts even so.
+    assert_eq!(goes_to(&account, RolloutResult::Succeeded, None).await, None);
+    assert_eq!(goes_to(&account, RolloutResult::Failed, None).await, launched);
+    assert_eq!(goes_to(&account, RolloutResult::Succeeded, Some(&launch.id)).await, launched);
+    assert_eq!(goes_to(&account, RolloutResult::Succeeded, Some("0a1b")).await, None);
+
+    account.parameters.set(PARAMETER, NEWER);
+    account.now += SignedDuration::from_hours(1);
+    let upgrade = planned(upgraded(&account, &order(&account, &[Pin::Images])).await);
+    succeeded(&account, &upgrade, account.now);
+    assert_eq!(goes_to(&account, RolloutResult::Succeeded, None).await, launched);
+    assert_eq!(goes_to(&account, RolloutResult::Failed, None).await, Some((upgrade.id, NEWER.to_owned())));
+}
+
+#[tokio::test]
 async fn an_order_that_cannot_be_carried_out_changes_nothing_and_says_why() {
     let account = Workshop::launched(PRODUCTION).await;
     let before = account.assets.keys();
@@ -184,7 +214,7 @@ async fn an_order_that_cannot_be_carried_out_changes_nothing_and_says_why() {
     assert_eq!(upgraded(&empty, &order(&empty, &Pin::ALL)).await, RenderOutcome::NoSpec);
     drop(empty.upload(PRODUCTION));
     let RenderOutcome::NotUpgraded(why) = upgraded(&empty, &order(&empty, &Pin::ALL)).await else { panic!() };
-    assert!(why.contains("nothing of the cluster was rolled out yet"), "{why}");
+    assert!(why.contains("nothing of the cluster has been rolled out yet"), "{why}");
     assert_eq!(account.assets.keys(), before);
 }
 

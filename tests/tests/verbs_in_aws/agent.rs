@@ -90,7 +90,7 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     }
     // No machine has the agent of the newest plan yet, so that nothing newer is not the whole truth.
     let other = named("upgrade images --cluster minimal").await;
-    assert!(other.code == 1 && other.told.contains("its newest plan has not been rolled out"), "{other:?}");
+    assert!(other.code == 1 && other.stderr.contains("its newest plan has not been rolled out"), "{other:?}");
     permissions::an_upgrade_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
 
@@ -107,10 +107,10 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     // The launch had no agent, and a lock never loses a pin. A plan that did not succeed is refused.
     let back = named("upgrade --undo --cluster minimal").await;
     let says = "these pins are in the lock of minimal already, and its newest plan has not been rolled out";
-    assert!(back.code == 1 && back.told.contains(says), "{back:?}");
+    assert!(back.code == 1 && back.stderr.contains(says), "{back:?}");
     let back = named("upgrade --undo=0a1b --cluster minimal").await;
     assert!(
-        back.code == 1 && back.told.contains("the pins of plan 0a1b of minimal are not recorded"),
+        back.code == 1 && back.stderr.contains("the pins of plan 0a1b of minimal are not recorded"),
         "{back:?}"
     );
 }

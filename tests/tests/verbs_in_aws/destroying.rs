@@ -50,7 +50,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     // The destruction stops half-way; nothing is uploaded meanwhile.
     slipway.world().cloud().with(|cloud| cloud.fail_during(Phase::Delete, PROTECTED, "it is protected", 1));
     let unsure = run("destroy --watch").await;
-    assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
+    assert!(unsure.code == 1 && unsure.stderr.contains("nobody can be asked here"), "{unsure:?}");
     let stopped = run("destroy --yes --watch").await;
     assert_eq!(stopped.code, 1, "{stopped:?}");
     for words in [
@@ -71,9 +71,9 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
         ("scan", "its certificates are left alone"),
     ] {
         let refused = run(arguments).await;
-        assert!(refused.code == 1 && refused.told.contains(words), "{refused:?}");
-        assert!(refused.told.contains("minimal is being destroyed since 2"), "{refused:?}");
-        assert!(refused.told.contains("Z, and that has stopped half-way"), "to the second: {refused:?}");
+        assert!(refused.code == 1 && refused.stderr.contains(words), "{refused:?}");
+        assert!(refused.stderr.contains("minimal is being destroyed since 2"), "{refused:?}");
+        assert!(refused.stderr.contains("Z, and that has stopped half-way"), "to the second: {refused:?}");
     }
     assert_eq!(uploads(&slipway).await, before);
 
@@ -107,7 +107,7 @@ async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was
     std::fs::write(&file, spec()).unwrap();
     let refused = run(&format!("apply {} --dry-run", file.display())).await;
     assert!(
-        refused.code == 1 && refused.told.contains("wait until it is over: slipway watch"),
+        refused.code == 1 && refused.stderr.contains("wait until it is over: slipway watch"),
         "{refused:?}"
     );
     drop(still);
@@ -137,11 +137,11 @@ async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was
     ] {
         let refused = run(verb).await;
         assert!(
-            refused.code == 1 && refused.told.contains("minimal was destroyed at 2"),
+            refused.code == 1 && refused.stderr.contains("minimal was destroyed at 2"),
             "{verb}: {refused:?}"
         );
         assert!(
-            refused.told.contains("slipway apply cluster.yaml --cluster minimal makes it anew"),
+            refused.stderr.contains("slipway apply cluster.yaml --cluster minimal makes it anew"),
             "{refused:?}"
         );
     }

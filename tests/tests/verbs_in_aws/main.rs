@@ -48,7 +48,7 @@ async fn upload(slipway: &Installation, spec: &str) {
 struct Run {
     code: i32,
     out: String,
-    told: String,
+    stderr: String,
 }
 
 impl Run {
@@ -93,7 +93,7 @@ async fn run(slipway: &Installation, key: &str, arguments: &str, environment: &[
     Run {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
-        told: String::from_utf8(output.stderr).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }
 
@@ -213,7 +213,7 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
         let run = certs(&slipway, key, arguments).await;
         assert_eq!(run.code, code, "{arguments}: {run:?}");
         for words in words {
-            assert!(run.told.contains(words), "{arguments}: {words}: {}", run.told);
+            assert!(run.stderr.contains(words), "{arguments}: {words}: {}", run.stderr);
         }
     };
     refused(ADMINISTRATOR, "show --cluster minimla", 1, &["holds nothing of a cluster minimla", "minimal"])
@@ -234,7 +234,7 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
     let region = slipway.world().region();
     let run = self::run(&slipway, ADMINISTRATOR, "certs show --cluster minimal", &[]).await;
     assert_eq!(run.code, 1, "{run:?}");
-    assert!(run.told.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
+    assert!(run.stderr.contains(&format!("there is no CloudFormation stack slipway in {region}")), "{run:?}");
 }
 
 /// P2: the rollout after a renewal plans exactly what the renewal predicted, and everything else keeps its bytes.
@@ -291,7 +291,7 @@ async fn p2_one_certificate_is_renewed_in_aws_and_the_rollout_after_it_is_as_for
         [("apiserver", "differs from what was planned last"), ("ca", "differs from what was planned last")]
     {
         let run = certs(&slipway, ADMINISTRATOR, &format!("renew {name} --cluster minimal --apply")).await;
-        assert!(run.code == 1 && run.told.contains(words), "{run:?}");
+        assert!(run.code == 1 && run.stderr.contains(words), "{run:?}");
     }
     assert_eq!(slipway.assets().await.unwrap(), before);
 }

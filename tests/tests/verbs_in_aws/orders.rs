@@ -18,7 +18,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     let (_, planned) = slipway.event(mark, &["Plan Ready"], PATIENCE).await.unwrap();
     let plan = planned["plan"].as_str().unwrap().to_owned();
     let early = run("abort --yes").await;
-    assert!(early.code == 1 && early.told.contains("no rollout of minimal is open"), "{early:?}");
+    assert!(early.code == 1 && early.stderr.contains("no rollout of minimal is open"), "{early:?}");
 
     // Paused and approved: nothing begins.
     let paused = run("pause --output json").await.json();
@@ -41,14 +41,14 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     assert!(slipway.event(mark, &["Rollout Started"], PATIENCE).await.is_some());
     let (nobody, unsure) = tokio::join!(run("skip i-0123456789abcdef0"), run("abort"));
     assert!(
-        nobody.code == 1 && nobody.told.contains("no machine i-0123456789abcdef0 of minimal"),
+        nobody.code == 1 && nobody.stderr.contains("no machine i-0123456789abcdef0 of minimal"),
         "{nobody:?}"
     );
     let key = format!("clusters/{CLUSTER}/nodes/pool-general/i-0123456789abcdef0.json");
     slipway.world().upload("AssetBucket", &key, b"{}".to_vec()).await.unwrap();
     let skipped = run("skip i-0123456789abcdef0").await;
     assert!(skipped.code == 0 && skipped.out.contains(&plan), "{skipped:?}");
-    assert!(unsure.code == 1 && unsure.told.contains("nobody can be asked here"), "{unsure:?}");
+    assert!(unsure.code == 1 && unsure.stderr.contains("nobody can be asked here"), "{unsure:?}");
 
     // Aborted: CloudFormation's operation is completed, and nothing else begins.
     let abort = format!("abort {plan}");

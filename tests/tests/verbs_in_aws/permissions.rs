@@ -122,7 +122,7 @@ async fn as_one_with(slipway: &Installation, grants: &[Grant], arguments: &str, 
 }
 
 fn assert_names_missing(run: &Run, grant: &Grant) {
-    assert!(run.code == 3 && run.told.contains(&grant.action), "without {grant:?}: {run:?}");
+    assert!(run.code == 3 && run.stderr.contains(&grant.action), "without {grant:?}: {run:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,7 +187,7 @@ async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
         let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
         assert_names_missing(&as_one_with(&slipway, &others, arguments, named).await, without);
         let run = as_one_with(&slipway, &grants, arguments, named).await;
-        assert!(run.code == code && (run.told + &run.out).contains(words), "{arguments}: {code} {words}");
+        assert!(run.code == code && (run.stderr + &run.out).contains(words), "{arguments}: {code} {words}");
         held.push(without.clone());
     };
     // There is no CloudFormation stack with that name; a caller who may query it is told so.
@@ -286,7 +286,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     let versions = versions.await.unwrap().into_iter().filter(|one| one.key == place);
     assert!(version != refused && versions.map(|one| one.version).any(|one| one == version));
     let again = as_one_with(&slipway, &needed, back, true).await;
-    assert!(again.code == 1 && again.told.contains("is what it was when generation "), "{again:?}");
+    assert!(again.code == 1 && again.stderr.contains("is what it was when generation "), "{again:?}");
 
     // Rows that say when. There is no CloudFormation stack with that name, and a spec has just been uploaded.
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
@@ -372,7 +372,7 @@ pub(crate) async fn a_recovery_needs_what_the_page_says_and_nothing_more(slipway
         let issues = without.action.starts_with("kms:");
         let arguments = if issues { renews } else { "renew --recover --cluster minimal" };
         let run = as_one_with(slipway, &rest.collect::<Vec<_>>(), arguments, true).await;
-        let (code, said) = if issues { (1, &run.out) } else { (3, &run.told) };
+        let (code, said) = if issues { (1, &run.out) } else { (3, &run.stderr) };
         assert!(run.code == code && said.contains(&without.action), "without {without:?}: {run:?}");
     }
     let run = as_one_with(slipway, &grants, renews, true).await;

@@ -43,7 +43,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
         let refused = run(&format!("apply {file} --cluster {cluster}")).await;
         assert_eq!(refused.code, 1, "{refused:?}");
     }
-    assert!(run(&format!("status {cluster}")).await.told.contains("upload a spec first"));
+    assert!(run(&format!("status {cluster}")).await.stderr.contains("upload a spec first"));
     let dry = run(&format!("apply {file} {cluster} --dry-run")).await;
     assert!(dry.code == 0 && dry.out.starts_with("would be uploaded s3://"), "{dry:?}");
     let bucket = slipway.world().reference("SpecBucket").unwrap();
@@ -66,14 +66,19 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let nobody = run(&format!("approve {cluster}")).await;
-    assert!(nobody.code == 1 && nobody.told.contains("nobody can be asked here"), "{nobody:?}");
-    assert!(nobody.told.contains("+ minimal-network create"), "the plan is not shown first: {}", nobody.told);
+    assert!(nobody.code == 1 && nobody.stderr.contains("nobody can be asked here"), "{nobody:?}");
+    assert!(
+        nobody.stderr.contains("+ minimal-network create"),
+        "the plan is not shown first: {}",
+        nobody.stderr
+    );
     let other = run(&format!("approve {cluster} 00000000000000000000")).await;
     assert!(
-        other.code == 1 && other.told.contains(&format!("is not the newest plan of minimal: that is {plan}"))
+        other.code == 1
+            && other.stderr.contains(&format!("is not the newest plan of minimal: that is {plan}"))
     );
     let timed = run(&format!("watch {cluster} --every 1 --minutes 0")).await;
-    assert!(timed.code == 1 && timed.told.contains("had not ended in that time"), "{timed:?}");
+    assert!(timed.code == 1 && timed.stderr.contains("had not ended in that time"), "{timed:?}");
     assert!(slipway.event(mark, &["Rollout Started"], QUIET).await.is_none());
 
     let (watched, approved) = tokio::join!(
@@ -86,7 +91,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     assert!(last.contains("rollout: succeeded: "), "{}", watched.out);
     assert!(watched.out.contains(" stack minimal-etcd: done"), "{}", watched.out);
     let again = run(&format!("approve {cluster} {plan}")).await;
-    assert!(again.code == 1 && again.told.contains("was rolled out already, and succeeded"), "{again:?}");
+    assert!(again.code == 1 && again.stderr.contains("was rolled out already, and succeeded"), "{again:?}");
 
     // Watched from the upload on. The spec that was rolled out says that a person approves, so the next one waits for that, too.
     let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
@@ -163,11 +168,11 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     assert_eq!(data("certificate-authority-data:"), stored("ca").await);
     let key = data("client-key-data:");
     assert!(key.starts_with("-----BEGIN PRIVATE KEY-----"));
-    let said = format!("{}{}", written.out, written.told);
+    let said = format!("{}{}", written.out, written.stderr);
     assert!(!said.contains("PRIVATE") && !said.contains(&STANDARD.encode(&key)), "the key is not printed");
 
     let there = slipway_as_administrator(&slipway, &arguments).await;
-    assert!(there.code == 1 && there.told.contains("is there already"), "{there:?}");
+    assert!(there.code == 1 && there.stderr.contains("is there already"), "{there:?}");
     // The new file does not get the permissions of the existing file.
     std::fs::set_permissions(&out, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(slipway_as_administrator(&slipway, &format!("{arguments} --force")).await.code, 0);
@@ -176,7 +181,7 @@ async fn p9_a_kubeconfig_is_for_one_alone() {
     assert_eq!(asked.out, text, "the same credentials, because asked");
     let other = format!("kubeconfig --cluster {CLUSTER} --endpoint inside --out {}x", out.display());
     let other = slipway_as_administrator(&slipway, &other).await;
-    assert!(other.code == 1 && other.told.contains("has no API endpoint inside"), "{other:?}");
+    assert!(other.code == 1 && other.stderr.contains("has no API endpoint inside"), "{other:?}");
 }
 
 /// A renewal is requested with a command: the scan function issues, the render function plans, the plan is rolled out, and the command
@@ -192,7 +197,7 @@ async fn a_renewal_is_asked_for_and_watched_to_its_end() {
         ("renew apiserver --cluster minimla", "holds nothing of a cluster minimla"),
     ] {
         let refused = run(arguments).await;
-        assert!(refused.code == 1 && refused.told.contains(words), "{arguments}: {refused:?}");
+        assert!(refused.code == 1 && refused.stderr.contains(words), "{arguments}: {refused:?}");
     }
     let before = slipway.assets().await.unwrap();
     let dry = run("renew --cluster minimal --dry-run --output json").await.json();

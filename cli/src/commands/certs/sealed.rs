@@ -49,8 +49,8 @@ pub(super) async fn open<O: Objects, K: Keys>(
             // The survey reports a missing object.
             Ok(None) => continue,
             Ok(Some(sealed)) => {
-                let of = (asset.as_str(), entry.fingerprint.as_str());
-                problem(slipway_ports::sealed::open_private(keys, &AwsLc, cluster, of, &sealed).await)?
+                let identity = (asset.as_str(), entry.fingerprint.as_str());
+                problem(slipway_ports::sealed::open_private(keys, &AwsLc, cluster, identity, &sealed).await)?
             }
             Err(problem) => Err(problem),
         };
@@ -68,8 +68,10 @@ pub(super) async fn open<O: Objects, K: Keys>(
     }
     for (role, bundle) in &manifest.bundles {
         let key = keys::credentials(cluster, &role.to_string(), &bundle.digest);
-        let of = (key.as_str(), bundle.digest.as_str());
-        if let Some(problem) = bundle_problem(objects, keys, cluster, role, of, digest_key.as_ref()).await? {
+        let identity = (key.as_str(), bundle.digest.as_str());
+        if let Some(problem) =
+            bundle_problem(objects, keys, cluster, role, identity, digest_key.as_ref()).await?
+        {
             replace_with_problem(files, relative(cluster, &key), problem);
         }
     }

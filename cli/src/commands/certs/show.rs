@@ -113,12 +113,12 @@ fn certificate(
     now: Timestamp,
 ) {
     let facts = &one.facts;
-    let left = facts.days_left(now);
-    let (colour, days) = match left {
-        _ if facts.not_after < now => (Colour::Red, format!("expired {} d ago", -left)),
+    let days_left = facts.days_left(now);
+    let (colour, days) = match days_left {
+        _ if facts.not_after < now => (Colour::Red, format!("expired {} d ago", -days_left)),
         _ if facts.not_before > now => (Colour::Red, "not yet valid".to_owned()),
-        _ if left < i64::from(SOON_DAYS) => (Colour::Yellow, format!("{left} d left")),
-        _ => (Colour::Green, format!("{left} d left")),
+        _ if days_left < i64::from(SOON_DAYS) => (Colour::Yellow, format!("{days_left} d left")),
+        _ => (Colour::Green, format!("{days_left} d left")),
     };
     let days = printer.paint(colour, &format!("{days:>16}"));
     let _ = writeln!(text, "{days}  {name}");

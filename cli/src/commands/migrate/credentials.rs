@@ -217,10 +217,11 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         found.files.push(File { name: "ca.pem".to_owned(), fate: Fate::Left(why) });
         return;
     };
-    let left = |name: &str, why: &str| File { name: name.to_owned(), fate: Fate::Left(why.to_owned()) };
+    let not_migrated =
+        |name: &str, why: &str| File { name: name.to_owned(), fate: Fate::Left(why.to_owned()) };
     let Some((key, bytes)) = pems.remove("ca-key.pem") else {
         let why = "not carried over: its key, ca-key.pem, is not there, and nothing can be issued without; the cluster gets a CA of its own";
-        found.files.push(left("ca.pem", why));
+        found.files.push(not_migrated("ca.pem", why));
         return;
     };
     let shared = found.shared.iter().any(|names| names.iter().any(|name| name == "ca-key.pem"));
@@ -241,9 +242,10 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         let fate = Fate::Imported { as_file: "ca.pem", bytes: certificate_bytes };
         found.files.push(File { name: "ca.pem".to_owned(), fate });
     } else {
-        found
-            .files
-            .push(left("ca.pem", "not carried over without its key: the cluster gets a CA of its own"));
+        found.files.push(not_migrated(
+            "ca.pem",
+            "not carried over without its key: the cluster gets a CA of its own",
+        ));
     }
     found.files.push(File { name: "ca-key.pem".to_owned(), fate });
 }

@@ -43,8 +43,8 @@ pub(super) async fn run(args: &Args, cloud: &Cloud, printer: &Printer) -> Result
         printer.result(&text, &machine);
         return Ok(Exit::Done);
     }
-    let asked = RenewalRequest { certificates: names, everything: false, at: Some(now) };
-    let failed = renew(args, cloud, &looked.manifest.sealed_under, &asked, printer).await?;
+    let request = RenewalRequest { certificates: names, everything: false, at: Some(now) };
+    let failed = renew(args, cloud, &looked.manifest.sealed_under, &request, printer).await?;
     let digests = super::inventory(cloud).await?.bundles.into_iter().map(|(role, one)| (role, one.digest));
     let run = format!("recover-{}", now.as_second());
     let mut recovery = Recovery::new(&run, &machines, &digests.collect(), now);
@@ -59,14 +59,14 @@ async fn renew(
     args: &Args,
     cloud: &Cloud,
     sealed_under: &str,
-    asked: &RenewalRequest,
+    request: &RenewalRequest,
     printer: &Printer,
 ) -> Result<Vec<String>, CliError> {
     let (specs, bus) = (cloud.specs().await?, args.bus.open(cloud).await?);
     let (keys, groups) = (cloud.keys(sealed_under), cloud.groups());
     let (assets, crypto) = (cloud.assets(), &AwsLc);
     let ports = ScanPorts { specs: &specs, assets, groups: &groups, keys: &keys, bus: &bus, crypto };
-    let scanned = match scanning::scan(&ports, &cloud.cluster, asked, Timestamp::now()).await? {
+    let scanned = match scanning::scan(&ports, &cloud.cluster, request, Timestamp::now()).await? {
         ScanOutcome::Scanned(scanned) => scanned,
         ScanOutcome::Nothing(why) => {
             return Err(CliError::refused(format!("{}: {why}", cloud.cluster), "upload its spec first"));
@@ -93,8 +93,8 @@ async fn bring_back(cloud: &Cloud, recovery: &mut Recovery, printer: &Printer) -
             let second = now.strftime("%Y-%m-%dT%H:%M:%SZ");
             printer.line(&format!("{second} {}", plain(text)), &json!({ "at": now, "message": text }));
         };
-        for said in recovery::turn(&commands, recovery, now).await? {
-            line(&said);
+        for message in recovery::turn(&commands, recovery, now).await? {
+            line(&message);
         }
         if recovery.stage() == Stage::Over {
             return Ok(());

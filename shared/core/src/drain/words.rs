@@ -16,8 +16,8 @@ const SIBLINGS_NAMED: usize = 3;
 pub fn lasting(long: SignedDuration) -> String {
     let seconds = long.as_secs().max(0);
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let said: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if said.is_empty() { "0s".to_owned() } else { said.join(" ") }
+    let words: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    if words.is_empty() { "0s".to_owned() } else { words.join(" ") }
 }
 
 pub(super) fn budgets(names: &BTreeSet<ObjectName>) -> String {
@@ -43,7 +43,7 @@ pub(super) fn budget(observed: &Observed, pod: &Pod) -> String {
 /// The rules that must hold before force may be used, and when each will.
 pub(super) fn unmet(unmet: &[Unmet]) -> String {
     let mut siblings = 0;
-    let mut said = Vec::new();
+    let mut parts = Vec::new();
     for Unmet { at, what } in unmet {
         let words = match what {
             Rule::Drain(long) => format!("the drain has lasted {}", lasting(*long)),
@@ -62,14 +62,14 @@ pub(super) fn unmet(unmet: &[Unmet]) -> String {
         };
         let of_sibling = matches!(what, Rule::Healthy(..) | Rule::Unhealthy(..));
         if !of_sibling || siblings <= SIBLINGS_NAMED {
-            said.push(format!("{words} (at {})", moment(*at)));
+            parts.push(format!("{words} (at {})", moment(*at)));
         }
     }
     if siblings > SIBLINGS_NAMED {
-        said.push(format!(
+        parts.push(format!(
             "{} more pods of its budget have been as they are for long enough",
             siblings - SIBLINGS_NAMED
         ));
     }
-    format!("it may be deleted by force when all of these hold: {}", said.join("; "))
+    format!("it may be deleted by force when all of these hold: {}", parts.join("; "))
 }

@@ -4,6 +4,7 @@
 //! comment: before sending, the sender looks for a command with the token, and later finds the answer by it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,7 @@ impl Verb {
     /// The document's parameters.
     #[must_use]
     pub fn parameters(&self) -> BTreeMap<String, String> {
-        let of = |list: &[(&str, String)]| -> BTreeMap<String, String> {
+        let map = |list: &[(&str, String)]| -> BTreeMap<String, String> {
             list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
         };
         match self {
@@ -103,17 +104,17 @@ impl Verb {
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
             | Self::EtcdRetire => BTreeMap::new(),
-            Self::EtcdRemove { member } => of(&[("Member", member.clone())]),
-            Self::Refresh { credentials, restart } => of(&[
+            Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
+            Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
                 ("Restart", if *restart { "allowed" } else { "never" }.to_owned()),
             ]),
-            Self::Drain { node, for_s, force_after_s } => of(&[
+            Self::Drain { node, for_s, force_after_s } => map(&[
                 ("Node", node.clone()),
                 ("For", for_s.to_string()),
                 ("ForceAfter", force_after_s.map_or_else(|| "never".to_owned(), |s| s.to_string())),
             ]),
-            Self::Uncordon { node } => of(&[("Node", node.clone())]),
+            Self::Uncordon { node } => map(&[("Node", node.clone())]),
         }
     }
 
@@ -263,6 +264,18 @@ pub struct Unanswered {
     pub how: HowUnanswered,
     /// Run Command's description of the problem, and what was printed instead of an answer. `None`: nothing is known.
     pub problem: Option<String>,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.how {
+            HowUnanswered::Succeeded => "it gave no answer that can be read",
+            HowUnanswered::Failed => "it gave no answer",
+            HowUnanswered::Undelivered => "Run Command did not reach it",
+            HowUnanswered::TimedOut => "it took too long",
+        })?;
+        self.problem.iter().try_for_each(|problem| write!(f, ": {problem}"))
+    }
 }
 
 /// How a command without an answer ended.

@@ -38,6 +38,12 @@ impl VerbFailure {
         Self { passing: false, ..Self::passing(code, message, help) }
     }
 
+    /// The message, with its help in parentheses.
+    #[must_use]
+    pub fn with_help(&self) -> String {
+        if self.help.is_empty() { self.message.clone() } else { format!("{} ({})", self.message, self.help) }
+    }
+
     /// Whether it has that code.
     #[must_use]
     pub fn is(&self, code: FailureCode) -> bool {

@@ -63,18 +63,18 @@ pub(super) fn announce(
 ) -> (Option<Announcement>, Option<Announced>) {
     let (ends, fingerprint, place) = standing.first_end();
     let Some(days) = threshold(ends, &thresholds(observed, standing, due), now) else { return (None, None) };
-    let said = Announced { fingerprint: fingerprint.to_owned(), days };
+    let now_announced = Announced { fingerprint: fingerprint.to_owned(), days };
     let before = observed.state.announced.get(&standing.name);
     if let Some(before) = before.filter(|before| before.fingerprint == fingerprint && before.days <= days) {
         return (None, Some(before.clone()));
     }
-    let left = days_left(ends, now);
+    let remaining_days = days_left(ends, now);
     let name = &standing.name;
-    let when = match left {
+    let when = match remaining_days {
         _ if ends <= now => format!("expired at {ends}"),
         0 => format!("expires within a day, at {ends}"),
         1 => format!("expires in a day, at {ends}"),
-        left => format!("expires in {left} days, at {ends}"),
+        remaining_days => format!("expires in {remaining_days} days, at {ends}"),
     };
     let message = match place {
         None if due.is_some_and(|due| due.why == Why::Leaves) => {
@@ -88,14 +88,14 @@ pub(super) fn announce(
     let announcement = Announcement {
         certificate: name.clone(),
         ends,
-        days_left: left,
+        days_left: remaining_days,
         threshold_days: days,
         place: place.map(str::to_owned),
         renewed_from: standing.renewed_from,
         message,
         help: help(observed, standing, due, place.is_some()),
     };
-    (Some(announcement), Some(said))
+    (Some(announcement), Some(now_announced))
 }
 
 fn help(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>, elsewhere: bool) -> String {

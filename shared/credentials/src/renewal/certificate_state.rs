@@ -127,7 +127,7 @@ fn facts(
         });
         return None;
     };
-    let Some(told) = &entry.certificate else {
+    let Some(certificate) = &entry.certificate else {
         findings.push(Finding {
             key: inventory,
             message: format!("the inventory says nothing of the certificate {}", asset.name),
@@ -136,18 +136,22 @@ fn facts(
         return None;
     };
     let facts = match observed.stored.get(&asset.name) {
-        None => told,
+        None => certificate,
         Some(Stored::Broken(finding)) => {
             findings.push(finding.clone());
-            told
+            certificate
         }
         Some(Stored::Read { key, facts, flaws }) => {
-            if (told.not_after, told.not_before, &told.serial)
+            if (certificate.not_after, certificate.not_before, &certificate.serial)
                 != (facts.not_after, facts.not_before, &facts.serial)
             {
                 let message = format!(
                     "the inventory says of {} that it is valid from {} to {}, and it says {} to {} itself",
-                    asset.name, told.not_before, told.not_after, facts.not_before, facts.not_after
+                    asset.name,
+                    certificate.not_before,
+                    certificate.not_after,
+                    facts.not_before,
+                    facts.not_after
                 );
                 let help = "bring back an earlier version of the inventory (the bucket keeps them), then find out who wrote it";
                 findings.push(Finding { key: inventory, message, help: help.to_owned() });
@@ -229,7 +233,7 @@ fn elsewhere(
 /// Whether the certificate of the inventory is known to be on the nodes of all `holders`.
 fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Reported]) -> bool {
     let nodes: Vec<&Role> = holders.iter().filter(|role| **role != Role::Admin).collect();
-    let told = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
+    let all_report = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
     let rolled_out = observed.planned.is_some_and(|planned| {
         let is_at = |role: &Role| {
             let bundle = observed.manifest.bundles.get(role).map(|bundle| &bundle.digest);
@@ -237,7 +241,7 @@ fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Rep
         };
         planned.reached && nodes.iter().all(|role| is_at(role))
     });
-    told || rolled_out
+    all_report || rolled_out
 }
 
 /// Reports a finding for each role that reported once and has been silent since.

@@ -40,9 +40,9 @@ pub fn decide(observed: &Observed<'_>, now: Timestamp) -> Decision {
             continue;
         }
         let due = due.iter().find(|due| due.name == standing.name);
-        let (announcement, said) = announce(observed, standing, due, now);
+        let (announcement, now_announced) = announce(observed, standing, due, now);
         announcements.extend(announcement);
-        announced.extend(said.map(|said| (standing.name.clone(), said)));
+        announced.extend(now_announced.map(|now_announced| (standing.name.clone(), now_announced)));
     }
     findings.sort();
     findings.dedup();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::answer::VerbAnswer as _;
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Unanswered, Verb,
+    Answer, Command, CommandView, EtcdHealth, FailureCode, HowUnanswered, Refreshed, Verb,
 };
 use slipway_core::role::Role;
 
@@ -167,22 +167,23 @@ impl Recovery {
     /// The commands in progress, whose state has to be queried.
     #[must_use]
     pub fn under_way(&self) -> Vec<Command> {
-        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
-        asked.map(|node| self.refresh(node)).chain(self.open.clone()).collect()
+        let refreshing =
+            self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
+        refreshing.map(|node| self.refresh(node)).chain(self.open.clone()).collect()
     }
 
     /// What it does and waits for now, in words.
     #[must_use]
     pub fn words(&self) -> String {
-        let asked: Vec<String> = self
+        let refreshing: Vec<String> = self
             .nodes
             .iter()
             .filter(|node| matches!(node.progress, Progress::RenewalRequest(_)))
             .map(|node| format!("{} ({})", node.instance, node.role))
             .collect();
-        let waits = match asked.as_slice() {
+        let waits = match refreshing.as_slice() {
             [] => "before they are asked again".to_owned(),
-            asked => format!("for {}", asked.join(", ")),
+            refreshing => format!("for {}", refreshing.join(", ")),
         };
         match self.stage {
             Stage::Etcd => {
@@ -232,7 +233,7 @@ impl Recovery {
     }
 
     /// Proceeds to the next stage if this one is done. A failure that blocks the stage for good ends the recovery.
-    fn is_past(&mut self, now: Timestamp, said: &mut Vec<String>) -> bool {
+    fn is_past(&mut self, now: Timestamp, messages: &mut Vec<String>) -> bool {
         let settled = self.of_stage(self.stage).all(|node| match node.progress {
             Progress::Done | Progress::Failed(_) => true,
             // A controller's kubelet that waits for its certificate is asked again during the workers' stage.
@@ -271,7 +272,7 @@ impl Recovery {
             }
             Stage::Controllers => {
                 if all > 0 {
-                    said.push(format!("the API is back on {good} of {all} controllers"));
+                    messages.push(format!("the API is back on {good} of {all} controllers"));
                 }
                 Stage::Workers
             }
@@ -295,8 +296,9 @@ impl Recovery {
             Stage::Etcd | Stage::Controllers | Stage::Workers => {}
         }
         let most = if self.stage == Stage::Workers { AT_ONCE } else { 1 };
-        let asked = self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
-        let mut room = most.saturating_sub(asked.count());
+        let refreshing =
+            self.nodes.iter().filter(|node| matches!(node.progress, Progress::RenewalRequest(_)));
+        let mut room = most.saturating_sub(refreshing.count());
         let stage = self.stage;
         while room > 0 {
             // Nodes that were asked least come first, so that a kubelet that waits for others delays nobody.
@@ -334,7 +336,7 @@ impl Recovery {
         &mut self,
         heard: &BTreeMap<String, CommandReport>,
         now: Timestamp,
-        said: &mut Vec<String>,
+        messages: &mut Vec<String>,
     ) {
         let Some(open) = self.open.clone() else { return };
         let says = match heard.get(&open.token) {
@@ -344,7 +346,7 @@ impl Recovery {
                 Some(Ok(health)) => match health.and_then(EtcdHealth::from_answer) {
                     Some(health) if health.serving => Ok(()),
                     Some(health) => Err(format!("it does not serve: {}", health.problems.join("; "))),
-                    None => Err(NO_ANSWER.to_owned()),
+                    None => Err("it gave no answer".to_owned()),
                 },
                 Some(Err((why, _))) => Err(why),
             },
@@ -354,7 +356,7 @@ impl Recovery {
         self.open = None;
         match says {
             Ok(()) => {
-                said.push("etcd serves again".to_owned());
+                messages.push("etcd serves again".to_owned());
                 self.etcd_serves = true;
             }
             Err(why) => self.etcd_says = format!("{} says: {why}", open.instance),
@@ -386,7 +388,7 @@ impl Node {
         heard: Option<&CommandReport>,
         since: Timestamp,
         now: Timestamp,
-        said: &mut Vec<String>,
+        messages: &mut Vec<String>,
     ) {
         let name = format!("{} ({})", self.instance, self.role);
         let (why, passing) = match heard {
@@ -401,7 +403,7 @@ impl Node {
                         .and_then(Refreshed::from_answer)
                         .map(|did| refresh_in_words(&did))
                         .unwrap_or_default();
-                    said.push(format!("{name} is back{did}"));
+                    messages.push(format!("{name} is back{did}"));
                     return;
                 }
                 Some(Err(failed)) => {
@@ -413,12 +415,12 @@ impl Node {
         };
         if passing && self.tries < TRIES {
             if self.said != why {
-                said.push(format!("{name}: {why}; it is asked again"));
+                messages.push(format!("{name}: {why}; it is asked again"));
                 self.said = why;
             }
             self.progress = Progress::Waiting(now.saturating_add(PAUSE).unwrap_or(now));
         } else {
-            said.push(format!("{name}: {why}"));
+            messages.push(format!("{name}: {why}"));
             self.progress = Progress::Failed(why);
         }
     }
@@ -439,27 +441,17 @@ fn refresh_in_words(did: &Refreshed) -> String {
     format!(" {}", words.join("; "))
 }
 
-/// The reason given when nothing is known about a verb's result.
-const NO_ANSWER: &str = "it gave no answer";
-
 /// The result of a command: its answer, as far as it can be read, or why it failed and whether to retry. `None`: it is in progress.
 fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>> {
     match view {
         CommandView::Pending | CommandView::InProgress => None,
         CommandView::Answered(answer) => Some(Ok(Some(answer))),
-        CommandView::Failed(failure) => {
-            let help = if failure.help.is_empty() { String::new() } else { format!(" ({})", failure.help) };
-            Some(Err((format!("{}{help}", failure.message), failure.passing)))
-        }
-        CommandView::Unanswered(Unanswered { how, problem }) => {
-            let why = match how {
-                HowUnanswered::Succeeded => return Some(Ok(None)),
-                HowUnanswered::Undelivered => "Run Command did not reach it",
-                HowUnanswered::TimedOut => "it took too long",
-                HowUnanswered::Failed => NO_ANSWER,
-            };
-            let more = problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
-            Some(Err((format!("{why}{more}"), true)))
-        }
+        CommandView::Failed(failure) => Some(Err((failure.with_help(), failure.passing))),
+        CommandView::Unanswered(unanswered) => match unanswered.how {
+            HowUnanswered::Succeeded => Some(Ok(None)),
+            HowUnanswered::Undelivered | HowUnanswered::TimedOut | HowUnanswered::Failed => {
+                Some(Err((unanswered.to_string(), true)))
+            }
+        },
     }
 }

@@ -266,22 +266,22 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
         if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
             waits.push(Wait::TooFew(role.clone(), count, least));
         }
-        for (node, said) in heard.iter().filter(|(node, _)| counts(node)) {
-            let has = said.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
+        for (node, report) in heard.iter().filter(|(node, _)| counts(node)) {
+            let has = report.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
             if !has {
-                waits.push(Wait::Other(role.clone(), node.clone(), said.at));
-            } else if !said.as_asked {
-                waits.push(Wait::UnderWay(role.clone(), node.clone(), said.at));
+                waits.push(Wait::Other(role.clone(), node.clone(), report.at));
+            } else if !report.as_asked {
+                waits.push(Wait::UnderWay(role.clone(), node.clone(), report.at));
             } else if rotation.lets_one_go() {
                 let old =
-                    said.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
+                    report.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
                 waits.extend(old.map(|(name, _)| Wait::Serves(role.clone(), node.clone(), name.clone())));
             }
         }
     }
     let roles = policy::roles(cluster);
-    let left = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
-    let behind = left.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
+    let removed = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
+    let behind = removed.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
     waits.extend(behind.map(|(role, _)| Wait::StillDeployed(role.clone())));
     waits
 }

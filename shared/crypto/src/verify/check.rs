@@ -51,9 +51,9 @@ fn dates(facts: &Facts, at: Option<(Timestamp, u32)>, found: &mut Found<'_, impl
         return;
     }
     let Some((now, soon_days)) = at else { return };
-    let left = facts.days_left(now);
+    let days_left = facts.days_left(now);
     if facts.not_after < now {
-        let message = format!("it expired {} ago, at {}", days(-left), facts.not_after);
+        let message = format!("it expired {} ago, at {}", days(-days_left), facts.not_after);
         found.error("expired", message, "issue it anew: whoever checks it refuses it");
     } else if facts.not_before > now {
         let message = format!("it is not valid before {}", facts.not_before);
@@ -62,8 +62,8 @@ fn dates(facts: &Facts, at: Option<(Timestamp, u32)>, found: &mut Found<'_, impl
             message,
             "wait, or set the clock: this machine's, or that of who issued it",
         );
-    } else if left < i64::from(soon_days) {
-        let message = format!("it expires in {}, at {}", days(left), facts.not_after);
+    } else if days_left < i64::from(soon_days) {
+        let message = format!("it expires in {}, at {}", days(days_left), facts.not_after);
         found.warning("expires-soon", message, "issue it anew before that day");
     }
 }

@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_layout_is_known_by_its_files() {
-        let of = |names: &[&str]| Layout::recognize(&names.iter().copied().collect(), false);
+        let recognized = |names: &[&str]| Layout::recognize(&names.iter().copied().collect(), false);
         for (names, layout, root) in [
             (&["ca", "apiserver", "sa", "etcd/ca"][..], Layout::Kubeadm, ""),
             (&["pki/ca", "pki/etcd/ca", "admin.conf#client"], Layout::Kubeadm, "pki/"),
@@ -373,7 +373,7 @@ mod tests {
             (&["server", "client"], Layout::Unknown, ""),
             (&[], Layout::Unknown, ""),
         ] {
-            assert_eq!(of(names), (layout, root.to_owned()), "{names:?}");
+            assert_eq!(recognized(names), (layout, root.to_owned()), "{names:?}");
         }
         assert_eq!(Layout::recognize(&BTreeSet::new(), true).0, Layout::Slipway);
     }

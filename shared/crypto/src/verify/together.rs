@@ -30,11 +30,11 @@ pub(super) fn chains(
             by_name.entry(name).or_default().insert(&one.facts.spki_sha256);
         }
     }
-    let signers = |of: &Certificate| -> Result<Option<&Certificate>, Unsigned> {
-        let candidates = by_subject.get(of.facts.issuer_raw.as_slice()).map_or(&[][..], Vec::as_slice);
+    let signers = |signed: &Certificate| -> Result<Option<&Certificate>, Unsigned> {
+        let candidates = by_subject.get(signed.facts.issuer_raw.as_slice()).map_or(&[][..], Vec::as_slice);
         let mut unknown = false;
         for candidate in candidates {
-            match of.facts.signed_by(&candidate.facts) {
+            match signed.facts.signed_by(&candidate.facts) {
                 Some(true) => return Ok(Some(candidate)),
                 Some(false) => {}
                 None => unknown = true,
@@ -270,10 +270,10 @@ pub(super) fn inventory(survey: &Survey, expectations: &Expectations<'_>, findin
             continue;
         }
         stored.insert(asset);
-        let same = listed.certificate.as_ref().is_some_and(|said| {
-            said.serial == facts.serial
-                && said.spki_sha256 == facts.spki_sha256
-                && said.not_after == facts.not_after
+        let same = listed.certificate.as_ref().is_some_and(|listed_certificate| {
+            listed_certificate.serial == facts.serial
+                && listed_certificate.spki_sha256 == facts.spki_sha256
+                && listed_certificate.not_after == facts.not_after
         });
         if !same {
             let message = format!("the inventory says otherwise of {asset}: serial, key or dates differ");

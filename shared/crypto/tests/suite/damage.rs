@@ -59,7 +59,7 @@ fn words(damage: Damage, is_sealed: bool) -> &'static [&'static str] {
         Foreign if is_sealed => &["is not sealed by Slipway"],
         Empty | Truncated | Foreign => &["cannot be read", "not a public key"],
         Flipped => &["cannot be opened: tampered with"],
-        WrappedFlipped => &["carries a data key that cannot be unwrapped"],
+        WrappedFlipped => &["contains a data key that cannot be unwrapped"],
         // KMS itself refuses the encryption context of another bundle.
         Swapped | OfAnotherCluster if is_sealed => {
             &["cannot be opened: tampered with, or sealed under another", "cannot be unwrapped"]
@@ -154,8 +154,8 @@ async fn p1_every_damage_to_a_bundle_is_told_and_healed_under_the_same_digest() 
             scene.damage(&key, damage, &other, &theirs);
             let healed = ensure(world, &cluster()).await.unwrap();
             assert_eq!(healed.digests, first.digests, "{role} {damage:?}");
-            let [told] = &healed.healed[..] else { panic!("{role} {damage:?}: {:?}", healed.healed) };
-            assert!(told.key == key && mentions(&told.problem, damage, true), "{role} {damage:?}: {told:?}");
+            let [one] = &healed.healed[..] else { panic!("{role} {damage:?}: {:?}", healed.healed) };
+            assert!(one.key == key && mentions(&one.problem, damage, true), "{role} {damage:?}: {one:?}");
             bundle(world, &healed, &role).await;
             let writes = world.bucket.writes();
             assert_eq!(ensure(world, &cluster()).await.unwrap().healed, []);
@@ -195,15 +195,15 @@ async fn p1_a_half_that_a_bundle_holds_is_brought_back_from_there() {
             // The damage does not matter while nobody needs the object.
             assert_eq!(ensure(world, &cluster()).await.unwrap().manifest, scene.first.manifest);
             let healed = ensure(world, &wide()).await.unwrap();
-            let told = healed.healed.iter().find(|told| told.key == key);
-            let told = told.unwrap_or_else(|| panic!("{asset}.{half} {damage:?}: {:?}", healed.healed));
+            let one = healed.healed.iter().find(|one| one.key == key);
+            let one = one.unwrap_or_else(|| panic!("{asset}.{half} {damage:?}: {:?}", healed.healed));
             let word = if asset == "service-account" && half == "pem" && damage == Swapped {
-                told.problem.contains("another than the inventory says")
-                    || told.problem.contains("not a public")
+                one.problem.contains("another than the inventory says")
+                    || one.problem.contains("not a public")
             } else {
-                mentions(&told.problem, damage, half == "sealed")
+                mentions(&one.problem, damage, half == "sealed")
             };
-            assert!(word, "{asset}.{half} {damage:?}: {told:?}");
+            assert!(word, "{asset}.{half} {damage:?}: {one:?}");
             assert_eq!(
                 healed.made,
                 ["apiserver", "etcd-server-3", "etcd-peer-3"],
@@ -294,7 +294,10 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
     world.bucket.purge(MANIFEST);
     let writes = world.bucket.writes();
     let (key, problem, help) = corrupt(run(&known(&second)).await);
-    assert_eq!((key.as_str(), problem.as_str()), (MANIFEST, "is lost, and what stands was made with it"));
+    assert_eq!(
+        (key.as_str(), problem.as_str()),
+        (MANIFEST, "is lost, and other stored credentials were made with it")
+    );
     assert!(help.contains("bring back its last version"), "{help}");
     // A plan that was never begun is enough.
     world.bucket.upload(&keys::desired("prod"), "{}");

@@ -136,7 +136,9 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     let found = render(&world, &uploaded(&other), &imported, Timestamp::now()).await.unwrap_err();
     assert_eq!(
         found,
-        ["import-rotation: import/ca.pem: it is another than the cluster's ca, which was imported before"]
+        [
+            "import-rotation: import/ca.pem: it differs from the certificate of ca that the cluster uses, which was imported"
+        ]
     );
     assert_eq!(stored(&world), first.manifest);
 }
@@ -242,28 +244,31 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         found.iter().any(|one| one.starts_with("import-certificate: import/ca.pem: `CN=CA` expired ")),
         "{found:?}"
     );
-    let told = objection_at(&own, &cluster, now - SignedDuration::from_hours(48)).await;
-    assert!(told.contains("`CN=CA` is not valid before "), "{told}");
+    let message = objection_at(&own, &cluster, now - SignedDuration::from_hours(48)).await;
+    assert!(message.contains("`CN=CA` is not valid before "), "{message}");
 
     let own = fresh("/CN=CA");
     own.short("ca", 100);
     own.lock("ca", PASSPHRASE);
-    let told = objection(&own, &cluster).await;
-    assert!(told.contains("certificates of 365 days would outlive the authority ca, which ends "), "{told}");
+    let message = objection(&own, &cluster).await;
+    assert!(
+        message.contains("certificates of 365 days would outlive the authority ca, which ends "),
+        "{message}"
+    );
 
     let own = fresh("/CN=CA");
     own.below("leaf", "ca-plain", "/CN=leaf", "basicConstraints=CA:FALSE");
     own.rename("leaf", "ca");
     own.lock("ca", PASSPHRASE);
-    let told = objection(&own, &cluster).await;
-    assert!(told.contains("`CN=leaf` is a leaf, no authority"), "{told}");
+    let message = objection(&own, &cluster).await;
+    assert!(message.contains("`CN=leaf` is a leaf, no authority"), "{message}");
 
     for (digest, word) in [("sha1", "SHA-1"), ("md5", "MD5")] {
         let own = Own::new();
         own.root_with("ca", "/CN=CA", &["-newkey", "rsa:2048", &format!("-{digest}")]);
         own.lock("ca", PASSPHRASE);
-        let told = objection(&own, &cluster).await;
-        assert!(told.contains(&format!("`CN=CA` is signed with {word}")), "{told}");
+        let message = objection(&own, &cluster).await;
+        assert!(message.contains(&format!("`CN=CA` is signed with {word}")), "{message}");
     }
     for (kind, words) in [
         (&["-newkey", "rsa:1024"][..], "an RSA key of 1024 bits"),
@@ -274,8 +279,8 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         let own = Own::new();
         own.root_with("ca", "/CN=CA", kind);
         own.lock("ca", PASSPHRASE);
-        let told = objection(&own, &cluster).await;
-        assert!(told.contains(words), "{told}");
+        let message = objection(&own, &cluster).await;
+        assert!(message.contains(words), "{message}");
     }
     for (extension, words) in [
         ("keyUsage=critical,cRLSign", "may not sign certificates (keyUsage lacks keyCertSign)"),
@@ -288,16 +293,16 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         let own = Own::new();
         own.root_with("ca", "/CN=CA", &["-newkey", "rsa:2048", "-addext", extension]);
         own.lock("ca", PASSPHRASE);
-        let told = objection(&own, &cluster).await;
-        assert!(told.contains(words), "{told}");
+        let message = objection(&own, &cluster).await;
+        assert!(message.contains(words), "{message}");
     }
 
     // A name that cannot be encoded again in the same way is found before anything is issued.
     let own = fresh("/O=Example/OU=one/OU=two/CN=CA");
-    let told = objection(&own, &cluster).await;
+    let message = objection(&own, &cluster).await;
     assert!(
-        told.contains("nothing can be issued under it: the authority's name cannot be written"),
-        "{told}"
+        message.contains("nothing can be issued under it: the authority's name cannot be written"),
+        "{message}"
     );
 
     // A path length that is too short, a wrong order, and an unrelated certificate in the chain.
@@ -311,11 +316,14 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     own.lock("ca", PASSPHRASE);
     let (issuing, root) = (own.read("ca.pem"), own.read("root.pem"));
     own.write("ca.pem", &[&issuing[..], &root].concat());
-    let told = objection(&own, &cluster).await;
-    assert!(told.contains("`CN=Root` allows 0 authorities below it, and 1 stand there (pathlen)"), "{told}");
+    let message = objection(&own, &cluster).await;
+    assert!(
+        message.contains("`CN=Root` allows 0 authorities below it, and 1 stand there (pathlen)"),
+        "{message}"
+    );
     own.write("ca.pem", &[&root[..], &issuing].concat());
-    let told = objection(&own, &cluster).await;
-    assert!(told.contains("`CN=CA` comes after `CN=Root`, which it did not sign"), "{told}");
+    let message = objection(&own, &cluster).await;
+    assert!(message.contains("`CN=CA` comes after `CN=Root`, which it did not sign"), "{message}");
     own.write("ca.pem", &issuing);
     accepted(&World::new(), &uploaded(&own), &cluster).await;
 
@@ -329,13 +337,16 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
         (&own.read("ca-plain-key.pem"), "it holds a private key"),
     ] {
         own.write("ca.pem", text);
-        let told = objection(&own, &cluster).await;
-        assert!(told.starts_with("import-certificate: import/ca.pem: ") && told.contains(words), "{told}");
+        let message = objection(&own, &cluster).await;
+        assert!(
+            message.starts_with("import-certificate: import/ca.pem: ") && message.contains(words),
+            "{message}"
+        );
     }
     own.remove("ca.pem");
     assert_eq!(
         objection(&own, &cluster).await,
-        "import-missing: import/ca.pem: the certificate of ca is not there"
+        "import-missing: import/ca.pem: the certificate of ca does not exist"
     );
 }
 
@@ -348,10 +359,10 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
     let (plain, locked) = (own.read("ca-plain-key.pem"), own.read("ca-key.pem"));
     // P9: secrets must not be in that bucket.
     own.write("ca-key.pem", &plain);
-    let told = objection(&own, &cluster).await;
+    let message = objection(&own, &cluster).await;
     assert!(
-        told.starts_with("import-plain-key: the private key in import/ca-key.pem lies there in plain"),
-        "{told}"
+        message.starts_with("import-plain-key: the private key in import/ca-key.pem is not encrypted"),
+        "{message}"
     );
 
     let other = Own::new();
@@ -370,13 +381,16 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
         ),
     ] {
         own.write("ca-key.pem", text);
-        let told = objection(&own, &cluster).await;
-        assert!(told.starts_with("import-key: import/ca-key.pem: ") && told.contains(words), "{told}");
+        let message = objection(&own, &cluster).await;
+        assert!(
+            message.starts_with("import-key: import/ca-key.pem: ") && message.contains(words),
+            "{message}"
+        );
     }
     own.remove("ca-key.pem");
     assert_eq!(
         objection(&own, &cluster).await,
-        "import-missing: import/ca-key.pem: the private key is not there"
+        "import-missing: import/ca-key.pem: the private key does not exist"
     );
 
     // Passphrases: a wrong one, none in the spec, a missing parameter, and a parameter that is not encrypted.
@@ -385,23 +399,23 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
     uploads.1.set_secret(PARAMETER, "wrong");
     let world = World::new();
     let now = Timestamp::now();
-    let told = render(&world, &uploads, &cluster, now).await.unwrap_err();
-    assert_eq!(told, ["import-key: import/ca-key.pem: the passphrase does not open it"]);
+    let findings = render(&world, &uploads, &cluster, now).await.unwrap_err();
+    assert_eq!(findings, ["import-key: import/ca-key.pem: the passphrase does not open it"]);
     let none = (uploads.0.clone(), MemoryParameters::default());
-    let told = render(&world, &none, &cluster, now).await.unwrap_err();
+    let findings = render(&world, &none, &cluster, now).await.unwrap_err();
     assert_eq!(
-        told,
+        findings,
         [format!(
             "import-passphrase: import/ca-key.pem: there is no SSM parameter {PARAMETER} in the installation's region"
         )]
     );
     none.1.set(PARAMETER, PASSPHRASE);
-    let told = render(&world, &none, &cluster, now).await.unwrap_err();
-    assert!(told[0].contains("is not a SecureString"), "{told:?}");
+    let findings = render(&world, &none, &cluster, now).await.unwrap_err();
+    assert!(findings[0].contains("is not a SecureString"), "{findings:?}");
     let mut unnamed = cluster.clone();
     unnamed.certificates.authorities.get_mut("ca").unwrap().passphrase_parameter = None;
-    let told = render(&world, &uploads, &unnamed, now).await.unwrap_err();
-    assert!(told[0].contains("no passphraseParameter is named"), "{told:?}");
+    let findings = render(&world, &uploads, &unnamed, now).await.unwrap_err();
+    assert!(findings[0].contains("no passphraseParameter is named"), "{findings:?}");
     assert!(world.bucket.keys().is_empty());
 
     // All at once: two authorities with a flaw each.
@@ -414,7 +428,7 @@ async fn each_flaw_of_a_key_is_called_by_its_name_and_nothing_is_stored() {
     own.write("etcd-ca.pem", &own.read("ca.pem"));
     own.write("etcd-ca-key.pem", &locked);
     let found = render(&world, &uploaded(&own), &both, now).await.unwrap_err();
-    assert_eq!(found, ["import-key: ca.pem and etcd-ca.pem have one and the same key"]);
+    assert_eq!(found, ["import-key: ca.pem and etcd-ca.pem have the same private key"]);
 }
 
 #[test]
@@ -566,7 +580,7 @@ async fn everything_brought_is_checked_against_the_table_and_distributed_as_it_i
     assert!(
         found
             .iter()
-            .any(|one| one.contains("etcd-server-0.pem and etcd-peer-0.pem have one and the same key")),
+            .any(|one| one.contains("etcd-server-0.pem and etcd-peer-0.pem have the same private key")),
         "{found:#?}"
     );
     assert_eq!(cluster.certificates.authorities["ca"].source, OwnSource::Provided);

@@ -159,8 +159,8 @@ async fn inventory<A: Objects>(assets: &A, cluster: &str) -> FlowResult<Manifest
     let manifest = store::load::<Manifest>(assets, &key).await?.value;
     let manifest = manifest.ok_or_else(|| FlowError::Corrupt {
         key: key.clone(),
-        problem: "is not there, and without it everything looks unused".to_owned(),
-        help: "bring back its last version (a versioned bucket keeps it), or render the cluster first"
+        problem: "does not exist, and without it everything looks unused".to_owned(),
+        help: "restore its last version (a versioned bucket keeps it), or render the cluster first"
             .to_owned(),
     })?;
     super::refuse_other_format(&key, &manifest)?;

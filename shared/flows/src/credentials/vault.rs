@@ -147,11 +147,11 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         }
         let (objects, cluster) = (self.objects, self.cluster.name.as_str());
         let sealed = manifest.assets.iter().filter(|(_, entry)| entry.has_private_half());
-        let mut left: Vec<String> = sealed.map(|(asset, _)| asset.clone()).collect();
-        self.load(manifest, left.iter().map(|asset| (asset.clone(), Half::Private)).collect()).await?;
+        let mut remaining: Vec<String> = sealed.map(|(asset, _)| asset.clone()).collect();
+        self.load(manifest, remaining.iter().map(|asset| (asset.clone(), Half::Private)).collect()).await?;
         let mut data_key = None;
         for _ in 0..TRIES {
-            let reads = left.into_iter().map(|asset| async move {
+            let reads = remaining.into_iter().map(|asset| async move {
                 let at = locate(cluster, manifest, &asset, Half::Private)?;
                 let object = read(objects, &at).await?;
                 FlowResult::Ok((at, object))
@@ -175,8 +175,8 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
                 FlowResult::Ok((put == Put::Lost).then_some(asset))
             });
             let lost: Vec<_> = stream::iter(writes).buffer_unordered(AT_A_TIME).try_collect().await?;
-            left = lost.into_iter().flatten().collect();
-            if left.is_empty() {
+            remaining = lost.into_iter().flatten().collect();
+            if remaining.is_empty() {
                 return Ok(());
             }
         }
@@ -329,7 +329,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
 
 /// The description of sealed bytes whose data key KMS rejects as invalid.
 pub(super) fn cannot_be_unwrapped(error: &PortError) -> String {
-    format!("carries a data key that cannot be unwrapped: {}", error.message)
+    format!("contains a data key that cannot be unwrapped: {}", error.message)
 }
 
 /// The location of a half of an asset.

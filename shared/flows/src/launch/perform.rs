@@ -229,8 +229,8 @@ fn refusal_of(effect: &Effect) -> Refusal<'_> {
 /// come back when others have gone on.
 async fn point_addons(assets: &impl Objects, cluster: &str, pointer: &AddonsPointer) -> FlowResult<()> {
     store::update(assets, &keys::addons_pointer(cluster), |old: Option<&AddonsPointer>| {
-        let told = old.is_some_and(|old| old.generation >= pointer.generation);
-        (!told).then(|| pointer.clone())
+        let is_newer = old.is_some_and(|old| old.generation >= pointer.generation);
+        (!is_newer).then(|| pointer.clone())
     })
     .await
 }

@@ -59,13 +59,13 @@ pub(super) async fn publish_plan(
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
-        let asked = prepared.cluster.rollout.approval;
+        let of_spec = prepared.cluster.rollout.approval;
         let good = good_plan(ports.assets, &rollout).await?;
-        let manual_since = manual_since(desired.value.as_ref(), &rollout, &good, asked);
-        let approval = approval(site, &good, manual_since.as_ref(), asked);
+        let manual_since = manual_since(desired.value.as_ref(), &rollout, &good, of_spec);
+        let approval = approval(site, &good, manual_since.as_ref(), of_spec);
         let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
         let plan = slipway_plan::plan(&deployed, &prepared.rendering, &policy)
-            .of_spec_with(asked)
+            .of_spec_with(of_spec)
             .with_renewal(&renewal(prepared, &deployed, now));
         let under_way = rollout.active();
         let unchanged = match under_way {
@@ -156,9 +156,14 @@ async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good>
 
 /// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
 /// rolled out last says `manual`, or one that was accepted since, or the installation does.
-fn approval(site: &Site, good: &Good, manual_since: Option<&BTreeSet<String>>, asked: Approval) -> Approval {
+fn approval(
+    site: &Site,
+    good: &Good,
+    manual_since: Option<&BTreeSet<String>>,
+    of_spec: Approval,
+) -> Approval {
     let floor = site.allowed.as_ref().map_or(Approval::Auto, |allowed| allowed.approval);
-    if asked == Approval::Manual || floor == Approval::Manual || manual_since.is_some() {
+    if of_spec == Approval::Manual || floor == Approval::Manual || manual_since.is_some() {
         return Approval::Manual;
     }
     match good {
@@ -173,7 +178,7 @@ fn manual_since(
     desired: Option<&Desired>,
     rollout: &Rollout,
     good: &Good,
-    asked: Approval,
+    of_spec: Approval,
 ) -> Option<BTreeSet<String>> {
     let since = desired.and_then(|desired| desired.manual_since.as_ref());
     let since = since.filter(|since| match good {
@@ -185,7 +190,7 @@ fn manual_since(
         }
         Good::Nothing | Good::Missing => true,
     });
-    match asked {
+    match of_spec {
         Approval::Auto => since.cloned(),
         Approval::Manual => Some(since.cloned().unwrap_or_else(|| {
             let rolled_out = rollout.good.first().map(|good| good.plan.clone());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::keys;
@@ -10,7 +11,7 @@ use slipway_core::pin::Pin;
 use slipway_core::release::Site;
 use slipway_ports::Objects;
 use slipway_render::lock::Lock;
-use slipway_rollout::Rollout;
+use slipway_rollout::{Good, Rollout, RolloutResult};
 
 use super::{RenderOutcome, RenderWorld, newest_with};
 use crate::error::{FlowError, FlowResult};
@@ -74,7 +75,7 @@ pub(super) async fn change_of_pins(
 ) -> FlowResult<Result<Upgrade, String>> {
     let Some(rollout) = rollout else {
         return Ok(Err(
-            "nothing of the cluster was rolled out yet, so there is nothing to upgrade".to_owned()
+            "nothing of the cluster has been rolled out yet, so there is nothing to upgrade".to_owned()
         ));
     };
     if let Some(why) = rollout.going_in_words().or_else(|| rollout.gone_in_words()) {
@@ -89,9 +90,7 @@ pub(super) async fn change_of_pins(
             let Some(good) = rollout.good.iter().find(|good| good.plan == *plan) else {
                 return Ok(Err(format!("no plan {plan} that succeeded is recorded; no pin was changed")));
             };
-            let lock =
-                store::load::<Lock>(assets, &keys::release_lock(&rollout.cluster, &good.target)).await?;
-            let Some(lock) = lock.value else {
+            let Some(lock) = lock_of(assets, rollout, good).await? else {
                 return Ok(Err(format!(
                     "the pins of plan {plan} were not recorded, because an older Slipway made it; no pin was changed"
                 )));
@@ -100,6 +99,38 @@ pub(super) async fn change_of_pins(
         }
     };
     Ok(Ok(Upgrade { pins: order.pins.clone(), to, at: order.at }))
+}
+
+/// The successful rollout that an undo of upgrades goes back to, and `lock` with its pins of these kinds: the rollout of `plan`, or else
+/// the newest one whose pins the cluster does not use now. `None`: none is recorded.
+///
+/// # Errors
+/// If a lock cannot be read.
+pub async fn earlier_pins<'r>(
+    assets: &impl Objects,
+    rollout: &'r Rollout,
+    cluster: &Cluster,
+    lock: &Lock,
+    pins: &BTreeSet<Pin>,
+    plan: Option<&str>,
+) -> FlowResult<Option<(&'r Good, Lock)>> {
+    let last = rollout.last.as_ref().map(|last| last.result);
+    let settled = rollout.active().is_none() && last == Some(RolloutResult::Succeeded);
+    for good in rollout.good.iter().filter(|good| plan.is_none_or(|plan| good.plan == plan)) {
+        let Some(earlier) = lock_of(assets, rollout, good).await? else { continue };
+        let mut back = lock.clone();
+        back.put_back(pins, &earlier);
+        // While a rollout is open or has failed, the way back is to the last one that succeeded, and no further.
+        if plan.is_some() || !settled || back.used(cluster) != lock.used(cluster) {
+            return Ok(Some((good, back)));
+        }
+    }
+    Ok(None)
+}
+
+/// The lock that a successful rollout was rendered with. `None`: an older Slipway did not store it.
+async fn lock_of(assets: &impl Objects, rollout: &Rollout, good: &Good) -> FlowResult<Option<Lock>> {
+    Ok(store::load::<Lock>(assets, &keys::release_lock(&rollout.cluster, &good.target)).await?.value)
 }
 
 /// Stores the lock of the last release that succeeded, if an older Slipway made it without storing one. Before the first upgrade the lock only

@@ -162,9 +162,8 @@ async fn accepted(
     if head.is_none() {
         findings.push(Finding {
             key: key.clone(),
-            message: "the spec is gone, and its last version counts".to_owned(),
-            help: "upload it again; or is the cluster to go? Then delete its stacks, and its folder in the asset bucket"
-                .to_owned(),
+            message: "the spec was deleted; Slipway continues with its last version".to_owned(),
+            help: "upload it again; or, to delete the cluster, run slipway destroy".to_owned(),
         });
     }
     let newest = match head.filter(|head| head.size <= slipway_spec::MOST_BYTES as u64) {
@@ -207,7 +206,7 @@ async fn load_state(
     findings.extend(problem.map(|message| Finding {
         key: keys::scan(name),
         message,
-        help: "nothing: it was written anew, and what had been announced is announced again".to_owned(),
+        help: "nothing: it was written again, and expiring certificates are announced once more".to_owned(),
     }));
     let state = stored.value.clone().unwrap_or_else(|| State::new(now));
     Ok((stored, state))
@@ -272,7 +271,7 @@ async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
     };
     if seen.fingerprint != fingerprint {
         let message = format!(
-            "another certificate lies here than its name says: one with the fingerprint {}",
+            "the object contains another certificate than its name says: one with the fingerprint {}",
             seen.fingerprint
         );
         return Ok(broken(message, bring_back));
@@ -307,7 +306,7 @@ async fn nodes(
         match serde_json::from_slice::<NodeStatus>(&bytes) {
             Ok(status) if !place.is_of(&status) => findings.push(Finding {
                 message: format!(
-                    "it says that it is of {} ({}), and only a node of {} can write here: it was not used",
+                    "it claims to be from {} ({}), but only a node of {} can write here, so it was ignored",
                     status.role,
                     status.instance.as_ref().map_or("no machine", |instance| instance.id.as_str()),
                     place.role
@@ -316,12 +315,12 @@ async fn nodes(
                 key: place.key,
             }),
             Ok(status) => {
-                let told = reported(cluster, &place.instance, &status);
-                nodes.extend(told.map(|told| Reported { at: told.at.min(place.modified), ..told }));
+                let report = reported(cluster, &place.instance, &status);
+                nodes.extend(report.map(|report| Reported { at: report.at.min(place.modified), ..report }));
             }
             Err(error) => findings.push(Finding {
-                message: format!("what the node tells cannot be read: {error}"),
-                help: "nothing, if it writes another within the hour; else look at the node's slipway-node"
+                message: format!("the node's report cannot be read: {error}"),
+                help: "nothing, if the node writes a new report within the hour; otherwise check slipway-node on the node"
                     .to_owned(),
                 key: place.key,
             }),

@@ -5,27 +5,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use roxmltree::{Document, ParsingOptions};
-use serde_json::{Value, json};
-use slipway_core::cluster::{Approval, CountOrPercent, GroupSize};
-use slipway_core::release::{Installed, NodeRole, Stack};
+use serde_json::json;
+use slipway_core::cluster::{Approval, GroupSize};
+use slipway_core::release::{Installed, NodeRole};
 
 use super::super::*;
+use crate::tests::stack;
 
 fn policy() -> RolloutPolicy {
-    RolloutPolicy {
-        approval: Approval::Manual,
-        max_unavailable: CountOrPercent::Count(1),
-        surge: CountOrPercent::Count(0),
-        drain_force_after_min: None,
-        failure_budget: 1,
-        windows: Vec::new(),
-        pools: BTreeMap::new(),
-    }
-}
-
-fn stack(name: &str, kind: StackKind, template: &Value) -> Stack {
-    let body = template.to_string();
-    Stack { name: name.to_owned(), kind, sha256: sha256_hex(body.as_bytes()), body, tags: BTreeMap::new() }
+    RolloutPolicy { approval: Approval::Manual, ..crate::tests::policy() }
 }
 
 fn role(stack: &str, nodes: u32, image: &str) -> NodeRole {

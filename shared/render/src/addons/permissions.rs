@@ -119,10 +119,10 @@ impl Aws {
                         json!({ "name": "AWS_STS_REGIONAL_ENDPOINTS", "value": "regional" }),
                     ],
                 );
-                let told = container["env"]
+                let value = container["env"]
                     .as_array()
                     .is_some_and(|env| env.iter().any(|one| one["name"] == "AWS_REGION"));
-                if !told {
+                if !value {
                     push(container, "env", [json!({ "name": "AWS_REGION", "value": region })]);
                 }
                 push(container, "volumeMounts", [read_only("aws-token", TOKEN_FOLDER)]);

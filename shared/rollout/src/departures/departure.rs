@@ -520,12 +520,12 @@ impl Departure {
     fn leave(
         &mut self,
         id: &str,
-        told: Timestamp,
+        requested_at: Timestamp,
         hold: Hold,
         scene: &Scene<'_>,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        if hold.must_go() && scene.now.duration_since(told) >= PAUSE {
+        if hold.must_go() && scene.now.duration_since(requested_at) >= PAUSE {
             self.state = DepartureState::Leave { told: scene.now };
             let (group, instance) = (self.group.clone(), id.to_owned());
             effects.push(if hold == Hold::Hook {

@@ -98,7 +98,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
 
 /// The states of all stacks that exist, existed or may exist. A stack that nobody knows of is included once CloudFormation has it.
 pub(super) fn listed(open: &Destroy, waits: &BTreeMap<String, GoingWaits>) -> BTreeMap<String, String> {
-    let of = |going: &Going| {
+    let in_words = |going: &Going| {
         let fallback = match &going.state {
             GoingState::Stands => GoingWaits::Stands,
             GoingState::Deleting(_) => GoingWaits::Deletes,
@@ -108,6 +108,6 @@ pub(super) fn listed(open: &Destroy, waits: &BTreeMap<String, GoingWaits>) -> BT
         };
         (going.stack.clone(), waits.get(&going.stack).unwrap_or(&fallback).to_string())
     };
-    let told = |going: &&Going| going.state != GoingState::Stands || !going.unsure;
-    open.stacks.iter().filter(told).map(of).collect()
+    let is_known = |going: &&Going| going.state != GoingState::Stands || !going.unsure;
+    open.stacks.iter().filter(is_known).map(in_words).collect()
 }

@@ -117,9 +117,9 @@ fn take_back(
         let round = open.ask(state, whom, now, effects);
         return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
-    let said: Vec<_> =
+    let answers: Vec<_> =
         inquiry.round.iter().map(|asked| asked.answer::<RecordsRetired>(observed, now)).collect();
-    if said.iter().flatten().any(Result::is_ok) {
+    if answers.iter().flatten().any(Result::is_ok) {
         // It was launched after the command was sent, and may have written its record after the answer.
         return match boots(state, &inquiry, observed, now) {
             Some(waits) => {
@@ -128,10 +128,10 @@ fn take_back(
             None => (Records::TakenBack, None),
         };
     }
-    let Some(said) = said.into_iter().collect::<Option<Vec<_>>>() else {
+    let Some(answers) = answers.into_iter().collect::<Option<Vec<_>>>() else {
         return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
     };
-    let why = why_not(&inquiry.round, &said);
+    let why = why_not(&inquiry.round, &answers);
     retry_or_give_up(inquiry, observed, &why, now)
 }
 

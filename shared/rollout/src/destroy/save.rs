@@ -175,8 +175,8 @@ impl Destroy {
         effects: &mut Effects,
     ) -> Round {
         self.rounds += 1;
-        let of = format!("{} destroy {}", state.generation, self.attempt);
-        let sender = Sender { owner: &of, cluster: &state.cluster, name: "etcd" };
+        let prefix = format!("{} destroy {}", state.generation, self.attempt);
+        let sender = Sender { owner: &prefix, cluster: &state.cluster, name: "etcd" };
         let round = Round::new(sender, self.rounds, whom, now);
         effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
         round
@@ -209,9 +209,9 @@ fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
 }
 
 /// The messages of members that could not execute the command.
-pub(super) fn why_not<T>(round: &Round, said: &[Result<T, String>]) -> String {
-    let why = round.iter().zip(said);
-    let why = why.filter_map(|(asked, said)| Some(format!("{}: {}", asked.role, said.as_ref().err()?)));
+pub(super) fn why_not<T>(round: &Round, answers: &[Result<T, String>]) -> String {
+    let why = round.iter().zip(answers);
+    let why = why.filter_map(|(asked, answer)| Some(format!("{}: {}", asked.role, answer.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
 }
 
@@ -274,11 +274,12 @@ fn finds_leader(
         return GoingWaits::Leader;
     }
     let Some(answers) = inquiry.round.answers::<EtcdHealth>(observed, now) else { return GoingWaits::Leader };
-    let leads = |(_, said): &&(_, Result<EtcdHealth, String>)| said.as_ref().is_ok_and(|health| health.leads);
+    let leads =
+        |(_, answer): &&(_, Result<EtcdHealth, String>)| answer.as_ref().is_ok_and(|health| health.leads);
     let leader = answers.iter().find(leads).map(|(asked, _)| (*asked).clone());
     let Some(leader) = leader else {
-        let said: Vec<_> = answers.into_iter().map(|(_, said)| said).collect();
-        let why = why_not(&inquiry.round, &said);
+        let results: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
+        let why = why_not(&inquiry.round, &results);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
         return come_to_nothing(open, inquiry, Save::Leader, &why, now);

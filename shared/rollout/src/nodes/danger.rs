@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn p5_a_controller_goes_only_while_every_component_of_each_other_is_well() {
-        let said = |answer: Result<NodeStatus, String>| -> Vec<String> {
+        let reasons_of = |answer: Result<NodeStatus, String>| -> Vec<String> {
             let well = || Ok(status(&[("kube-apiserver", true)]));
             let others = BTreeMap::from([("i-1".to_owned(), answer), ("i-2".to_owned(), well())]);
             of_controller(&others).iter().map(ToString::to_string).collect()
@@ -322,7 +322,7 @@ mod tests {
         let [api, manager, scheduler, kubelet] =
             ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"];
         let all = [api, manager, scheduler, kubelet];
-        assert_eq!(said(Ok(status(&all.map(|name| (name, true))))), [""; 0]);
+        assert_eq!(reasons_of(Ok(status(&all.map(|name| (name, true))))), [""; 0]);
         // Including a component that this code does not know.
         for ill in [api, manager, scheduler, kubelet, "kube-vip"] {
             let mut components: Vec<(&str, bool)> = all.iter().map(|name| (*name, *name != ill)).collect();
@@ -330,14 +330,14 @@ mod tests {
                 components.push((ill, false));
             }
             let reason = format!("{ill} on i-1 is not healthy: it does not say why");
-            assert_eq!(said(Ok(status(&components))), [reason], "{ill}");
+            assert_eq!(reasons_of(Ok(status(&components))), [reason], "{ill}");
         }
-        let two = said(Ok(status(&[(api, true), (manager, false), (scheduler, false)])));
+        let two = reasons_of(Ok(status(&[(api, true), (manager, false), (scheduler, false)])));
         assert_eq!(two.len(), 2, "{two:?}");
         let none = "i-1 reports no kube-apiserver";
-        assert_eq!(said(Ok(status(&[]))), [none]);
-        assert_eq!(said(Ok(status(&[(manager, true), (scheduler, true), (kubelet, true)]))), [none]);
-        assert_eq!(said(Err("lost".to_owned())), ["i-1 does not answer: lost"]);
+        assert_eq!(reasons_of(Ok(status(&[]))), [none]);
+        assert_eq!(reasons_of(Ok(status(&[(manager, true), (scheduler, true), (kubelet, true)]))), [none]);
+        assert_eq!(reasons_of(Err("lost".to_owned())), ["i-1 does not answer: lost"]);
         assert_eq!(of_controller(&BTreeMap::new()), []);
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn ask_everyone(turn: &mut Turn<'_>) -> Round {
 /// service any more has no answer.
 pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     let serve = everyone(turn);
-    let mut said: Answers = turn
+    let mut by_member: Answers = turn
         .members
         .keys()
         .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
@@ -82,13 +82,13 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
             None => return None,
         };
         match serve.get(&asked.role) {
-            Some(id) if *id == asked.command.instance => said.insert(asked.role.clone(), health),
-            Some(id) => said
+            Some(id) if *id == asked.command.instance => by_member.insert(asked.role.clone(), health),
+            Some(id) => by_member
                 .insert(asked.role.clone(), Err(format!("{id} has replaced the machine that was queried"))),
             None => None,
         };
     }
-    Some(said)
+    Some(by_member)
 }
 
 /// Whether a member leads, by its own answer.

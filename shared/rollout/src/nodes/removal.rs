@@ -166,8 +166,8 @@ impl Removal {
         let todo: Vec<&String> = machines.iter().copied().filter(|id| !self.empty.contains(*id)).collect();
         let held = turn.newer || !turn.may_start();
         if let Some(group) = group.filter(|_| !held) {
-            let of = u32::try_from(machines.len()).unwrap_or(u32::MAX);
-            let width = self.pace.may_miss(of).max(1) as usize;
+            let all = u32::try_from(machines.len()).unwrap_or(u32::MAX);
+            let width = self.pace.may_miss(all).max(1) as usize;
             let free = width.saturating_sub(self.begun.len());
             let free = free.min(MOST_DRAINS.saturating_sub(turn.departures.len()));
             let next = todo.iter().filter(|id| !turn.departs(id)).take(free);

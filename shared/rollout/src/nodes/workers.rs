@@ -171,10 +171,10 @@ impl Machine for Workers {
             WorkersState::Look { idle_since } => (Begun::new(), idle_since),
             WorkersState::Roll { begun } => (begun, None),
         };
-        if let Extra::Left(left) = self.extra {
-            self.extra = Extra::Known { machines: self.left_over(left, group), expected: None };
+        if let Extra::Left(left_over) = self.extra {
+            self.extra = Extra::Known { machines: self.left_over(left_over, group), expected: None };
         }
-        let still_to_go = begun.iter().filter(|(id, told)| **told == Exit::Shrinks && serves(group, id));
+        let still_to_go = begun.iter().filter(|(id, exit)| **exit == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);
         self.extra.follow(group.desired, group.min, still_to_go, turn.now);
         if let Some(why) = self.settle(&mut begun, turn, group) {
@@ -241,14 +241,14 @@ impl Workers {
 
     /// Reads the results of the workers that are being replaced. Returns why the pool fails, if it does.
     fn settle(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) -> Option<String> {
-        for (id, mut told) in std::mem::take(begun) {
+        for (id, mut exit) in std::mem::take(begun) {
             // A person skipped it while it was drained: it is uncordoned.
-            let left = turn.departures.get_mut(&id).filter(|one| {
+            let skipped = turn.departures.get_mut(&id).filter(|one| {
                 turn.skipped.contains(&id)
                     && matches!(one.state, DepartureState::Drain { .. })
                     && one.is_of_a_rollout()
             });
-            if let Some(one) = left {
+            if let Some(one) = skipped {
                 one.withdraw(None, turn.now);
                 continue;
             }
@@ -259,20 +259,20 @@ impl Workers {
                 continue;
             };
             let leaves = matches!(one.state, DepartureState::Leave { .. });
-            match told {
+            match exit {
                 Exit::Goes if one.is_surplus() && leaves => {
-                    told = Exit::Shrinks;
+                    exit = Exit::Shrinks;
                     self.extra.shrinks(group.desired, turn.now);
                 }
                 // The decrement was refused, or Auto Scaling terminated the machine before it.
                 Exit::Shrinks if !one.is_surplus() && one.is_of_a_rollout() => {
-                    told = Exit::Goes;
+                    exit = Exit::Goes;
                     self.extra.not_lowered(!serves(group, &id));
                 }
                 Exit::Goes | Exit::Shrinks => {}
             }
             let Some(why) = one.problem.clone() else {
-                begun.insert(id, told);
+                begun.insert(id, exit);
                 continue;
             };
             turn.budget.failures += 1;
@@ -378,7 +378,7 @@ impl Workers {
                 return self.comes_first(turn, group);
             }
         }
-        let shrinking = begun.iter().filter(|(_, told)| **told == Exit::Goes);
+        let shrinking = begun.iter().filter(|(_, exit)| **exit == Exit::Goes);
         let shrinking =
             shrinking.filter(|(id, _)| turn.departures.get(*id).is_some_and(Departure::is_surplus)).count();
         let mut surplus = extra.saturating_sub(u32::try_from(shrinking).unwrap_or(u32::MAX));
@@ -462,16 +462,16 @@ impl Workers {
 /// How a surplus machine is terminated. Each of the other surplus machines lowers the desired capacity, too, in any order, so that none of
 /// them mistakes that for a change by somebody else.
 fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> Ending {
-    let mut of = group.desired;
+    let mut desired = group.desired;
     for (id, exit) in begun {
         let still_to_go = *exit == Exit::Goes || serves(group, id);
         let one = turn.departures.get_mut(id).filter(|one| still_to_go && one.is_surplus());
         if let Some(one) = one {
             one.another_surplus_goes();
-            of = of.saturating_sub(1);
+            desired = desired.saturating_sub(1);
         }
     }
-    Ending::Surplus { of }
+    Ending::Surplus { of: desired }
 }
 
 /// The next worker to be replaced: the first one in the zone with the most machines. With `shrink`, a worker that is not outdated may be

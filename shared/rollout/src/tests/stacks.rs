@@ -83,14 +83,14 @@ fn a_step_goes_on_as_its_stack_and_its_change_set_allow() {
     use StackStatus as S;
     use StepState::{ChangeSet, Done, Executing, Waiting};
     for (state, stands, change_set, next, effects, says) in [
-        (Waiting, None, None, ChangeSet, vec![creates(true)], waits(ChangeSetWaits::SentCommand)),
+        (Waiting, None, None, ChangeSet, vec![creates(true)], waits(ChangeSetWaits::Requesting)),
         (
             Waiting,
             Some(S::UpdateRollbackComplete),
             None,
             ChangeSet,
             vec![creates(false)],
-            waits(ChangeSetWaits::SentCommand),
+            waits(ChangeSetWaits::Requesting),
         ),
         (Waiting, Some(S::RollbackComplete), None, Waiting, vec![deletes()], StackWaits::Wreck),
         (
@@ -159,7 +159,7 @@ fn a_step_goes_on_as_its_stack_and_its_change_set_allow() {
             None,
             ChangeSet,
             vec![creates(false)],
-            waits(ChangeSetWaits::SentCommand),
+            waits(ChangeSetWaits::Requesting),
         ),
     ] {
         let case = format!("{state:?} {stands:?} {change_set:?}");

@@ -195,13 +195,13 @@ impl Display for HeldPod {
 
 impl Display for WorkersWait {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut said: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
-        said.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in total")));
-        said.extend(
+        let mut words: Vec<String> = self.departs.iter().map(ToString::to_string).collect();
+        words.extend(self.in_all.map(|Detail(all)| format!("and others, {all} in total")));
+        words.extend(
             self.whole.as_ref().map(|boots| format!("waits until all its machines serve: {}", Boots(boots))),
         );
-        said.extend(self.idle.as_ref().map(ToString::to_string));
-        write!(f, "{} ({} done)", said.join("; "), self.done.0)
+        words.extend(self.idle.as_ref().map(ToString::to_string));
+        write!(f, "{} ({} done)", words.join("; "), self.done.0)
     }
 }
 
@@ -253,7 +253,7 @@ impl Display for StackWaits {
 impl Display for ChangeSetWaits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SentCommand => "asking for a change set",
+            Self::Requesting => "asking for a change set",
             Self::Made => "the change set was requested",
             Self::Making => "CloudFormation is creating the change set",
             Self::Anew => "somebody else changed the stack; creating a new change set",
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn how_far_a_change_set_is_is_told_in_words() {
         for (waits, words) in [
-            (ChangeSetWaits::SentCommand, "asking for a change set"),
+            (ChangeSetWaits::Requesting, "asking for a change set"),
             (ChangeSetWaits::Made, "the change set was requested"),
             (ChangeSetWaits::Making, "CloudFormation is creating the change set"),
             (ChangeSetWaits::Anew, "somebody else changed the stack; creating a new change set"),

@@ -237,12 +237,12 @@ impl Crypto for SeededCrypto {
     }
 
     fn sealings<'a>(&self, sealed: &'a [u8]) -> PortResult<Vec<Sealing<'a>>> {
-        let (mut found, mut left) = (Vec::new(), sealed);
-        while !left.is_empty() {
-            let ([name, wrapped, _], rest) = parts(left).ok_or_else(|| refused("it is truncated"))?;
+        let (mut found, mut remaining) = (Vec::new(), sealed);
+        while !remaining.is_empty() {
+            let ([name, wrapped, _], rest) = parts(remaining).ok_or_else(|| refused("it is truncated"))?;
             let wrapped_by = std::str::from_utf8(name).map_err(|_| refused("its key's name is no text"))?;
-            found.push(Sealing { wrapped_by, wrapped, bytes: &left[..left.len() - rest.len()] });
-            left = rest;
+            found.push(Sealing { wrapped_by, wrapped, bytes: &remaining[..remaining.len() - rest.len()] });
+            remaining = rest;
         }
         if found.is_empty() { Err(refused("it is empty")) } else { Ok(found) }
     }

@@ -83,12 +83,12 @@ fn view(verb: &Verb, sent: &Sent) -> CommandView {
         Details::DeliveryTimedOut => CommandStatus::Undelivered,
     };
     let printed: String = sent.output.chars().take(PRINTED_AT_MOST).collect();
-    let told = Invocation {
+    let invocation = Invocation {
         status,
         details: sent.details.name(),
         response_code: sent.response_code,
         printed: &printed,
         errors: "",
     };
-    CommandView::read(verb, &told)
+    CommandView::read(verb, &invocation)
 }

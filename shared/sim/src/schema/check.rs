@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::ResourceType;
 use super::regexes;
-use crate::world::UNKNOWN;
+use super::{ResourceType, UNKNOWN};
 
 /// A problem, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

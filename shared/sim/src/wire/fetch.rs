@@ -72,19 +72,19 @@ mod tests {
 
     #[test]
     fn s3_urls_of_either_style_name_the_same_place() {
-        let of = |url| place(url, "http://127.0.0.1:5000");
+        let local = |url| place(url, "http://127.0.0.1:5000");
         let there = Some("assets/clusters/a/t.json".to_owned());
-        assert_eq!(of("https://assets.s3.eu-central-1.amazonaws.com/clusters/a/t.json"), there);
-        assert_eq!(of("https://assets.s3.amazonaws.com/clusters/a/t.json"), there);
-        assert_eq!(of("https://s3.eu-central-1.amazonaws.com/assets/clusters/a/t.json"), there);
-        assert_eq!(of("http://127.0.0.1:5000/assets/clusters/a/t.json"), there);
+        assert_eq!(local("https://assets.s3.eu-central-1.amazonaws.com/clusters/a/t.json"), there);
+        assert_eq!(local("https://assets.s3.amazonaws.com/clusters/a/t.json"), there);
+        assert_eq!(local("https://s3.eu-central-1.amazonaws.com/assets/clusters/a/t.json"), there);
+        assert_eq!(local("http://127.0.0.1:5000/assets/clusters/a/t.json"), there);
         for odd in [
             "https://example.com/a/b",
             "http://127.0.0.1:5000/assets",
             "ftp://x/y",
             "https://s3.amazonaws.com/a",
         ] {
-            assert_eq!(of(odd), None, "{odd}");
+            assert_eq!(local(odd), None, "{odd}");
         }
     }
 }

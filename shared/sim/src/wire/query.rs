@@ -103,16 +103,16 @@ pub(super) fn page_token(place: usize) -> String {
 pub(super) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
+    while let Some((&first, following)) = rest.split_first() {
+        rest = following;
         let hex =
-            || std::str::from_utf8(behind.get(..2)?).ok().and_then(|two| u8::from_str_radix(two, 16).ok());
+            || std::str::from_utf8(following.get(..2)?).ok().and_then(|two| u8::from_str_radix(two, 16).ok());
         match first {
             b'+' => bytes.push(b' '),
             b'%' => match hex() {
                 Some(byte) => {
                     bytes.push(byte);
-                    rest = &behind[2..];
+                    rest = &following[2..];
                 }
                 None => bytes.push(b'%'),
             },

@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 
 use super::cidr;
 
-/// The placeholder for a value that is known only after the change, in CloudFormation's own words.
-pub(crate) const UNKNOWN: &str = "{{changeSet:KNOWN_AFTER_APPLY}}";
+pub(super) use crate::schema::UNKNOWN;
 
 /// The meaning of names in an expression. Errors are in CloudFormation's words.
 pub trait Scope {
@@ -309,7 +308,7 @@ fn pieces(template: &str) -> Result<Vec<Piece>, String> {
     let mut found = Vec::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("${") {
-        let (inside, behind) = after
+        let (inside, after_it) = after
             .split_once('}')
             .ok_or_else(|| "Template error: a substitution in Fn::Sub has no closing brace".to_owned())?;
         found.push(Piece::Text(before.to_owned()));
@@ -317,7 +316,7 @@ fn pieces(template: &str) -> Result<Vec<Piece>, String> {
             Some(literal) => Piece::Text(format!("${{{literal}}}")),
             None => Piece::Name(inside.trim().to_owned()),
         });
-        rest = behind;
+        rest = after_it;
     }
     found.push(Piece::Text(rest.to_owned()));
     Ok(found)

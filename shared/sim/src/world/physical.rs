@@ -71,11 +71,11 @@ pub(super) fn identity(kind: &str, id: &str, properties: &Value) -> String {
 
 /// Whether two descriptions mean the same resource. The id alone is not enough: a record in another zone has the same id.
 pub(super) fn is_same(one: &Resource, other: &Resource) -> bool {
-    let of = |resource: &Resource| {
+    let physical_id = |resource: &Resource| {
         let id = resource.physical_id.as_deref()?;
         Some((resource.kind.clone(), identity(&resource.kind, id, &resource.properties)))
     };
-    one.physical_id == other.physical_id && of(one) == of(other)
+    one.physical_id == other.physical_id && physical_id(one) == physical_id(other)
 }
 
 impl Maker<'_> {

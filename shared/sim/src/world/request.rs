@@ -124,7 +124,7 @@ impl World {
         let scope = StackScope {
             config: &self.config,
             stack_name,
-            stack_id: super::UNKNOWN,
+            stack_id: crate::schema::UNKNOWN,
             revision,
             resources: None,
             renewed: BTreeSet::new(),

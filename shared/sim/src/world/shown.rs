@@ -21,9 +21,9 @@ impl World {
         if self.find(name).is_none() {
             return Err(missing());
         }
-        let behind = self.stale_answer_time(self.fleet.faults.stale_stacks);
+        let staleness = self.stale_answer_time(self.fleet.faults.stale_stacks);
         let stack = self.find(name).ok_or_else(missing)?;
-        let shown = match behind {
+        let shown = match staleness {
             None => stack.show(self.now),
             Some(at) if at < stack.created_at => return Err(missing()),
             Some(at) => {

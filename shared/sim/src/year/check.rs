@@ -127,7 +127,7 @@ pub struct Checker {
     alarmed_at: Option<Timestamp>,
     skipped: BTreeSet<String>,
     /// Skipped machines whose certificates expired.
-    ended_as_told: BTreeSet<String>,
+    expired_while_skipped: BTreeSet<String>,
     approved: BTreeSet<String>,
     ends: Ends,
     /// Whether the cluster has been launched.
@@ -182,7 +182,7 @@ impl Checker {
             aborted: false,
             alarmed_at: None,
             skipped: BTreeSet::new(),
-            ended_as_told: BTreeSet::new(),
+            expired_while_skipped: BTreeSet::new(),
             approved: BTreeSet::new(),
             ends: Ends::default(),
             stands: false,
@@ -220,9 +220,9 @@ impl Checker {
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 
-    /// Checks the acts of an invocation in order. The last observation is from before the acts. Each act is judged by what the invocation
-    /// had been `told` at that time.
-    pub(super) fn acts(&mut self, world: &World, acts: &[Act], told: Knowledge) {
+    /// Checks the acts of an invocation in order. The last observation is from before the acts. Each act is judged by the `knowledge`
+    /// that the invocation had at that time.
+    pub(super) fn acts(&mut self, world: &World, acts: &[Act], knowledge: Knowledge) {
         if acts.is_empty() {
             return;
         }
@@ -230,13 +230,13 @@ impl Checker {
         let facts = &facts;
         self.nothing_twice(acts, world.now());
         for (at, act) in acts.iter().enumerate() {
-            let then = told.unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
+            let then = knowledge.unheard.as_ref().filter(|(of, _)| of.contains(&at)).map(|(_, then)| then);
             let now = then.map(|then| {
                 let now = self.stops();
                 self.order_not_received(now.as_of(then));
                 now
             });
-            let earlier = told.earlier.as_ref().filter(|earlier| at < earlier.until);
+            let earlier = knowledge.earlier.as_ref().filter(|earlier| at < earlier.until);
             let newer = earlier.map(|earlier| self.target.replace(earlier.target.clone()));
             self.act(world, facts, act);
             if let Some(newer) = newer {

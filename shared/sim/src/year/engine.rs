@@ -380,9 +380,9 @@ impl<'m> Engine<'m> {
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
         // An outage of the bus delays no step: events that could not be published stay in the outbox.
         let unsaid = if result.is_err() { self.unpublished_start() } else { Vec::new() };
-        let said: Vec<&Event> = events.iter().chain(&unsaid).collect();
+        let message: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
-        let (ended, gone) = self.begins(&said, midst.as_ref().map(|midst| &midst.before));
+        let (ended, gone) = self.begins(&message, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // Acts before the pause are judged by the world before it.
             self.checker.acts(&midst.before, &midst.acts, Knowledge::default());
@@ -411,8 +411,8 @@ impl<'m> Engine<'m> {
         let now = self.now();
         self.transcript.extend(acts.iter().map(|act| (now, format!("  {act}"))));
         match &result {
-            Ok(said) => {
-                self.transcript.push((now, format!("{function}: {said}")));
+            Ok(message) => {
+                self.transcript.push((now, format!("{function}: {message}")));
                 self.order_received(&who);
             }
             Err(error) => {
@@ -532,8 +532,8 @@ impl<'m> Engine<'m> {
     }
 
     /// Reads the world.
-    pub fn with_world<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        look(&lock(&self.account.world))
+    pub fn with_world<T>(&self, read: impl FnOnce(&World) -> T) -> T {
+        read(&lock(&self.account.world))
     }
 }
 

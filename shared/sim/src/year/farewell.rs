@@ -122,16 +122,16 @@ impl Farewell {
 
     /// Does what `status.json` tells a person to do.
     fn acts_on_the_reason(self, engine: &mut Engine<'_>, round: usize) {
-        let said = message(engine);
+        let words = message(engine);
         let is_stuck = engine.account.rollout().is_some_and(|rollout| rollout.is_going());
-        if is_stuck && !said.contains("`slipway destroy ") {
-            let what = format!("it has stopped, and nobody reads what helps: {said}");
+        if is_stuck && !words.contains("`slipway destroy ") {
+            let what = format!("it has stopped, and nobody reads what helps: {words}");
             return engine.checker.wrong(engine.now(), "liveness", what);
         }
-        if said.contains(CLEARS_RECORDS) {
+        if words.contains(CLEARS_RECORDS) {
             lock(&engine.account.world).clear_records();
         }
-        let without_snapshot = self.without_snapshot || round > 0 && said.contains("--without-snapshot");
+        let without_snapshot = self.without_snapshot || round > 0 && words.contains("--without-snapshot");
         engine.person_after(SignedDuration::ZERO, Deed::Say(Order::Destroy { without_snapshot }));
     }
 
@@ -144,10 +144,10 @@ impl Farewell {
         if engine.account.rollout().is_none_or(|rollout| rollout.was_destroyed().is_none()) {
             left.push("its state is another than destroyed".to_owned());
         }
-        let said = message(engine);
-        let lies = |at: &jiff::Timestamp| said.contains(&at.strftime("%Y%m%dT%H%M%SZ").to_string());
+        let words = message(engine);
+        let lies = |at: &jiff::Timestamp| words.contains(&at.strftime("%Y%m%dT%H%M%SZ").to_string());
         if !snapshots.iter().any(lies) && !engine.checker.may_go_unsaved() {
-            left.push(format!("nobody says where its last snapshot lies: {said}"));
+            left.push(format!("nobody says where its last snapshot lies: {words}"));
         }
         for what in left {
             engine.checker.wrong(engine.now(), "§9", format!("the cluster is said to be gone: {what}"));

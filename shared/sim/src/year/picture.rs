@@ -108,16 +108,16 @@ pub(super) fn page(name: &str, subject: &str, year: &Chronicle) -> String {
 fn tiles(year: &Chronicle) -> Vec<(String, &'static str, bool)> {
     let count = |end: &str| year.rollouts.get(end).copied().unwrap_or_default();
     let share = |part| format!("{:.4} %", 100.0 * year.share(part));
-    let days = |left: SignedDuration| left.as_hours() / 24;
+    let days = |margin: SignedDuration| margin.as_hours() / 24;
     vec![
         (count("succeeded").to_string(), "rollouts succeeded", false),
         (count("failed").to_string(), "failed", count("failed") > 0),
         (share(year.etcd), "of the time etcd had a leader", year.etcd < year.lived),
         (share(year.api), "of the time the API answered", year.api < year.lived),
         (
-            year.margin.map_or_else(|| "?".to_owned(), |left| days(left).to_string()),
+            year.margin.map_or_else(|| "?".to_owned(), |margin| days(margin).to_string()),
             "days at least that a certificate in force still held",
-            year.margin.is_some_and(|left| left <= SignedDuration::ZERO),
+            year.margin.is_some_and(|margin| margin <= SignedDuration::ZERO),
         ),
         (year.tally.deaths.to_string(), "machines broke", false),
         (format!("${:.2}", year.tally.usage().bill().total()), "for Slipway itself", false),
@@ -195,7 +195,7 @@ fn bar(machine: &Lifetime, y: i64, year: &Chronicle, scale: &Scale) -> Markup {
     let served = machine.served.unwrap_or(until);
     let (from, served, until) = (scale.x(machine.from), scale.x(served), scale.x(until));
     let class = class(&machine.role);
-    let said = format!(
+    let caption = format!(
         "{} {}: from {}{}",
         machine.role,
         machine.id,
@@ -204,7 +204,7 @@ fn bar(machine: &Lifetime, y: i64, year: &Chronicle, scale: &Scale) -> Markup {
     );
     html! {
         g {
-            title { (clean(&said)) }
+            title { (clean(&caption)) }
             rect class={ (class) " boot" } x=(units(from)) y=(y) height="12" width=(units((served - from).max(0))) {}
             // The gap makes the succession of machines visible.
             rect class=(class) x=(units(served)) y=(y) height="12" width=(units((until - served - 5).max(3))) {}
@@ -259,14 +259,14 @@ fn bands(year: &Chronicle) -> Vec<Band<'_>> {
 
 fn certificates(year: &Chronicle, scale: &Scale) -> Markup {
     const DAY_S: i64 = 86_400;
-    let days = |left: SignedDuration| left.as_secs() / DAY_S;
-    let most = year.margins.iter().map(|(_, left)| days(*left)).max().unwrap_or(1).max(1);
+    let days = |margin: SignedDuration| margin.as_secs() / DAY_S;
+    let most = year.margins.iter().map(|(_, margin)| days(*margin)).max().unwrap_or(1).max(1);
     let bottom = 14 + CURVE;
     let y = |days: i64| 10 * bottom - 10 * CURVE * days.clamp(0, most) / most;
     let points: Vec<String> = year
         .margins
         .iter()
-        .map(|(at, left)| format!("{},{}", units(scale.x(*at)), units(y(days(*left)))))
+        .map(|(at, margin)| format!("{},{}", units(scale.x(*at)), units(y(days(*margin)))))
         .collect();
     let months = months(year, scale);
     html! {
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_rollout_reaches_from_its_start_to_its_end_and_one_without_an_end_to_the_last_day() {
-        let said = [
+        let totals = [
             ("2027-01-01T08", "rollout started: a"),
             ("2027-01-01T09", "rollout succeeded: all"),
             ("2027-02-01T08", "certificates renewed: x"),
@@ -343,7 +343,7 @@ mod tests {
             ("2027-03-01T08", "rollout started: b"),
         ];
         let year = Chronicle {
-            events: said.iter().map(|(when, line)| (at(when), (*line).to_owned())).collect(),
+            events: totals.iter().map(|(when, line)| (at(when), (*line).to_owned())).collect(),
             from: at("2027-01-01T00"),
             until: at("2027-04-01T00"),
             ..Chronicle::default()

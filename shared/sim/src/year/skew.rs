@@ -84,6 +84,6 @@ impl Skew {
 }
 
 /// The lowest and the highest of them; `None` if there are none.
-fn bounds<'m>(of: impl Iterator<Item = (&'m str, u16)> + Clone) -> Option<(u16, u16)> {
-    Some((of.clone().map(|(_, minor)| minor).min()?, of.map(|(_, minor)| minor).max()?))
+fn bounds<'m>(versions: impl Iterator<Item = (&'m str, u16)> + Clone) -> Option<(u16, u16)> {
+    Some((versions.clone().map(|(_, minor)| minor).min()?, versions.map(|(_, minor)| minor).max()?))
 }

@@ -435,14 +435,14 @@ fn heal(base: &Base, bound: SignedDuration, engine: &mut Engine<'_>) {
 
 /// Deletes by hand what `status.json` names: stacks that a destruction has partly deleted.
 fn deletes_wrecks(engine: &mut Engine<'_>) {
-    let said = message(engine);
-    if !said.contains("delete the stack by hand") {
+    let words = message(engine);
+    if !words.contains("delete the stack by hand") {
         return;
     }
     let mut world = lock(&engine.account.world);
     let there = world.stacks_there().into_iter().filter(|(_, status)| status == "DELETE_FAILED");
-    let wrecks: Vec<String> = there.map(|(name, _)| name).filter(|name| said.contains(name)).collect();
-    if said.contains(CLEARS_RECORDS) {
+    let wrecks: Vec<String> = there.map(|(name, _)| name).filter(|name| words.contains(name)).collect();
+    if words.contains(CLEARS_RECORDS) {
         world.clear_records();
     }
     wrecks.iter().for_each(|name| world.delete_by_hand(name));
@@ -463,10 +463,10 @@ pub(super) fn message(engine: &Engine<'_>) -> String {
 
 /// Retained machines that the status does not mention. They run, cost money, and block every change of their group.
 fn unmentioned(engine: &Engine<'_>) -> Vec<String> {
-    let said =
+    let words =
         engine.account.status().and_then(|status| serde_json::to_string(&status).ok()).unwrap_or_default();
     let kept = engine.with_world(|world| world.machines()).into_iter().filter(|one| one.retained);
-    let kept = kept.filter(|one| !said.contains(&one.id));
+    let kept = kept.filter(|one| !words.contains(&one.id));
     kept.map(|one| format!("{} of {} is kept by its group, and nobody reads of it", one.id, one.role))
         .collect()
 }
@@ -519,8 +519,8 @@ fn amiss(base: &Base, engine: &Engine<'_>) -> Vec<String> {
         let stays = facts.members.keys().filter(|member| !asked_for(member));
         amiss.extend(stays.map(|role| format!("{role} is still a member of etcd")));
         let of_no_role = |role: &str| !release.roles.keys().any(|one| one.to_string() == *role);
-        let left = machines.iter().filter(|one| of_no_role(&one.role));
-        amiss.extend(left.map(|one| format!("{} of {} is still there", one.id, one.role)));
+        let still_there = machines.iter().filter(|one| of_no_role(&one.role));
+        amiss.extend(still_there.map(|one| format!("{} of {} is still there", one.id, one.role)));
         let stacks = world.stacks_there().into_keys().filter(|name| release.stack(name).is_none());
         amiss.extend(stacks.map(|name| format!("{name} is still there")));
         amiss.extend(facts.cordoned.iter().map(|node| format!("nothing is scheduled to {node}")));

@@ -263,7 +263,7 @@ impl Life<'_> {
             api: self.api,
             evicted: facts.evicted,
             lost: facts.losses.iter().filter(|loss| !loss.terminated).map(|loss| loss.pods).sum(),
-            margin: self.margins.iter().map(|(_, left)| *left).min(),
+            margin: self.margins.iter().map(|(_, margin)| *margin).min(),
             rollouts,
             from: self.from,
             until,

@@ -184,9 +184,9 @@ impl<'b> Small<'b> {
             let Some(happening) = next(&mut engine) else { continue };
             brought += 1;
             let turn = path.iter().find(|(at, _)| *at == brought).map(|(_, turn)| *turn);
-            let said = turn.map(|turn| format!("--- {brought} {turn}: {happening:?}"));
+            let heading = turn.map(|turn| format!("--- {brought} {turn}: {happening:?}"));
             let now = engine.now();
-            engine.transcript.extend(said.map(|said| (now, said)));
+            engine.transcript.extend(heading.map(|heading| (now, heading)));
             bring(&mut engine, happening, turn);
         }
         self.ends(&mut engine, path);

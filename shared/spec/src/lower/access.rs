@@ -7,10 +7,10 @@ use slipway_core::versions::{NEWEST, RELEASES, release};
 use slipway_core::words::nearest;
 
 use super::Lowering;
-use super::text::{arn, is_id, is_name};
 use crate::model::ImageSpec;
 use crate::path::Path;
 use crate::regions::REGIONS;
+use crate::text::{arn, is_id, is_name};
 
 /// Amazon Linux 2023's newest image, which the lock pins
 /// (docs.aws.amazon.com/linux/al2023, "Launching with SSM public parameters").

@@ -3,9 +3,9 @@
 use slipway_core::cluster::{Addon, Addons, NetworkProvider, ProxyMode};
 
 use super::Lowering;
-use super::text::is_dns_name;
 use crate::model::ComputeResourcesSpec;
 use crate::path::Path;
+use crate::text::is_dns_name;
 
 /// Flags of the cluster autoscaler that say which groups it scales: the pools say that.
 const OWN_FLAGS: [&str; 5] =

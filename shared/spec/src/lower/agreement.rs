@@ -59,8 +59,8 @@ impl Lowering<'_, '_, '_> {
         let Some(range) = network.pod_cidr else { return };
         let room = 1_u64 << NODE_PREFIX.saturating_sub(range.prefix_len());
         let controllers = u64::from(controller.map_or(0, |controller| controller.count));
-        let nodes = |of: fn(&NodePool) -> u32| {
-            controllers + pools.iter().map(|pool| u64::from(of(pool))).sum::<u64>()
+        let nodes = |size: fn(&NodePool) -> u32| {
+            controllers + pools.iter().map(|pool| u64::from(size(pool))).sum::<u64>()
         };
         let (least, most) = (nodes(|pool| pool.size.min), nodes(|pool| pool.size.max));
         let path = Path::parse("podCIDR");

@@ -6,9 +6,9 @@ use slipway_core::cluster::{Backing, Existing, LoadBalancer};
 use super::Lowering;
 use super::existing::Named;
 use super::network::Draft;
-use super::text::{arn, is_dns_name, is_id};
 use crate::model::{LoadBalancerKind, LoadBalancerSpec};
 use crate::path::Path;
+use crate::text::{arn, is_dns_name, is_id};
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn load_balancer(

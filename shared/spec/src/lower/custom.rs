@@ -7,8 +7,8 @@ use slipway_core::cluster::{Content, Custom, CustomFile, CustomUnit, DropIn};
 
 use super::{Lowering, word};
 use crate::model::{CustomFileSpec, CustomUnitSpec};
-use crate::patch::holds_private_key;
 use crate::path::Path;
+use crate::text::holds_private_key;
 
 /// The most bytes of files and units of a role. A node fetches them at every launch, and the whole spec has
 /// 256 KiB: what is larger belongs into an image, a package or a bucket.

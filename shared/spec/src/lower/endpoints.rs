@@ -3,10 +3,10 @@
 use slipway_core::cluster::{ApiEndpoint, Backing};
 
 use super::network::Draft;
-use super::text::{is_dns_name, is_name};
 use super::{Lowering, fold};
 use crate::model::{EndpointSpec, ExistingSpec, LoadBalancerSpec};
 use crate::path::Path;
+use crate::text::{is_dns_name, is_name};
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn endpoints(&mut self, network: &Draft) -> Vec<ApiEndpoint> {
@@ -47,12 +47,12 @@ impl Lowering<'_, '_, '_> {
             .enumerate()
             .filter_map(|(index, endpoint)| self.endpoint(endpoint, &root.index(index), network))
             .collect();
-        let named = |key: &'static str, of: fn(&EndpointSpec) -> Option<&str>| {
+        let named = |key: &'static str, field: fn(&EndpointSpec) -> Option<&str>| {
             let root = root.clone();
             spec.api_endpoints
                 .iter()
                 .enumerate()
-                .filter_map(move |(index, endpoint)| Some((of(endpoint)?, root.index(index).key(key))))
+                .filter_map(move |(index, endpoint)| Some((field(endpoint)?, root.index(index).key(key))))
         };
         self.unique(named("name", |endpoint| endpoint.name.as_deref()), "endpoint", fold);
         self.unique(

@@ -8,9 +8,9 @@ use slipway_core::versions;
 use super::Lowering;
 use super::balancers::is_zone_id;
 use super::network::Draft;
-use super::text::{is_dns_label, is_dns_name};
 use crate::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, VolumeKind, VolumeSpec};
 use crate::path::Path;
+use crate::text::{is_dns_label, is_dns_name};
 
 const DATA_GIB: u32 = 30;
 /// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").

@@ -83,14 +83,14 @@ impl Lowering<'_, '_, '_> {
                 variables.extend(names_in_file(&text).map(|name| (name.to_owned(), path.clone())));
             }
         }
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (name, path) in variables {
             let Some(flag) = flag_of_variable(&name) else { continue };
             let quota = flag == ETCD_QUOTA_FLAG && spec.quota.is_some();
             if environment.unset.contains(&name) || !(quota || ETCD_FLAGS.contains(&flag.as_str())) {
                 continue;
             }
-            if told.insert((name.clone(), path.to_string())) {
+            if reported.insert((name.clone(), path.to_string())) {
                 let message = format!(
                     "`{name}` names what Slipway gives to etcd by the flag `--{flag}`, and etcd does not start with both"
                 );

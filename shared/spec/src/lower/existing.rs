@@ -3,9 +3,9 @@
 use slipway_core::cluster::Existing;
 
 use super::Lowering;
-use super::text::is_id;
 use crate::model::ExistingSpec;
 use crate::path::Path;
+use crate::text::is_id;
 
 /// A pair of keys that name one thing, at most one of which may be given.
 pub(super) struct Named<'s> {

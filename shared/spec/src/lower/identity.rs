@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use slipway_core::cluster::{IamRoles, ServiceAccountRole};
 
 use super::Lowering;
-use super::text::{is_dns_label, is_dns_name};
 use crate::model::ServiceAccountRoleSpec;
 use crate::path::Path;
+use crate::text::{is_dns_label, is_dns_name};
 
 /// What the names of add-ons' roles begin with.
 pub(crate) const ADDON_PREFIX: &str = "addon-";

@@ -7,8 +7,8 @@ use slipway_core::cluster::{KubernetesVersion, NodePool};
 
 use super::Lowering;
 use crate::model::KubeletSpec;
-use crate::patch::holds_private_key;
 use crate::path::Path;
+use crate::text::holds_private_key;
 
 const RESERVED: [&str; 4] = ["cpu", "ephemeral-storage", "memory", "pid"];
 /// kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction, "Eviction signals".

@@ -7,13 +7,13 @@ use slipway_core::cluster::{
     Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
 };
 
-use super::text::{is_dns_label, is_dns_name};
 use super::{Lowering, word};
 use crate::model::{
     AuditLogSpec, ComputeResourcesSpec, EventRateLimitSpec, FlagSpec, HostVolumeSpec, OidcSpec,
 };
-use crate::patch::holds_private_key;
 use crate::path::Path;
+use crate::text::holds_private_key;
+use crate::text::{is_dns_label, is_dns_name};
 
 const AUDIT_LOG: &str = "/var/log/kube-apiserver-audit.log";
 const AUDIT_FILES: LogFiles = LogFiles { max_age_days: 30, max_backups: 10, max_size_mib: 100 };

@@ -6,9 +6,9 @@ use slipway_core::cluster::{Controller, IAM_PATH, Iam};
 
 use super::Lowering;
 use super::network::Draft;
-use super::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 use crate::model::{ControllerSpec, IamSpec, PolicySpec};
 use crate::path::Path;
+use crate::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What kube-aws took as `t2.medium`.
 pub(super) const INSTANCE_TYPE: &str = "t3.medium";

@@ -4,10 +4,10 @@ use slipway_core::cluster::{ApiEndpoint, GroupSize, KubernetesVersion, MixedInst
 use slipway_core::versions::KUBELET_LAG;
 
 use super::network::Draft;
-use super::text::{is_dns_label, is_label_key, is_label_value, is_name};
 use super::{Lowering, fold, word};
 use crate::model::{PoolSpec, TaintSpec};
 use crate::path::Path;
+use crate::text::{is_dns_label, is_label_key, is_label_value, is_name};
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn pools(

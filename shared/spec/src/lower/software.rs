@@ -3,9 +3,9 @@
 use slipway_core::cluster::{Software, SoftwareSource};
 
 use super::Lowering;
-use super::text::is_dns_name;
 use crate::model::SoftwareSourceSpec;
 use crate::path::Path;
+use crate::text::is_dns_name;
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn software(&mut self) -> Software {

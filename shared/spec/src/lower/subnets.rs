@@ -6,11 +6,11 @@ use slipway_core::cluster::{Egress, Existing, Subnet, SubnetSource, Vpc};
 
 use super::existing::Named;
 use super::network::Draft;
-use super::text::is_name;
 use super::{Lowering, fold};
 use crate::model::{SubnetRef, SubnetSpec};
 use crate::path::Path;
 use crate::regions;
+use crate::text::is_name;
 
 /// kube-aws' single subnet.
 const INSTANCE_CIDR: &str = "10.0.0.0/24";

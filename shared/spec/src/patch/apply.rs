@@ -57,7 +57,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     let Some(last) = pieces.next_back() else { return rest.is_empty() };
     for piece in pieces {
         match rest.split_once(piece) {
-            Some((_, behind)) => rest = behind,
+            Some((_, following)) => rest = following,
             None => return false,
         }
     }

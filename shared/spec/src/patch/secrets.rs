@@ -1,22 +1,15 @@
 //! No private key comes in by a patch (P9): templates and configurations are read by many.
 
 use crate::report::Problem;
+use crate::text::{PRIVATE_KEY_WORDS, holds_private_key};
 use crate::tree::{Kind, Node, Span};
 
-/// The words at the head of every PEM private key, and the letters that they have in base64 wherever they begin
-/// within a group of three bytes.
-const WORDS: [&str; 4] = ["PRIVATE KEY", "UFJJVkFURSBLRV", "BSSVZBVEUgS0VZ", "QUklWQVRFIEtFW"];
 /// What makes CloudFormation put a secret's value into a template.
 pub(super) const REFERENCES: [&str; 2] = ["{{resolve:secretsmanager:", "{{resolve:ssm-secure:"];
 
-/// Whether a private key is in it.
-pub(crate) fn holds_private_key(text: &str) -> bool {
-    WORDS.iter().any(|word| text.contains(word))
-}
-
 /// The finding about key material in a patch's text.
 pub(super) fn in_text(text: &str) -> Option<Problem> {
-    if let Some(at) = WORDS.iter().filter_map(|word| text.find(word)).min() {
+    if let Some(at) = PRIVATE_KEY_WORDS.iter().filter_map(|word| text.find(word)).min() {
         return Some(private_key(line_of(text, at)));
     }
     let at = REFERENCES.iter().filter_map(|reference| text.find(reference)).min()?;

@@ -206,7 +206,7 @@ impl World {
             return health;
         }
         let index = etcd.index(now);
-        let behind = etcd.missing_entries(member, now);
+        let missing = etcd.missing_entries(member, now);
         let leader = etcd.leader.as_ref().filter(|leader| etcd.reaches(role, leader));
         let leader = leader.and_then(|leader| etcd.members.get(leader));
         health.id = Some(member.id.clone());
@@ -217,9 +217,9 @@ impl World {
         health.leader = leader.map(|leader| leader.id.clone());
         health.term = etcd.term;
         health.raft_index = index;
-        health.raft_applied_index = index.saturating_sub(behind);
+        health.raft_applied_index = index.saturating_sub(missing);
         health.revision = health.raft_applied_index;
-        health.behind = leader.is_some().then_some(behind);
+        health.behind = leader.is_some().then_some(missing);
         health.db_size = DATABASE;
         health.db_size_in_use = DATABASE / 2;
         health.db_quota = Some(QUOTA);

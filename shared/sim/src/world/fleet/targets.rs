@@ -144,13 +144,13 @@ impl World {
             let checks = self.checks(&arn);
             let seconds = self.draw_s("registers a target", REGISTERS_S.0, REGISTERS_S.1);
             let seconds = SignedDuration::from_secs_f64(seconds * self.config.pace);
-            let of = |count: u32| SignedDuration::from_secs(i64::from(checks.interval_s * count));
+            let duration_of = |count: u32| SignedDuration::from_secs(i64::from(checks.interval_s * count));
             targets.push(Target {
                 group: arn,
                 registered_at: self.now,
                 checked_from: self.now + seconds,
-                passes_for: of(checks.passes),
-                fails_for: of(checks.failures.saturating_sub(1)),
+                passes_for: duration_of(checks.passes),
+                fails_for: duration_of(checks.failures.saturating_sub(1)),
                 answers,
                 since: self.now,
                 was: Health::Initial,

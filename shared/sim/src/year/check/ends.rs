@@ -29,7 +29,7 @@ pub(super) struct Ends {
     /// The time of the newest abort that was received.
     pub(super) called_off: Option<Timestamp>,
     /// Stacks whose deletion was requested.
-    told: BTreeSet<String>,
+    deleted: BTreeSet<String>,
     /// Retained machines that were terminated with their stacks. A termination may be repeated after a function died.
     let_go: BTreeSet<String>,
     /// Machines are missing because of a destruction.
@@ -122,9 +122,9 @@ impl Checker {
     /// The cluster is reported as gone: all earlier orders are over.
     pub fn gone(&mut self) {
         let without = self.ends.does_without();
-        let Ends { given, told, over, unsaved, .. } = std::mem::take(&mut self.ends);
+        let Ends { given, deleted, over, unsaved, .. } = std::mem::take(&mut self.ends);
         let (over, unsaved) = (over.max(given.last().copied()), without || unsaved && given.is_empty());
-        self.ends = Ends { told, apart: true, over, unsaved, ..Ends::default() };
+        self.ends = Ends { deleted, apart: true, over, unsaved, ..Ends::default() };
     }
 
     /// The destruction continues after a pause. Writes during the pause are in no snapshot.
@@ -152,7 +152,7 @@ impl Checker {
     pub(super) fn ends_by(&mut self, world: &World, facts: &ClusterFacts, act: &Act) -> bool {
         let now = world.now();
         if let Act::CreateChangeSet(stack, _) | Act::Execute(stack, _) = act {
-            self.ends.told.remove(stack);
+            self.ends.deleted.remove(stack);
         }
         let may_be_meant = !self.ends.given.is_empty() && !self.rollout_has(facts, act);
         if !may_be_meant {
@@ -239,7 +239,7 @@ impl Checker {
             let what = format!("{stack} is told to go, and {before:?} still stand on it");
             self.wrong(now, "§9", what);
         }
-        self.ends.told.insert(stack.to_owned());
+        self.ends.deleted.insert(stack.to_owned());
         self.ends.apart = true;
     }
 
@@ -250,7 +250,7 @@ impl Checker {
             return;
         };
         // If etcd was already being deleted when a later order came, a snapshot after the first order is enough.
-        let etcd_goes = self.ends.told.contains(&format!("{}-etcd", self.cluster));
+        let etcd_goes = self.ends.deleted.contains(&format!("{}-etcd", self.cluster));
         let since = if etcd_goes { self.ends.given.first().copied().unwrap_or(since) } else { since };
         if !facts.snapshots.iter().any(|at| *at >= since) {
             let what = format!("{stack} is told to go without a last snapshot of after the order");
@@ -276,12 +276,12 @@ impl Checker {
             member if member.starts_with("etcd-") => "etcd",
             pool => pool,
         };
-        self.ends.told.contains(&format!("{}-{kind}", self.cluster))
+        self.ends.deleted.contains(&format!("{}-{kind}", self.cluster))
     }
 
     /// Whether machines are missing because of a destruction, until all of them are back.
     pub(super) fn is_apart(&mut self, is_whole: bool) -> bool {
-        if is_whole && self.ends.told.is_empty() && !self.is_to_end() {
+        if is_whole && self.ends.deleted.is_empty() && !self.is_to_end() {
             self.ends.apart = false;
         }
         self.ends.apart

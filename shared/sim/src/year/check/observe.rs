@@ -96,22 +96,22 @@ impl Checker {
     /// P7: no certificate in use has expired.
     fn in_force(&mut self, now: Timestamp) {
         let Some((end, _)) = self.validity.nearest(self.machines.values()) else { return };
-        let left = end.duration_since(now);
-        if left <= self.rules.emergency + CLOCKS {
+        let remaining = end.duration_since(now);
+        if remaining <= self.rules.emergency + CLOCKS {
             self.hurried_at = Some(now);
         }
-        if left <= SignedDuration::ZERO {
+        if remaining <= SignedDuration::ZERO {
             self.expired_at = Some(now);
         } else {
             return;
         }
         // A person's order to skip a machine has precedence (P10): its certificates may expire, and stay expired until the next upload.
-        let told = self.machines.values().filter(|one| self.skipped.contains(&one.id));
-        let told = told
+        let skipped_and_expired = self.machines.values().filter(|one| self.skipped.contains(&one.id));
+        let skipped_and_expired = skipped_and_expired
             .filter(|one| self.validity.nearest(std::iter::once(*one)).is_some_and(|(end, _)| end <= now));
-        let told: Vec<String> = told.map(|one| one.id.clone()).collect();
-        self.ended_as_told.extend(told);
-        let kept = self.machines.values().filter(|one| !self.ended_as_told.contains(&one.id));
+        let skipped_and_expired: Vec<String> = skipped_and_expired.map(|one| one.id.clone()).collect();
+        self.expired_while_skipped.extend(skipped_and_expired);
+        let kept = self.machines.values().filter(|one| !self.expired_while_skipped.contains(&one.id));
         let Some((end, machine)) = self.validity.nearest(kept) else { return };
         if end <= now && self.rules.renews {
             let what = format!("a certificate of {}, a {}, ended at {end}", machine.id, machine.role);

@@ -24,7 +24,7 @@ struct Surge {
     /// The number of these machines that a rollout has certainly added.
     surely_added: usize,
     /// How many decrements a rollout has requested since. The group shows whether they took effect; they do not have to.
-    told: usize,
+    terminated: usize,
     /// The largest size without the surge during this rollout.
     most: usize,
     /// When somebody else last raised the size, and the desired capacity before. A decision may not know of it yet.
@@ -55,7 +55,7 @@ impl Surges {
     /// A rollout terminates a machine with a decrement.
     pub(super) fn shrunk(&mut self, group: &str) {
         if let Some(surge) = self.0.get_mut(group) {
-            surge.told += 1;
+            surge.terminated += 1;
         }
     }
 
@@ -69,8 +69,8 @@ impl Surges {
         }
         let taken_down = surge.wanted.saturating_sub(wanted);
         surge.surely_added = surge.surely_added.saturating_sub(taken_down);
-        surge.added = surge.added.saturating_sub(taken_down.min(surge.told)).min(wanted);
-        (surge.wanted, surge.told) = (wanted, 0);
+        surge.added = surge.added.saturating_sub(taken_down.min(surge.terminated)).min(wanted);
+        (surge.wanted, surge.terminated) = (wanted, 0);
         surge.most = surge.most.max(wanted - surge.surely_added);
     }
 }

@@ -46,8 +46,8 @@ impl Engine<'_> {
         if unredriven > 0.0 && self.random.chance(unredriven) {
             self.transcript.push((self.now(), format!("nobody redrives {who:?}")));
             let wait = SignedDuration::from_secs(self.random.seconds(0, DAY_S));
-            let look = Woken::Rollout(Waker::Look);
-            return self.after(wait, Happening::Invoke { who: look, tried: 0, durable: true });
+            let waker = Woken::Rollout(Waker::Look);
+            return self.after(wait, Happening::Invoke { who: waker, tried: 0, durable: true });
         }
         self.after(REDRIVEN, Happening::Invoke { who, tried: 0, durable });
     }

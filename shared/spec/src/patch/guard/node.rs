@@ -9,7 +9,7 @@ use slipway_core::role::Role;
 use slipway_core::words::nearest;
 
 use super::Refusal;
-use crate::lower::{is_label_for_kubelet, is_label_key, is_label_value};
+use crate::text::{is_label_for_kubelet, is_label_key, is_label_value};
 
 /// Keys that the patch brings, that the agent does not know, and that are like none that it knows. They do nothing, and a node is replaced
 /// for them; but a later agent may know them.

@@ -1,12 +1,12 @@
-//! The syntax of names that AWS, DNS and Kubernetes prescribe.
+//! The syntax of names that AWS, DNS and Kubernetes prescribe, and how private keys are recognized.
 
 /// A DNS name: labels of letters, digits and hyphens, 63 characters each, 253 in all (RFC 1123).
-pub(super) fn is_dns_name(text: &str) -> bool {
+pub(crate) fn is_dns_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_dns_label)
 }
 
 /// One label of a DNS name.
-pub(super) fn is_dns_label(text: &str) -> bool {
+pub(crate) fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     (1..=63).contains(&text.len())
         && text.bytes().all(inner)
@@ -16,7 +16,7 @@ pub(super) fn is_dns_label(text: &str) -> bool {
 
 /// A name of ours that becomes part of stack names, exports and logical ids: a letter, then letters, digits and hyphens,
 /// a letter or digit at the end.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(|letter: char| letter.is_ascii_alphabetic()) && is_dns_label(text)
 }
 
@@ -71,14 +71,14 @@ pub(crate) fn is_label_for_kubelet(key: &str) -> bool {
 }
 
 /// An EC2 id such as `vpc-0abc1234`.
-pub(super) fn is_id(text: &str, kind: &str) -> bool {
+pub(crate) fn is_id(text: &str, kind: &str) -> bool {
     text.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-')).is_some_and(|rest| {
         (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
 }
 
 /// An ARN of that service; its parts `(region, resource)`.
-pub(super) fn arn<'t>(text: &'t str, service: &str) -> Option<(&'t str, &'t str)> {
+pub(crate) fn arn<'t>(text: &'t str, service: &str) -> Option<(&'t str, &'t str)> {
     let mut parts = text.splitn(6, ':');
     let (arn, partition, of) = (parts.next()?, parts.next()?, parts.next()?);
     let (region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
@@ -87,7 +87,7 @@ pub(super) fn arn<'t>(text: &'t str, service: &str) -> Option<(&'t str, &'t str)
 }
 
 /// An EC2 instance type such as `m7g.large`.
-pub(super) fn is_instance_type(text: &str) -> bool {
+pub(crate) fn is_instance_type(text: &str) -> bool {
     let word = |part: &str| {
         !part.is_empty()
             && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -98,6 +98,16 @@ pub(super) fn is_instance_type(text: &str) -> bool {
             && family.starts_with(|letter: char| letter.is_ascii_lowercase())
             && family.bytes().any(|byte| byte.is_ascii_digit())
     })
+}
+
+/// The words at the head of every PEM private key, and the letters that they have in base64 wherever they begin
+/// within a group of three bytes.
+pub(crate) const PRIVATE_KEY_WORDS: [&str; 4] =
+    ["PRIVATE KEY", "UFJJVkFURSBLRV", "BSSVZBVEUgS0VZ", "QUklWQVRFIEtFW"];
+
+/// Whether a private key is in it.
+pub(crate) fn holds_private_key(text: &str) -> bool {
+    PRIVATE_KEY_WORDS.iter().any(|word| text.contains(word))
 }
 
 #[cfg(test)]

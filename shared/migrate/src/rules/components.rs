@@ -2,9 +2,9 @@
 
 use slipway_spec::read_tree;
 
-use super::Log;
-use super::item::Item;
-use super::rules::pools;
+use super::pools;
+use crate::Log;
+use crate::item::Item;
 
 /// Keys that have another place today, with the same value.
 const MOVED: &[(&str, &str)] = &[
