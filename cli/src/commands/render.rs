@@ -163,7 +163,7 @@ pub(crate) async fn prepared<O: Objects>(
         bus: &(),
         crypto: &AwsLc,
     };
-    let running = Running { baseline: against.clone(), ..Running::default() };
+    let running = Running { baseline: against.clone(), is_rehearsal: true, ..Running::default() };
     let (imports, now) = (source.imports(true), Timestamp::now());
     let prepared =
         issue_and_render(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now)

@@ -4,14 +4,16 @@
 //! the newer is rendered, once. The same holds for the patches, which are read as one set. An upload that changes nothing makes no KMS
 //! call and writes no object (P1).
 
+mod findings;
 mod publish;
 mod upgrade;
 
 use std::fmt;
 
+use findings::{healed, no_agent, shared_token};
 use jiff::Timestamp;
 use publish::{is_newest, publish_plan, reject, update_spec_status};
-use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::keys;
 use slipway_core::release::{Rendering, Site};
@@ -26,7 +28,7 @@ use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 pub use upgrade::{UpgradeOrder, upgrade};
 
-use crate::credentials::{self, Credentials, Given, Healed, Known};
+use crate::credentials::{self, Credentials, Given, Known};
 use crate::error::{FlowError, FlowResult};
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
@@ -158,6 +160,9 @@ pub struct Running {
     /// Whether the spec is the one that was rolled out last, or that is being rolled out. What the installation no longer allows is then a
     /// warning: its certificates have to be renewed all the same.
     pub is_in_use: bool,
+    /// Whether no machine boots from the rendering, as it is only written into a directory. A node agent that was not published is then a
+    /// warning.
+    pub is_rehearsal: bool,
     /// What changes in the lock.
     pub upgrade: Option<Upgrade>,
 }
@@ -457,7 +462,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, is_in_use: false, upgrade: None })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, ..Running::default() })
 }
 
 /// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
@@ -492,8 +497,16 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
         }
         None => Vec::new(),
     };
+    // Machines without an agent boot, and do nothing. For a spec that is in use this is only a warning: its certificates are renewed on the
+    // machines that it has.
+    let agent_severity =
+        if running.is_in_use || running.is_rehearsal { Severity::Warning } else { Severity::Error };
+    let without_agent = |lock: &Lock| {
+        let missing = lock.missing(&cluster).agent;
+        missing.into_iter().map(|one| no_agent(one, agent_severity)).collect::<Vec<_>>()
+    };
     let check = |lock: &Lock| {
-        let found = update(lock);
+        let found = [update(lock), without_agent(lock)].concat();
         let grave = found.iter().any(|finding| finding.severity == Severity::Error);
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
@@ -515,7 +528,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     )
     .await?;
     warnings.extend(update(&lock));
-    warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
+    warnings.extend(without_agent(&lock));
     let known = running.known();
     let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
     let given = Given { known: &known, imported: &imported, own_tokens };
@@ -549,48 +562,4 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     let (imported, objections) =
         imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
     if objections.is_empty() { Ok(imported) } else { Err(NotPrepared::Rejected(places.findings(objections))) }
-}
-
-fn healed(healed: &Healed) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some("find out who wrote or deleted it: no function of Slipway does".to_owned()),
-        ..Diagnostic::whole(
-            "healed-credentials",
-            format!(
-                "{} {}; it was written again with what it held, and no node changes",
-                healed.key, healed.problem
-            ),
-        )
-    }
-}
-
-fn shared_token() -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some(
-            "publish the agent of this release with `slipway publish-agent`, take \"agent\" out of the cluster's lock.json, and upload \
-             the spec again: docs/upgrading.md"
-                .to_owned(),
-        ),
-        ..Diagnostic::whole(
-            "shared-bootstrap-token",
-            "the pinned node agent knows one bootstrap token for all nodes only: whoever has taken over a worker can ask for the first \
-             certificate of a controller that boots",
-        )
-    }
-}
-
-fn no_agent(architecture: Architecture) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some("publish it with `slipway publish-agent`, then upload the spec again".to_owned()),
-        ..Diagnostic::whole(
-            "no-agent",
-            format!(
-                "no node agent has been published for {}: such instances will start and not join",
-                architecture.as_str()
-            ),
-        )
-    }
 }

@@ -486,18 +486,16 @@ fn conclude(
             }
             (None, None) => ("running", waiting),
         };
+        let event = detail(next, &active, &message).with_next(Some(command.clone()));
         if paused_since.is_some() && active.aborted.is_none() {
             // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
             let said = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
             if said.is_some() && next.said != said {
-                effects.push(Effect::Publish(Event::RolloutWaiting(
-                    detail(next, &active, &message).with_next(Some(command.clone())),
-                )));
+                effects.push(Effect::Publish(Event::RolloutWaiting(event)));
                 next.said = said;
             }
         } else {
-            let event = detail(next, &active, &message).with_next(Some(command.clone()));
             effects.extend(say(next, &active, whole, event, moved));
         }
         let mut report = report(state, next, &active.plan, message, waits.stacks(&active.steps));

@@ -96,7 +96,8 @@ fn an_open_rollout_is_reported_with_how_many_stacks_are_done() {
     let message = "c-control-plane: CloudFormation is at work (UPDATE_IN_PROGRESS) (2 of 3 stacks done)";
     assert_eq!((report.state.as_str(), report.message.as_str()), ("running", message));
     // The status and the event name the next command.
-    let command = "`aws cloudformation describe-stack-events --stack-name c-control-plane` shows how far it is";
+    let command =
+        "`aws cloudformation describe-stack-events --stack-name c-control-plane` shows how far it is";
     assert_eq!(report.next.as_deref(), Some(command));
     let told = decision.effects.iter().find_map(|effect| match effect {
         Effect::Publish(Event::RolloutWaiting(event) | Event::RolloutStep(event)) => event.next.clone(),
