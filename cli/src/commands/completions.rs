@@ -59,7 +59,8 @@ fn with_clusters(shell: Shell, script: &str) -> String {
             });
             lines.collect()
         }
-        // Elvish and PowerShell, and those that a later clap knows.
+        Shell::Elvish | Shell::PowerShell => script.to_owned(),
+        // Those that a later clap knows.
         _ => script.to_owned(),
     }
 }

@@ -102,12 +102,13 @@ fn write(args: &Args, text: &str) -> Result<(), CliError> {
         options.create_new(true)
     };
     let written = options.write(true).open(&args.file).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
+    written.map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
             let problem = format!("{} is there already", args.file.display());
             CliError::refused(problem, "name another file with --file, or overwrite it with --force")
+        } else {
+            CliError::file("write", &args.file, &error)
         }
-        _ => CliError::file("write", &args.file, &error),
     })
 }
 

@@ -6,13 +6,11 @@ use serde_json::Value;
 
 /// A value as a YAML document that ends with a line break.
 pub(super) fn document(value: &Value) -> String {
-    let mut text = String::new();
-    match value {
-        Value::Object(_) | Value::Array(_) if !is_empty(value) => block(value, 0, &mut text),
-        _ => {
-            let _ = writeln!(text, "{}", scalar(value));
-        }
+    if is_empty(value) || !(value.is_object() || value.is_array()) {
+        return scalar(value) + "\n";
     }
+    let mut text = String::new();
+    block(value, 0, &mut text);
     text
 }
 

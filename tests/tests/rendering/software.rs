@@ -58,7 +58,7 @@ async fn nobody_is_asked_where_the_image_has_it_all() {
 
 /// Machines without an agent boot, and do nothing.
 #[tokio::test]
-async fn a_launch_without_a_published_agent_is_refused_before_anything_is_made() {
+async fn p11_a_launch_without_a_published_agent_is_refused_before_anything_is_made() {
     let account = Workshop::for_spec(PRODUCTION);
     // Only Graviton has one.
     account.assets.upload(keys::AGENT_MANIFEST, format!("{{\"arm64\": \"{}\"}}", "c".repeat(64)));

@@ -99,9 +99,11 @@ fn an_open_rollout_is_reported_with_how_many_stacks_are_done() {
     let command =
         "`aws cloudformation describe-stack-events --stack-name c-control-plane` shows how far it is";
     assert_eq!(report.next.as_deref(), Some(command));
-    let told = decision.effects.iter().find_map(|effect| match effect {
-        Effect::Publish(Event::RolloutWaiting(event) | Event::RolloutStep(event)) => event.next.clone(),
-        _ => None,
+    let told = decision.effects.iter().find_map(|effect| {
+        let Effect::Publish(Event::RolloutWaiting(event) | Event::RolloutStep(event)) = effect else {
+            return None;
+        };
+        event.next.clone()
     });
     assert_eq!(told.as_deref(), Some(command));
 }
