@@ -20,6 +20,8 @@ use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_rollout::{Active, Rollout};
 
 use crate::failure::CliError;
+use crate::session::SessionArgs;
+use crate::settings::Settings;
 
 /// The heading of these options in help texts.
 pub(crate) const AWS: &str = "A cluster in AWS";
@@ -27,21 +29,17 @@ pub(crate) const AWS: &str = "A cluster in AWS";
 /// Which cluster of which installation.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct CloudArgs {
-    /// The cluster in AWS to work on. Region and credentials are configured as for other AWS tools: AWS_PROFILE, AWS_REGION, …
+    /// The cluster in AWS to work on. Default, for verbs that work in AWS only: SLIPWAY_CLUSTER, else the configuration file's.
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     cluster: Option<String>,
-    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
-    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
-    asset_bucket: Option<String>,
+    #[command(flatten)]
+    installation: InstallationArgs,
     /// The spec bucket of the Slipway installation. Default: SLIPWAY_SPEC_BUCKET, else the output of the installation's stack.
-    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
+    #[arg(long, value_name = "NAME", help_heading = AWS)]
     spec_bucket: Option<String>,
-    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
-    #[arg(long, value_name = "NAME", requires = "cluster", help_heading = AWS)]
-    stack: Option<String>,
 }
 
-/// Which installation, for a verb about all its clusters.
+/// Which installation, and how to sign in.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct InstallationArgs {
     /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
@@ -50,6 +48,8 @@ pub(crate) struct InstallationArgs {
     /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
     #[arg(long, value_name = "NAME", help_heading = AWS)]
     stack: Option<String>,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// The bus of an installation.
@@ -73,29 +73,27 @@ impl BusArgs {
         cloud: &Cloud,
         order: DestroyRequested,
     ) -> Result<(), CliError> {
-        let Installation { aws, stack, .. } = &cloud.installation;
-        let bus = aws.bus(&format!("{}-destroy", self.name(aws, stack).await?));
+        let Installation { aws, stack, settings, .. } = &cloud.installation;
+        let bus = aws.bus(&format!("{}-destroy", self.name(aws, stack, settings).await?));
         flow(bus.publish(&[Event::DestroyRequested(order).given(Timestamp::now())]).await)
     }
 
     /// The bus of the cluster's installation.
     pub(crate) async fn open(&self, cloud: &Cloud) -> Result<EventBus, CliError> {
-        let Installation { aws, stack, .. } = &cloud.installation;
-        self.find(aws, stack).await
+        let Installation { aws, stack, settings, .. } = &cloud.installation;
+        Ok(aws.bus(&self.name(aws, stack, settings).await?))
     }
 
     /// Puts `event`, which concerns no particular cluster, on the installation's bus.
-    pub(crate) async fn publish_to_all(&self, event: Event) -> Result<(), CliError> {
-        let bus = self.find(&signed_in().await?, STACK).await?;
-        flow(bus.publish(&[event]).await)
+    pub(crate) async fn publish_to_all(&self, cloud: &CloudArgs, event: Event) -> Result<(), CliError> {
+        let settings = Settings::read()?;
+        let aws = cloud.installation.session.sign_in(&settings).await?;
+        let stack = cloud.installation.stack(&settings);
+        flow(aws.bus(&self.name(&aws, &stack, &settings).await?).publish(&[event]).await)
     }
 
-    async fn find(&self, aws: &Aws, stack: &str) -> Result<EventBus, CliError> {
-        Ok(aws.bus(&self.name(aws, stack).await?))
-    }
-
-    async fn name(&self, aws: &Aws, stack: &str) -> Result<String, CliError> {
-        if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME") {
+    async fn name(&self, aws: &Aws, stack: &str, settings: &Settings) -> Result<String, CliError> {
+        if let Some(name) = known(self.bus.as_deref(), "SLIPWAY_BUS_NAME", &settings.bus) {
             return Ok(name);
         }
         let mut outputs = outputs(aws, stack, "--bus").await?;
@@ -119,11 +117,64 @@ impl CloudArgs {
         Ok(cloud)
     }
 
-    /// The cluster, which may not exist yet.
+    /// The cluster that is named, by the option, the environment or the configuration file.
     pub(crate) async fn of_installation(&self) -> Result<Cloud, CliError> {
-        let missing = || CliError::refused("no cluster is named", "name it with --cluster");
-        let cluster = self.cluster.as_deref().ok_or_else(missing)?;
-        Cloud::open(cluster, self).await.map_err(CliError::in_cloud)
+        let settings = Settings::read()?;
+        let Some(cluster) = known(self.cluster.as_deref(), CLUSTER, &settings.cluster) else {
+            return Err(CliError::usage(
+                "no cluster is named",
+                format!(
+                    "name it with --cluster NAME, the variable {CLUSTER}, or `cluster: NAME` in the configuration file (docs/cli.md); `slipway list` \
+                     shows all"
+                ),
+            ));
+        };
+        self.open(&cluster, settings).await
+    }
+
+    /// The cluster of a spec, which may not exist yet: the one that the option names, else the one that the spec names. Where nothing else
+    /// names a region, it is that of the spec, which must be the installation's.
+    pub(crate) async fn of_spec(
+        &self,
+        name: Option<&str>,
+        region: Option<String>,
+    ) -> Result<Cloud, CliError> {
+        match self.cluster.as_deref().or(name) {
+            Some(cluster) => {
+                let settings = Settings::read()?;
+                let region = settings.region.clone().or(region);
+                self.open(cluster, Settings { region, ..settings }).await
+            }
+            None => self.of_installation().await,
+        }
+    }
+
+    /// Whether the cluster is named by an option of the command.
+    pub(crate) fn is_named(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    async fn open(&self, cluster: &str, settings: Settings) -> Result<Cloud, CliError> {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if cluster.is_empty() || !cluster.bytes().all(plain) {
+            let problem = format!("{cluster:?} is no cluster's name");
+            return Err(CliError::refused(problem, "name it as the spec does: clusterName"));
+        }
+        let found = Installation::find(&self.installation, self.spec_bucket.as_deref(), settings).await;
+        let installation = found.map_err(CliError::in_cloud)?;
+        self.installation.session.tell(&format!("cluster {cluster}"));
+        Ok(Cloud { cluster: cluster.to_owned(), installation })
+    }
+}
+
+impl InstallationArgs {
+    /// The installation.
+    pub(crate) async fn find(&self) -> Result<Installation, CliError> {
+        Installation::find(self, None, Settings::read()?).await.map_err(CliError::in_cloud)
+    }
+
+    fn stack(&self, settings: &Settings) -> String {
+        self.stack.clone().or_else(|| settings.stack.clone()).unwrap_or_else(|| STACK.to_owned())
     }
 }
 
@@ -135,22 +186,24 @@ pub(crate) struct Installation {
     specs: Option<S3Bucket>,
     stack: String,
     aws: Aws,
-}
-
-/// How an installation was named. Options that are missing are taken from the environment, and then from the outputs of its stack.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Named<'a> {
-    pub(crate) asset_bucket: Option<&'a str>,
-    pub(crate) spec_bucket: Option<&'a str>,
-    pub(crate) stack: Option<&'a str>,
+    settings: Settings,
 }
 
 impl Installation {
-    pub(crate) async fn find(named: Named<'_>) -> Result<Self, CliError> {
-        let aws = signed_in().await?;
-        let mut specs = known(named.spec_bucket, "SLIPWAY_SPEC_BUCKET");
-        let stack = named.stack.unwrap_or(STACK).to_owned();
-        let assets = match known(named.asset_bucket, "SLIPWAY_ASSET_BUCKET") {
+    /// What no option names is taken from the environment, then from the configuration file, and then from the outputs of its stack.
+    async fn find(
+        args: &InstallationArgs,
+        specs: Option<&str>,
+        settings: Settings,
+    ) -> Result<Self, CliError> {
+        let aws = args.session.sign_in(&settings).await?;
+        let stack = args.stack(&settings);
+        // Whoever names another stack means its buckets.
+        let of_stack = args.stack.is_some();
+        let default = |default: &Option<String>| default.clone().filter(|_| !of_stack);
+        let mut specs = known(specs, "SLIPWAY_SPEC_BUCKET", &default(&settings.spec_bucket));
+        let asset_bucket = args.asset_bucket.as_deref();
+        let assets = match known(asset_bucket, "SLIPWAY_ASSET_BUCKET", &default(&settings.asset_bucket)) {
             Some(bucket) => bucket,
             None => {
                 let mut outputs = outputs(&aws, &stack, "--asset-bucket").await?;
@@ -158,8 +211,9 @@ impl Installation {
                 output(&mut outputs, &stack, ASSETS, "--asset-bucket")?
             }
         };
+        args.session.tell(&format!("installation: asset bucket {assets}, stack {stack}"));
         let specs = specs.map(|bucket| aws.bucket(&bucket));
-        Ok(Self { assets: aws.bucket(&assets), specs, stack, aws })
+        Ok(Self { assets: aws.bucket(&assets), specs, stack, aws, settings })
     }
 
     async fn specs(&self) -> Result<S3Bucket, CliError> {
@@ -170,6 +224,11 @@ impl Installation {
                 Ok(self.aws.bucket(&output(&mut outputs, &self.stack, SPECS, "--spec-bucket")?))
             }
         }
+    }
+
+    /// The names of its clusters.
+    pub(crate) async fn clusters(&self) -> Result<Vec<String>, CliError> {
+        flow(self.assets.folders(keys::CLUSTERS).await)
     }
 }
 
@@ -187,31 +246,11 @@ const MOST_BYTES: u64 = 1 << 20;
 const MOST_FILES: usize = 20_000;
 
 impl Cloud {
-    async fn open(cluster: &str, args: &CloudArgs) -> Result<Self, CliError> {
-        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        if cluster.is_empty() || !cluster.bytes().all(plain) {
-            let problem = format!("{cluster:?} is no cluster's name");
-            return Err(CliError::refused(problem, "name it as the spec does: clusterName"));
-        }
-        let named = Named {
-            asset_bucket: args.asset_bucket.as_deref(),
-            spec_bucket: args.spec_bucket.as_deref(),
-            stack: args.stack.as_deref(),
-        };
-        Ok(Self { cluster: cluster.to_owned(), installation: Installation::find(named).await? })
-    }
-
     /// All clusters of an installation, by name.
     pub(crate) async fn all(args: &InstallationArgs) -> Result<Vec<Self>, CliError> {
-        let named = Named {
-            asset_bucket: args.asset_bucket.as_deref(),
-            spec_bucket: None,
-            stack: args.stack.as_deref(),
-        };
-        let installation = Installation::find(named).await.map_err(CliError::in_cloud)?;
-        let folders = flow(installation.assets.folders(keys::CLUSTERS).await)?;
+        let installation = args.find().await?;
         let cloud = |cluster| Self { cluster, installation: installation.clone() };
-        Ok(folders.into_iter().map(cloud).collect())
+        Ok(installation.clusters().await?.into_iter().map(cloud).collect())
     }
 
     /// Fails if nothing of the cluster exists, and lists the existing clusters in case the name was mistyped.
@@ -221,7 +260,7 @@ impl Cloud {
         }
         let bucket = self.assets().name();
         let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
-        let help = match flow(self.assets().folders("clusters/").await)?.as_slice() {
+        let help = match self.installation.clusters().await?.as_slice() {
             [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
                 .to_owned(),
             clusters => format!("the clusters there are {}", clusters.join(", ")),
@@ -365,16 +404,13 @@ const BUS: &str = "BusName";
 /// The default name of the installation's stack.
 const STACK: &str = "slipway";
 
-async fn signed_in() -> Result<Aws, CliError> {
-    let aws = Aws::at_a_terminal().await;
-    aws.map_err(|error| {
-        CliError::refused(error.to_string(), "the region is that of the Slipway installation")
-    })
-}
+/// The variable with the default cluster.
+const CLUSTER: &str = "SLIPWAY_CLUSTER";
 
-/// The given value, or that of the environment variable.
-fn known(given: Option<&str>, variable: &str) -> Option<String> {
-    given.map(str::to_owned).or_else(|| env::var(variable).ok()).filter(|name| !name.is_empty())
+/// The given value, or that of the environment variable, or the default.
+fn known(given: Option<&str>, variable: &str, default: &Option<String>) -> Option<String> {
+    let of_variable = || env::var(variable).ok().filter(|value| !value.is_empty());
+    given.map(str::to_owned).or_else(of_variable).or_else(|| default.clone())
 }
 
 /// The outputs of the installation's stack.

@@ -29,6 +29,14 @@ pub(crate) enum CliError {
         /// What to do.
         help: String,
     },
+    /// The command was not given what it needs.
+    #[error("{problem}")]
+    Usage {
+        /// What is missing or wrong.
+        problem: String,
+        /// What to do.
+        help: String,
+    },
     /// A flow failed.
     #[error(transparent)]
     Flow(#[from] FlowError),
@@ -57,6 +65,10 @@ impl CliError {
         Self::Refused { problem: problem.into(), help: help.into() }
     }
 
+    pub(crate) fn usage(problem: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Usage { problem: problem.into(), help: help.into() }
+    }
+
     /// The same failure in AWS, where the help differs from that for a directory.
     pub(crate) fn in_cloud(self) -> Self {
         match self {
@@ -65,7 +77,9 @@ impl CliError {
                 Self::Cloud { why: FlowError::Port(error), help }
             }
             Self::Flow(why) => Self::Cloud { why, help: None },
-            other @ (Self::File { .. } | Self::Refused { .. } | Self::Cloud { .. }) => other,
+            other @ (Self::File { .. } | Self::Refused { .. } | Self::Usage { .. } | Self::Cloud { .. }) => {
+                other
+            }
         }
     }
 
@@ -73,14 +87,15 @@ impl CliError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Flow(why) | Self::Cloud { why, .. } => why.is_transient(),
-            Self::File { .. } | Self::Refused { .. } => false,
+            Self::File { .. } | Self::Refused { .. } | Self::Usage { .. } => false,
         }
     }
 
-    /// The exit code: 1 for a refusal, 3 for failed reads and writes.
+    /// The exit code: 1 for a refusal, 2 for wrong usage, 3 for failed reads and writes.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Refused { .. } => 1,
+            Self::Usage { .. } => 2,
             Self::File { .. } => 3,
             Self::Flow(why) | Self::Cloud { why, .. } => match why {
                 FlowError::Refused { .. } => 1,
@@ -92,7 +107,7 @@ impl CliError {
     /// What to do, if there is more to say than what is wrong.
     pub(crate) fn help(&self) -> Option<&str> {
         match self {
-            Self::Refused { help, .. } => Some(help),
+            Self::Refused { help, .. } | Self::Usage { help, .. } => Some(help),
             Self::File { help, .. } => *help,
             Self::Cloud { help, .. } => help.as_deref(),
             // The flow names the object by its key in the bucket; see `local`.
@@ -112,7 +127,9 @@ fn help_in_cloud(error: &PortError) -> Option<String> {
             "your AWS credentials have expired: sign in again (such as `aws sso login`), then try again".to_owned()
         }
         "NoCredentials" => {
-            "you are not signed in to AWS: `aws sso login`, or set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
+            "you are not signed in to AWS: `aws sso login`, or name a profile that `aws configure list-profiles` lists with --profile, or set \
+             AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                .to_owned()
         }
         "InvalidAccessKeyId" | "InvalidClientTokenId" | "SignatureDoesNotMatch" | "UnrecognizedClientException" => {
             "AWS does not know these credentials: `aws sts get-caller-identity` says whose they are; see AWS_PROFILE and AWS_ACCESS_KEY_ID"

@@ -9,26 +9,29 @@ mod failure;
 mod local;
 mod overview;
 mod printer;
+mod session;
+mod settings;
 mod source;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, destroy, init, kubeconfig, list, migrate, pause, plan,
+    abort, apply, approve, certs, completions, destroy, init, kubeconfig, list, man, migrate, pause, plan,
     publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshot, snapshots,
-    status, upgrade, validate, watch,
+    status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
 /// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. Only commands with
 /// --cluster and publish-agent call AWS.
 #[derive(Debug, Parser)]
-#[command(name = "slipway", version, propagate_version = true, after_help = AFTER_HELP)]
+#[command(name = "slipway", version = version::LONG, after_help = AFTER_HELP)]
 struct Cli {
     /// The format of results.
-    #[arg(long, value_enum, global = true, default_value_t = Format::Text, value_name = "FORMAT")]
+    #[arg(short, long, value_enum, global = true, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(subcommand)]
     command: Command,
@@ -50,8 +53,10 @@ Examples:
   slipway plan cluster.yaml --against rendered
   slipway certs show rendered
   slipway certs show --cluster prod
-  slipway apply cluster.yaml --cluster prod --watch
-  slipway status --cluster prod";
+  slipway apply cluster.yaml --watch
+  slipway status --cluster prod
+
+The name of the cluster may come from SLIPWAY_CLUSTER or from ~/.config/slipway/config.yaml as well: docs/cli.md.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -60,8 +65,11 @@ enum Command {
     Render(render::Args),
     Plan(plan::Args),
     Simulate(simulate::Args),
+    #[command(visible_aliases = ["create", "update"])]
     Apply(apply::Args),
+    #[command(visible_alias = "get")]
     List(list::Args),
+    #[command(visible_alias = "describe")]
     Status(status::Args),
     Watch(watch::Args),
     Approve(approve::Args),
@@ -71,6 +79,7 @@ enum Command {
     Skip(skip::Args),
     Rollback(rollback::Args),
     Upgrade(upgrade::Args),
+    #[command(visible_alias = "delete")]
     Destroy(destroy::Args),
     Snapshot(snapshot::Args),
     Snapshots(snapshots::Args),
@@ -83,6 +92,8 @@ enum Command {
     PublishAgent(publish_agent::Args),
     Migrate(migrate::Args),
     Completions(completions::Args),
+    Man(man::Args),
+    Version(version::Args),
 }
 
 /// How a command ended, besides [`CliError`]s.
@@ -96,7 +107,7 @@ enum Exit {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| tip(error).exit());
     let printer = Printer::of_environment(cli.output);
     let result = match &cli.command {
         Command::Init(args) => init::run(args, &printer),
@@ -126,6 +137,8 @@ async fn main() -> ExitCode {
         Command::PublishAgent(args) => publish_agent::run(args, &printer).await,
         Command::Migrate(args) => migrate::run(args, &printer),
         Command::Completions(args) => completions::run(args, &printer),
+        Command::Man(args) => man::run(args, &printer),
+        Command::Version(args) => version::run(args, &printer),
     };
     let result = match printer.lost() {
         Some(lost) => result.and(Err(lost)),
@@ -138,5 +151,94 @@ async fn main() -> ExitCode {
             printer.failure(&failure);
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// Other tools name the cluster, or a kind of thing, as an argument: the error then says how it is done here.
+fn tip(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if error.kind() != ErrorKind::UnknownArgument || word.starts_with('-') || !word.bytes().all(is_name) {
+        return error;
+    }
+    let tip = match word.as_str() {
+        "cluster" | "clusters" => format!("leave out '{word}': every verb is about clusters"),
+        "node" | "nodes" | "nodegroup" | "nodegroups" => {
+            "'slipway status' shows the nodes of a cluster".to_owned()
+        }
+        _ => format!("name a cluster with '--cluster {word}'"),
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::{Path, PathBuf};
+
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The sources in a folder and below it, without tests.
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !["tests", "testdata", "target", "snapshots"].contains(&name.as_str()) {
+                found.extend(sources(&path));
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                found.push(path);
+            }
+        }
+        found
+    }
+
+    /// The commands in backquotes in the texts of a source.
+    fn commands(source: &str) -> Vec<String> {
+        let is_code = |line: &&str| !line.trim_start().starts_with("//");
+        let mut text = source.lines().filter(is_code).collect::<Vec<_>>().join("\n");
+        // A text that continues in the next line.
+        while let Some(at) = text.find("\\\n") {
+            let rest = text[at + 2..].trim_start().to_owned();
+            text.truncate(at);
+            text.push_str(&rest);
+        }
+        let parts =
+            text.split('`').skip(1).filter(|part| part.starts_with("slipway ") && !part.contains('\n'));
+        parts.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_command_that_a_message_names_is_one() {
+        Cli::command().debug_assert();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut count = 0;
+        for folder in ["shared", "functions", "cli/src"] {
+            for path in sources(&root.join(folder)) {
+                for command in commands(&std::fs::read_to_string(&path).unwrap()) {
+                    let words = command.split_whitespace().map(|word| match word.split_once('{') {
+                        Some((before, _)) => format!("{before}x1"),
+                        None => word.to_owned(),
+                    });
+                    count += 1;
+                    let Err(error) = Cli::try_parse_from(words) else { continue };
+                    // Where only the verb is named, its arguments are missing; and a placeholder is no value.
+                    let is_fine = matches!(
+                        error.kind(),
+                        ErrorKind::MissingRequiredArgument
+                            | ErrorKind::ValueValidation
+                            | ErrorKind::InvalidValue
+                            | ErrorKind::DisplayHelp
+                            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                    );
+                    assert!(is_fine, "{}: `{command}`: {error}", path.display());
+                }
+            }
+        }
+        assert!(count > 30, "{count} commands are named");
     }
 }

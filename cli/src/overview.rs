@@ -95,6 +95,9 @@ pub(crate) struct RolloutView {
     /// The plan that waits until the present rollout has ended, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<String>,
+    /// While something is waited for: the command that a person can run about it, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<String>,
     /// The progress of the machines, while the rollout is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
@@ -217,6 +220,7 @@ impl Documents {
                 generation: report.generation,
                 plan: report.plan,
                 message: report.message,
+                command: report.next,
                 stacks: report.stacks,
                 left: report.left,
                 ..RolloutView::default()
@@ -236,6 +240,7 @@ impl Documents {
                 if lags {
                     "running".clone_into(&mut view.state);
                     view.message = format!("plan {} has begun", active.plan);
+                    view.command = None;
                     view.plan = Some(active.plan.clone());
                     view.stacks.clear();
                 }
@@ -245,6 +250,7 @@ impl Documents {
                 if lags || matches!(view.state.as_str(), "running" | "aborting" | "paused") {
                     word(last.result).clone_into(&mut view.state);
                     view.message.clone_from(&last.message);
+                    view.command = None;
                     view.plan = Some(last.plan.clone());
                 }
             }
@@ -269,13 +275,17 @@ impl Documents {
                 view.state = "waiting-for-approval".to_owned();
                 view.message = format!("plan {} waits for an approval: {}", plan.id, plan.summary());
                 view.waits = Some(plan.summary());
+                view.command =
+                    Some(format!("`slipway approve --cluster {}` shows and starts it", rollout.cluster));
             } else if let Some(since) = rollout.paused_since() {
                 view.state = "paused".to_owned();
                 let since = moment(since);
                 view.message = format!("plan {} waits: everything was paused at {since}", plan.id);
+                view.command = Some(format!("`slipway resume --cluster {}` continues", rollout.cluster));
             } else {
                 view.state = "about-to-begin".to_owned();
                 view.message = format!("plan {} was asked for: {}", plan.id, plan.summary());
+                view.command = None;
                 view.pending = true;
             }
         }
@@ -293,6 +303,7 @@ impl Documents {
                 view.state = "about-to-begin".to_owned();
                 view.message =
                     format!("plan {} is made anew, now that the rollout before it has ended", plan.id);
+                view.command = None;
                 view.stacks.clear();
                 view.pending = true;
             }

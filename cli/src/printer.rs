@@ -1,5 +1,7 @@
 //! All output of the CLI: results go to the standard output, everything else to the standard error, with colour only on a terminal.
 
+mod yaml;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -22,6 +24,8 @@ pub(crate) enum Format {
     Text,
     /// One JSON object.
     Json,
+    /// The same as YAML.
+    Yaml,
 }
 
 /// The stream for an output.
@@ -75,7 +79,7 @@ impl Printer {
     pub(crate) fn result(&self, text: &str, machine: &impl Serialize) {
         match self.format {
             Format::Text => self.write(Stream::Out, text),
-            Format::Json => self.json(machine),
+            Format::Json | Format::Yaml => self.document(machine),
         }
     }
 
@@ -94,6 +98,10 @@ impl Printer {
                 let line = serde_json::to_string(machine).expect("results have string keys only");
                 self.write(Stream::Out, &format!("{line}\n"));
             }
+            Format::Yaml => {
+                self.write(Stream::Out, "---\n");
+                self.document(machine);
+            }
         }
     }
 
@@ -111,7 +119,12 @@ impl Printer {
 
     /// Whether the output is for a program, so that no question may be asked.
     pub(crate) fn is_for_machines(&self) -> bool {
-        self.format == Format::Json
+        self.format != Format::Text
+    }
+
+    /// Whether a person is there who can answer a question.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_for_machines() && io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
     /// Asks a yes-or-no question. `help`: what to do where nobody can be asked.
@@ -122,7 +135,7 @@ impl Printer {
 
     /// Asks for a line of text. `help`: what to do where nobody can be asked.
     pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, CliError> {
-        if self.is_for_machines() || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        if !self.can_ask() {
             let problem = "this needs a confirmation, and nobody can be asked here, as this is no terminal";
             return Err(CliError::refused(problem, help));
         }
@@ -179,7 +192,7 @@ impl Printer {
 
     /// Findings for people, each with the lines of the source that it concerns. In JSON they are part of the result.
     pub(crate) fn findings(&self, stream: Stream, source: &Source, findings: &[Diagnostic]) {
-        if self.format == Format::Json || findings.is_empty() {
+        if self.is_for_machines() || findings.is_empty() {
             return;
         }
         let colour = match stream {
@@ -207,10 +220,7 @@ impl Printer {
             page.push('\n');
         }
         if findings.len() > MOST_FINDINGS {
-            page.push_str(&format!(
-                "… and {} more; --output json lists all\n",
-                findings.len() - MOST_FINDINGS
-            ));
+            page.push_str(&format!("… and {} more; -o json lists all\n", findings.len() - MOST_FINDINGS));
         }
         page.push_str(&format!("{}: {}\n", source.name, tally(findings)));
         self.write(stream, &page);
@@ -220,7 +230,7 @@ impl Printer {
     pub(crate) fn refused(&self, source: &Source, findings: &[Diagnostic]) {
         match self.format {
             Format::Text => self.findings(Stream::Err, source, findings),
-            Format::Json => self.json(&json!({ "ok": false, "diagnostics": findings })),
+            Format::Json | Format::Yaml => self.document(&json!({ "ok": false, "diagnostics": findings })),
         }
     }
 
@@ -236,17 +246,21 @@ impl Printer {
                 }
                 self.write(Stream::Err, &text);
             }
-            Format::Json => {
+            Format::Json | Format::Yaml => {
                 let error = json!({ "message": failure.to_string(), "help": failure.help() });
-                self.json(&json!({ "ok": false, "error": error }));
+                self.document(&json!({ "ok": false, "error": error }));
             }
         }
     }
 
-    fn json(&self, value: &impl Serialize) {
+    /// One document for programs.
+    fn document(&self, value: &impl Serialize) {
         let value: Value = serde_json::to_value(value).expect("results have string keys only");
-        let mut text = serde_json::to_string_pretty(&value).expect("a JSON value is JSON");
-        text.push('\n');
+        let text = if self.format == Format::Yaml {
+            yaml::document(&value)
+        } else {
+            serde_json::to_string_pretty(&value).expect("a JSON value is JSON") + "\n"
+        };
         self.write(Stream::Out, &text);
     }
 
@@ -268,6 +282,12 @@ impl Printer {
             let _ = self.lost.set(error);
         }
     }
+}
+
+/// A line about what is done, for a person who asked for it.
+pub(crate) fn log(line: &str) {
+    // There is nowhere left to report the error.
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// `2 errors, 1 warning`.

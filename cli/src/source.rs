@@ -8,7 +8,7 @@ use slipway_core::diagnostic::Diagnostic;
 use slipway_core::keys::{PATCHES as FOLDER, is_patch};
 use slipway_flows::patches::PatchSet;
 use slipway_flows::rendering::{Checked, check};
-use slipway_spec::Expected;
+use slipway_spec::{Expected, Kind};
 
 use crate::failure::CliError;
 use crate::local::LocalImports;
@@ -19,6 +19,23 @@ pub(crate) struct PatchArgs {
     /// The folder of the cluster's patches. Default: `patches` beside the spec, if it exists.
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
+}
+
+/// The spec's file.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct SpecArgs {
+    /// The spec; `-` reads the standard input.
+    #[arg(value_name = "FILE", required_unless_present = "spec_option")]
+    file: Option<PathBuf>,
+    /// The same as FILE.
+    #[arg(id = "spec_option", short = 'f', long = "file", value_name = "FILE", conflicts_with = "file")]
+    option: Option<PathBuf>,
+}
+
+impl SpecArgs {
+    pub(crate) fn path(&self) -> &Path {
+        self.file.as_deref().or(self.option.as_deref()).unwrap_or(Path::new("-"))
+    }
 }
 
 /// A spec that was read, with its patches.
@@ -82,6 +99,16 @@ impl Source {
         let name = file.strip_prefix(FOLDER).unwrap_or(file).trim_start_matches('/');
         let bytes = self.patches.files.get(name).map_or(&[][..], Vec::as_slice);
         (self.folder.join(name).display().to_string(), bytes)
+    }
+
+    /// The text of a key at the top of the spec, such as `clusterName`, if it can be read.
+    pub(crate) fn text_of(&self, key: &str) -> Option<String> {
+        let Kind::Map(entries) = slipway_spec::read_tree(&self.bytes).ok()?.kind else { return None };
+        let found = entries.into_iter().find(|entry| entry.key == key)?;
+        match &found.value.kind {
+            Kind::Scalar { text, .. } => Some(text.clone()).filter(|text| !text.is_empty()),
+            Kind::List(_) | Kind::Map(_) => None,
+        }
     }
 
     /// The checked spec for a cluster of an installation, or its findings.

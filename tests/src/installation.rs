@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
+use slipway_core::keys;
 
 use crate::client::Version;
 use crate::deploy::translate;
@@ -31,8 +32,32 @@ impl Installation {
     /// # Errors
     /// If the embedded AWS does not start, or the template cannot be deployed.
     pub async fn start(settings: &Settings) -> Result<Self, WorldError> {
+        let installation = Self::without_agent(settings).await?;
+        let digest = "5a9e27b6c0f1d3846c7e90a1b2d4f8350617a9cbde42f37081e5b6c4d9a0f213";
+        installation.publish_agent(digest).await?;
+        Ok(installation)
+    }
+
+    /// As [`Installation::start`], before anybody has published a node agent.
+    ///
+    /// # Errors
+    /// If something does not start.
+    pub async fn without_agent(settings: &Settings) -> Result<Self, WorldError> {
         let world = Embedded::start(&tools::root().join("infra/template.yaml"), settings).await?;
         Ok(Self { world })
+    }
+
+    /// Names `digest` as the published node agent of both architectures, as `slipway publish-agent` does. The program itself is not there.
+    ///
+    /// # Errors
+    /// If S3 refuses.
+    pub async fn publish_agent(&self, digest: &str) -> Result<(), WorldError> {
+        let abilities = json!({ digest: [slipway_core::node::OWN_BOOTSTRAP_TOKENS] });
+        let manifest = json!({ "x86_64": digest, "arm64": digest });
+        for (key, document) in [(keys::AGENT_ABILITIES, abilities), (keys::AGENT_MANIFEST, manifest)] {
+            self.world.upload("AssetBucket", key, document.to_string().into_bytes()).await?;
+        }
+        Ok(())
     }
 
     /// The embedded AWS.

@@ -14,9 +14,7 @@ use crate::printer::Printer;
 /// Operations of CloudFormation and of nodes that are in progress are completed first. To roll the plan out later, upload the spec again.
 /// On a terminal the command asks for confirmation; a script passes the plan that is being rolled out, or --yes.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested, or aborted already
   1  no rollout is open, PLAN is not the open one, or you declined
@@ -28,8 +26,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway abort --cluster prod
   slipway abort --cluster prod 0123456789abcdef0123
-  slipway abort --cluster prod --yes && slipway watch --cluster prod"
-)]
+  slipway abort --cluster prod --yes && slipway watch --cluster prod")]
 pub(crate) struct Args {
     /// The plan that is being rolled out, as shown by `slipway status`.
     plan: Option<String>,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::sync::Mutex;
 
 use jiff::Timestamp;
@@ -17,44 +16,48 @@ use slipway_flows::patches::PatchSet;
 use slipway_ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
 use slipway_rollout::Rollout;
 
-use super::approve::paused_in_words;
+use super::approve::{self, paused_in_words};
 use super::validate::about_imports;
 use super::watch;
 use crate::Exit;
-use crate::cloud::{Cloud, CloudArgs};
+use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::CliError;
 use crate::local::LocalImports;
 use crate::printer::{Printer, Stream};
-use crate::source::{PatchArgs, Source};
+use crate::source::{PatchArgs, Source, SpecArgs};
 
 /// Check a cluster's spec with its patches and imports, and upload them. This is how a cluster is created and changed.
 ///
-/// The render function makes a plan of the changes. Depending on the spec (rollout.approval), the plan is executed at once or waits for
-/// `slipway approve`. Uploading the same spec again restarts a failed rollout.
+/// Files in patches/ and import/ beside the spec are uploaded as well. The command shows what changes in the files and asks for
+/// confirmation; a script passes --yes. The render function makes a plan of the changes. With `rollout.approval: manual` in the spec, the
+/// plan is shown as well, and begins only after you approve it, here or by `slipway approve`; otherwise it begins by itself. Uploading the
+/// same spec again restarts a failed rollout.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  uploaded; with --watch: and rolled out, or nothing had to change
-  1  the spec was refused or the cluster is being destroyed, and nothing was uploaded; with --watch: the render function refused it, or the rollout failed
+  1  the spec was refused, the cluster is being destroyed or you declined, and nothing was uploaded; with --watch: the render function refused it, or the rollout failed
   2  wrong usage
   3  something could not be read or uploaded
 
 The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
-  slipway apply cluster.yaml --cluster prod
-  slipway apply clusters/prod/cluster.yaml --cluster prod --watch
-  slipway apply cluster.yaml --cluster prod --dry-run"
-)]
+  slipway apply cluster.yaml
+  slipway apply -f clusters/prod/cluster.yaml --yes --watch
+  slipway apply cluster.yaml --cluster prod --dry-run")]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input. Files in patches/ and import/ beside it are uploaded as well.
-    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     patches: PatchArgs,
     #[command(flatten)]
     cloud: CloudArgs,
+    #[command(flatten)]
+    bus: BusArgs,
     /// Delete patches in the spec bucket that are not beside FILE.
     #[arg(long, conflicts_with = "keep_patches")]
     prune: bool,
@@ -80,9 +83,36 @@ struct Upload {
     condition: Option<Condition>,
     /// Whether the stored spec is the same.
     same_spec: bool,
+    /// The stored spec.
+    stored: Option<Vec<u8>>,
 }
 
 impl Upload {
+    /// What would change, for a person who is asked.
+    fn changes(&self, printer: &Printer, source: &Source, approval: Approval) -> String {
+        let mut text = match &self.stored {
+            _ if self.is_unchanged() => "nothing differs from what was uploaded before\n".to_owned(),
+            Some(stored) => {
+                differences(&String::from_utf8_lossy(stored), &String::from_utf8_lossy(&source.bytes))
+            }
+            None => "the cluster is new\n".to_owned(),
+        };
+        for (sign, folder, files) in [
+            ("~", "import", self.imports.keys().collect::<Vec<_>>()),
+            ("~", "patches", self.patches.keys().collect()),
+            ("-", "patches", self.pruned.iter().collect()),
+        ] {
+            for file in files {
+                let _ = writeln!(text, "{sign} {folder}/{file}");
+            }
+        }
+        text.push_str(match approval {
+            Approval::Auto => "its plan begins by itself (rollout.approval: auto)\n",
+            Approval::Manual => "its plan is shown next, and begins only if you approve it\n",
+        });
+        printer.coloured(&text)
+    }
+
     /// Whether everything was there already.
     fn is_unchanged(&self) -> bool {
         self.same_spec && self.imports.is_empty() && self.patches.is_empty() && self.pruned.is_empty()
@@ -90,8 +120,15 @@ impl Upload {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
-    let source = Source::read(&args.file, &args.patches)?;
-    let cloud = args.cloud.of_installation().await?;
+    let source = Source::read(args.spec.path(), &args.patches)?;
+    let named = source.text_of("clusterName");
+    if named.is_none()
+        && let Err(findings) = source.parse()
+    {
+        printer.refused(&source, &findings);
+        return Ok(Exit::Findings);
+    }
+    let cloud = args.cloud.of_spec(named.as_deref(), source.text_of("region")).await?;
     let checked = match source.parse_for(&cloud.cluster, cloud.region()) {
         Ok(checked) => checked,
         Err(findings) => {
@@ -113,6 +150,16 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     printer.findings(Stream::Err, &source, &findings);
     let specs = cloud.specs().await?;
     let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(CliError::in_cloud)?;
+    let approval = checked.cluster.rollout.approval;
+    if !args.dry_run && !args.yes {
+        printer.beside(&upload.changes(printer, &source, approval));
+        let help = "see `slipway apply … --dry-run`, then add --yes".to_owned();
+        if !printer.confirm(&format!("upload it as the cluster {}?", cloud.cluster), help)? {
+            let machine = json!({ "ok": true, "cluster": cloud.cluster, "applied": false });
+            printer.result("nothing was uploaded\n", &machine);
+            return Ok(Exit::Findings);
+        }
+    }
     let version = match args.dry_run {
         true => None,
         false => Some(send(&cloud, &specs, &source, &upload).await.map_err(CliError::in_cloud)?),
@@ -121,12 +168,67 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     if let Some(since) = paused_since.filter(|_| version.is_some()) {
         printer.beside(&paused_in_words(&cloud.cluster, since));
     }
+    if let Some(version) = version.filter(|_| !args.yes && approval == Approval::Manual)
+        && let Some(plan) = watch::plan_of(&cloud, &version, printer).await?
+    {
+        let approved = approve::ask(&cloud, &args.bus, Some(&plan), false, printer).await?;
+        if approved != Exit::Done || !args.watch {
+            return Ok(approved);
+        }
+    }
     if args.watch {
         let follow = watch::Follow { uploaded: true, unchanged: upload.is_unchanged() };
         watch::to_the_end(&cloud, &watch::Pace::default(), &follow, printer).await
     } else {
         Ok(Exit::Done)
     }
+}
+
+/// The most lines of a text that are compared.
+const MOST_LINES: usize = 2_000;
+/// The most differences that are shown.
+const MOST_SHOWN: usize = 80;
+
+/// The lines that went (`-`) and came (`+`), each with its number.
+fn differences(before: &str, after: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    if old.len().max(new.len()) > MOST_LINES {
+        return format!("~ the spec differs ({} lines before, {} now)\n", old.len(), new.len());
+    }
+    let same = |pairs: &mut dyn Iterator<Item = (&&str, &&str)>| {
+        pairs.take_while(|(one, other)| one == other).count()
+    };
+    let first = same(&mut old.iter().zip(&new));
+    let last = same(&mut old[first..].iter().rev().zip(new[first..].iter().rev()));
+    let (a, b) = (&old[first..old.len() - last], &new[first..new.len() - last]);
+    // The longest common subsequence of what is between: `longest[i][j]` is that of a[i..] and b[j..].
+    let mut longest = vec![vec![0_u32; b.len() + 1]; a.len() + 1];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            longest[i][j] = if a[i] == b[j] {
+                longest[i + 1][j + 1] + 1
+            } else {
+                longest[i + 1][j].max(longest[i][j + 1])
+            };
+        }
+    }
+    let (mut i, mut j, mut lines) = (0, 0, Vec::new());
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            (i, j) = (i + 1, j + 1);
+        } else if j == b.len() || (i < a.len() && longest[i + 1][j] >= longest[i][j + 1]) {
+            lines.push(format!("- {:>4}  {}", first + i + 1, a[i]));
+            i += 1;
+        } else {
+            lines.push(format!("+ {:>4}  {}", first + j + 1, b[j]));
+            j += 1;
+        }
+    }
+    let mut text: String = lines.iter().take(MOST_SHOWN).map(|line| format!("{line}\n")).collect();
+    if lines.len() > MOST_SHOWN {
+        let _ = writeln!(text, "… and {} more lines", lines.len() - MOST_SHOWN);
+    }
+    text
 }
 
 /// Fails while the cluster is being destroyed, because the render function would refuse the spec.
@@ -188,8 +290,10 @@ async fn upload_of(
     let name = cloud.cluster.as_str();
     let stored = specs.get(&keys::spec(name)).await.map_err(FlowError::from)?;
     let same_spec = stored.as_ref().is_some_and(|stored| stored.bytes == source.bytes);
-    let condition = Some(stored.map_or(Condition::Absent, |stored| Condition::Unchanged(stored.etag)));
-    let mut upload = Upload { condition, same_spec, ..Upload::default() };
+    let condition =
+        stored.as_ref().map_or(Condition::Absent, |stored| Condition::Unchanged(stored.etag.clone()));
+    let stored = stored.map(|stored| stored.bytes);
+    let mut upload = Upload { condition: Some(condition), same_spec, stored, ..Upload::default() };
     let there = PatchSet::read(specs, name).await?.files;
     for (patch, bytes) in &source.patches.files {
         if there.get(patch) != Some(bytes) {
@@ -291,4 +395,21 @@ fn print_upload(
         "pruned": upload.pruned, "kept": upload.kept, "diagnostics": findings,
     });
     printer.result(&text, &machine);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_is_shown_line_by_line_with_its_place() {
+        let (before, after) = ("a: 1\nb: 2\nc: 3\nd: 4\n", "a: 1\nb: 5\nc: 3\ne: 6\nd: 4\n");
+        assert_eq!(differences(before, after), "-    2  b: 2\n+    2  b: 5\n+    4  e: 6\n");
+        assert_eq!(differences(before, before), "");
+        assert_eq!(differences("", "a\n"), "+    1  a\n");
+        let long = |count: usize| "x\n".repeat(count);
+        assert!(differences(&long(6_000), "").contains("6000 lines before, 0 now"));
+        let many: String = (0..100).map(|line| format!("{line}\n")).collect();
+        assert!(differences("", &many).ends_with("… and 20 more lines\n"));
+    }
 }

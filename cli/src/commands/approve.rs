@@ -22,9 +22,7 @@ use crate::printer::Printer;
 ///
 /// On a terminal the command asks for confirmation; a script passes the plan that was reviewed, or --yes.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  approved, or approved before
   1  no plan waits for approval, PLAN is not the newest one, or you declined
@@ -36,8 +34,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway approve --cluster prod
   slipway approve --cluster prod 0123456789abcdef0123
-  slipway approve --cluster prod --yes && slipway watch --cluster prod"
-)]
+  slipway approve --cluster prod --yes && slipway watch --cluster prod")]
 pub(crate) struct Args {
     /// The plan, as shown by `slipway status`. Default: the newest.
     plan: Option<String>,
@@ -52,8 +49,20 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
-    let (plan, before, paused_since) =
-        newest(&cloud, args.plan.as_deref()).await.map_err(CliError::in_cloud)?;
+    // Whoever names the plan has reviewed it.
+    let sure = args.yes || args.plan.is_some();
+    ask(&cloud, &args.bus, args.plan.as_deref(), sure, printer).await
+}
+
+/// Shows the plan `named`, or the newest, and approves it if a person wants that. `sure`: without a question.
+pub(crate) async fn ask(
+    cloud: &Cloud,
+    bus: &BusArgs,
+    named: Option<&str>,
+    sure: bool,
+    printer: &Printer,
+) -> Result<Exit, CliError> {
+    let (plan, before, paused_since) = newest(cloud, named).await.map_err(CliError::in_cloud)?;
     let watch = format!("slipway watch --cluster {}", cloud.cluster);
     let machine = |approved: bool| {
         json!({
@@ -70,7 +79,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let shown =
         format!("{}plan {}: {}\n{paused}", printer.coloured(&plan.to_text()), plan.id, plan.summary());
     printer.beside(&shown);
-    let sure = args.yes || args.plan.is_some() || {
+    let sure = sure || {
         let (name, plan) = (&cloud.cluster, &plan.id);
         let help = format!("name the plan: slipway approve --cluster {name} {plan}; or add --yes");
         printer.confirm("approve it?", help)?
@@ -80,7 +89,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         return Ok(Exit::Findings);
     }
     let approved = RolloutApproved { cluster: cloud.cluster.clone(), plan: plan.id.clone(), at: None };
-    args.bus.publish(&cloud, Event::RolloutApproved(approved)).await?;
+    bus.publish(cloud, Event::RolloutApproved(approved)).await?;
     printer.result(&format!("approved plan {}; {watch}\n{paused}", plan.id), &machine(true));
     Ok(Exit::Done)
 }

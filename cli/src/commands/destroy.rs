@@ -18,9 +18,7 @@ use crate::printer::Printer;
 /// drained, so all workloads end. Nothing is deleted before the snapshot is taken. An open rollout is aborted first. Deleting
 /// cluster.yaml destroys nothing.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested; with --watch: and destroyed
   1  nothing is deployed, or you did not confirm the name; with --watch: it stopped half-way, or the order was not processed
@@ -32,8 +30,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway destroy --cluster test
   slipway destroy --cluster test --yes --watch
-  slipway destroy --cluster test --without-snapshot"
-)]
+  slipway destroy --cluster test --without-snapshot")]
 pub(crate) struct Args {
     /// Do not ask for confirmation.
     #[arg(long, short)]
@@ -51,6 +48,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
+    if args.yes && !args.cloud.is_named() {
+        let help = "name it: slipway destroy --yes --cluster NAME; a default cluster is destroyed only after a question";
+        return Err(CliError::usage("no cluster is named", help));
+    }
     let cloud = args.cloud.named().await?;
     let name = cloud.cluster.as_str();
     let rollout = cloud.rollout().await?;

@@ -17,9 +17,9 @@ use crate::source::Source;
 #[command(after_help = "\
 Exit codes:
   0  written
-  1  the options give no valid spec
+  1  the options give no valid spec, or the file exists
   2  wrong usage
-  3  the file exists already, or could not be written
+  3  something could not be written
 
 Examples:
   slipway init --cluster-name prod --region eu-west-1 --dns-name api.example.com
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ARN")]
     kms_key_arn: Option<String>,
     /// The file to write.
-    #[arg(long, value_name = "FILE", default_value = "cluster.yaml")]
+    #[arg(short, long, value_name = "FILE", default_value = "cluster.yaml")]
     file: PathBuf,
     /// Overwrite the file.
     #[arg(long)]
@@ -101,17 +101,15 @@ fn write(args: &Args, text: &str) -> Result<(), CliError> {
     } else {
         options.create_new(true)
     };
-    options.write(true).open(&args.file).and_then(|mut file| file.write_all(text.as_bytes())).map_err(
-        |error| match (error.kind(), CliError::file("write", &args.file, &error)) {
-            (ErrorKind::AlreadyExists, CliError::File { verb, what, why, .. }) => CliError::File {
-                verb,
-                what,
-                why,
-                help: Some("name another with --file, or overwrite it with --force"),
-            },
-            (_, failure) => failure,
-        },
-    )
+    let written = options.write(true).open(&args.file).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
+            let problem = format!("{} is there already", args.file.display());
+            CliError::refused(problem, "name another file with --file, or overwrite it with --force")
+        } else {
+            CliError::file("write", &args.file, &error)
+        }
+    })
 }
 
 /// Writes the schema beside the spec, where its first line points editors to it. An older schema is replaced.

@@ -33,9 +33,7 @@ use crate::printer::Printer;
 /// It contains the client certificate `admin`, which is renewed like the others. Anyone who has it can do anything in the cluster until
 /// it expires.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  written
   1  there is no such cluster or endpoint, or it was destroyed; its admin certificate has expired, or FILE exists
@@ -48,8 +46,7 @@ Examples:
   slipway kubeconfig --cluster prod
   slipway kubeconfig --cluster prod --out ~/.kube/prod --force
   slipway kubeconfig --cluster prod --endpoint internal
-  KUBECONFIG=prod.kubeconfig kubectl get nodes"
-)]
+  KUBECONFIG=prod.kubeconfig kubectl get nodes")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

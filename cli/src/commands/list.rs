@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Exit with 1 if anything is wrong.
     #[arg(long)]
     exit_code: bool,
+    /// List only the names of the clusters, without reading their states.
+    #[arg(long, conflicts_with = "exit_code")]
+    names: bool,
 }
 
 /// How many clusters are read at a time.
@@ -100,6 +103,12 @@ impl Line {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
+    if args.names {
+        let names = args.installation.find().await?.clusters().await?;
+        let text: String = names.iter().map(|name| format!("{name}\n")).collect();
+        printer.result(&text, &json!({ "ok": true, "clusters": names }));
+        return Ok(Exit::Done);
+    }
     let now = Timestamp::now();
     let clusters = Cloud::all(&args.installation).await?;
     let read = clusters.into_iter().map(|cloud| async move {

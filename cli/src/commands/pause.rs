@@ -14,9 +14,7 @@ use crate::printer::Printer;
 /// Operations of CloudFormation and of nodes that are in progress are completed. Plans are still made and can be approved meanwhile. Of
 /// several pause and resume orders the one given last counts, in whatever order they arrive.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested, or paused already
   1  nothing was planned yet, the cluster was destroyed, or there is no such cluster
@@ -27,8 +25,7 @@ The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway pause --cluster prod
-  slipway pause --cluster prod && slipway status --cluster prod"
-)]
+  slipway pause --cluster prod && slipway status --cluster prod")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

@@ -11,7 +11,7 @@ use crate::Exit;
 use crate::failure::CliError;
 use crate::local::{LocalKeys, LocalRegistry, Overlay, Workspace, pin, write_atomic};
 use crate::printer::{Printer, Stream};
-use crate::source::Source;
+use crate::source::{Source, SpecArgs};
 
 /// Show what a spec would change in a rendered directory, without changing the directory.
 ///
@@ -31,8 +31,8 @@ Examples:
   slipway plan cluster.yaml --against rendered --html plan.html
   slipway plan cluster.yaml --against rendered --exit-code && echo 'nothing to do'")]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     /// The directory that `slipway render` wrote; an empty one for a new cluster.
     #[arg(long, value_name = "DIR")]
     against: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
-    let source = Source::read(&args.file, &args.with.patches)?;
+    let source = Source::read(args.spec.path(), &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
         Err(findings) => {

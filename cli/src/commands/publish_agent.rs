@@ -16,7 +16,7 @@ use slipway_flows::store;
 use slipway_ports::Objects;
 
 use crate::Exit;
-use crate::cloud::{Installation, Named};
+use crate::cloud::InstallationArgs;
 use crate::failure::CliError;
 use crate::printer::Printer;
 
@@ -43,12 +43,8 @@ pub(crate) struct Args {
     /// The agent, built for one architecture: a program for 64-bit Linux.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The asset bucket of the Slipway installation. Default: SLIPWAY_ASSET_BUCKET, else the output of the installation's stack.
-    #[arg(long, value_name = "NAME")]
-    asset_bucket: Option<String>,
-    /// The CloudFormation stack of the Slipway installation. Default: `slipway`.
-    #[arg(long, value_name = "NAME")]
-    stack: Option<String>,
+    #[command(flatten)]
+    installation: InstallationArgs,
 }
 
 /// An agent to publish.
@@ -69,12 +65,7 @@ struct Published {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let programs = programs(&args.files)?;
-    let named = Named {
-        asset_bucket: args.asset_bucket.as_deref(),
-        stack: args.stack.as_deref(),
-        ..Named::default()
-    };
-    let assets = Installation::find(named).await.map_err(CliError::in_cloud)?.assets;
+    let assets = args.installation.find().await?.assets;
     let published = publish(&assets, &programs).await.map_err(|error| CliError::from(error).in_cloud())?;
     let mut text = String::new();
     let mut agents = Vec::new();

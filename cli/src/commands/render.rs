@@ -21,7 +21,7 @@ use crate::local::{
     ImagePin, LocalKeys, LocalParameters, LocalRegistry, SiteArgs, Workspace, is_stand_in, pin, stand_ins,
 };
 use crate::printer::{Printer, Stream};
-use crate::source::{PatchArgs, Source};
+use crate::source::{PatchArgs, Source, SpecArgs};
 
 pub(super) use again::{Changed, Rendered};
 
@@ -54,8 +54,8 @@ Examples:
   slipway render cluster.yaml --out rendered --image x86_64=ami-0123456789abcdef0
   slipway render cluster.yaml --out rendered --asset-bucket my-assets --kms-key-arn arn:aws:kms:…")]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     /// The directory; it is created if necessary.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -79,7 +79,7 @@ pub(crate) struct With {
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
-    let source = Source::read(&args.file, &args.with.patches)?;
+    let source = Source::read(args.spec.path(), &args.with.patches)?;
     let cluster = match source.parse() {
         Ok(accepted) => accepted.cluster,
         Err(findings) => {
@@ -163,7 +163,7 @@ pub(crate) async fn prepared<O: Objects>(
         bus: &(),
         crypto: &AwsLc,
     };
-    let running = Running { baseline: against.clone(), ..Running::default() };
+    let running = Running { baseline: against.clone(), is_rehearsal: true, ..Running::default() };
     let (imports, now) = (source.imports(true), Timestamp::now());
     let prepared =
         issue_and_render(&ports, &imports, site, cluster, &source.bytes, &source.patches, &running, now)

@@ -29,9 +29,7 @@ use crate::printer::Printer;
 /// --recover is for a cluster whose certificates have expired and whose API is down: this command renews them itself, and delivers them
 /// by Run Command in the order of the nodes' dependencies, etcd first. It can be interrupted and run again.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested; with --watch: renewed and rolled out; with --recover: every node is recovered
   1  a NAME is not renewed by Slipway, or it was not renewed in time; with --recover: a node was not recovered, with the reason
@@ -45,8 +43,7 @@ Examples:
   slipway renew --cluster prod
   slipway renew apiserver scheduler --cluster prod --watch
   slipway renew --recover --cluster prod --dry-run
-  slipway renew --recover --cluster prod"
-)]
+  slipway renew --recover --cluster prod")]
 pub(crate) struct Args {
     /// Certificates, as shown by `slipway certs show`. Default: all leaves that Slipway issues; with --recover those that have expired.
     #[arg(value_name = "NAME")]

@@ -14,9 +14,7 @@ use crate::printer::Printer;
 /// A plan that was approved meanwhile is started. Of several pause and resume orders the one given last counts, in whatever order they
 /// arrive.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested, also if it was not paused
   1  nothing was planned yet, or there is no such cluster
@@ -27,8 +25,7 @@ The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway resume --cluster prod
-  slipway resume --cluster prod && slipway watch --cluster prod"
-)]
+  slipway resume --cluster prod && slipway watch --cluster prod")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

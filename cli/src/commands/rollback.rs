@@ -26,9 +26,7 @@ use crate::printer::Printer;
 /// Certificates that were renewed since stay renewed. Patches are not changed; those that were changed since are listed. Going back a
 /// minor release of Kubernetes or etcd is refused.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  the spec was restored; with --watch: and rolled out
   1  no rollout has succeeded yet, the spec is unchanged since, going back is not possible, or you declined; with --watch: the rollout failed
@@ -40,8 +38,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway rollback --cluster prod
   slipway rollback --cluster prod --yes --watch
-  slipway rollback --cluster prod 0123456789abcdef0123"
-)]
+  slipway rollback --cluster prod 0123456789abcdef0123")]
 pub(crate) struct Args {
     /// The successful plan whose spec to go back to; the last five are recorded. Default: the last one.
     plan: Option<String>,

@@ -18,9 +18,7 @@ use crate::printer::Printer;
 /// A scan renews certificates that are due by `rolloutBeforeExpiry`, and reports problems that a person has to resolve. With --dry-run
 /// this command scans by itself, without renewing, writing or publishing anything.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required_unless_present("all")),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested; with --dry-run: nothing has to be done
   1  there is no such cluster, or it is being or was destroyed; with --dry-run: a renewal is due, or a person has to resolve a problem
@@ -32,8 +30,7 @@ The IAM permissions for this are listed in docs/cli.md. `slipway status` shows t
 Examples:
   slipway scan --cluster prod
   slipway scan --cluster prod --dry-run
-  slipway scan --all"
-)]
+  slipway scan --all")]
 pub(crate) struct Args {
     /// Scan every cluster of the installation.
     #[arg(long, conflicts_with_all = ["cluster", "dry_run"])]
@@ -49,7 +46,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     if args.all {
-        args.bus.publish_to_all(Event::ScanRequested(ScanRequested { cluster: None })).await?;
+        args.bus.publish_to_all(&args.cloud, Event::ScanRequested(ScanRequested { cluster: None })).await?;
         let text = "requested a scan of every cluster; slipway status --cluster NAME shows what it found\n";
         printer.result(text, &json!({ "ok": true, "asked": true, "all": true }));
         return Ok(Exit::Done);

@@ -11,7 +11,7 @@ use crate::Exit;
 use crate::failure::CliError;
 use crate::local::write_atomic;
 use crate::printer::Printer;
-use crate::source::{PatchArgs, Source};
+use crate::source::{PatchArgs, Source, SpecArgs};
 
 /// Simulate years of a cluster in seconds: launch, daily scans, renewals and rollouts, in a simulated AWS with random faults. AWS is not
 /// called, and only the page of `--html` is written.
@@ -32,8 +32,8 @@ Examples:
   slipway simulate cluster.yaml --html year.html
   slipway simulate cluster.yaml --faults 0 --output json")]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     /// The number of days to simulate after the launch.
     #[arg(long, value_name = "DAYS", default_value_t = 400, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     days: u32,
@@ -57,7 +57,7 @@ fn probability(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
-    let source = Source::read(&args.file, &PatchArgs::default())?;
+    let source = Source::read(args.spec.path(), &PatchArgs::default())?;
     let accepted = match source.parse() {
         Ok(accepted) => accepted,
         Err(findings) => {

@@ -14,9 +14,7 @@ use crate::printer::Printer;
 /// Use it for a machine that blocks a rollout, such as one whose drain never ends. The machine stays outdated, so the next plan includes
 /// it again.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  requested, or skipped already
   1  no rollout is open, or there is no such cluster or machine
@@ -27,8 +25,7 @@ The IAM permissions for this are listed in docs/cli.md.
 
 Examples:
   slipway skip i-0123456789abcdef0 --cluster prod
-  slipway skip i-0123456789abcdef0 --cluster prod --output json"
-)]
+  slipway skip i-0123456789abcdef0 --cluster prod --output json")]
 pub(crate) struct Args {
     /// The machine's instance id, which is also the node's name.
     #[arg(value_parser = instance)]

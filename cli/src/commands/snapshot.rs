@@ -23,9 +23,7 @@ use crate::printer::Printer;
 ///
 /// Members are asked one after the other, through Run Command, until one has taken it. The snapshot is sealed on the member; this command cannot read it.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  taken and stored
   1  there is no such cluster or no member, or no member could take it
@@ -36,8 +34,7 @@ The IAM permissions for this are listed in docs/cli.md. `slipway snapshots` list
 
 Examples:
   slipway snapshot --cluster prod
-  slipway snapshot --cluster prod --output json | jq -r .key"
-)]
+  slipway snapshot --cluster prod --output json | jq -r .key")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

@@ -16,9 +16,7 @@ use crate::printer::Printer;
 ///
 /// Rollouts take a snapshot before each step that replaces a member of etcd, and a destruction takes a last one. docs/nodes.md says how to restore one.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  shown; with --max-age: the newest is young enough
   1  there is no such cluster; with --max-age: there is none, or the newest is older
@@ -30,8 +28,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway snapshots --cluster prod
   slipway snapshots --cluster prod --max-age 24
-  slipway snapshots --cluster prod --output json | jq -r '.snapshots[0].key'"
-)]
+  slipway snapshots --cluster prod --output json | jq -r '.snapshots[0].key'")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

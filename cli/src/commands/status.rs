@@ -14,9 +14,7 @@ use crate::printer::Printer;
 /// Only the installation's asset bucket is read. Nodes report their bootstrap there, and members and controllers report hourly what they
 /// serve. EC2 is not queried.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  shown; with --exit-code: nothing is wrong, and the cluster serves (or was destroyed)
   1  there is no such cluster; with --exit-code: something is wrong, or its machines do not say that it serves
@@ -29,8 +27,7 @@ Examples:
   slipway status --cluster prod
   slipway status --cluster prod --all
   slipway status --cluster prod --exit-code && echo 'all is well'
-  slipway status --cluster prod --output json | jq '.findings[] | select(.gravity == \"wrong\")'"
-)]
+  slipway status --cluster prod --output json | jq '.findings[] | select(.gravity == \"wrong\")'")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,

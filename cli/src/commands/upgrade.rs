@@ -30,9 +30,7 @@ use crate::printer::Printer;
 /// --undo puts the pins of the last successful rollout back (if that is what runs: of the one before it that had others), for example if a new image does not boot. What the spec itself names (amiId, etcd.version, a
 /// kubernetesVersion with a patch, the version of an add-on) is not pinned, and never changed by this.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Kinds of pins:
   images      the machine image behind each SSM parameter
   kubernetes  the newest patch of the spec's minor that this version of Slipway knows
@@ -54,8 +52,7 @@ the same version as the installed functions.
 Examples:
   slipway upgrade --cluster prod --dry-run
   slipway upgrade images --cluster prod --watch
-  slipway upgrade --undo --cluster prod"
-)]
+  slipway upgrade --undo --cluster prod")]
 pub(crate) struct Args {
     /// Kinds of pins; see below. Default: all.
     #[arg(value_name = "KIND")]

@@ -1,6 +1,6 @@
 //! `slipway validate`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::Exit;
 use crate::failure::CliError;
 use crate::local::Folder;
 use crate::printer::{Printer, Stream};
-use crate::source::{PatchArgs, Source};
+use crate::source::{PatchArgs, Source, SpecArgs};
 
 /// Check a cluster.yaml and its patches, and report all problems at once, each with its place and what to do.
 #[derive(Debug, clap::Args)]
@@ -32,14 +32,14 @@ Examples:
   slipway validate cluster.yaml --patches more   # patches that do not lie in patches/ beside it
   slipway validate - --output json < cluster.yaml")]
 pub(crate) struct Args {
-    /// The spec; `-` reads the standard input.
-    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
     #[command(flatten)]
     patches: PatchArgs,
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
-    let source = Source::read(&args.file, &args.patches)?;
+    let source = Source::read(args.spec.path(), &args.patches)?;
     let (cluster, findings) = match source.parse() {
         Ok(accepted) => {
             let about_imports = imports(&source, &accepted).await?;

@@ -24,9 +24,7 @@ use crate::printer::Printer;
 ///
 /// It also waits for a spec that was just uploaded, and for an approval.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("cluster", |arg| arg.required(true)),
-    after_help = "\
+#[command(after_help = "\
 Exit codes:
   0  everything is as planned, or nothing had to change
   1  the spec was refused, the rollout failed, the time was over, or there is no such cluster
@@ -38,8 +36,7 @@ The IAM permissions for this are listed in docs/cli.md.
 Examples:
   slipway watch --cluster prod
   slipway watch --cluster prod --minutes 60 | tee rollout.log
-  slipway watch --cluster prod --output json | jq -c 'select(.about == \"rollout\")'"
-)]
+  slipway watch --cluster prod --output json | jq -c 'select(.about == \"rollout\")'")]
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,
@@ -120,6 +117,34 @@ pub(crate) async fn an_order(
         problem,
         "the log of the rollout function says why, or its dead-letter queue has it; then give it again",
     ))
+}
+
+/// The plan of the spec that was just uploaded as `version`. `None`: there is none to approve, and the person was told why.
+pub(crate) async fn plan_of(
+    cloud: &Cloud,
+    version: &str,
+    printer: &Printer,
+) -> Result<Option<String>, CliError> {
+    let name = cloud.cluster.as_str();
+    printer.beside("waiting for its plan…\n");
+    for _ in 0..TRACE_WITHIN.as_secs() {
+        let status = store::load::<Status>(cloud.assets(), &keys::status(name)).await;
+        let status = status.map_err(|error| CliError::from(error).in_cloud())?.value;
+        if let Some(spec) = status.and_then(|status| status.spec).filter(|spec| spec.version == version) {
+            return match (spec.result, spec.plan) {
+                (SpecResult::Accepted, Some(plan)) => Ok(Some(plan)),
+                (SpecResult::Accepted, None) => Ok(None),
+                (SpecResult::Rejected | SpecResult::Failed, _) => {
+                    let first = spec.diagnostics.first().map(ToString::to_string).or(spec.failure);
+                    let problem = format!("the spec was refused: {}", plain(&first.unwrap_or_default()));
+                    Err(CliError::refused(problem, format!("slipway status --cluster {name} shows all")))
+                }
+            };
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    printer.beside(&format!("no plan was made: nothing changes. slipway status --cluster {name}\n"));
+    Ok(None)
 }
 
 /// Watches until there is nothing left to wait for.
@@ -311,7 +336,8 @@ fn lines(view: &Overview, upload: Upload) -> BTreeMap<String, String> {
         lines.insert("spec".to_owned(), plain(&format!("{result} (version {}){summary}", spec.version)));
     }
     let rollout = &view.rollout;
-    lines.insert("rollout".to_owned(), plain(&format!("{}: {}", rollout.state, rollout.message)));
+    let command = rollout.command.as_ref().map(|command| format!("; next: {command}")).unwrap_or_default();
+    lines.insert("rollout".to_owned(), plain(&format!("{}: {}{command}", rollout.state, rollout.message)));
     if let Some(next) = &rollout.next {
         lines.insert("next".to_owned(), plain(next));
     }

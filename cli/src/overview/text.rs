@@ -70,7 +70,7 @@ impl Page<'_> {
         }
         if spec.diagnostics.len() > MOST_DIAGNOSTICS {
             let more = spec.diagnostics.len() - MOST_DIAGNOSTICS;
-            let _ = writeln!(text, "{:13}… and {more} more; --output json lists all", "");
+            let _ = writeln!(text, "{:13}… and {more} more; -o json lists all", "");
         }
     }
 
@@ -96,8 +96,10 @@ impl Page<'_> {
         }
         let _ = writeln!(text, "{:<13}{words}", "rollout");
         let _ = writeln!(text, "{:13}{}", "", plain(&rollout.message));
-        if let Some(next) = &rollout.next {
-            let _ = writeln!(text, "{:13}{}", "", plain(next));
+        for next in
+            rollout.command.iter().map(|command| format!("next: {command}")).chain(rollout.next.clone())
+        {
+            let _ = writeln!(text, "{:13}{}", "", plain(&next));
         }
         if let Some(progress) = &rollout.progress {
             let _ = writeln!(text, "{:13}{}", "", progress.words());

@@ -5,6 +5,7 @@ mod apply;
 mod certs;
 mod completions;
 mod day_two;
+mod exit_codes;
 mod init;
 mod inventory;
 mod migrate;
@@ -15,6 +16,7 @@ mod publish_agent;
 mod render;
 mod renew;
 mod rotate_ca;
+mod settings;
 mod simulate;
 mod validate;
 
@@ -181,50 +183,54 @@ macro_rules! snapshot {
 }
 use snapshot;
 
+/// Every verb, in the order of the help page.
+const VERBS: &[&str] = &[
+    "init",
+    "validate",
+    "render",
+    "plan",
+    "simulate",
+    "apply",
+    "list",
+    "status",
+    "watch",
+    "approve",
+    "pause",
+    "resume",
+    "abort",
+    "skip",
+    "rollback",
+    "upgrade",
+    "destroy",
+    "snapshot",
+    "snapshots",
+    "kubeconfig",
+    "certs show",
+    "certs verify",
+    "certs renew",
+    "certs gc",
+    "scan",
+    "renew",
+    "rotate-ca",
+    "publish-agent",
+    "migrate kube-aws",
+    "completions",
+    "man",
+    "version",
+];
+
 #[test]
 fn the_page_of_help_and_of_each_verb() {
     let place = Place::new();
     let mut pages = String::new();
-    for verb in [
-        "",
-        "init",
-        "validate",
-        "render",
-        "plan",
-        "simulate",
-        "apply",
-        "list",
-        "status",
-        "watch",
-        "approve",
-        "pause",
-        "resume",
-        "abort",
-        "skip",
-        "rollback",
-        "upgrade",
-        "destroy",
-        "snapshot",
-        "snapshots",
-        "kubeconfig",
-        "certs show",
-        "certs verify",
-        "scan",
-        "renew",
-        "rotate-ca",
-        "publish-agent",
-        "completions",
-    ] {
+    for verb in [""].iter().chain(VERBS) {
         let run = place.run(&format!("{verb} --help"));
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{verb}");
         assert!(
             run.stdout.contains("Examples:") && run.stdout.contains("slipway "),
             "{verb} --help has no example"
         );
-        assert!(
-            verb == "completions" || run.stdout.contains("Exit codes:"),
-            "{verb} --help names no exit code"
-        );
+        assert!(run.stdout.contains("Exit codes:"), "{verb} --help names no exit code");
         pages.push_str(&run.stdout);
         pages.push_str("\n=====\n\n");
     }
@@ -243,7 +249,9 @@ fn wrong_usage_ends_with_2() {
         "validate",
         "init --cluster-name a",
         "status",
-        "apply cluster.yaml",
+        "apply",
+        "apply cluster.yaml -f cluster.yaml",
+        "destroy --yes",
         "pause",
         "skip prod-etcd-0 --cluster prod",
         "validate cluster.yaml --output xml",

@@ -48,6 +48,6 @@ fn whoever_names_no_region_is_told_so() {
     let place = Place::new();
     place.write("good", program(2, 3, 183, 64, 192));
     let run = place.run("publish-agent good --output json");
-    assert_eq!(run.code, 1, "{}", run.output());
+    assert_eq!(run.code, 2, "{}", run.output());
     assert!(run.json()["error"]["message"].as_str().unwrap().contains("region"), "{}", run.output());
 }

@@ -90,8 +90,7 @@ fn a_flood_of_findings_is_cut_for_people_alone() {
     place.write("cluster.yaml", format!("{SMALL}{flood}"));
     let run = place.run("validate cluster.yaml");
     assert!(
-        run.stdout
-            .ends_with("… and 151 more; --output json lists all\ncluster.yaml: 200 errors, 1 warning\n"),
+        run.stdout.ends_with("… and 151 more; -o json lists all\ncluster.yaml: 200 errors, 1 warning\n"),
         "{}",
         run.output()
     );

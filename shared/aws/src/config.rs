@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use aws_config::profile::ProfileFileCredentialsProvider;
+use aws_config::provider_config::ProviderConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_s3::config::{Credentials, SharedCredentialsProvider};
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::shared::IntoShared as _;
 use aws_types::service_config::ServiceConfigKey;
 
+use crate::calls::Told;
 use crate::{AutoScaling, CloudFormation, EventBus, KmsKeys, RunCommand, S3Bucket, Schedules, SsmParameters};
 
 /// How often a call is tried in all. With the backoff below, a service that throttles for some five seconds is
@@ -41,6 +45,17 @@ pub struct Aws {
     region: String,
 }
 
+/// What a person names at a terminal.
+#[derive(Debug, Clone, Default)]
+pub struct Terminal {
+    /// The profile.
+    pub profile: Option<String>,
+    /// The region.
+    pub region: Option<String>,
+    /// Receives a line for each call, without secrets.
+    pub calls: Option<fn(&str)>,
+}
+
 /// No region is configured.
 #[derive(Debug, thiserror::Error)]
 #[error("no AWS region is configured; set AWS_REGION, or `region` in the profile that AWS_PROFILE names")]
@@ -53,16 +68,16 @@ impl Aws {
     /// # Errors
     /// If no region is configured.
     pub async fn from_env() -> Result<Self, NoRegion> {
-        Self::patient_for(ATTEMPT, OPERATION).await
+        Self::patient_for(ATTEMPT, OPERATION, Terminal::default()).await
     }
 
-    /// As [`Aws::from_env`], for a person's commands, whose line may be slow.
+    /// As [`Aws::from_env`], for a person's commands, whose line may be slow. What `terminal` names counts before the environment.
     ///
     /// # Errors
     /// If no region is configured.
-    pub async fn at_a_terminal() -> Result<Self, NoRegion> {
+    pub async fn at_a_terminal(terminal: Terminal) -> Result<Self, NoRegion> {
         let (attempt, operation) = BY_A_SLOW_LINE;
-        Self::patient_for(attempt, operation).await
+        Self::patient_for(attempt, operation, terminal).await
     }
 
     /// An AWS in which everything is at one address and an access key is all that a caller shows: an emulator on loopback.
@@ -83,7 +98,11 @@ impl Aws {
         Self::new(config)
     }
 
-    async fn patient_for(attempt: Duration, operation: Duration) -> Result<Self, NoRegion> {
+    async fn patient_for(
+        attempt: Duration,
+        operation: Duration,
+        terminal: Terminal,
+    ) -> Result<Self, NoRegion> {
         let retry = RetryConfig::standard().with_max_attempts(ATTEMPTS).with_max_backoff(MAX_BACKOFF);
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(CONNECT)
@@ -94,13 +113,29 @@ impl Aws {
         let http = aws_smithy_http_client::Builder::new()
             .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
             .build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(http)
+        let http = match terminal.calls {
+            Some(told) => Told::new(http, told).into_shared(),
+            None => http,
+        };
+        let mut loader = aws_config::defaults(BehaviorVersion::latest())
+            .http_client(http.clone())
             .retry_config(retry)
-            .timeout_config(timeouts)
-            .load()
-            .await;
-        Self::new(config)
+            .timeout_config(timeouts);
+        if let Some(profile) = &terminal.profile {
+            loader = loader.profile_name(profile);
+        }
+        if let Some(region) = terminal.region {
+            loader = loader.region(Region::new(region));
+        }
+        let config = loader.load().await;
+        let Some(profile) = terminal.profile else { return Self::new(config) };
+        // The SDK would take access keys in the environment first, although the profile was named at this very command.
+        let by =
+            ProviderConfig::without_region().with_region(config.region().cloned()).with_http_client(http);
+        let credentials =
+            ProfileFileCredentialsProvider::builder().configure(&by).profile_name(profile).build();
+        let credentials = SharedCredentialsProvider::new(credentials);
+        Self::new(config.into_builder().credentials_provider(credentials).build())
     }
 
     /// As [`Aws::from_env`], with a configuration made elsewhere.

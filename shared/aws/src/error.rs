@@ -56,13 +56,23 @@ where
 
 /// What a request means that got no answer, by its words: one that nobody could sign will get none either.
 fn unsent(words: String) -> (ErrorKind, String) {
-    match words.find(NOBODY) {
-        Some(at) => {
-            (ErrorKind::Denied, format!("NoCredentials: {NOBODY}{}", attempted(&words[at + NOBODY.len()..])))
-        }
+    if let Some(at) = words.find(NOBODY) {
+        let list = attempted(&words[at + NOBODY.len()..]);
+        return (ErrorKind::Denied, format!("NoCredentials: {NOBODY}{list}"));
+    }
+    match PROVIDER.iter().find_map(|said| words.find(said)) {
+        Some(at) => (ErrorKind::Denied, format!("NoCredentials: {}", attempted(&words[at..]))),
         None => (ErrorKind::Transient, words),
     }
 }
+
+/// The SDK's words where a provider that was named has no credentials (aws-credential-types, `provider/error.rs`): a profile that does not
+/// exist, a program that failed, a session that has ended.
+const PROVIDER: [&str; 3] = [
+    "the credential provider was not enabled",
+    "the credentials provider was not properly configured",
+    "an error occurred while loading credentials",
+];
 
 /// The SDK's words where none of its providers has credentials.
 const NOBODY: &str = "no credentials found in chain";
@@ -100,5 +110,12 @@ mod tests {
             "NoCredentials: no credentials found in chain. Attempted: Environment: not set; Profile: none";
         assert_eq!(unsent(words.to_owned()), (ErrorKind::Denied, message.to_owned()));
         assert_eq!(unsent("timed out".to_owned()), (ErrorKind::Transient, "timed out".to_owned()));
+        for said in PROVIDER {
+            let told = format!("NoCredentials: {said}: profile `a` was not defined");
+            assert_eq!(
+                unsent(format!("other: {said}: profile `a` was not defined")),
+                (ErrorKind::Denied, told)
+            );
+        }
     }
 }

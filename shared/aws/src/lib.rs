@@ -19,6 +19,7 @@
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
 mod bus;
+mod calls;
 mod commands;
 mod config;
 mod error;
@@ -34,7 +35,7 @@ mod ticks;
 
 pub use bus::EventBus;
 pub use commands::RunCommand;
-pub use config::{Aws, NoRegion};
+pub use config::{Aws, NoRegion, Terminal};
 pub use groups::AutoScaling;
 pub use keys::KmsKeys;
 pub use objects::S3Bucket;

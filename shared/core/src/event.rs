@@ -375,6 +375,9 @@ pub struct RolloutReport {
     pub plan: String,
     /// What was done, or what is waited for, in words.
     pub message: String,
+    /// While something is waited for: the command that a person can run about it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
     /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
@@ -384,7 +387,13 @@ impl RolloutReport {
     /// A report without an id; it gets one when it is published.
     #[must_use]
     pub fn new(cluster: &str, plan: &str, message: String) -> Self {
-        Self { cluster: cluster.to_owned(), plan: plan.to_owned(), message, id: String::new() }
+        Self { cluster: cluster.to_owned(), plan: plan.to_owned(), message, next: None, id: String::new() }
+    }
+
+    /// The same report with the next command.
+    #[must_use]
+    pub fn with_next(self, next: Option<String>) -> Self {
+        Self { next, ..self }
     }
 }
 

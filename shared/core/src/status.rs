@@ -33,6 +33,9 @@ pub struct Report {
     pub plan: Option<String>,
     /// What it does or waits for, in words, with the command that helps if there is one.
     pub message: String,
+    /// While something is waited for: the command that a person can run about it, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
     /// The step of each stack, in words.
     pub stacks: BTreeMap<String, String>,
     /// The state of each role's nodes, in words.

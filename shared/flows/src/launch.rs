@@ -148,6 +148,7 @@ async fn wake_from<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Tic
         let _ = update_report(ports.assets, &wake.cluster, |old| Report {
             state: "stuck".to_owned(),
             message: message.clone(),
+            next: None,
             ..old.unwrap_or_default()
         })
         .await;

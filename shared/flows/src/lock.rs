@@ -49,8 +49,8 @@ pub enum UpgradeTo {
 }
 
 /// The lock of `cluster` with everything that it needs: what is pinned stays, and what is missing is looked up and stored. `etcd` tells
-/// which members are deployed, `stands` which releases. `upgrade` changes what is pinned. `check` may refuse the releases that were found
-/// before anything is stored.
+/// which members are deployed, `stands` which releases. `upgrade` changes what is pinned. `check` may refuse the releases and the agents that
+/// were found before anything else is looked up and before anything is stored.
 ///
 /// # Errors
 /// If `check` refuses, a parameter or image does not exist, or a call fails. A registry that cannot be reached is a transient failure,
@@ -84,10 +84,11 @@ pub async fn resolve(
         new.pin_known(&missing);
         new.etcd_members = settle(cluster, &old.etcd_members, etcd);
         new.settle_way_to_aws(cluster, stands.iter().copied());
+        pin_agents(assets, &missing.agent, &mut new).await?;
         check(&new)?;
         new.addon_images.extend(digests(registry, missing.addon_images).await?);
         new.program_files.extend(checksums(registry, missing.program_files).await?);
-        look_up(assets, parameters, &cluster.region, &missing.parameters, &missing.agent, &mut new).await?;
+        pin_images(parameters, &cluster.region, &missing.parameters, &mut new).await?;
         if let Some(order) = upgrade {
             new.upgraded.extend(pins.iter().map(|pin| (*pin, order.at)));
             if order.to == UpgradeTo::Newest {
@@ -119,17 +120,16 @@ pub async fn preview(
     let missing = old.outdated(cluster, pins);
     let mut new = old.clone();
     new.pin_known(&missing);
-    look_up(assets, parameters, &cluster.region, &missing.parameters, &missing.agent, &mut new).await?;
+    pin_images(parameters, &cluster.region, &missing.parameters, &mut new).await?;
+    pin_agents(assets, &missing.agent, &mut new).await?;
     Ok((old, new))
 }
 
-/// Pins the images behind `names`, and the published agents of `architectures`.
-async fn look_up(
-    assets: &impl Objects,
+/// Pins the images behind `names`.
+async fn pin_images(
     parameters: &impl Parameters,
     region: &str,
     names: &BTreeSet<String>,
-    architectures: &BTreeSet<Architecture>,
     lock: &mut Lock,
 ) -> FlowResult<()> {
     for name in names {
@@ -151,6 +151,15 @@ async fn look_up(
             }
         }
     }
+    Ok(())
+}
+
+/// Pins the published agents of `architectures`.
+async fn pin_agents(
+    assets: &impl Objects,
+    architectures: &BTreeSet<Architecture>,
+    lock: &mut Lock,
+) -> FlowResult<()> {
     if !architectures.is_empty()
         && let Some(agent) = store::load::<Agent>(assets, keys::AGENT_MANIFEST).await?.value
     {

@@ -4,14 +4,16 @@
 //! the newer is rendered, once. The same holds for the patches, which are read as one set. An upload that changes nothing makes no KMS
 //! call and writes no object (P1).
 
+mod findings;
 mod publish;
 mod upgrade;
 
 use std::fmt;
 
+use findings::{healed, no_agent, shared_token};
 use jiff::Timestamp;
 use publish::{is_newest, publish_plan, reject, update_spec_status};
-use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::keys;
 use slipway_core::release::{Rendering, Site};
@@ -26,8 +28,8 @@ use slipway_spec::Places;
 use slipway_spec::patch::Patch;
 pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
-use crate::credentials::{self, Credentials, Given, Healed, Known};
-use crate::error::FlowResult;
+use crate::credentials::{self, Credentials, Given, Known};
+use crate::error::{FlowError, FlowResult};
 pub use crate::error::NotPrepared;
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
@@ -159,6 +161,9 @@ pub struct Running {
     /// Whether the spec is the one that was rolled out last, or that is being rolled out. What the installation no longer allows is then a
     /// warning: its certificates have to be renewed all the same.
     pub is_in_use: bool,
+    /// Whether no machine boots from the rendering, as it is only written into a directory. A node agent that was not published is then a
+    /// warning.
+    pub is_rehearsal: bool,
     /// What changes in the lock.
     pub upgrade: Option<Upgrade>,
 }
@@ -443,7 +448,7 @@ async fn running(assets: &impl Objects, cluster: &str, rollout: Option<Rollout>)
         }
         None => None,
     };
-    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, is_in_use: false, upgrade: None })
+    Ok(Running { baseline, in_progress: rollout.active().is_some(), target, ..Running::default() })
 }
 
 /// Checks a spec by itself and against what is deployed, makes the missing credentials, and renders.
@@ -478,8 +483,16 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
         }
         None => Vec::new(),
     };
+    // Machines without an agent boot, and do nothing. For a spec that is in use this is only a warning: its certificates are renewed on the
+    // machines that it has.
+    let agent_severity =
+        if running.is_in_use || running.is_rehearsal { Severity::Warning } else { Severity::Error };
+    let without_agent = |lock: &Lock| {
+        let missing = lock.missing(&cluster).agent;
+        missing.into_iter().map(|one| no_agent(one, agent_severity)).collect::<Vec<_>>()
+    };
     let check = |lock: &Lock| {
-        let found = update(lock);
+        let found = [update(lock), without_agent(lock)].concat();
         let grave = found.iter().any(|finding| finding.severity == Severity::Error);
         if grave { Err(NotPrepared::Rejected(found)) } else { Ok(()) }
     };
@@ -501,7 +514,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     )
     .await?;
     warnings.extend(update(&lock));
-    warnings.extend(lock.missing(&cluster).agent.into_iter().map(no_agent));
+    warnings.extend(without_agent(&lock));
     let known = running.known();
     let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
     let given = Given { known: &known, imported: &imported, own_tokens };
@@ -535,48 +548,4 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     let (imported, objections) =
         imports::read(imports, ports.assets, ports.crypto, cluster, &manifest, now).await?;
     if objections.is_empty() { Ok(imported) } else { Err(NotPrepared::Rejected(places.findings(objections))) }
-}
-
-fn healed(healed: &Healed) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some("find out who wrote or deleted it: no function of Slipway does".to_owned()),
-        ..Diagnostic::whole(
-            "healed-credentials",
-            format!(
-                "{} {}; it was written again with what it held, and no node changes",
-                healed.key, healed.problem
-            ),
-        )
-    }
-}
-
-fn shared_token() -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some(
-            "publish the agent of this release with `slipway publish-agent`, then order the cluster to use it with \
-             `slipway upgrade agent`: docs/upgrading.md"
-                .to_owned(),
-        ),
-        ..Diagnostic::whole(
-            "shared-bootstrap-token",
-            "the pinned node agent supports only one bootstrap token for all nodes, so a compromised worker can request the first \
-             certificate of a booting controller",
-        )
-    }
-}
-
-fn no_agent(architecture: Architecture) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some("publish it with `slipway publish-agent`, then upload the spec again".to_owned()),
-        ..Diagnostic::whole(
-            "no-agent",
-            format!(
-                "no node agent has been published for {}: instances of this architecture will start, but not join the cluster",
-                architecture.as_str()
-            ),
-        )
-    }
 }

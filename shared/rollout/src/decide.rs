@@ -15,7 +15,7 @@ use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::doing::Doing;
 use super::good::way_out;
 use super::nodes::{self, Nodes};
-use super::orders::{Ignored, paused};
+use super::orders::{self, Ignored, paused};
 use super::outbox::Effects;
 use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin};
 use super::states::{STACK, leads, step_name};
@@ -472,6 +472,11 @@ fn conclude(
         let urgency = active.nodes.urgency(now);
         let whole = waits.whole(&active);
         let waiting = waiting(&active, &whole);
+        let command = match (active.aborted, paused_since) {
+            (Some(_), _) => orders::again(&next.cluster),
+            (None, Some(_)) => orders::resume(&next.cluster),
+            (None, None) => whole.next(&next.cluster).words(),
+        };
         let (state, message) = match (active.aborted, paused_since) {
             (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
             (None, Some(since)) => {
@@ -481,18 +486,20 @@ fn conclude(
             }
             (None, None) => ("running", waiting),
         };
+        let event = detail(next, &active, &message).with_next(Some(command.clone()));
         if paused_since.is_some() && active.aborted.is_none() {
             // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
             let publication = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
             if publication.is_some() && next.said != publication {
-                effects.push(Effect::Publish(Event::RolloutWaiting(detail(next, &active, &message))));
+                effects.push(Effect::Publish(Event::RolloutWaiting(event)));
                 next.said = publication;
             }
         } else {
-            effects.extend(say(next, &active, whole, &message, moved));
+            effects.extend(say(next, &active, whole, event, moved));
         }
         let mut report = report(state, next, &active.plan, message, waits.stacks(&active.steps));
+        report.next = Some(command);
         report.nodes = active.nodes.words(&waits.nodes);
         next.put_active(active);
         return report;
@@ -569,7 +576,7 @@ fn say(
     next: &mut Rollout,
     active: &Active,
     waits: RolloutWaits,
-    message: &str,
+    event: RolloutReport,
     moved: bool,
 ) -> Option<Effect> {
     let publication = Published::Rolling { aborting: active.aborted.is_some(), waits };
@@ -579,7 +586,6 @@ fn say(
     if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
         next.said_since.clear();
     }
-    let event = detail(next, active, message);
     let is_new = next.said_since.insert(publication.clone());
     next.said = Some(publication);
     let event = if moved { Event::RolloutStep(event) } else { Event::RolloutWaiting(event) };

@@ -28,11 +28,11 @@ use super::decide::finish;
 use super::doing::Doing;
 use super::errand::SentCommand;
 use super::nodes::PATIENCE;
-use super::orders::{CLOCKS_APART, Given, ignore, is_late, paused, plan_of};
+use super::orders::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
 use super::outbox::Effects;
 use super::stack_step::{OWNER_TAG, Phase, because, phase};
 use super::states::{GOING, going_name, leads};
-use super::waits::{Detail, Published};
+use super::waits::{Detail, Published, of_destruction};
 use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 pub(super) use records::zone_cure;
@@ -513,6 +513,7 @@ fn conclude(
     if !open.saves() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
     }
+    let mut command = None;
     let (state, how, message, event): (&str, Pace, String, fn(RolloutReport) -> Event) = if over {
         let lies = last_snapshot(next, &open);
         let message = format!(
@@ -537,6 +538,11 @@ fn conclude(
     } else {
         let now = if waits.is_empty() { String::new() } else { format!("{} ", named(&waits)) };
         let goes = format!("{now}({count})");
+        command = Some(match (open.aborted, next.paused_since()) {
+            (Some(_), _) => again(&cluster),
+            (None, Some(_)) => resume(&cluster),
+            (None, None) => of_destruction(&waits, &cluster).words(),
+        });
         let (state, held, message, event): (_, _, _, fn(RolloutReport) -> Event) =
             match (open.aborted, next.paused_since()) {
                 (Some(_), _) => {
@@ -555,7 +561,7 @@ fn conclude(
     let publication = Published::Destroying(Progress { how, gone: gone_of });
     if next.said.as_ref() != Some(&publication) {
         let plan = plan_of(next);
-        let report = RolloutReport::new(&cluster, &plan, clipped(&message));
+        let report = RolloutReport::new(&cluster, &plan, clipped(&message)).with_next(command.clone());
         effects.push(Effect::Publish(event(report)));
         next.said = Some(publication);
         if over || open.has_stopped() {
@@ -569,6 +575,7 @@ fn conclude(
         state: state.to_owned(),
         generation: next.generation,
         message,
+        next: command,
         stacks: listed,
         ..Report::default()
     }

@@ -274,6 +274,18 @@ pub(super) fn paused(state: &Rollout, since: Timestamp) -> String {
     format!("paused since {since}: nothing new starts; `slipway resume --cluster {cluster}` continues")
 }
 
+/// The next command while a pause holds everything.
+pub(super) fn resume(cluster: &str) -> String {
+    format!("`slipway resume --cluster {cluster}` continues")
+}
+
+/// The next command while an abort waits for what is in progress.
+pub(super) fn again(cluster: &str) -> String {
+    format!(
+        "nothing has to be done; when it has ended, `slipway apply cluster.yaml --cluster {cluster}` continues"
+    )
+}
+
 impl Rollout {
     /// Whether a person ordered that nothing new may start.
     fn is_stopped(&self) -> bool {

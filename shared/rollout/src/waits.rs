@@ -1,6 +1,7 @@
 //! What a rollout waits for, as values: they are compared to find out what is news, and turned into words only for people.
 
 mod danger;
+mod next;
 mod words;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use super::fleet::{GroupView, Lifecycle};
 use super::observed::StackStatus;
 
 pub(crate) use danger::Danger;
+pub(crate) use next::of_destruction;
 pub(super) use words::{Boots, List};
 
 /// A detail that is shown but makes no difference: the waiting reason stays the same while it changes.

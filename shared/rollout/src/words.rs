@@ -8,7 +8,7 @@ use slipway_core::role::Role;
 use slipway_core::status::Report;
 
 use super::decide::{Stage, is_due, stage, turn};
-use super::orders::paused;
+use super::orders::{paused, resume};
 use super::urgency::{held_by_a_pause, overridden};
 use super::waits::{ChangeSetWaits, Detail, RolloutWaits, StackWaits, Waits};
 use super::{Active, Observed, Rollout, Step, StepState};
@@ -75,19 +75,21 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             && !rollout.is_spent(&wanted.desired)
     });
     if let Some(wanted) = waits {
-        let message = format!(
-            "plan {} waits for approval: read plans/{0}.json, then put the event `Rollout Approved` \
-             {{\"cluster\": \"{}\", \"plan\": \"{0}\"}} on the bus",
+        let message = format!("plan {} waits for approval", wanted.plan.id);
+        let next = format!(
+            "`slipway approve {} --cluster {}` starts it; without it nothing changes",
             wanted.plan.id, rollout.cluster
         );
-        return report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
+        let waits = report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
+        return Report { next: Some(next), ..waits };
     }
     let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
     if let (Some(since), Some(wanted)) = (rollout.paused_since(), held) {
         let ends = held_by_a_pause(wanted.plan.urgency(now), rollout).map(|words| format!("; {words}"));
         let message =
             format!("plan {} waits: {}{}", wanted.plan.id, paused(rollout, since), ends.unwrap_or_default());
-        return report("paused", rollout, &wanted.plan.id, message, Default::default());
+        let held = report("paused", rollout, &wanted.plan.id, message, Default::default());
+        return Report { next: Some(resume(&rollout.cluster)), ..held };
     }
     if let Some(gone) = rollout.was_destroyed() {
         return Report {
@@ -134,6 +136,7 @@ pub(super) fn report(
         generation: rollout.generation,
         plan: Some(plan.to_owned()),
         message,
+        next: None,
         stacks,
         nodes: BTreeMap::new(),
         left: rollout.left.keys().cloned().collect(),

@@ -26,7 +26,7 @@ mod validity;
 mod whole;
 mod worlds;
 
-pub use account::{Account, Cause, FUNCTION, Woken};
+pub use account::{Account, Cause, FUNCTION, Woken, publish_agent};
 pub use acts::{Act, Journal};
 pub use base::{BASES, Base, Change, SIZES, Shape};
 pub use bill::{Bill, Usage, prices};

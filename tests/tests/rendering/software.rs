@@ -1,12 +1,15 @@
 //! Programs that nodes install: their digests are looked up once, and a cluster without a digest is not rendered.
 
 use slipway_core::cluster::Architecture;
+use slipway_core::diagnostic::Severity;
 use slipway_core::keys;
 use slipway_core::node::{BootstrapTokens, OWN_BOOTSTRAP_TOKENS, OWN_TOKEN_TAG};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_render::lock::Lock;
 use slipway_sim::mortal::Life;
+use slipway_sim::year::publish_agent;
 use slipway_tests::workshop::Workshop;
 
 use super::{NAME, PRODUCTION, bigger};
@@ -53,8 +56,39 @@ async fn nobody_is_asked_where_the_image_has_it_all() {
     assert_eq!(https_requests(&account), 0);
 }
 
+/// Machines without an agent boot, and do nothing.
 #[tokio::test]
-async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() {
+async fn p11_a_launch_without_a_published_agent_is_refused_before_anything_is_made() {
+    let account = Workshop::for_spec(PRODUCTION);
+    // Only Graviton has one.
+    account.assets.upload(keys::AGENT_MANIFEST, format!("{{\"arm64\": \"{}\"}}", "c".repeat(64)));
+    let before = account.assets.keys();
+    let RenderOutcome::Rejected(findings) = account.outcome(PRODUCTION).await else { panic!("not refused") };
+    let told: Vec<_> = findings.iter().filter(|one| one.severity == Severity::Error).collect();
+    let [one] = told.as_slice() else { panic!("{findings:?}") };
+    assert_eq!(one.code, "no-agent");
+    assert!(one.message.contains("x86_64"), "{one:?}");
+    let help = one.help.as_deref().unwrap();
+    assert!(help.contains("slipway publish-agent dist/x86_64/slipway-node"), "{help}");
+    let mut made = account.assets.keys();
+    made.retain(|key| !before.contains(key));
+    assert_eq!(made, [keys::status(NAME)], "nothing but the refusal is stored");
+    assert_eq!(https_requests(&account), 0, "no publisher is asked");
+
+    // A spec that is in use keeps its machines: their certificates are renewed, with a warning.
+    publish_agent(&account.assets, &"a".repeat(64));
+    account.deployed(&account.render(PRODUCTION).await.plan).await;
+    account.assets.upload(keys::AGENT_MANIFEST, "{}");
+    let lock = account.assets.peek(&keys::lock(NAME)).unwrap();
+    let mut lock: serde_json::Value = serde_json::from_slice(&lock).unwrap();
+    lock["agent"] = serde_json::json!({});
+    account.assets.upload(&keys::lock(NAME), lock.to_string());
+    let outcome = account.rendered(None, &Life::unending()).await.unwrap();
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn p1_an_agent_is_pinned_for_each_processor_and_stays() {
     let account = Workshop::for_spec(PRODUCTION);
     let pinned = |account: &Workshop| {
         let lock = account.assets.peek(&keys::lock(NAME)).unwrap();
@@ -64,14 +98,12 @@ async fn p1_an_agent_is_pinned_for_each_processor_when_one_is_first_published() 
         let manifest = format!("{{\"x86_64\": \"{x86}\", \"arm64\": \"{}\"}}", "c".repeat(64));
         account.assets.upload(keys::AGENT_MANIFEST, manifest)
     };
-    account.render(PRODUCTION).await;
-    assert_eq!(pinned(&account), []);
     publish(&"a".repeat(64));
-    account.render(bigger(PRODUCTION)).await;
+    account.render(PRODUCTION).await;
     // No machine of the cluster is a Graviton.
     assert_eq!(pinned(&account), [(Architecture::X86_64, "a".repeat(64))]);
     publish(&"b".repeat(64));
-    account.render(bigger(&bigger(PRODUCTION))).await;
+    account.render(bigger(PRODUCTION)).await;
     assert_eq!(
         pinned(&account),
         [(Architecture::X86_64, "a".repeat(64))],

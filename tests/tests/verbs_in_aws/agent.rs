@@ -1,9 +1,11 @@
-//! Publishing an agent, which the next upload of a spec pins.
+//! Publishing an agent, without which no cluster is launched, and which an upload of a spec pins.
 
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
+use slipway_tests::installation::Installation;
+use slipway_tests::world::Settings;
 
-use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, named, permissions, run, spec};
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, named, permissions, run, spec};
 
 /// An ELF header of a 64-bit program for that machine type, followed by `inside`.
 pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
@@ -17,7 +19,7 @@ pub(crate) fn program(machine: u16, inside: &str) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
-    let slipway = installation(0).await;
+    let slipway = Installation::without_agent(&Settings::default()).await.unwrap();
     let bucket = slipway.world().reference("AssetBucket").unwrap().to_owned();
     let folder = tempfile::tempdir().unwrap();
     let publish = async |inside: &[(u16, &str)]| {
@@ -37,8 +39,12 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     let digest = |machine, inside| sha256_hex(&program(machine, inside));
     let object = async |key: &str| slipway.world().client().object(&bucket, key).await.unwrap();
 
-    let lock: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
-    assert!(lock["agent"].as_object().is_none_or(serde_json::Map::is_empty), "{lock}");
+    let mark = slipway.world().observer().mark();
+    slipway.upload(CLUSTER, spec()).await.unwrap();
+    assert!(slipway.event(mark, &["Spec Rejected"], PATIENCE).await.is_some());
+    let shown = named(&slipway, ADMINISTRATOR, "status --cluster minimal").await;
+    assert!(shown.out.contains("slipway publish-agent"), "{shown:?}");
+    assert!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().is_none(), "nothing is made");
     let first = publish(&[(62, "one")]).await;
     assert_eq!(first["agents"][0]["architecture"], "x86_64");
     assert_eq!((&first["agents"][0]["new"], &first["agents"][0]["before"]), (&json!(true), &Value::Null));
@@ -57,11 +63,10 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         assert_eq!(object(&key).await.unwrap(), program(machine, "one"));
     }
 
-    // The same spec again, up to its plan: every machine would be replaced then, and the drain of the only worker would wait for pods that
-    // have nowhere else to run.
+    // The same spec again.
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec()).await.unwrap();
-    assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
+    slipway.rolled_out(mark).await.unwrap();
     let lock: Value = slipway.document(CLUSTER, "lock.json").await.unwrap().unwrap();
     let pinned = lock["agent"].as_object().unwrap();
     assert!(!pinned.is_empty(), "{lock}");
@@ -88,9 +93,6 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
     for words in [format!("{from} → {to}"), "kubernetes  1.37".to_owned(), "(0 days ago)".to_owned()] {
         assert!(shown.out.contains(&words), "{words}: {}", shown.out);
     }
-    // No machine has the agent of the newest plan yet, so that nothing newer is not the whole truth.
-    let other = named("upgrade images --cluster minimal").await;
-    assert!(other.code == 1 && other.stderr.contains("its newest plan has not been rolled out"), "{other:?}");
     permissions::an_upgrade_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert_eq!(slipway.document::<Value>(CLUSTER, "lock.json").await.unwrap().unwrap(), lock);
 
@@ -104,10 +106,12 @@ async fn p1_an_agent_is_published_once_and_pinned_by_the_next_upload() {
         |lock: &Value| ["images", "kubernetes", "etcd", "programVersions"].map(|kind| lock[kind].clone());
     assert_eq!(pins(&upgraded), pins(&lock));
 
-    // The launch had no agent, and a lock never loses a pin. A plan that did not succeed is refused.
-    let back = named("upgrade --undo --cluster minimal").await;
-    let says = "these pins are in the lock of minimal already, and its newest plan has not been rolled out";
-    assert!(back.code == 1 && back.stderr.contains(says), "{back:?}");
+    // The drain of the only worker waits for pods that have nowhere else to run, so that nothing newer is not the whole truth.
+    let other = named("upgrade images --cluster minimal").await;
+    assert!(other.code == 1 && other.stderr.contains("its newest plan has not been rolled out"), "{other:?}");
+    let back = named("upgrade agent --undo --dry-run --cluster minimal").await;
+    assert_eq!(back.code, 0, "{back:?}");
+    assert!(back.out.contains(&format!("{to} → {from}")), "{back:?}");
     let back = named("upgrade --undo=0a1b --cluster minimal").await;
     assert!(
         back.code == 1 && back.stderr.contains("the pins of plan 0a1b of minimal are not recorded"),

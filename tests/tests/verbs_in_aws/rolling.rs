@@ -49,8 +49,14 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     let bucket = slipway.world().reference("SpecBucket").unwrap();
     assert_eq!(slipway.world().client().versions(bucket).await.unwrap(), []);
 
+    let unsure = run(&format!("apply {file} {cluster}")).await;
+    assert!(unsure.code == 1 && unsure.told.contains("add --yes"), "{unsure:?}");
+    assert!(unsure.told.contains("the cluster is new"), "what changes is not shown first: {unsure:?}");
+    assert_eq!(slipway.world().client().versions(bucket).await.unwrap(), []);
+
     let mark = slipway.world().observer().mark();
-    let applied = run(&format!("apply {file} {cluster} --output json")).await.json();
+    // Without an option the spec names its cluster.
+    let applied = run(&format!("apply -f {file} --yes -o json")).await.json();
     assert_eq!((&applied["applied"], &applied["sameSpec"]), (&json!(true), &json!(false)));
     let planned = slipway.event(mark, &["Plan Ready", "Spec Rejected"], PATIENCE).await.unwrap();
     assert_eq!((planned.0.as_str(), &planned.1["specVersion"]), ("Plan Ready", &applied["specVersion"]));
@@ -97,7 +103,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     let wide = format!("{}\nkubernetes:\n  apiServer:\n    certSANs: [k8s.minimal.example.com]\n", spec());
     write(folder.path(), "cluster.yaml", &wide);
     let mark = slipway.world().observer().mark();
-    let applied = format!("apply {file} {cluster} --watch --output json");
+    let applied = format!("apply {file} {cluster} --yes --watch --output json");
     let (run, approved) = tokio::join!(run(&applied), async {
         assert!(slipway.event(mark, &["Plan Ready"], PATIENCE).await.is_some());
         run(&format!("approve {cluster} --yes")).await
@@ -115,7 +121,7 @@ async fn patches_go_with_the_spec_and_those_of_others_are_not_taken_away_unasked
     let file = write(folder.path(), "cluster.yaml", &waiting());
     write(folder.path(), "patches/10-a.yaml", PATCH);
     let apply = async |options: &str| {
-        let arguments = format!("apply {file} --cluster {CLUSTER} --output json {options}");
+        let arguments = format!("apply {file} --cluster {CLUSTER} --yes --output json {options}");
         slipway_as_administrator(&slipway, &arguments).await
     };
     let first = apply("").await;

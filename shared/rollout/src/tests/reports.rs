@@ -91,9 +91,21 @@ fn an_open_rollout_is_reported_with_how_many_stacks_are_done() {
         stack("c-control-plane", "control-plane", json!("executing")),
     ];
     let busy = seen(&[("c-control-plane", StackStatus::UpdateInProgress)]);
-    let report = decide(&rolling(&steps, &[]), &busy, NOW).report;
+    let decision = decide(&rolling(&steps, &[]), &busy, NOW);
+    let report = decision.report;
     let message = "c-control-plane: CloudFormation is at work (UPDATE_IN_PROGRESS) (2 of 3 stacks done)";
     assert_eq!((report.state.as_str(), report.message.as_str()), ("running", message));
+    // The status and the event name the next command.
+    let command =
+        "`aws cloudformation describe-stack-events --stack-name c-control-plane` shows how far it is";
+    assert_eq!(report.next.as_deref(), Some(command));
+    let told = decision.effects.iter().find_map(|effect| {
+        let Effect::Publish(Event::RolloutWaiting(event) | Event::RolloutStep(event)) = effect else {
+            return None;
+        };
+        event.next.clone()
+    });
+    assert_eq!(told.as_deref(), Some(command));
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Waker as TaskWaker};
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use slipway_core::allowed::Allowed;
 use slipway_core::keys;
-use slipway_core::node::BootstrapReport;
+use slipway_core::node::{BootstrapReport, OWN_BOOTSTRAP_TOKENS};
 use slipway_core::release::{Rendering, Site};
 use slipway_core::status::{Report, Status};
 use slipway_credentials::renewal::RenewalRequest;
@@ -102,8 +103,17 @@ pub struct Account<C = SeededCrypto> {
     releases: Arc<Mutex<BTreeMap<String, Arc<Rendering>>>>,
 }
 
+/// The digest of the node agent that an account's installation has published.
+const AGENT: &str = "5a9e27b6c0f1d3846c7e90a1b2d4f8350617a9cbde42f37081e5b6c4d9a0f213";
+
+/// Publishes the node agent with the digest `sha256` for both architectures, as `slipway publish-agent` does.
+pub fn publish_agent(assets: &MemoryBucket, sha256: &str) {
+    assets.upload(keys::AGENT_ABILITIES, json!({ sha256: [OWN_BOOTSTRAP_TOKENS] }).to_string());
+    assets.upload(keys::AGENT_MANIFEST, json!({ "x86_64": sha256, "arm64": sha256 }).to_string());
+}
+
 impl Account {
-    /// An empty account in `region`. Everything follows from `seed`.
+    /// An account in `region` with an installation and no cluster. Everything follows from `seed`.
     #[must_use]
     pub fn new(name: &str, region: &str, seed: u64) -> Self {
         Self::with_crypto(name, region, seed, SeededCrypto::new(seed))
@@ -123,10 +133,12 @@ impl<C: Crypto + Clone> Account<C> {
         let config = Config { region: region.to_owned(), seed, ..Config::default() };
         // Every parameter has the same image, whether a spec asks for AWS' own or the account's.
         let parameters = MemoryParameters::always(IMAGE);
+        let assets = MemoryBucket::new("assets", region);
+        publish_agent(&assets, AGENT);
         Self {
             name: name.to_owned(),
             specs: MemoryBucket::new("specs", region),
-            assets: MemoryBucket::new("assets", region),
+            assets,
             issuer: MemoryBucket::new("issuer", region),
             keys: MemoryKeys::new(seed),
             bus: MemoryBus::new(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use slipway_tests::installation::Installation;
 use slipway_tests::observe::{Observed, Outcome};
-use slipway_tests::tools;
-use slipway_tests::world::{Embedded, Settings};
+use slipway_tests::world::Settings;
 
 use crate::{Anyhow, PRODUCTION};
 
@@ -13,7 +13,8 @@ const UPLOADS: u32 = 10;
 
 /// Prints the peak memory of the render function over ten uploads, and the duration of an invocation.
 pub(crate) async fn memory() -> Anyhow<()> {
-    let world = Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await?;
+    let slipway = Installation::start(&Settings::default()).await?;
+    let world = slipway.world();
     let mark = world.observer().mark();
     for upload in 0..UPLOADS {
         let text = PRODUCTION.replacen("maxSize: 10", &format!("maxSize: {}", 11 + upload), 1);

@@ -206,7 +206,10 @@ fn only_uploading(name: &str, error: CliError) -> CliError {
                 format!("{name} was issued anew, and the same spec is still to be uploaded again; {help}");
             CliError::Cloud { why, help: Some(help) }
         }
-        other @ (CliError::File { .. } | CliError::Refused { .. } | CliError::Flow(_)) => other,
+        other @ (CliError::File { .. }
+        | CliError::Refused { .. }
+        | CliError::Usage { .. }
+        | CliError::Flow(_)) => other,
     }
 }
 
