@@ -296,7 +296,7 @@ fn what_nobody_uses_any_more_may_go_and_what_is_new_may_come() {
 fn of_many_users_the_first_are_named() {
     let used_by: Vec<String> = (0..100).map(|n| format!("c-pool-{n}")).collect();
     let (stack, export, what) = ("c-network".to_owned(), "c-network-A".to_owned(), "Subnet A".to_owned());
-    let found = ExportInUse { stack, export, what, removed: true, used_by, left: Vec::new() };
+    let found = ExportInUse { stack, export, what, removed: true, used_by, orphaned: Vec::new() };
     assert_eq!(found.words(), "Subnet A (used by c-pool-0, c-pool-1, c-pool-2 and 97 more)");
 }
 
