@@ -6,7 +6,7 @@ use slipway_core::node::{Command, Verb};
 use slipway_core::release::AddonsPointer;
 
 use super::*;
-use crate::outbox::Effects;
+use crate::outbox::{Effects, LEASE};
 
 fn asks(verb: Verb) -> Effect {
     Effect::Send(Command { token: "c/x/1/0".to_owned(), instance: "i-1".to_owned(), verb })
@@ -165,7 +165,12 @@ fn p10_a_rollout_that_ends_gives_back_what_it_would_have_begun_and_nothing_of_wh
 }
 
 #[test]
-fn p8_what_another_invocation_stored_is_left_to_it_for_three_quarters_of_a_minute() {
+fn p8_what_another_invocation_stored_is_left_to_it_for_as_long_as_it_may_live() {
+    let template = include_str!("../../../../infra/template.yaml");
+    let (_, function) = template.split_once("Binary: slipway-rollout }").unwrap();
+    let timeout = function.lines().find_map(|line| line.trim().strip_prefix("Timeout: ")).unwrap();
+    let most: i64 = timeout.parse().unwrap();
+    assert_eq!(LEASE.as_secs(), most);
     let at = |second| Timestamp::from_second(second).unwrap();
     let pending = |second| {
         let effect = Effect::ArmTick;
@@ -174,13 +179,13 @@ fn p8_what_another_invocation_stored_is_left_to_it_for_three_quarters_of_a_minut
     for (decided, now, is_leased) in [
         (&[][..], 0, false),
         (&[0], 0, true),
-        (&[0], 44, true),
-        (&[0], 45, false),
-        (&[0], 46, false),
+        (&[0], most - 1, true),
+        (&[0], most, false),
+        (&[0], most + 1, false),
         // The newest of them counts.
-        (&[0, 10], 54, true),
-        (&[10, 0], 54, true),
-        (&[0, 10], 55, false),
+        (&[0, 10], most + 9, true),
+        (&[10, 0], most + 9, true),
+        (&[0, 10], most + 10, false),
     ] {
         let outbox = decided.iter().copied().map(pending).collect();
         let state = Rollout { outbox, ..Rollout::new("c") };

@@ -172,7 +172,7 @@ impl Display for Departs {
             HowFar::StaysCordoned(why) => write!(
                 f,
                 "{machine} stays cordoned, because uncordoning it failed ({why}). Slipway tries again every ten minutes; or run \
-                 `slipway-node uncordon` for it on a controller"
+                 `/var/lib/slipway/slipway-node uncordon {machine}` on a controller"
             ),
         }
     }

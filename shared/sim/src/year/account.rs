@@ -382,6 +382,12 @@ impl<C: Crypto + Clone> Account<C> {
         Some(rollout)
     }
 
+    /// The version of the stored state of the rollouts: another version shows that somebody wrote it.
+    #[must_use]
+    pub(super) fn state_version(&self) -> Option<String> {
+        self.assets.version(&keys::rollout(&self.name))
+    }
+
     /// The content of `status.json`.
     #[must_use]
     pub fn status(&self) -> Option<Status> {

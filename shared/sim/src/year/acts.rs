@@ -50,21 +50,31 @@ pub struct Journal(Arc<Mutex<Written>>);
 #[derive(Debug, Default)]
 struct Written {
     acts: Vec<Act>,
-    /// The number of acts when `Rollout Started` was last published.
+    /// The number of acts when `Rollout Started` was last sent to the bus.
     before_start: Option<usize>,
+    /// The events that were sent to the bus, and that the bus did not take.
+    unpublished: Vec<Event>,
 }
 
 impl Journal {
     /// Takes the acts since the last call.
     #[must_use]
     pub fn drain(&self) -> Vec<Act> {
-        std::mem::take(&mut *self.written()).acts
+        let mut written = self.written();
+        written.before_start = None;
+        std::mem::take(&mut written.acts)
     }
 
-    /// The number of these acts that came before `Rollout Started` was published; `None` if it was not published.
+    /// The number of these acts that came before `Rollout Started` was sent to the bus; `None` if it was not sent.
     #[must_use]
     pub fn before_start(&self) -> Option<usize> {
         self.written().before_start
+    }
+
+    /// Takes the events that the function sent to the bus since the last call, and that the bus did not take.
+    #[must_use]
+    pub fn drain_unpublished(&self) -> Vec<Event> {
+        std::mem::take(&mut self.written().unpublished)
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
@@ -107,12 +117,15 @@ impl<T: Clone> Watched<T> {
 
 impl<T: Bus> Bus for Watched<T> {
     async fn publish(&self, events: &[Event]) -> PortResult<()> {
-        self.port.publish(events).await?;
+        let done = self.port.publish(events).await;
+        let mut written = self.journal.written();
         if events.iter().any(|event| matches!(event, Event::RolloutStarted(_))) {
-            let mut written = self.journal.written();
             written.before_start = Some(written.acts.len());
         }
-        Ok(())
+        if done.is_err() {
+            written.unpublished.extend_from_slice(events);
+        }
+        done
     }
 }
 

@@ -333,7 +333,7 @@ impl Checker {
         } else if let Some(stack) = self.known_failure(now) {
             format!("{stack} has failed")
         } else {
-            return;
+            return self.note_going_on();
         };
         self.wrong(now, "P10", format!("{act} although {why}"));
     }
@@ -489,7 +489,7 @@ impl Checker {
 
     fn sends(&mut self, world: &World, facts: &ClusterFacts, command: &Command) {
         let now = world.now();
-        self.note_try(command);
+        self.note_try(command, now);
         match &command.verb {
             Verb::Refresh { restart, credentials } => {
                 let Some(machine) = self.machines.get(&command.instance).cloned() else { return };

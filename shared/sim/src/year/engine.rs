@@ -16,7 +16,6 @@ use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
 use slipway_flows::launch::Waker;
 use slipway_plan::Plan;
-use slipway_rollout::Effect;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
@@ -57,12 +56,13 @@ struct Midst {
     after: World,
 }
 
-/// Another invocation that ran during an invocation: the range of its acts in the journal, and whether the interrupted invocation had
-/// stored nothing by then.
+/// Another invocation that ran during an invocation: the range of its acts in the journal, and the version of the state before and after
+/// it.
 #[derive(Debug)]
 struct Overlap {
     acts: Range<usize>,
-    unheard: bool,
+    before: Option<String>,
+    after: Option<String>,
 }
 
 /// An account, its clock, and its checker.
@@ -316,13 +316,11 @@ impl<'m> Engine<'m> {
         let (twin, now) = (self.account.handle(), self.now());
         if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
             let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
-            let state = keys::rollout(&self.account.name);
-            let stored = self.account.assets.version(&state);
             return Some(Life::interrupted(call, move || {
-                let (unheard, from) = (twin.assets.version(&state) == stored, twin.journal.len());
+                let (before, from) = (twin.state_version(), twin.journal.len());
                 // The result does not matter: Lambda would retry it, and so does the tick.
                 drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
-                let of_it = Overlap { acts: from..twin.journal.len(), unheard };
+                let of_it = Overlap { acts: from..twin.journal.len(), before, after: twin.state_version() };
                 *overlap.lock().unwrap_or_else(PoisonError::into_inner) = Some(of_it);
             }));
         }
@@ -359,7 +357,7 @@ impl<'m> Engine<'m> {
         self.observe_first();
         let before = self.checker.stops();
         self.order_may_be_received(&who);
-        let began = self.now();
+        let (began, version) = (self.now(), self.account.state_version());
         let result = self.account.invoke(&who, life, at, self.meddler);
         for billed in Billed::ALL {
             *self.tally.calls.entry(billed).or_default() += life.billed(billed);
@@ -367,22 +365,26 @@ impl<'m> Engine<'m> {
         self.tally.scheduled +=
             u64::from(tried == 0 && matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans));
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
-        let before_start = self.account.journal.before_start();
+        let (before_start, unsaid) = (self.account.journal.before_start(), self.unpublished_start());
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
-        // If the interrupted invocation has stored nothing yet, the other one does not know its order.
         let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let unheard = overlap.filter(|one| one.unheard).map(|one| (one.acts, before.clone()));
-        if result.is_err() && acts.is_empty() && !self.is_stored(&who) {
+        let of_others = overlap.as_ref().map_or(0, |one| one.acts.len());
+        let (until, since) = match &overlap {
+            Some(one) => (&one.before, &one.after),
+            None => (&version, &version),
+        };
+        let has_written = *until != version || *since != self.account.state_version();
+        // If the interrupted invocation has stored nothing yet, the other one does not know its order.
+        let unheard = overlap.filter(|one| one.before == version).map(|one| (one.acts, before.clone()));
+        // A function receives its order before it changes anything. What it writes does not matter here.
+        if result.is_err() && acts.len() == of_others && !has_written {
             self.checker.order_not_received(before);
-            self.may_have_stopped(&who);
         }
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // An outage of the bus delays no step: events that could not be published stay in the outbox.
-        let unsaid = if result.is_err() { self.unpublished_start() } else { Vec::new() };
-        let message: Vec<&Event> = events.iter().chain(&unsaid).collect();
+        let published: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
-        let (ended, gone) = self.begins(&message, midst.as_ref().map(|midst| &midst.before));
+        let (ended, gone) = self.begins(&published, midst.as_ref().map(|midst| &midst.before));
         if let Some(midst) = midst {
             // Acts before the pause are judged by the world before it.
             self.checker.acts(&midst.before, &midst.acts, Knowledge::default());
@@ -431,26 +433,10 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
-    /// The `Rollout Started` event in the outbox, and all events before it: acts that follow the start are allowed.
+    /// The `Rollout Started` event that the bus did not take, and all such events before it. An outage of the bus delays no step, so acts
+    /// that follow the start are allowed.
     fn unpublished_start(&self) -> Vec<Event> {
-        let Some(rollout) = self.account.rollout() else { return Vec::new() };
-        let unsaid = rollout.outbox.iter().filter_map(|pending| match &pending.effect {
-            Effect::Publish(event) => Some(event.clone()),
-            Effect::CreateChangeSet(_)
-            | Effect::ExecuteChangeSet { .. }
-            | Effect::DeleteChangeSet { .. }
-            | Effect::DeleteStack { .. }
-            | Effect::PointAddons(_)
-            | Effect::Send(_)
-            | Effect::Cancel(_)
-            | Effect::SetDesired { .. }
-            | Effect::Terminate { .. }
-            | Effect::ProlongTermination { .. }
-            | Effect::CompleteTermination { .. }
-            | Effect::ArmTick
-            | Effect::DisarmTick => None,
-        });
-        let mut unsaid: Vec<Event> = unsaid.collect();
+        let mut unsaid = self.account.journal.drain_unpublished();
         let starts = unsaid.iter().rposition(|event| matches!(event, Event::RolloutStarted(_)));
         unsaid.truncate(starts.map_or(0, |at| at + 1));
         unsaid

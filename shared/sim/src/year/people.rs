@@ -32,43 +32,11 @@ impl Engine<'_> {
         match order {
             Order::Pause => self.checker.paused(at),
             Order::Abort { .. } => {
-                let rollout = self.account.rollout();
-                let active = rollout.as_ref().and_then(|rollout| rollout.active());
-                let taken = active.is_some_and(|active| active.aborted.is_some());
-                self.checker.aborted(at, taken);
+                self.checker.aborted(at);
                 self.checker.called_off(at);
             }
             Order::Skip { instance } => self.checker.skipped(instance),
             Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => {}
-        }
-    }
-
-    /// Whether the state shows that an order that stops something was received. The function may have died after that.
-    pub(super) fn is_stored(&self, who: &Woken) -> bool {
-        let (Woken::Rollout(Waker::Order { order, at }), Some(rollout)) = (who, self.account.rollout())
-        else {
-            return false;
-        };
-        match order {
-            Order::Pause => {
-                rollout.switch.as_ref().is_some_and(|switch| switch.paused && Some(switch.at) == *at)
-            }
-            Order::Abort { .. } => {
-                rollout.active().is_some_and(|active| active.aborted.is_some())
-                    || rollout.destroy().is_some_and(|destroy| destroy.aborted.is_some())
-            }
-            Order::Skip { instance } => {
-                rollout.active().is_some_and(|active| active.skipped.contains(instance))
-            }
-            Order::Resume | Order::Approve { .. } | Order::Destroy { .. } => false,
-        }
-    }
-
-    /// If a destruction was in progress and is not any more, the abort was received, even if the function died afterwards.
-    pub(super) fn may_have_stopped(&mut self, who: &Woken) {
-        let Woken::Rollout(Waker::Order { order: Order::Abort { .. }, at: Some(at) }) = who else { return };
-        if self.account.rollout().is_some_and(|rollout| rollout.destroy().is_none()) {
-            self.checker.stopped_ending(*at);
         }
     }
 
@@ -77,18 +45,13 @@ impl Engine<'_> {
         let Woken::Rollout(Waker::Order { order, at }) = who else { return };
         match order {
             Order::Pause | Order::Abort { .. } => self.holds_up(order, *at),
-            // An order that was given before the rollout began, and was received in the invocation that began the rollout, is about
-            // nothing.
-            Order::Skip { .. } => {
-                if self.is_stored(who) {
-                    self.holds_up(order, *at);
-                }
-            }
             Order::Destroy { .. } => {
                 let now = self.now();
                 self.checker.ends(at.unwrap_or(now), now);
             }
-            Order::Resume | Order::Approve { .. } => {}
+            // An order to skip a machine counts since the beginning of the invocation. If the invocation has begun another rollout, the
+            // order was about the one before.
+            Order::Resume | Order::Approve { .. } | Order::Skip { .. } => {}
         }
     }
 
@@ -157,5 +120,66 @@ impl Engine<'_> {
         };
         self.transcript.push((now, format!("a person says {order:?}")));
         self.send(Woken::Rollout(Waker::Order { order, at }), true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::mortal::Life;
+    use crate::year::acts::Act;
+    use crate::year::base::{Base, Change};
+    use crate::year::check::Knowledge;
+    use crate::year::meddle::Meddler;
+    use crate::year::trial::Trial;
+
+    /// A mistake: the function does not receive orders.
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl Meddler for Deaf {
+        fn intercept_wake(&self, by: Waker, _: Option<&slipway_rollout::Rollout>) -> Option<Waker> {
+            Some(if matches!(by, Waker::Order { .. }) { Waker::Event } else { by })
+        }
+    }
+
+    /// A function dies before its change number `change`, when it has received a pause: whether it wrote its state by then, and whether
+    /// somebody who begins something afterwards breaks the pause.
+    fn dies_when_paused(base: &Base, minutes: i64, change: u64) -> Option<(bool, bool)> {
+        let mut engine = Trial::new(1, 0.0).begins(base, Some(&Deaf));
+        let later = engine.now() + SignedDuration::from_mins(minutes);
+        engine.run_until(later);
+        let before = engine.account.state_version();
+        let order = Waker::Order { order: Order::Pause, at: Some(engine.now()) };
+        let acts = engine.transcript.iter().filter(|(_, line)| line.starts_with("  ")).count();
+        let life = Life::until_change(change);
+        engine.invoke_living(Woken::Rollout(order), 0, true, &life, SignedDuration::ZERO);
+        let acted = engine.transcript.iter().filter(|(_, line)| line.starts_with("  ")).count() > acts;
+        let died = engine.transcript.iter().any(|(_, line)| line.contains("killed"));
+        let wrote = engine.account.state_version() != before;
+        let world = lock(&engine.account.world).clone();
+        let act = Act::CreateChangeSet("trial-etcd".to_owned(), "another".to_owned());
+        engine.checker.acts(&world, &[act], Knowledge::default());
+        let seen = engine.checker.violations.iter().any(|one| one.what.ends_with("although it is paused"));
+        (died && !acted).then_some((wrote, seen))
+    }
+
+    /// That the function wrote its state is enough, whatever it wrote: a function that forgets the order in this moment is seen.
+    #[test]
+    fn p10_a_pause_counts_from_the_first_write_of_the_function_that_received_it_although_it_died() {
+        let base = Base::small(1, 1, Change::Members);
+        let found: Vec<(bool, bool)> = (1..30)
+            .step_by(4)
+            .flat_map(|minutes| (0..4).map(move |change| (minutes, change)))
+            .filter_map(|(minutes, change)| dies_when_paused(&base, minutes, change))
+            .collect();
+        for (wrote, seen) in &found {
+            assert_eq!(wrote, seen, "{found:?}");
+        }
+        assert!(found.contains(&(true, true)) && found.contains(&(false, false)), "{found:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! One simulated rollout: a small running cluster is changed, faults happen and people interfere for some hours, and then all faults end.
 //! The rollout must come to an end, and the cluster must finally be as the spec says.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
 use slipway_core::status::Desired;
@@ -16,7 +18,7 @@ use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
 use crate::ports::lock;
-use crate::world::{FleetFaults, Process};
+use crate::world::{FleetFaults, Process, Service};
 
 /// How long faults happen.
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
@@ -59,8 +61,12 @@ pub enum Surely {
     Alarm,
     /// The budgets of the first pool allow no eviction for 30 hours.
     Stuck,
-    /// Auto Scaling launches no machine for the first pool, for eight hours.
+    /// Auto Scaling launches no machine for eight hours: for the first pool, or for the members or the controllers if those change.
     Starved,
+    /// A member of etcd raises an alarm within minutes, and nobody disarms it for six hours.
+    LongAlarm,
+    /// KMS is down for three hours, so that no snapshot can be sealed.
+    NoKeys,
 }
 
 /// A trial; everything follows from these values.
@@ -198,7 +204,7 @@ impl Trial {
         self.trouble(base, &mut engine);
         engine.troubles(self.seed);
         self.alarms(&mut engine);
-        self.surely(&engine);
+        self.surely(base, &engine);
         if let Some(farewell) = Farewell::for_trial(self) {
             farewell.begins(base, &mut engine);
         }
@@ -208,12 +214,21 @@ impl Trial {
     }
 
     /// What certainly goes wrong from the beginning.
-    fn surely(&self, engine: &Engine<'_>) {
+    fn surely(&self, base: &Base, engine: &Engine<'_>) {
         let mut world = lock(&engine.account.world);
         match self.surely {
-            Surely::Nothing | Surely::Alarm => {}
+            Surely::Nothing | Surely::Alarm | Surely::LongAlarm => {}
+            Surely::NoKeys => world.outage(Service::Keys, SignedDuration::from_hours(3)),
             Surely::Stuck => world.set_budgets(NAME, "pool-p0", 0),
-            Surely::Starved => world.suspend(&format!("{NAME}-pool-p0"), Process::Launch, true),
+            Surely::Starved => {
+                let (members, controllers) =
+                    (base.change == Change::Members, base.change == Change::Controllers);
+                let others = if controllers { "controller" } else { "pool-p0" };
+                let role = if members { "etcd-" } else { others };
+                let machines = world.machines().into_iter().filter(|one| one.role.starts_with(role));
+                let groups: BTreeSet<String> = machines.map(|one| one.group).collect();
+                groups.iter().for_each(|group| world.suspend(group, Process::Launch, true));
+            }
         }
     }
 
@@ -232,7 +247,7 @@ impl Trial {
     /// Schedules an alarm of etcd, and the person who disarms it.
     fn alarms(&self, engine: &mut Engine<'_>) {
         let mut random = Random::new(self.seed ^ 0x616c_6172);
-        let surely = self.surely == Surely::Alarm;
+        let surely = matches!(self.surely, Surely::Alarm | Surely::LongAlarm);
         if !surely && !random.chance((self.faults * 5.0).min(0.3)) {
             return;
         }
@@ -240,6 +255,7 @@ impl Trial {
         let (within, most) = if surely { (300, 3_000) } else { (7_200, 5_400) };
         let wait = SignedDuration::from_secs(random.seconds(0, within));
         let long = SignedDuration::from_secs(random.seconds(300, most));
+        let long = if self.surely == Surely::LongAlarm { SignedDuration::from_hours(6) } else { long };
         let kind = if random.chance(0.5) { "NOSPACE" } else { "CORRUPT" };
         engine.after(wait, Happening::Alarm { choice: random.number(), kind });
         engine.after(wait + long, Happening::Disarm);

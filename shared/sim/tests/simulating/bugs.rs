@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use beliefs::{drained, has_begun, has_just_begun, is_done, no_try_failed, refreshed, snapshot, success};
+use beliefs::{
+    drained, has_begun, has_just_begun, is_done, no_try_failed, refreshed, snapshot, success, waits_since,
+};
 use jiff::{SignedDuration, Timestamp};
 use place::place;
 use slipway_core::node::{
@@ -70,9 +72,12 @@ enum Bug {
     ForgetsTheCordoned,
     DrainsForEver,
     LacksForEver,
+    WaitsForMachinesForEver,
+    WaitsForHealthForEver,
+    SnapshotsForEver,
 }
 
-const ALL: [(Bug, &str); 43] = [
+const ALL: [(Bug, &str); 46] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -125,6 +130,12 @@ const ALL: [(Bug, &str); 43] = [
     (Bug::ForgetsTheCordoned, "nodes that have to be uncordoned are forgotten when a rollout ends"),
     (Bug::DrainsForEver, "a drain is never given up"),
     (Bug::LacksForEver, "a pool that is not whole is waited for without an end"),
+    (
+        Bug::WaitsForMachinesForEver,
+        "the successor of a member, or an additional controller, is waited for without an end",
+    ),
+    (Bug::WaitsForHealthForEver, "members that are not healthy are waited for without an end"),
+    (Bug::SnapshotsForEver, "a failed snapshot is tried again without an end"),
 ];
 
 /// The meddler that makes the mistake.
@@ -219,7 +230,11 @@ impl Mistaken {
                 let steps = state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps);
                 steps.for_each(has_just_begun);
             }
-            Bug::ForgetsFailures => {
+            Bug::WaitsForMachinesForEver | Bug::WaitsForHealthForEver => {
+                let steps = state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps);
+                steps.for_each(|step| waits_since(step, now));
+            }
+            Bug::ForgetsFailures | Bug::SnapshotsForEver => {
                 state
                     .active_mut()
                     .into_iter()
@@ -487,13 +502,15 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
         let surely = match bug {
             Bug::IgnoresAlarms => Surely::Alarm,
             Bug::DrainsForEver => Surely::Stuck,
-            Bug::LacksForEver => Surely::Starved,
+            Bug::LacksForEver | Bug::WaitsForMachinesForEver => Surely::Starved,
+            Bug::WaitsForHealthForEver => Surely::LongAlarm,
+            Bug::SnapshotsForEver => Surely::NoKeys,
             _ => Surely::Nothing,
         };
         let on = Trial { people, surely, ..Trial::on(seed, faults, shape, change) };
         let trial = match surely {
             // It shows after a day, or after hours of ticks.
-            Surely::Stuck | Surely::Starved => on,
+            Surely::Stuck | Surely::Starved | Surely::LongAlarm | Surely::NoKeys => on,
             Surely::Nothing | Surely::Alarm => Trial { bound: LONG.0, most: LONG.1, ..on },
         };
         let meddler = Mistaken { bug, memory: Mutex::default() };

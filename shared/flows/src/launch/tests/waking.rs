@@ -90,7 +90,7 @@ async fn p6_a_daily_look_finds_the_machine_in_a_hook_whose_event_was_lost() {
 #[tokio::test]
 async fn p8_what_another_invocation_has_just_decided_is_left_to_it_for_as_long_as_it_may_live() {
     let stored = Rollout { outbox: vec![pending(1, prolongs("i-1"), 0)], ..rolling(json!("executing")) };
-    for (seconds, is_left) in [(0, true), (44, true), (45, false)] {
+    for (seconds, is_left) in [(0, true), (59, true), (60, false)] {
         let shore = Shore::with(&stored);
         shore.has("c-network", StackStatus::CreateInProgress);
         shore.passes(seconds);

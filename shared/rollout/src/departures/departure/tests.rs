@@ -3,9 +3,10 @@
 use slipway_core::node::{Command, CommandView, VerbFailure};
 
 use super::*;
-use crate::Rollout;
 use crate::departures::advance;
 use crate::departures::tests::group;
+use crate::waits::HeldBy;
+use crate::{Rollout, Switch};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const REPLACED: Cause = Cause::Rollout(Ending::Replaced);
@@ -311,4 +312,17 @@ fn that_a_machine_stays_cordoned_is_said_once_it_was_tried_for_long() {
     assert_eq!(said(UNCORDONS - 1, Some("no")), HowFar::Stays);
     assert_eq!(said(UNCORDONS, None), HowFar::Stays);
     assert_eq!(said(UNCORDONS, Some("no")), HowFar::StaysCordoned(Detail("no".to_owned())));
+}
+
+#[test]
+fn p10_while_paused_a_drain_asks_for_no_further_round_whatever_the_last_one_waited_for() {
+    for held in [None, Some(HeldBy::Failure(Detail("no".to_owned())))] {
+        for (paused, rounds) in [(true, 0), (false, 1)] {
+            let drain = Drain { held: held.clone(), ..Drain::default() };
+            let state = DepartureState::Drain { drain, prolonged: None };
+            let mut leaving = Leaving::one(1, Lifecycle::InService, departure(REPLACED, state));
+            leaving.state.switch = Some(Switch { paused, at: NOW });
+            assert_eq!(sent(&leaving.advance_at(60)).len(), rounds, "{held:?}, paused: {paused}");
+        }
+    }
 }

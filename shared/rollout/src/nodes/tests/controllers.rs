@@ -137,6 +137,18 @@ fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one(
 }
 
 #[test]
+fn p6_a_controller_is_drained_before_it_goes_although_another_one_was_drained() {
+    for (drained, place) in [("i-0", Place::Leave), ("i-1", Place::Drain)] {
+        let machines = &[("i-0", OLD), ("i-1", OLD), ("i-2", NEW)];
+        let mut dock = checked(replace(), 0, 0, machines);
+        has(&mut dock, 3, machines);
+        let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+        task.cordon = Some(super::super::controllers::Cordon { machine: drained.to_owned(), drained: true });
+        assert_eq!(dock.advance_at(10).0, place, "{drained}");
+    }
+}
+
+#[test]
 fn p5_p12_what_other_controllers_said_more_than_three_minutes_ago_is_asked_anew() {
     let machines = &[("i-0", OLD), ("i-1", OLD)];
     let mut dock = checked(replace(), 0, 0, machines);

@@ -246,6 +246,25 @@ fn p4_a_member_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five
 }
 
 #[test]
+fn p4_p11_a_member_that_came_back_is_done_only_once_it_is_healthy_itself() {
+    let verified = |own: EtcdHealth| {
+        let mut dock = Dock::of_etcd_0(replace(since(0, json!({"verify": round(0)}))));
+        dock.sees("c-etcd-0", &[("i-0", NEW)]);
+        dock.set_answer("i-0", own);
+        dock.advance_at(10).0
+    };
+    assert_eq!(verified(well(0)), Place::Done);
+    for ill in [
+        EtcdHealth { serving: false, ..well(0) },
+        EtcdHealth { learner: true, ..well(0) },
+        EtcdHealth { behind: Some(11), ..well(0) },
+        EtcdHealth { behind: None, ..well(0) },
+    ] {
+        assert_eq!(verified(ill.clone()), Place::Verify, "{ill:?}");
+    }
+}
+
+#[test]
 fn p7_credentials_that_expired_are_taken_on_what_is_seen_now_and_those_that_did_not_on_what_members_said() {
     for (expired, evidence) in
         [(false, Evidence::new(Seen::Members, at(0))), (true, Evidence::new(Seen::World, at(100)))]

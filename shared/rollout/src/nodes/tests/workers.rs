@@ -416,3 +416,19 @@ fn p6_a_drain_that_was_not_requested_is_given_up_if_a_later_answer_shows_too_few
         }
     }
 }
+
+/// Each of several drains that were decided together is looked at again.
+#[test]
+fn p6_of_several_drains_that_were_not_requested_as_many_are_given_up_as_workers_are_short() {
+    for (lost, left) in [(0, &["i-1", "i-2"][..]), (1, &["i-1"]), (2, &[])] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": "goes", "i-2": "goes"}}}));
+        let fields = json!({"size": 5, "proved": true, "pace": pace(2, 0), "phase": phase});
+        let rest = ["i-3", "i-4", "i-5"].into_iter().enumerate();
+        let rest = rest.map(|(at, id)| (id, if at < lost { GOES } else { NEW }));
+        let machines: Vec<_> = [("i-1", OLD), ("i-2", OLD)].into_iter().chain(rest).collect();
+        let mut dock = pool(5, &machines, &fields);
+        ["i-1", "i-2"].iter().for_each(|id| dock.departs(id, Ending::Replaced));
+        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+        assert_eq!(dock.terminated(), left, "{lost}");
+    }
+}

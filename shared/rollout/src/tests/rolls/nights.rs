@@ -105,6 +105,9 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_until_it_does() 
     assert!(yard.state.active().is_none() && !yard.state.departures.is_empty(), "it is not forgotten");
     let words = "pool-a.0 stays cordoned, because uncordoning it failed (it does not want to)";
     assert!(yard.report.message.contains(words), "{}", yard.report.message);
+    // Where the agent is: it is not in anybody's `PATH` (docs/runbook.md).
+    let cure = "run `/var/lib/slipway/slipway-node uncordon pool-a.0` on a controller";
+    assert!(yard.report.message.contains(cure), "{}", yard.report.message);
     assert!(yard.failing["Slipway-Uncordon"] > 15, "hours later it is tried less often");
     (0..300).for_each(|_| yard.wake(None));
     assert_eq!(yard.log.last().unwrap(), "pool-a.0 takes pods again");

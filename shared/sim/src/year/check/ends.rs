@@ -112,13 +112,6 @@ impl Checker {
         self.ends.called_off = self.ends.called_off.max(Some(at));
     }
 
-    /// The destruction stops, because it was aborted at `at`.
-    pub fn stopped_ending(&mut self, at: Timestamp) {
-        if self.ends.obeyed.is_some() {
-            self.called_off(at);
-        }
-    }
-
     /// The cluster is reported as gone: all earlier orders are over.
     pub fn gone(&mut self) {
         let without = self.ends.does_without();

@@ -1,11 +1,12 @@
 //! An order that stops something counts from when it was given, and at the latest from the invocation that receives it: all acts of that
-//! invocation come after the order. An invocation that died before it did anything has not received the order; its retry does.
+//! invocation come after the order. An invocation that died before it changed anything has not received the order; its retry does. That
+//! the invocation wrote its state is enough. What it wrote is not read.
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CLOCKS, Checker};
+use super::Checker;
 use crate::world::Power;
 
 /// How long an agent may continue after its command was cancelled: Run Command has to list the command and reach the agent. A dead
@@ -67,11 +68,11 @@ impl Checker {
         self.resumed_at = self.resumed_at.max(Some(at));
     }
 
-    /// An abort was given at `at`. If the clocks do not decide whether it concerns the open rollout, it counts if the rollout itself takes
-    /// it so.
-    pub fn aborted(&mut self, at: Timestamp, taken: bool) {
-        let meant = self.begun_at.is_some_and(|begun| at.duration_since(begun) > CLOCKS);
-        self.aborted |= self.target.is_some() && (meant || taken);
+    /// An abort was given at `at`. It concerns the open rollout if it was given after that had begun. If it was given a moment before, the
+    /// rollout may obey it or not.
+    pub fn aborted(&mut self, at: Timestamp) {
+        let meant = self.begun_at.is_some_and(|begun| at >= begun);
+        self.aborted |= self.target.is_some() && meant;
     }
 
     /// A machine is to be skipped.

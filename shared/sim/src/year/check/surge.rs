@@ -82,6 +82,7 @@ impl Checker {
         let Some(role) = role else { return };
         if role == "controller" {
             self.brings_minor(facts, world.now());
+            self.note_one_more(world.now());
         }
         // If certificates are renewed in place, a single controller gets an additional one first.
         let more = self.machines.values().filter(|one| one.group == group && !one.leaving).count();

@@ -1,11 +1,14 @@
 //! When the work on a machine or a pool has failed. From then on nothing begins in that rollout.
 //!
 //! - The same verb failed on a machine three times in a row, each time by its agent's own word. Commands that were lost, timed out or never
-//!   arrived are not counted here, although the rollout counts some of them. Snapshots are not judged: any member is asked for them.
+//!   arrived are not counted here, although the rollout counts some of them. Any member may be asked for a snapshot, and the count begins
+//!   again with another machine whose turn it is, so six in a row have to fail.
+//! - A member or a controller that was terminated had no successor for hours, or an additional controller did not come for hours.
+//! - For hours, members or controllers were asked again and again whether they are healthy, and nothing followed.
 //! - A worker could not be drained within a day: in the world it was cordoned and in service all the time.
 //! - A pool was not whole for an hour, while none of its workers was being replaced.
 //!
-//! The last two are failures of the rollout if the first worker of the pool was not replaced yet, or if more of them happen than the spec's
+//! What happens in a pool is a failure of the rollout if the first worker of the pool was not replaced yet, or if more of them happen than the spec's
 //! `failureBudget` allows.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +27,13 @@ const DRAINED: SignedDuration = SignedDuration::from_mins(24 * 60 + 45);
 /// How long a pool may lack machines: an hour from when a decision first observed it, which an outage may delay.
 const LACKS: SignedDuration = SignedDuration::from_mins(150);
 
+/// How long a member or a controller that was terminated may have no successor, how long an additional controller may not come, and how
+/// long members or controllers may be asked in vain: an hour for the machine and an hour for the health of all (docs/architecture.md,
+/// "Rollout"), each of which an outage may delay by an hour.
+const RETURNS: SignedDuration = SignedDuration::from_hours(4);
+/// Who waits for the health of others asks them every few minutes. After this time, a query belongs to something else.
+const ASKS_AGAIN: SignedDuration = SignedDuration::from_mins(30);
+
 /// What was tried in the open rollout.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tried {
@@ -35,6 +45,10 @@ pub(super) struct Tried {
     pools: BTreeMap<String, Option<Timestamp>>,
     /// How often a pool lacked machines for too long.
     lacked: usize,
+    /// Since when an additional controller has been requested that does not serve.
+    one_more: Option<Timestamp>,
+    /// The first and the last of the queries after which nothing was begun.
+    asked: Option<(Timestamp, Timestamp)>,
     /// When the rollout was last paused: the time of a pause does not count.
     held_at: Option<Timestamp>,
     /// The first machine that failed, and since when this has been visible.
@@ -47,26 +61,32 @@ struct Tries {
     role: String,
     /// An instance, or an etcd member that is removed.
     machine: String,
+    /// The number of failed tries in a row after which the work has failed.
+    most: usize,
     tokens: Vec<String>,
 }
 
 impl Checker {
     /// A machine is told to do something.
-    pub(super) fn note_try(&mut self, command: &Command) {
+    pub(super) fn note_try(&mut self, command: &Command, now: Timestamp) {
         let Some(role) = self.roles.get(&command.instance).cloned() else { return };
+        let (any_member, mut most) = ("etcd".to_owned(), TRIES);
         let (role, machine) = match &command.verb {
             // If several machines of a pool are asked at once, only the first one that fails is tried again.
             Verb::Refresh { .. } if self.rules.may_miss(&role) <= 1 => (role, &command.instance),
             Verb::EtcdMoveLeader => (role, &command.instance),
             // Any of the others can be asked to remove it.
             Verb::EtcdRemove { member } => (String::new(), member),
-            Verb::Refresh { .. }
-            | Verb::Status
-            | Verb::EtcdHealth
-            | Verb::EtcdSnapshot
-            | Verb::EtcdRetire
-            | Verb::Drain { .. }
-            | Verb::Uncordon { .. } => return,
+            Verb::EtcdSnapshot => {
+                most = 2 * TRIES;
+                (String::new(), &any_member)
+            }
+            Verb::EtcdHealth | Verb::Status => {
+                let goes_on = self.tried.asked.filter(|(_, last)| now.duration_since(*last) <= ASKS_AGAIN);
+                self.tried.asked = Some((goes_on.map_or(now, |(first, _)| first), now));
+                return;
+            }
+            Verb::Refresh { .. } | Verb::EtcdRetire | Verb::Drain { .. } | Verb::Uncordon { .. } => return,
         };
         let document = command.verb.document();
         let mut tried = self.tried.tried.iter_mut();
@@ -79,7 +99,7 @@ impl Checker {
             }
             found => {
                 let tokens = vec![command.token.clone()];
-                let new = Tries { document, role, machine: machine.clone(), tokens };
+                let new = Tries { document, role, machine: machine.clone(), most, tokens };
                 match found {
                     Some(one) => *one = new,
                     None => self.tried.tried.push(new),
@@ -92,6 +112,41 @@ impl Checker {
     pub(super) fn note_begun(&mut self, role: &str) {
         if role.starts_with("pool-") && self.target.is_some() && !self.is_to_go(role) {
             self.tried.pools.entry(role.to_owned()).or_default();
+        }
+    }
+
+    /// Something else is done than to ask.
+    pub(super) fn note_going_on(&mut self) {
+        self.tried.asked = None;
+    }
+
+    /// An additional controller is requested.
+    pub(super) fn note_one_more(&mut self, now: Timestamp) {
+        self.tried.one_more.get_or_insert(now);
+    }
+
+    /// Notes which machines did not come for hours, and who was asked for hours.
+    fn note_absent(&mut self, world: &World, now: Timestamp) {
+        if self.target.is_none() || self.is_paused() {
+            (self.tried.one_more, self.tried.asked) = (None, None);
+            return;
+        }
+        let controllers = || self.machines.values().filter(|one| one.role == "controller");
+        let wanted = controllers().next().and_then(|one| world.group_facts(&one.group));
+        let serve = controllers().filter(|one| one.serves && !one.leaving).count();
+        if wanted.is_none_or(|group| serve >= group.desired as usize) {
+            self.tried.one_more = None;
+        }
+        let held_at = self.tried.held_at.max(self.begun_at);
+        let is_late =
+            |at: Timestamp| held_at.max(Some(at)).is_some_and(|from| now.duration_since(from) > RETURNS);
+        let absent = self.taken.iter().filter(|one| one.restart.is_none() && !one.role.starts_with("pool-"));
+        let absent = absent.into_iter().find(|one| is_late(one.at)).map(|one| one.machine.clone());
+        let one_more = self.tried.one_more.filter(|at| is_late(*at)).map(|_| "controller".to_owned());
+        let asked = self.tried.asked.filter(|(first, last)| last.duration_since(*first) > RETURNS);
+        let asked = asked.map(|_| "the wait for healthy machines".to_owned());
+        if let Some(what) = absent.or(one_more).or(asked) {
+            self.tried.failed.get_or_insert((what, now));
         }
     }
 
@@ -154,12 +209,13 @@ impl Checker {
     /// Reads the results of these commands.
     pub(super) fn note_tries(&mut self, world: &World, now: Timestamp) {
         self.note_pools(world, now);
+        self.note_absent(world, now);
         if self.tried.failed.is_some() {
             return;
         }
         let failed = |one: &&Tries| {
-            let last = one.tokens.iter().rev().take(TRIES);
-            one.tokens.len() >= TRIES && last.into_iter().all(|token| world.has_failed(token))
+            let last = one.tokens.iter().rev().take(one.most);
+            one.tokens.len() >= one.most && last.into_iter().all(|token| world.has_failed(token))
         };
         let found = self.tried.tried.iter().find(failed).map(|one| (one.machine.clone(), now));
         self.tried.failed = found;

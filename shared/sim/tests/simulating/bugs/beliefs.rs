@@ -1,5 +1,6 @@
 //! The false beliefs of mistakes: answers that nobody gave, and steps that are not done.
 
+use jiff::Timestamp;
 use slipway_core::node::{Answer, CommandView, DrainRecord, Refreshed, SnapshotTaken};
 use slipway_rollout::{NodeStep, Phase, Place, Task};
 
@@ -86,5 +87,25 @@ pub(super) fn has_just_begun(step: &mut NodeStep) {
         && let Phase::Open { since, .. } = &mut task.phase
     {
         *since = None;
+    }
+}
+
+/// The work on members or controllers has only just begun to wait.
+pub(super) fn waits_since(step: &mut NodeStep, now: Timestamp) {
+    match &mut step.task {
+        Task::MemberReplace(task) => just_entered(&mut task.phase, now),
+        Task::Controllers(task) => just_entered(&mut task.phase, now),
+        Task::MemberRefresh(_)
+        | Task::Saver(_)
+        | Task::Leaver(_)
+        | Task::PoolRefresh(_)
+        | Task::Workers(_)
+        | Task::Removal(_) => {}
+    }
+}
+
+fn just_entered<S>(phase: &mut Phase<S>, now: Timestamp) {
+    if let Phase::Open { since, .. } = phase {
+        *since = Some(now);
     }
 }

@@ -48,6 +48,8 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
         Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
         Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
+        Bug::WaitsForMachinesForEver => (0.001, People::ByChance, &[(1, Members), (2, Controllers)]),
+        Bug::WaitsForHealthForEver | Bug::SnapshotsForEver => (0.001, People::ByChance, &[(1, Members)]),
         Bug::DrainsForEver | Bug::LacksForEver => (0.001, People::ByChance, &[(2, Workers), (3, Workers)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
         Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
