@@ -28,7 +28,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     for (key, words) in [
         (key("scheduler"), "truncated"),
         (key("apiserver"), "70000 bytes"),
-        (key("controller-manager"), "another certificate lies here"),
+        (key("controller-manager"), "the object contains another certificate"),
         (key("front-proxy-client"), "it is lost"),
         (key("etcd-peer-0"), "PEM"),
         (keys::node_status(NAME, "etcd-0", "i-1"), "cannot be read"),

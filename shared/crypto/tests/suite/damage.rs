@@ -298,7 +298,7 @@ async fn p1_an_inventory_that_is_lost_or_older_than_what_runs_is_refused() {
         (key.as_str(), problem.as_str()),
         (MANIFEST, "is lost, and other stored credentials were made with it")
     );
-    assert!(help.contains("bring back its last version"), "{help}");
+    assert!(help.contains("restore its last version"), "{help}");
     // A plan that was never begun is enough.
     world.bucket.upload(&keys::desired("prod"), "{}");
     assert_eq!(corrupt(run(&Known::new()).await).0, MANIFEST);
