@@ -30,7 +30,7 @@ pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
 use crate::credentials::{self, Credentials, Given, Known};
 pub use crate::error::NotPrepared;
-use crate::error::{FlowError, FlowResult};
+use crate::error::FlowResult;
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
 use crate::lock::Upgrade;

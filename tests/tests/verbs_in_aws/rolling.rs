@@ -50,8 +50,8 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     assert_eq!(slipway.world().client().versions(bucket).await.unwrap(), []);
 
     let unsure = run(&format!("apply {file} {cluster}")).await;
-    assert!(unsure.code == 1 && unsure.told.contains("add --yes"), "{unsure:?}");
-    assert!(unsure.told.contains("the cluster is new"), "what changes is not shown first: {unsure:?}");
+    assert!(unsure.code == 1 && unsure.stderr.contains("add --yes"), "{unsure:?}");
+    assert!(unsure.stderr.contains("the cluster is new"), "what changes is not shown first: {unsure:?}");
     assert_eq!(slipway.world().client().versions(bucket).await.unwrap(), []);
 
     let mark = slipway.world().observer().mark();
