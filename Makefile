@@ -98,12 +98,13 @@ worlds: ## Every way in which a rollout of a small cluster is brought events and
 PARTS ?= 40
 WHICH ?= --shard $(shell echo $$(($$(date +%s) / 86400 % $(PARTS))))/$(PARTS)
 JUDGES ?= 1000
+AT_LEAST ?= 100
 MUTANTS_PYTHON := .tools/mutants-python
-mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time: each must be seen; WHICH="--shard 0/1" JUDGES=1000
+mutants: $(MUTANTS) ## Mistakes planted inside the rollout engine, one at a time: each must be seen; WHICH="--shard 0/1" JUDGES=1000 AT_LEAST=100
 	@cmp -s tests/requirements-mutants.txt $(MUTANTS_PYTHON)/installed.txt || { rm -rf $(MUTANTS_PYTHON) && python3 -m venv $(MUTANTS_PYTHON) && \
 		$(MUTANTS_PYTHON)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements-mutants.txt && \
 		cp tests/requirements-mutants.txt $(MUTANTS_PYTHON)/installed.txt; }
-	@$(MUTANTS_PYTHON)/bin/python tests/scripts/mutants.py $(MUTANTS) $(WHICH) --seeds $(JUDGES)
+	@$(MUTANTS_PYTHON)/bin/python tests/scripts/mutants.py $(MUTANTS) $(WHICH) --seeds $(JUDGES) --at-least $(AT_LEAST)
 
 .tools/checkov/installed.txt: tests/requirements-checkov.txt
 	@rm -rf .tools/checkov && python3 -m venv .tools/checkov

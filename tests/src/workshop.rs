@@ -22,7 +22,7 @@ use slipway_flows::store;
 use slipway_plan::Plan;
 use slipway_ports::{Crypto as _, Made, Signer};
 use slipway_render::lock::Lock;
-use slipway_rollout::Rollout;
+use slipway_rollout::{Good, Rollout};
 use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
 use slipway_sim::year::{Account, Cause};
@@ -308,5 +308,19 @@ impl Workshop {
     /// Makes `plan` count as rolled out.
     pub async fn deployed(&self, plan: &Plan) {
         self.assets.upload(&keys::rollout(&self.name), store::json(&rolled_out(plan)));
+    }
+
+    /// As [`Self::deployed`]; the spec that was uploaded last is the one that was rolled out.
+    pub fn uses_newest_spec(&self, plan: &Plan) {
+        let mut state = rolled_out(plan);
+        state.good.push(Good {
+            generation: 1,
+            spec_version: self.desired().map(|desired| desired.spec_version).unwrap_or_default(),
+            plan: plan.id.clone(),
+            target: plan.to.clone(),
+            started_at: self.now,
+            ended_at: self.now,
+        });
+        self.assets.upload(&keys::rollout(&self.name), store::json(&state));
     }
 }

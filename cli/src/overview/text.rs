@@ -67,6 +67,9 @@ impl Page<'_> {
         text.push_str(&head(&words));
         for found in spec.diagnostics.iter().take(MOST_DIAGNOSTICS) {
             let _ = writeln!(text, "{:13}{}", "", plain(&found.to_string()));
+            if let Some(help) = &found.help {
+                let _ = writeln!(text, "{:13}  help: {}", "", plain(help));
+            }
         }
         if spec.diagnostics.len() > MOST_DIAGNOSTICS {
             let more = spec.diagnostics.len() - MOST_DIAGNOSTICS;

@@ -29,8 +29,8 @@ use slipway_spec::patch::Patch;
 pub use upgrade::{UpgradeOrder, earlier_pins, upgrade};
 
 use crate::credentials::{self, Credentials, Given, Known};
-pub use crate::error::NotPrepared;
 use crate::error::FlowResult;
+pub use crate::error::NotPrepared;
 use crate::imports::{self, BucketImports, Imports};
 use crate::launch::{baseline, recall};
 use crate::lock::Upgrade;

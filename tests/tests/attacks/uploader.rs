@@ -174,27 +174,13 @@ async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
     );
 }
 
-/// The spec that was uploaded last is rolled out.
-fn settle(workshop: &Workshop, plan: &slipway_plan::Plan) {
-    let mut state = slipway_tests::workshop::rolled_out(plan);
-    state.good.push(slipway_rollout::Good {
-        generation: 1,
-        spec_version: workshop.desired().unwrap().spec_version,
-        plan: plan.id.clone(),
-        target: plan.to.clone(),
-        started_at: "2026-11-20T11:00:00Z".parse().unwrap(),
-        ended_at: "2026-11-20T12:00:00Z".parse().unwrap(),
-    });
-    workshop.assets.upload(&keys::rollout(&workshop.name), slipway_flows::store::json(&state));
-}
-
 /// An installation that was just updated lists nothing yet. What runs is rendered again all the same, as a renewal needs it; an upload is not.
 #[tokio::test]
 async fn p7_what_runs_is_renewed_although_the_installation_does_not_list_it() {
     let text = example("production");
     let mut workshop = workshop(&text);
     let plan = workshop.render(&text).await.plan;
-    settle(&workshop, &plan);
+    workshop.uses_newest_spec(&plan);
     workshop.allowed.as_mut().unwrap().hosted_zones.clear();
     let again = workshop.rendered(None, &Life::unending()).await.unwrap();
     assert!(matches!(again, RenderOutcome::Unchanged), "{again:?}");
@@ -212,7 +198,7 @@ async fn an_upload_does_not_waive_its_own_review() {
     let mut workshop = workshop(&manual);
     let first = workshop.render(&manual).await.plan;
     assert!(first.waits_for_approval(workshop.now));
-    settle(&workshop, &first);
+    workshop.uses_newest_spec(&first);
     // The next upload brings a change, and takes the approval out.
     drop(workshop.take_event_types());
     let second = workshop.render(bigger(&automatic)).await.plan;
@@ -223,11 +209,11 @@ async fn an_upload_does_not_waive_its_own_review() {
     assert!(again.waits_for_approval(workshop.now));
     // Once a person has approved it, the spec decides.
     assert_eq!((again.policy.approval, again.approval_of_spec()), (Approval::Manual, Approval::Auto));
-    settle(&workshop, &again);
+    workshop.uses_newest_spec(&again);
     let third = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'less'")).await.plan;
     assert!(!third.waits_for_approval(workshop.now));
     // Unless the installation says otherwise.
-    settle(&workshop, &third);
+    workshop.uses_newest_spec(&third);
     workshop.allowed.as_mut().unwrap().approval = Approval::Manual;
     let fourth = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'never'")).await.plan;
     assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
@@ -263,7 +249,7 @@ async fn an_upload_that_only_turns_the_review_on_holds_for_the_next_one() {
     };
     let workshop = workshop(&automatic);
     let first = workshop.render(&automatic).await.plan;
-    settle(&workshop, &first);
+    workshop.uses_newest_spec(&first);
     let manual = minimal("rollout: {approval: manual}");
     assert_eq!(workshop.outcome(&manual).await, RenderOutcome::Unchanged);
     // Whoever takes it out again, with a change or in two steps, waits for a person.
@@ -276,12 +262,12 @@ async fn an_upload_that_only_turns_the_review_on_holds_for_the_next_one() {
     }
     // An approved plan takes it off.
     let approved = workshop.render(label("less")).await.plan;
-    settle(&workshop, &approved);
+    workshop.uses_newest_spec(&approved);
     let next = workshop.render(label("fine")).await.plan;
     assert!(!next.waits_for_approval(workshop.now));
-    settle(&workshop, &next);
+    workshop.uses_newest_spec(&next);
     // On once more, by itself: the approval that was given before does not count for it.
-    settle(&workshop, &approved);
+    workshop.uses_newest_spec(&approved);
     assert_eq!(
         workshop
             .outcome(with(&label("less"), "clusterName", "rollout: {approval: manual}\nclusterName"))

@@ -77,7 +77,7 @@ async fn p11_a_launch_without_a_published_agent_is_refused_before_anything_is_ma
 
     // A spec that is in use keeps its machines: their certificates are renewed, with a warning.
     publish_agent(&account.assets, &"a".repeat(64));
-    account.deployed(&account.render(PRODUCTION).await.plan).await;
+    account.uses_newest_spec(&account.render(PRODUCTION).await.plan);
     account.assets.upload(keys::AGENT_MANIFEST, "{}");
     let lock = account.assets.peek(&keys::lock(NAME)).unwrap();
     let mut lock: serde_json::Value = serde_json::from_slice(&lock).unwrap();
