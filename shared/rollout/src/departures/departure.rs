@@ -50,6 +50,9 @@ pub struct Departure {
     /// How many requests were sent for it.
     #[serde(default)]
     pub rounds: u32,
+    /// How many of them Run Command did not take.
+    #[serde(default)]
+    pub unsent: u32,
     /// Why it stays after all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -215,6 +218,7 @@ impl Departure {
             since: now,
             force_after_s,
             rounds: 0,
+            unsent: 0,
             problem: None,
         }
     }
@@ -246,9 +250,9 @@ impl Departure {
         }
     }
 
-    /// Whether no command was sent for it yet.
+    /// Whether no command was sent for it yet, or Run Command took none of them.
     pub(crate) const fn is_unsent(&self) -> bool {
-        self.rounds == 0 && matches!(self.state, DepartureState::Drain { .. })
+        self.rounds == self.unsent && matches!(self.state, DepartureState::Drain { .. })
     }
 
     /// Whether no machine replaces it.
@@ -298,7 +302,11 @@ impl Departure {
 
     /// Run Command refused the command with that token.
     pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
-        if let Some(Some(asked)) = self.state.command_mut() {
+        if let Some(Some(asked)) = self.state.command_mut()
+            && asked.command.token == token
+        {
+            // Its refusal may be recorded a second time.
+            self.unsent += u32::from(asked.refused.is_none());
             asked.was_refused(token, reason);
         }
     }
@@ -309,6 +317,7 @@ impl Departure {
             && asked.as_ref().is_some_and(|one| one.command.token == token)
         {
             *asked = None;
+            self.unsent += 1;
         }
     }
 

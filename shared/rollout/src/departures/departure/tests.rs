@@ -326,3 +326,27 @@ fn p10_while_paused_a_drain_asks_for_no_further_round_whatever_the_last_one_wait
         }
     }
 }
+
+/// Whether workers are missing is looked at again before a drain that no controller has begun (seed 9111 with faults 0.1 of 26 November).
+#[test]
+fn p6_a_drain_that_run_command_did_not_take_counts_as_not_requested() {
+    let sent = || {
+        let mut departure = departure(REPLACED, drains(Some(drain("1", "i-cp-0"))));
+        departure.rounds = 1;
+        assert!(!departure.is_unsent());
+        departure
+    };
+    let mut refused = sent();
+    refused.was_refused("another", "no");
+    assert!(!refused.is_unsent(), "another command was refused");
+    refused.was_refused("1", "no");
+    refused.was_refused("1", "no");
+    assert!(refused.is_unsent() && refused.unsent == 1, "it counts once");
+    let mut dropped = sent();
+    dropped.not_sent("another");
+    assert!(!dropped.is_unsent(), "another command was dropped");
+    dropped.not_sent("1");
+    assert!(dropped.is_unsent());
+    dropped.rounds = 2;
+    assert!(!dropped.is_unsent(), "the next round was taken");
+}

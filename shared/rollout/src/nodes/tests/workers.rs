@@ -406,13 +406,15 @@ fn p6_a_drain_that_was_not_requested_is_given_up_if_a_later_answer_shows_too_few
         let rest = ["i-2", "i-3", "i-4", "i-5", "i-6"].into_iter().enumerate();
         let rest = rest.map(|(at, id)| (id, if at < lost { GOES } else { NEW }));
         let machines: Vec<_> = std::iter::once(("i-1", first)).chain(rest).collect();
-        for rounds in [0, 1] {
+        // A round that Run Command refused has drained nothing.
+        for (rounds, unsent) in [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2)] {
             let mut dock = pool(6, &machines, &fields);
             dock.departs("i-1", ends);
-            dock.departures.get_mut("i-1").unwrap().rounds = rounds;
+            let departure = dock.departures.get_mut("i-1").unwrap();
+            (departure.rounds, departure.unsent) = (rounds, unsent);
             dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
             let is_left = dock.departures.contains_key("i-1");
-            assert_eq!(is_left, stays || rounds > 0, "{ends:?} {first:?} {lost} {rounds}");
+            assert_eq!(is_left, stays || rounds > unsent, "{ends:?} {first:?} {lost} {rounds} {unsent}");
         }
     }
 }
