@@ -275,13 +275,8 @@ impl Departure {
 
     /// The command that uncordons it.
     pub(super) fn uncordon_command(&self) -> Option<&SentCommand> {
-        match &self.state {
-            DepartureState::Uncordon { asked, .. } => asked.as_ref(),
-            DepartureState::Drain { .. }
-            | DepartureState::Leave { .. }
-            | DepartureState::Rest
-            | DepartureState::Withdraw { .. } => None,
-        }
+        let DepartureState::Uncordon { asked, .. } = &self.state else { return None };
+        asked.as_ref()
     }
 
     /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
@@ -291,13 +286,8 @@ impl Departure {
 
     /// The drain command for it.
     pub(super) fn drain_command(&self) -> Option<&SentCommand> {
-        match &self.state {
-            DepartureState::Drain { drain, .. } => drain.asked.as_ref(),
-            DepartureState::Leave { .. }
-            | DepartureState::Rest
-            | DepartureState::Withdraw { .. }
-            | DepartureState::Uncordon { .. } => None,
-        }
+        let DepartureState::Drain { drain, .. } = &self.state else { return None };
+        drain.asked.as_ref()
     }
 
     /// Run Command refused the command with that token.
