@@ -59,10 +59,13 @@ fn no_entry_is_two_weeks_older_than_the_code_that_it_vouches_for() {
     let mut stale = Vec::new();
     for Entry { check, command, paths, commit } in &entries {
         assert!(!paths.is_empty(), "{PAGE}: {check} vouches for nothing");
-        let ran = committed(commit, &[]);
-        let ran = ran.unwrap_or_else(|| panic!("{PAGE}: {check}: there is no commit {commit}"));
-        let changed = committed("HEAD", paths);
-        let changed = changed.unwrap_or_else(|| panic!("{PAGE}: {check}: no commit touches {paths:?}"));
+        let (Some(ran), Some(changed)) = (committed(commit, &[]), committed("HEAD", paths)) else {
+            // A copy may have been made without the commits before it.
+            tools::not_tested(&format!(
+                "the age of `{check}` in {PAGE}: git knows no commit {commit}, or none of {paths:?}"
+            ));
+            continue;
+        };
         let days = (changed - ran) / DAY_S;
         if days > DAYS_AT_MOST {
             stale.push(format!(
