@@ -22,8 +22,8 @@ pub(crate) const VERB: &str = "image-credentials";
 const API: &str = "credentialprovider.kubelet.k8s.io/v1";
 /// Longer requests are none of the kubelet's: it sends the name of an image.
 const MOST: u64 = 64 << 10;
-/// Hosts of private registries, one pattern for each number of labels (kubelet: a `*` stands for one label), by the domains of the
-/// partitions (`ecrPrivateHostPattern` in cloud-provider-aws).
+/// The hosts of private registries in the partitions aws, aws-cn and aws-us-gov (`ecrPrivateHostPattern` in cloud-provider-aws, which has
+/// more partitions), as patterns of the kubelet: a `*` stands for one label.
 const HOSTS: [&str; 6] = [
     "*.dkr.ecr.*.amazonaws.com",
     "*.dkr.ecr.*.amazonaws.com.cn",

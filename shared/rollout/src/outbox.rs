@@ -19,8 +19,8 @@ pub const FRESH: SignedDuration = SignedDuration::from_mins(3);
 /// How long an invocation that stored effects has time to perform them, before another invocation performs them in its place: as long as it
 /// may live (`Timeout` of the rollout function, infra/template.yaml). Two invocations that perform the same termination at the same moment
 /// would make its group smaller twice, because Auto Scaling has no call that makes a group as small as a given size. Lambda retries a dead
-/// invocation after a minute (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes once a minute,
-/// so that nobody waits longer.
+/// invocation after a minute (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes once a minute:
+/// what a dead invocation left waits for two minutes at most.
 pub(super) const LEASE: SignedDuration = SignedDuration::from_secs(60);
 
 /// An effect that was decided and may not have been performed yet.
