@@ -447,6 +447,8 @@ fn p3_a_plan_that_needs_approval_waits_for_it_and_for_no_other() {
     let (state, report) = fake.run(Rollout::new("c"), &wanted, None, false);
     assert_eq!((report.state.as_str(), fake.log.len()), ("waiting-for-approval", 0));
     assert!(report.message.contains(&wanted.plan.id));
+    let approve = format!("`slipway approve {} --cluster c` starts it", wanted.plan.id);
+    assert!(report.next.is_some_and(|next| next.starts_with(&approve)));
     let (state, _) = fake.run(state, &wanted, Some("another-plan"), false);
     assert_eq!(fake.log.len(), 0);
     let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
