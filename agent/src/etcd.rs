@@ -28,6 +28,8 @@ use crate::machine::commands::System;
 use local_member::LocalMember;
 use restore::Request;
 
+/// The systemd unit of etcd.
+pub const SERVICE: &str = "etcd.service";
 /// The token is derived from the cluster's name and the snapshot.
 const AUTO: &str = "auto";
 const FOUNDERS: &str = "founders";

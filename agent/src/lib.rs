@@ -19,8 +19,10 @@ pub mod kube;
 pub mod leave;
 pub mod machine;
 pub mod manage;
+pub mod node_files;
 pub mod refresh;
 pub mod software;
+pub mod static_pods;
 pub mod status;
 pub mod storage;
 

@@ -29,7 +29,7 @@ use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Unit;
-use crate::status::NODE;
+use crate::node_files::NODE;
 
 pub use judge::{Machine, Verdict, judge_serving};
 pub use sources::{Cloud, Library};

@@ -6,6 +6,7 @@ use slipway_core::node::{DataVolume, EtcdConfig, InitialClusterState};
 use slipway_credentials::policy::ETCD_DIR;
 
 use crate::credentials::below;
+use crate::etcd::SERVICE;
 use crate::etcd::join::{self, FounderStart};
 use crate::etcd::local_member::LocalMember;
 use crate::failure::AgentResult;
@@ -14,7 +15,6 @@ use crate::machine::{Setup, Unit, disk, files};
 use crate::status::publish;
 use crate::{leave, software};
 
-pub const SERVICE: &str = "etcd.service";
 /// The user that etcd runs as.
 pub(super) const USER: &str = "etcd";
 /// The label of a member's file system: at most 16 bytes.

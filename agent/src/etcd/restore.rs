@@ -23,17 +23,17 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::SERVICE;
 use super::checker::Checker;
 use super::local_member::LocalMember;
 use super::snapshot::{Draft, fetch};
 use crate::aws::{Aws, Endpoints};
-use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
 use crate::machine::files;
-use crate::{software, status};
+use crate::{node_files, software};
 
 /// Kubernetes' controllers compare revisions, so those after a restore must be larger than any they have seen.
 const BUMP: &str = "1000000000";
@@ -62,7 +62,7 @@ pub async fn restore(
     commands: &impl Commands,
     request: &Request,
 ) -> AgentResult<Restored> {
-    let node = status::required_node(&local.root)?;
+    let node = node_files::required_node(&local.root)?;
     let members = members(local, request)?;
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
     let (data, volume) = (local.data(), volume(local));

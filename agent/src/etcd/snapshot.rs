@@ -29,8 +29,7 @@ use super::wire::Piece;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::refresh::SEALED;
-use crate::status;
+use crate::node_files::{SEALED, required_node};
 
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A piece has about 44 KB; a longer line is not etcd's.
@@ -47,7 +46,7 @@ const NAMES_AT_MOST: u32 = 10;
 
 pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<SnapshotTaken> {
     let start = Instant::now();
-    let node = status::required_node(&local.root)?;
+    let node = required_node(&local.root)?;
     let draft = Draft::new(&local.root)?;
     let aws = Aws::new(endpoints, &node.region)?;
     let client = local.client()?;
