@@ -119,6 +119,14 @@ fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
     state.recorded(&[(u64::MAX, EffectOutcome::Refused(reason.to_owned()))])
 }
 
+/// The state without the look at the whole cluster, for worlds without machines.
+fn without_a_look(mut state: Rollout) -> Rollout {
+    if let Some(active) = state.active_mut() {
+        active.nodes.steps.retain(|step| !step.looks());
+    }
+    state
+}
+
 /// A CloudFormation that executes calls at once, and keeps a log.
 #[derive(Default)]
 struct Fake {
@@ -267,6 +275,7 @@ impl Fake {
         twice: bool,
     ) -> (Rollout, Report) {
         for _ in 0..60 {
+            state = without_a_look(state);
             if let Some(plan) = approval {
                 state =
                     self.after_order_performed(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
