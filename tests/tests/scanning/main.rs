@@ -5,6 +5,7 @@
 mod damage;
 mod recovery;
 mod rotation;
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
