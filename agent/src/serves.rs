@@ -18,8 +18,8 @@ use crate::api;
 use crate::credentials::below;
 use crate::etcd::client::EtcdClient;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::manage;
 use crate::status::{self, listeners, registration};
+use crate::{manage, node_files};
 
 /// A member that does not answer within this time does not serve.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -34,7 +34,7 @@ const POOL: &str = "slipway/pool";
 
 /// Whether the cluster of this controller serves.
 pub async fn serves(root: &Path) -> AgentResult<ClusterServes> {
-    let NodeConfig::Controller(config) = status::config(root)?.0 else {
+    let NodeConfig::Controller(config) = node_files::config(root)?.0 else {
         return Err(AgentError::lasting(
             FailureCode::Usage,
             "this node is no controller, and cannot say whether the cluster serves",
