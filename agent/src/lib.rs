@@ -21,6 +21,7 @@ pub mod machine;
 pub mod manage;
 pub mod node_files;
 pub mod refresh;
+pub mod serves;
 pub mod software;
 pub mod static_pods;
 pub mod status;
@@ -68,6 +69,8 @@ enum Verb {
         #[arg(long)]
         publish: bool,
     },
+    /// On a controller: show whether etcd, the API, this node manager and the Nodes of all pools serve
+    Serves,
     /// Install newer credentials, and wait until they are served
     Refresh {
         /// The digest of the bundle, as in the plan
@@ -132,6 +135,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
         Verb::Status { publish: true } => Ok(etcd::answer(status::publish::publish(root, endpoints).await?)),
         Verb::Status { publish: false } => Ok(etcd::answer(status::status(root, endpoints).await?)),
+        Verb::Serves => Ok(etcd::answer(serves::serves(root).await?)),
         Verb::Refresh { credentials, restart } => {
             let host = Host { root: root.to_owned(), commands: System };
             let restart = restart == Restart::Allowed;

@@ -318,6 +318,11 @@ impl Cloud {
         list(self.assets(), &self.key(part), most).await
     }
 
+    /// The objects whose keys begin with `prefix`, at most `most`.
+    pub(crate) async fn list_below(&self, prefix: &str, most: usize) -> Result<Vec<Listed>, CliError> {
+        list(self.assets(), prefix, most).await
+    }
+
     /// The cluster's credentials, as if they were files of a directory that `slipway render` wrote.
     pub(crate) async fn files(&self) -> Result<Vec<File>, CliError> {
         let mut listed = Vec::new();

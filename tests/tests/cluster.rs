@@ -24,6 +24,9 @@ async fn the_development_example_launches_serves_survives_reboots_and_leaves_not
     let Some(stores) = Stores::from_environment() else {
         return tools::not_tested("a cluster on virtual machines: run `make test-cluster`, as root");
     };
+    if std::env::var_os("SLIPWAY_KEEP").is_some() {
+        stays_after_a_failure();
+    }
     let example = tools::root().join("examples/development.yaml");
     let mut launch = Launch::set_up(&stores, &example).await.unwrap();
     assert!(launch.launch().await.unwrap(), "the launch failed, as told above");
@@ -39,6 +42,14 @@ async fn the_development_example_launches_serves_survives_reboots_and_leaves_not
     is_replaced(&mut launch).await;
     launch.title("The end");
     goes(&mut launch).await;
+}
+
+/// With `SLIPWAY_KEEP=1` the machines stay for two hours after a failure, so that `tests/cluster/on.sh` can look inside.
+fn stays_after_a_failure() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("{panic}\nthe machines stay for two hours: tests/cluster/on.sh looks inside");
+        std::thread::sleep(Duration::from_hours(2));
+    }));
 }
 
 /// Asks again until it holds. Says after how long.

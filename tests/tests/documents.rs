@@ -14,7 +14,7 @@ use slipway_tests::tools;
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with valid parameters.
-const DOCUMENTS: [(&str, &str); 10] = [
+const DOCUMENTS: [(&str, &str); 11] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
@@ -29,6 +29,7 @@ const DOCUMENTS: [(&str, &str); 10] = [
         "Slipway-Refresh",
         "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff --restart never",
     ),
+    ("Slipway-Serves", "serves"),
     ("Slipway-Status", "status"),
     ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
 ];
@@ -198,6 +199,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::Status,
         Verb::Refresh { credentials: credentials.clone(), restart: false },
         Verb::Refresh { credentials, restart: true },
+        Verb::Serves,
         Verb::EtcdHealth,
         Verb::EtcdMoveLeader,
         Verb::EtcdSnapshot,

@@ -9,6 +9,7 @@ use crate::credentials::below;
 use crate::etcd::SERVICE;
 use crate::etcd::join::{self, FounderStart};
 use crate::etcd::local_member::LocalMember;
+use crate::etcd::scheduled;
 use crate::failure::AgentResult;
 use crate::machine::apply::UNITS;
 use crate::machine::{Setup, Unit, disk, files};
@@ -89,6 +90,7 @@ pub(super) fn setup(
     );
     let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(content) }];
     units.extend(publish::units());
+    units.extend(scheduled::units());
     units.push(leave::unit());
     Ok(Setup { files: Vec::new(), units })
 }

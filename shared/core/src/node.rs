@@ -12,6 +12,7 @@ mod etcd;
 mod etcd_flags;
 pub mod failure;
 pub mod report;
+mod serves;
 mod word;
 mod worker;
 
@@ -35,6 +36,7 @@ pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSH
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
 pub use failure::{FailureCode, VerbFailure};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
+pub use serves::{ClusterServes, NodesReady, NotReady, PartHealth};
 pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 

@@ -120,6 +120,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             Stage::Nodes => {
                 // Operations of CloudFormation in progress are completed (P10).
                 let held = stopped || active.nodes.failure().is_some();
+                // The Nodes may need the new add-ons to be Ready.
+                if !held && active.nodes.is_closing() {
+                    effects.extend(hand_over(&mut next, &active));
+                }
                 let at = active.nodes.steps.iter().filter(|step| step.is_done()).count();
                 let departures = &mut next.departures;
                 let (asked, what) =
@@ -342,7 +346,8 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts only once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty() && !state.is_going();
+    let changes = !wanted.plan.is_empty() || state.looks_again();
+    let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
     // A failed plan is tried again only after another upload, because an approval may be delivered twice.
     fresh && !state.is_spent(&wanted.desired)
 }
@@ -365,6 +370,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         message: why,
         ended_at: now,
         steps: Vec::new(),
+        unserved: false,
     });
     vec![Effect::Publish(Event::RolloutFailed(event))]
 }
@@ -521,25 +527,20 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
+    let unserved = result == RolloutResult::Failed && stage_is_last(&active);
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
-            // Stacks that still exist are remembered with their release.
-            for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
-                next.left.extend(next.deployed.remove_entry(stack));
-            }
-            // Unchanged stacks are at the new release, too.
-            for release in next.deployed.values_mut() {
-                release.clone_from(&active.target);
-            }
-            // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
-            let left =
-                |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
-            next.behind.retain(|role, _| left(role));
+            is_as_planned(next, &active);
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
         }
-        RolloutResult::Failed => Event::RolloutFailed(event),
+        RolloutResult::Failed => {
+            if unserved {
+                is_as_planned(next, &active);
+            }
+            Event::RolloutFailed(event)
+        }
         RolloutResult::Superseded => Event::RolloutSuperseded(event),
         RolloutResult::Aborted => {
             // A call that executes such a change set later finds nothing to execute.
@@ -567,8 +568,29 @@ fn conclude(
         message,
         ended_at: now,
         steps: active.steps,
+        unserved,
     });
     report
+}
+
+/// Whether everything is as planned, and only the look at the whole cluster is not done.
+fn stage_is_last(active: &Active) -> bool {
+    active.steps.iter().all(|step| step.state == StepState::Done) && active.nodes.is_closing()
+}
+
+/// All stacks and nodes are as planned.
+fn is_as_planned(next: &mut Rollout, active: &Active) {
+    // Stacks that still exist are remembered with their release.
+    for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
+        next.left.extend(next.deployed.remove_entry(stack));
+    }
+    // Unchanged stacks are at the new release, too.
+    for release in next.deployed.values_mut() {
+        release.clone_from(&active.target);
+    }
+    // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
+    let left = |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
+    next.behind.retain(|role, _| left(role));
 }
 
 /// Publishes what an open rollout waits for if it is news: each reason once, until the rollout makes progress.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use end::{destroyed, last_snapshot, listed};
 use jiff::Timestamp;
-use machines::{is_seen_to_go, let_go};
+use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
 use super::decide::finish;
@@ -349,9 +349,8 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, scope: &mut ToObserve)
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
         scope.going.insert(going.stack.clone());
-        let has_hooks = matches!(going.kind, StackKind::Pool | StackKind::ControlPlane);
-        if has_hooks && matches!(going.state, GoingState::Deleting(_)) {
-            scope.groups.insert(going.stack.clone());
+        if matches!(going.state, GoingState::Deleting(_)) {
+            scope.groups.extend(groups(&state.cluster, going));
         }
     }
 }

@@ -158,6 +158,7 @@ impl SentCommand {
         match self.command.verb {
             Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
             Verb::Status
+            | Verb::Serves
             | Verb::Refresh { .. }
             | Verb::EtcdHealth
             | Verb::EtcdMoveLeader
@@ -174,6 +175,12 @@ impl SentCommand {
     /// Whether its answer is an error with that code.
     pub(super) fn failed_with(&self, observed: &Observed, code: FailureCode) -> bool {
         self.view(observed).is_some_and(|view| view.failed_with(code))
+    }
+
+    /// Whether its machine's agent does not know the verb.
+    pub(super) fn was_not_understood(&self, observed: &Observed) -> bool {
+        let view = self.view(observed);
+        matches!(view, Some(CommandView::Unanswered(Unanswered { how: HowUnanswered::NotUnderstood, .. })))
     }
 
     /// Whether it never ran, because its machine was off or its agent had too much to do. Then nothing is known about the work.

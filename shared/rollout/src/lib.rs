@@ -221,6 +221,9 @@ pub struct Ended {
     pub ended_at: Timestamp,
     /// The state of each stack.
     pub steps: Vec<Step>,
+    /// It failed only because the cluster did not serve in the end: everything is as planned.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
 }
 
 /// The result of a rollout.
@@ -473,6 +476,12 @@ impl Rollout {
         plan.from == self.standing()
             && plan.behind == self.behind
             && plan.addons_from.as_deref() == self.addons_release()
+    }
+
+    /// Whether the next upload is looked at even if it changes nothing: after the last rollout the cluster did not serve.
+    #[must_use]
+    pub fn looks_again(&self) -> bool {
+        self.active().is_none() && self.last.as_ref().is_some_and(|last| last.unserved)
     }
 
     /// Whether `desired` was already rolled out, with any result; an equal plan of a later upload was not. The spec of a destroyed cluster

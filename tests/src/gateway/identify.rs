@@ -153,7 +153,14 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
     } else {
         format!("arn:aws:s3:::{bucket}/{key}")
     };
-    Ok(need(action, resource))
+    let mut need = need(action, resource);
+    // S3 user guide, "Enforce conditional writes on Amazon S3 buckets".
+    for header in ["if-none-match", "if-match"] {
+        if let Some(value) = headers.get(header).filter(|_| action == "s3:PutObject") {
+            add(&mut need, &format!("s3:{header}"), value.to_str().unwrap_or_default());
+        }
+    }
+    Ok(need)
 }
 
 pub(super) struct Scope<'a> {

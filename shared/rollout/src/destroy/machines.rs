@@ -1,18 +1,29 @@
 //! The machines of a group whose stack is deleted: CloudFormation waits until the last one is gone.
 
 use jiff::Timestamp;
+use slipway_core::release::StackKind;
 
 use super::super::errand::PAUSE;
 use super::super::fleet::Lifecycle;
 use super::super::stack_step::OWNER_TAG;
 use super::super::{Effect, Observed, Rollout, StackStatus};
-use super::{Destroy, GoingState};
+use super::save::member_groups;
+use super::{Destroy, Going, GoingState};
 
 /// The number of machines that are released in one look, so that an invocation stays bounded.
 const MOST_AT_ONCE: usize = 100;
 
-/// Completes the terminate hooks of workers whose stack is deleted; otherwise the workers would be retained. Retained workers are
-/// terminated: they cost money, and a group with machines cannot be deleted.
+/// The groups of a stack. All have terminate hooks.
+pub(super) fn groups(cluster: &str, going: &Going) -> Vec<String> {
+    match going.kind {
+        StackKind::Network | StackKind::Identity => Vec::new(),
+        StackKind::Etcd => member_groups(cluster).map(|(_, group)| group).collect(),
+        StackKind::ControlPlane | StackKind::Pool => vec![going.stack.clone()],
+    }
+}
+
+/// Completes the terminate hooks of machines whose stack is deleted. Otherwise CloudFormation would wait until the hooks run out (ten
+/// minutes for a member of etcd, fifteen for a controller), and workers would then be retained. Retained workers are terminated: they cost money, and a group with machines cannot be deleted.
 pub(super) fn let_go(
     state: &Rollout,
     open: &mut Destroy,
@@ -22,13 +33,11 @@ pub(super) fn let_go(
     if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
         return Vec::new();
     }
-    let deleting = |name: &String| {
-        let mut stacks = open.stacks.iter();
-        stacks.any(|going| &going.stack == name && matches!(going.state, GoingState::Deleting(_)))
-            && is_seen_to_go(observed, name)
-    };
-    let groups = observed.groups.iter().filter(|(name, _)| deleting(name));
-    let groups = groups.filter_map(|(_, group)| group.as_ref());
+    let deleting = open.stacks.iter().filter(|going| {
+        matches!(going.state, GoingState::Deleting(_)) && is_seen_to_go(observed, &going.stack)
+    });
+    let groups = deleting.flat_map(|going| groups(&state.cluster, going));
+    let groups = groups.filter_map(|name| observed.groups.get(&name)?.as_ref());
     let ours = groups.filter(|group| group.tags.get(OWNER_TAG) == Some(&state.cluster));
     let ends: Vec<Effect> = ours
         .flat_map(|group| group.machines.iter().map(|(id, machine)| (&group.name, id, machine)))

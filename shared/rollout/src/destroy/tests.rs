@@ -334,6 +334,24 @@ fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other(
 }
 
 #[test]
+fn members_whose_stack_goes_are_not_waited_for_in_their_terminate_hooks() {
+    let state = cluster(&["c-etcd"]);
+    let mut open = open(&[("c-etcd", deleting())]);
+    let mut scope = ToObserve::default();
+    to_observe(&state, &open, &mut scope);
+    assert!(scope.groups.contains("c-etcd-2"), "{:?}", scope.groups);
+    let machines = [(0, "c", Lifecycle::InService), (2, "c", Lifecycle::TerminatingWait)];
+    let groups = members_seen(&machines);
+    for (status, ended) in [(StackStatus::CreateComplete, None), (StackStatus::DeleteInProgress, Some("i-2"))]
+    {
+        let observed = Observed { groups: groups.clone(), ..seen(&[("c-etcd", status)]) };
+        let lets_go = ended
+            .map(|id| Effect::CompleteTermination { group: "c-etcd-2".to_owned(), instance: id.to_owned() });
+        assert_eq!(let_go(&state, &mut open, &observed, at(0)), lets_go.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while_its_stack_is_at_work() {
     let state = cluster(&["c-etcd"]);
     let machines = [(0, "c", Lifecycle::InService), (1, "c", Lifecycle::Pending)];

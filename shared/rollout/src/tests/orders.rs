@@ -284,6 +284,7 @@ fn p10_a_pause_before_anything_began_holds_what_would_begin() {
         "{}",
         run.report.message
     );
+    assert!(run.report.next.as_ref().is_some_and(|next| next.contains("slipway resume --cluster c")));
     run.give(Order::Resume);
     run.rest();
     assert_eq!(run.report.state, "succeeded");

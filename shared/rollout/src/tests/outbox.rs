@@ -17,6 +17,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
     let node = || "i-2".to_owned();
     vec![
         (Verb::Status, false, false),
+        (Verb::Serves, false, false),
         (Verb::EtcdHealth, false, false),
         // It disrupts nothing, but counts as a beginning.
         (Verb::EtcdSnapshot, false, true),

@@ -249,6 +249,25 @@ impl Yard {
         serde_json::to_value(health).unwrap()
     }
 
+    /// What a controller says of the whole cluster. All machines in service are Ready.
+    fn cluster_serves(&self) -> Value {
+        let in_service = |group: &Group| {
+            group.machines.values().filter(|one| one.lifecycle == Lifecycle::InService).count()
+        };
+        let nodes = self.groups.iter().filter_map(|(name, group)| {
+            let role = match name.strip_prefix("c-")? {
+                "control-plane" => "controller".to_owned(),
+                pool if pool.starts_with("pool-") => pool.to_owned(),
+                _ => return None,
+            };
+            Some((role, json!({"registered": in_service(group), "ready": in_service(group)})))
+        });
+        let healthy = json!({"healthy": true});
+        json!({
+            "apiServer": healthy, "nodeManager": healthy, "etcd": {"etcd-0": healthy}, "nodes": nodes.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
     fn answer(&mut self, command: &Command) -> Result<Value, &'static str> {
         let id = command.instance.clone();
         let document = command.verb.document();
@@ -260,6 +279,10 @@ impl Yard {
             Verb::EtcdHealth => {
                 self.asked += 1;
                 Ok(self.health(&id))
+            }
+            Verb::Serves => {
+                self.asked += 1;
+                Ok(self.cluster_serves())
             }
             Verb::Status => {
                 self.asked += 1;

@@ -476,7 +476,12 @@ impl<'m> Engine<'m> {
                         None => self.checker.begun(&lock(&self.account.world), begun),
                     }
                 }
-                Boundary::End { succeeded, .. } => ended.push(succeeded),
+                Boundary::End { succeeded, served, .. } => {
+                    if served {
+                        self.checker.succeeded(&lock(&self.account.world));
+                    }
+                    ended.push(succeeded);
+                }
                 Boundary::Destroyed { .. } => {
                     ended.push(true);
                     gone = true;
@@ -526,7 +531,7 @@ impl<'m> Engine<'m> {
 /// An event that begins or ends a rollout.
 enum Boundary<'e> {
     Start(&'e RolloutStarted),
-    End { id: &'e str, succeeded: bool },
+    End { id: &'e str, succeeded: bool, served: bool },
     Destroyed { id: &'e str },
 }
 
@@ -536,10 +541,11 @@ impl<'e> Boundary<'e> {
         Some(match event {
             Event::RolloutStarted(started) => Self::Start(started),
             Event::RolloutSucceeded(detail) | Event::RolloutSuperseded(detail) => {
-                Self::End { id: &detail.id, succeeded: true }
+                let served = matches!(event, Event::RolloutSucceeded(_));
+                Self::End { id: &detail.id, succeeded: true, served }
             }
             Event::RolloutFailed(detail) | Event::RolloutAborted(detail) => {
-                Self::End { id: &detail.id, succeeded: false }
+                Self::End { id: &detail.id, succeeded: false, served: false }
             }
             Event::ClusterDestroyed(detail) => Self::Destroyed { id: &detail.id },
             Event::SpecRejected(_)
