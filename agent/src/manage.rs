@@ -11,6 +11,7 @@
 mod addons;
 mod judge;
 mod ledger;
+mod objects;
 mod prune;
 mod publish;
 mod requests;

@@ -22,11 +22,10 @@ use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints};
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::disk::{self, Kind};
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
 use crate::node_files;
 use array::Array;
 use units::{LINKS, setup};

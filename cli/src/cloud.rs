@@ -20,11 +20,8 @@ use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_rollout::{Active, Rollout};
 
 use crate::failure::CliError;
-use crate::session::SessionArgs;
+use crate::session::{AWS, SessionArgs};
 use crate::settings::Settings;
-
-/// The heading of these options in help texts.
-pub(crate) const AWS: &str = "A cluster in AWS";
 
 /// Which cluster of which installation.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -149,13 +149,6 @@ const CIRCLES: &[Circle] = &[
     ("shared/sim", "year", "engine trouble"),
     ("shared/sim", "year", "farewell trial"),
     ("shared/sim", "year", "picture whole"),
-    // Small: two modules each that share one type or one constant. Nobody has moved these down yet.
-    ("agent", "machine", "accounts files"),
-    ("agent", "manage", "addons prune"),
-    ("cli", "", "cloud session"),
-    ("cli", "overview", "findings scanned"),
-    ("tests", "cluster", "control state"),
-    ("tests", "gateway", "fleet identify"),
 ];
 
 fn metadata() -> Metadata {

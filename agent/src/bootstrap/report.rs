@@ -7,9 +7,8 @@ use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, Node
 use super::{Bootstrap, Step};
 use crate::aws::Aws;
 use crate::failure::AgentError;
-use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
 use crate::node_files::HOME;
 
 fn report(

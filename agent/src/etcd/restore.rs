@@ -29,9 +29,8 @@ use super::snapshot::{Draft, download_any, open};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
 use crate::{node_files, software};
 
 /// Kubernetes' controllers compare revisions, so those after a restore must be larger than any they have seen.

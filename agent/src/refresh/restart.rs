@@ -15,10 +15,9 @@ use crate::etcd::leader::move_leader;
 use crate::etcd::local_member::LocalMember;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::kube::{DIR, restart_mark};
-use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
 use crate::static_pods::MANIFESTS;
 use crate::status::{self, listeners::components};
 
