@@ -1,5 +1,6 @@
 //! The steps of a plan, their order, and what a person has to handle.
 
+use super::super::upgrades::of_versions;
 use super::*;
 use crate::nodes::{Controllers, ControllersWork, nodes_for_a_person};
 use slipway_core::cluster::PoolRollout;
