@@ -346,7 +346,7 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts only once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let changes = !wanted.plan.is_empty() || state.looks_again();
+    let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
     let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
     // A failed plan is tried again only after another upload, because an approval may be delivered twice.
     fresh && !state.is_spent(&wanted.desired)
@@ -527,20 +527,19 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
-    let unserved = result == RolloutResult::Failed && stage_is_last(&active);
+    // However it ends: machines that have their credentials do not get them again.
+    if result == RolloutResult::Succeeded || stage_is_last(&active) {
+        is_as_planned(next, &active);
+    }
+    // A newer plan has a look of its own.
+    let unserved = matches!(result, RolloutResult::Failed | RolloutResult::Aborted) && stage_is_last(&active);
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
-            is_as_planned(next, &active);
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
         }
-        RolloutResult::Failed => {
-            if unserved {
-                is_as_planned(next, &active);
-            }
-            Event::RolloutFailed(event)
-        }
+        RolloutResult::Failed => Event::RolloutFailed(event),
         RolloutResult::Superseded => Event::RolloutSuperseded(event),
         RolloutResult::Aborted => {
             // A call that executes such a change set later finds nothing to execute.

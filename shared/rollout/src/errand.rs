@@ -3,6 +3,8 @@
 //! Commands are sent in rounds. Each command has its own token, so that a function that dies between two calls sends no command twice. The
 //! number of the round is part of the token, so that an answer to an earlier round does not count for a later one.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline;
@@ -103,6 +105,12 @@ impl Round {
     /// The command with that token was never sent.
     pub(super) fn forget(&mut self, token: &str) {
         self.0.retain(|asked| asked.command.token != token);
+    }
+
+    /// The round without the commands to these machines: nobody waits for their answers.
+    pub(super) fn without(mut self, machines: &BTreeSet<String>) -> Self {
+        self.0.retain(|asked| !machines.contains(&asked.command.instance));
+        self
     }
 
     /// All answers; `None` if some are still missing.

@@ -221,7 +221,7 @@ pub struct Ended {
     pub ended_at: Timestamp,
     /// The state of each stack.
     pub steps: Vec<Step>,
-    /// It failed only because the cluster did not serve in the end: everything is as planned.
+    /// Everything is as planned, and the cluster did not serve in the end, or a person aborted before that was known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unserved: bool,
 }
@@ -478,10 +478,12 @@ impl Rollout {
             && plan.addons_from.as_deref() == self.addons_release()
     }
 
-    /// Whether the next upload is looked at even if it changes nothing: after the last rollout the cluster did not serve.
+    /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
+    /// daily scan plans the same version again, and does not count: it would fail again each day.
     #[must_use]
-    pub fn looks_again(&self) -> bool {
-        self.active().is_none() && self.last.as_ref().is_some_and(|last| last.unserved)
+    pub fn looks_again(&self, version: &str) -> bool {
+        let last = self.last.as_ref().filter(|_| self.active().is_none());
+        last.is_some_and(|last| last.unserved && last.spec_version != version)
     }
 
     /// Whether `desired` was already rolled out, with any result; an equal plan of a later upload was not. The spec of a destroyed cluster

@@ -19,7 +19,7 @@ use super::super::waits::{Asks, Boot, Detail, Gap, List, ObservedParts, Waits};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serves, serving};
 
-/// How old the answers may be when the rollout succeeds: nothing is taken down because of them, so they may be older than the evidence of
+/// How old the answers may be when the rollout ends: nothing is taken down because of them, so they may be older than the evidence of
 /// an effect. Otherwise a rollout whose ticks are late would ask for ever.
 const TOLD: SignedDuration = SignedDuration::from_mins(10);
 
@@ -32,6 +32,9 @@ pub struct Closing {
     /// Controllers whose agent is older than this look: they cannot say whether the cluster serves.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub older: BTreeSet<String>,
+    /// A person skipped all controllers, so that none was asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub nobody: bool,
     /// The state of the work.
     pub phase: Phase<ClosingState>,
 }
@@ -86,7 +89,7 @@ impl State for ClosingState {
 impl Closing {
     /// A look whose turn has not come.
     pub(super) fn new(groups: BTreeMap<Role, String>) -> Self {
-        Self { groups, older: BTreeSet::new(), phase: Phase::new(ClosingState::start()) }
+        Self { groups, older: BTreeSet::new(), nobody: false, phase: Phase::new(ClosingState::start()) }
     }
 }
 
@@ -108,13 +111,14 @@ impl Machine for Closing {
         if self.groups.values().any(|group| !turn.observed.groups.contains_key(group)) {
             return Move::Stay(ClosingState::Check(round), Waits::Look(ObservedParts::Machines));
         }
+        let round = round.without(turn.skipped);
         let round = if round.is_empty() { ask_all(turn) } else { round };
         let Some(gaps) = self.gaps(&round, turn) else { return asks(round) };
+        // What they said may be too old, because a wake came late. It is no reason to fail, either.
+        if round.at().is_some_and(|at| turn.now.duration_since(at) > TOLD) {
+            return asks(ask_all(turn));
+        }
         if gaps.is_empty() {
-            // What they said may be too old, because a wake came late.
-            if round.at().is_some_and(|at| turn.now.duration_since(at) > TOLD) {
-                return asks(ask_all(turn));
-            }
             return Move::Done { left: false };
         }
         if waited(*since, turn.now) > PATIENCE {
@@ -172,10 +176,11 @@ impl Closing {
                 }
             }
         }
-        if round.is_empty() && turn.skipped.is_empty() {
+        self.nobody = round.is_empty();
+        if controllers.is_none_or(|group| serving(group).next().is_none()) {
             gaps.push(Gap::NoController);
         }
-        gaps.extend(of_etcd(&told));
+        gaps.extend(of_etcd(&told, &skipped_members(turn)));
         // Of several lists the longest tells most: an API server that has just started lists what it has read so far.
         let nodes = told.iter().filter_map(|answer| answer.nodes.as_ref());
         let nodes = nodes.max_by_key(|nodes| nodes.values().map(|role| role.ready).sum::<u32>());
@@ -208,19 +213,32 @@ fn of_controller(machine: &str, answer: &ClusterServes) -> Vec<Gap> {
     api.into_iter().chain(manager).collect()
 }
 
-/// What the controllers say of etcd. A member serves if each of them says so; the membership is known if one of them knows it.
-fn of_etcd(told: &[ClusterServes]) -> Vec<Gap> {
-    if !told.is_empty() && told.iter().all(|answer| answer.etcd.is_empty()) {
-        return vec![Gap::NoQuorum];
-    }
-    let ill = told.iter().flat_map(|answer| &answer.etcd).filter(|(_, health)| !health.healthy);
+/// The members of etcd whose machines a person skipped.
+fn skipped_members(turn: &Turn<'_>) -> BTreeSet<String> {
+    let is_skipped = |name: &String| {
+        let group = turn.observed.groups.get(name).and_then(Option::as_ref);
+        group.is_some_and(|group| group.machines.keys().any(|id| turn.skipped.contains(id)))
+    };
+    let skipped = turn.members.iter().filter(|(_, group)| is_skipped(group));
+    skipped.map(|(role, _)| role.to_string()).collect()
+}
+
+/// What the controllers say of etcd. A member serves if each of them says so; the membership is known if one of them knows it. A member
+/// that serves reads through a majority, so that one is enough for the quorum when all others are `skipped`.
+fn of_etcd(told: &[ClusterServes], skipped: &BTreeSet<String>) -> Vec<Gap> {
+    let members = || told.iter().flat_map(|answer| &answer.etcd);
+    let ill = members().filter(|(member, health)| !health.healthy && !skipped.contains(*member));
     let ill: BTreeMap<&String, &Option<String>> =
         ill.map(|(member, health)| (member, &health.problem)).collect();
     let gap = |(member, problem): (&String, &Option<String>)| Gap::Member {
         member: member.clone(),
         problem: Detail(problem.clone()),
     };
-    ill.into_iter().map(gap).collect()
+    let gaps: Vec<Gap> = ill.into_iter().map(gap).collect();
+    if gaps.is_empty() && !told.is_empty() && !members().any(|(_, health)| health.healthy) {
+        return vec![Gap::NoQuorum];
+    }
+    gaps
 }
 
 /// A group with fewer machines in service than it wants. Of a group with weights, units of capacity are counted.

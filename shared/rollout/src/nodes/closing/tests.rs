@@ -33,10 +33,14 @@ fn p11_etcd_serves_if_every_controller_says_so_of_every_member() {
     };
     let (well, none) = (json!({"etcd-0": {"healthy": true}}), json!({}));
     let ill = json!({"etcd-0": {"healthy": false, "problem": "refused"}});
-    assert_eq!(words(of_etcd(&[told(well.clone()), told(none.clone())])), [""; 0]);
-    assert_eq!(words(of_etcd(&[told(none.clone()), told(none)])), ["no member of etcd serves"]);
+    let nobody = BTreeSet::new();
+    assert_eq!(words(of_etcd(&[told(well.clone()), told(none.clone())], &nobody)), [""; 0]);
+    assert_eq!(words(of_etcd(&[told(none.clone()), told(none)], &nobody)), ["no member of etcd serves"]);
     let one = ["the member etcd-0 of etcd does not serve: refused"];
-    assert_eq!(words(of_etcd(&[told(well), told(ill)])), one);
+    assert_eq!(words(of_etcd(&[told(well), told(ill.clone())], &nobody)), one);
+    // The only member was skipped: it does not count, and the quorum does.
+    let skipped = BTreeSet::from(["etcd-0".to_owned()]);
+    assert_eq!(words(of_etcd(&[told(ill)], &skipped)), ["no member of etcd serves"]);
 }
 
 #[test]
