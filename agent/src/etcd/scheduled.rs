@@ -87,9 +87,9 @@ pub async fn run(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<Run>
     let own = Taker { member: node.role.clone(), instance: aws.imds().instance().await?.id };
     let begun = Timestamp::now();
     let leads = etcd.leader == etcd.header.member_id;
-    match turn(schedule.as_ref(), &stored.ledger, &own, leads, begun) {
-        Turn::Take => {}
-        other => return Ok(Run { turn: RunTurn::Decided(other), taken: None }),
+    let turn = turn(schedule.as_ref(), &stored.ledger, &own, leads, begun);
+    if turn != Turn::Take {
+        return Ok(Run { turn: RunTurn::Decided(turn), taken: None });
     }
     let claim = SnapshotClaim { by: own.clone(), until: begun + CLAIM_LIFE };
     let claimed = SnapshotLedger { claim: Some(claim), ..stored.ledger.clone() };

@@ -238,9 +238,8 @@ impl Nodes {
                 text.push_str(&format!("; {words}: {}", roles.join(", ")));
             }
         }
-        let older = self.steps.iter().filter_map(|step| match &step.task {
-            Task::Closing(closing) => Some(&closing.older),
-            _ => None,
+        let older = self.steps.iter().filter_map(|step| {
+            if let Task::Closing(closing) = &step.task { Some(&closing.older) } else { None }
         });
         let older: Vec<&str> = older.flatten().map(String::as_str).collect();
         if !older.is_empty() {

@@ -44,9 +44,9 @@ fn an_agent_that_does_not_know_the_verb_is_told_from_one_that_failed() {
         errors: "error: unrecognized subcommand 'serves'",
         ..invocation(CommandStatus::Failed, "")
     };
-    let how = |invocation: &Invocation<'_>| match CommandView::read(&Verb::Serves, invocation) {
-        CommandView::Unanswered(Unanswered { how, .. }) => Some(how),
-        _ => None,
+    let how = |invocation: &Invocation<'_>| {
+        let view = CommandView::read(&Verb::Serves, invocation);
+        if let CommandView::Unanswered(Unanswered { how, .. }) = view { Some(how) } else { None }
     };
     assert_eq!(how(&usage), Some(HowUnanswered::NotUnderstood));
     assert_eq!(how(&Invocation { response_code: 127, ..usage }), Some(HowUnanswered::Failed));

@@ -167,7 +167,8 @@ fn p11_an_abort_ends_the_look_and_the_next_upload_looks_again() {
 #[test]
 fn p11_a_machine_that_a_person_skips_does_not_count() {
     // A worker whose Node is not Ready, a controller whose command never ends, and a member of etcd that is down.
-    let cases: [(&str, fn(&mut Yard)); 3] = [
+    type Ill = fn(&mut Yard);
+    let cases: [(&str, Ill); 3] = [
         ("pool-a.1", |yard| yard.unready.extend(["pool-a.1".to_owned()])),
         ("controller.1", |yard| yard.hanging.extend(["controller.1".to_owned()])),
         ("etcd-1.0", |yard| yard.members_down.extend(["etcd-1".to_owned()])),
