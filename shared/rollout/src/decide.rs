@@ -24,7 +24,7 @@ use super::waits::{Published, RolloutWaits, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
-    departures, destroy,
+    departures, destroy, end,
 };
 
 /// Stacks of one wave that are processed in parallel, so that an invocation stays bounded and CloudFormation does not throttle it.
@@ -527,12 +527,7 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
-    // However it ends: machines that have their credentials do not get them again.
-    if result == RolloutResult::Succeeded || stage_is_last(&active) {
-        is_as_planned(next, &active);
-    }
-    // A newer plan has a look of its own.
-    let unserved = matches!(result, RolloutResult::Failed | RolloutResult::Aborted) && stage_is_last(&active);
+    let unserved = end::settle(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
@@ -570,26 +565,6 @@ fn conclude(
         unserved,
     });
     report
-}
-
-/// Whether everything is as planned, and only the look at the whole cluster is not done.
-fn stage_is_last(active: &Active) -> bool {
-    active.steps.iter().all(|step| step.state == StepState::Done) && active.nodes.is_closing()
-}
-
-/// All stacks and nodes are as planned.
-fn is_as_planned(next: &mut Rollout, active: &Active) {
-    // Stacks that still exist are remembered with their release.
-    for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
-        next.left.extend(next.deployed.remove_entry(stack));
-    }
-    // Unchanged stacks are at the new release, too.
-    for release in next.deployed.values_mut() {
-        release.clone_from(&active.target);
-    }
-    // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
-    let left = |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
-    next.behind.retain(|role, _| left(role));
 }
 
 /// Publishes what an open rollout waits for if it is news: each reason once, until the rollout makes progress.

@@ -12,6 +12,7 @@ mod departures;
 mod destroy;
 mod doing;
 mod drain;
+mod end;
 mod errand;
 pub mod fleet;
 mod good;
@@ -476,14 +477,6 @@ impl Rollout {
         plan.from == self.standing()
             && plan.behind == self.behind
             && plan.addons_from.as_deref() == self.addons_release()
-    }
-
-    /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
-    /// daily scan plans the same version again, and does not count: it would fail again each day.
-    #[must_use]
-    pub fn looks_again(&self, version: &str) -> bool {
-        let last = self.last.as_ref().filter(|_| self.active().is_none());
-        last.is_some_and(|last| last.unserved && last.spec_version != version)
     }
 
     /// Whether `desired` was already rolled out, with any result; an equal plan of a later upload was not. The spec of a destroyed cluster

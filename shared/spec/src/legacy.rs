@@ -50,7 +50,7 @@ pub const TRANSLATED: &[Note] = &[
     ),
     note(
         "etcd.snapshot",
-        "write `etcd.snapshots`, or nothing: snapshots are taken every six hours, and before an etcd member is touched",
+        "remove it: snapshots are taken every six hours (`etcd.snapshots`), and before an etcd member is touched",
     ),
     note(
         "etcd.disasterRecovery",
