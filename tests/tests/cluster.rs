@@ -45,6 +45,7 @@ async fn the_development_example_launches_serves_survives_reboots_and_leaves_not
 }
 
 /// With `SLIPWAY_KEEP=1` the machines stay for two hours after a failure, so that `tests/cluster/on.sh` can look inside.
+#[expect(clippy::print_stderr, reason = "what failed must show before the machines are waited for")]
 fn stays_after_a_failure() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("{panic}\nthe machines stay for two hours: tests/cluster/on.sh looks inside");
