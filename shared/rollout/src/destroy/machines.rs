@@ -13,7 +13,7 @@ use super::{Destroy, Going, GoingState};
 /// The number of machines that are released in one look, so that an invocation stays bounded.
 const MOST_AT_ONCE: usize = 100;
 
-/// The groups of a stack. All have terminate hooks.
+/// The groups of a stack. All have terminate hooks (slipway-render, `groups.rs`).
 pub(super) fn groups(cluster: &str, going: &Going) -> Vec<String> {
     match going.kind {
         StackKind::Network | StackKind::Identity => Vec::new(),
@@ -23,7 +23,8 @@ pub(super) fn groups(cluster: &str, going: &Going) -> Vec<String> {
 }
 
 /// Completes the terminate hooks of machines whose stack is deleted. Otherwise CloudFormation would wait until the hooks run out (ten
-/// minutes for a member of etcd, fifteen for a controller), and workers would then be retained. Retained workers are terminated: they cost money, and a group with machines cannot be deleted.
+/// minutes for a member of etcd, fifteen for a controller), and workers would then be retained. Retained workers are terminated: they cost
+/// money, and a group with machines cannot be deleted.
 pub(super) fn let_go(
     state: &Rollout,
     open: &mut Destroy,
