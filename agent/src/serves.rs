@@ -1,6 +1,6 @@
 //! `serves`: whether the whole cluster serves, as a controller sees it (P11). It changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ const PASSED: SignedDuration = SignedDuration::from_mins(10);
 /// The label of workers (slipway-render, `node_config/worker.rs`).
 const POOL: &str = "slipway/pool";
 
-/// Whether the cluster of this controller serves.
-pub async fn serves(root: &Path) -> AgentResult<ClusterServes> {
+/// Whether the cluster of this controller serves. The Nodes of `without` do not count.
+pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<ClusterServes> {
     let NodeConfig::Controller(config) = node_files::config(root)?.0 else {
         return Err(AgentError::lasting(
             FailureCode::Usage,
@@ -42,7 +42,7 @@ pub async fn serves(root: &Path) -> AgentResult<ClusterServes> {
         ));
     };
     let (api_server, etcd, nodes) =
-        tokio::join!(api_server(root, &config), etcd(root, &config), nodes(root, &config));
+        tokio::join!(api_server(root, &config), etcd(root, &config), nodes(root, &config, without));
     Ok(ClusterServes {
         api_server,
         node_manager: node_manager(manage::last_pass(root), Timestamp::now()),
@@ -101,8 +101,13 @@ async fn etcd(root: &Path, config: &ControllerConfig) -> BTreeMap<String, PartHe
 }
 
 /// The Nodes by role; `None` if the API server does not list them.
-async fn nodes(root: &Path, config: &ControllerConfig) -> Option<BTreeMap<String, NodesReady>> {
-    timeout(NODES_TIMEOUT, list(root)).await.ok()?.map(|nodes| counted(nodes, config.pod_network.external))
+async fn nodes(
+    root: &Path,
+    config: &ControllerConfig,
+    without: &BTreeSet<String>,
+) -> Option<BTreeMap<String, NodesReady>> {
+    let nodes = timeout(NODES_TIMEOUT, list(root)).await.ok()??;
+    Some(counted(nodes, config.pod_network.external, without))
 }
 
 async fn list(root: &Path) -> Option<Vec<Node>> {
@@ -119,7 +124,11 @@ async fn list(root: &Path) -> Option<Vec<Node>> {
 }
 
 /// Counts Nodes by the role of their machines. Nodes of others, which no group of the cluster has, do not count.
-fn counted(nodes: Vec<Node>, external_network: bool) -> BTreeMap<String, NodesReady> {
+fn counted(
+    nodes: Vec<Node>,
+    external_network: bool,
+    without: &BTreeSet<String>,
+) -> BTreeMap<String, NodesReady> {
     let counted = nodes.into_iter().filter_map(|node| {
         let labels = node.metadata.labels.as_ref()?;
         let role = match labels.get(POOL) {
@@ -131,7 +140,7 @@ fn counted(nodes: Vec<Node>, external_network: bool) -> BTreeMap<String, NodesRe
         let problem = registration::problem(&name, node, external_network);
         Some((role, name, problem))
     });
-    NodesReady::by_role(counted)
+    NodesReady::by_role(counted, without)
 }
 
 #[cfg(test)]
@@ -167,7 +176,7 @@ mod tests {
                 node("somebody-elses", json!({}), json!([])),
             ]
         };
-        let seen = counted(nodes(), false);
+        let seen = counted(nodes(), false, &BTreeSet::new());
         assert_eq!(seen.keys().collect::<Vec<_>>(), ["controller", "pool-a"]);
         assert_eq!((seen["controller"].registered, seen["controller"].ready), (1, 1));
         let workers = &seen["pool-a"];
@@ -176,7 +185,10 @@ mod tests {
         assert_eq!(named, ["i-2", "i-3"]);
         assert!(workers.not_ready[1].why.contains("Kubelet stopped"));
         // The user installs the pod network, and perhaps later.
-        assert_eq!(counted(nodes(), true)["pool-a"].ready, 3);
+        assert_eq!(counted(nodes(), true, &BTreeSet::new())["pool-a"].ready, 3);
+        let without = BTreeSet::from(["i-1".to_owned(), "i-3".to_owned()]);
+        let others = &counted(nodes(), false, &without)["pool-a"];
+        assert_eq!((others.registered, others.ready, others.not_ready.len()), (1, 0, 1));
     }
 
     #[test]

@@ -30,7 +30,9 @@ pub use answer::{
     Uncordoned,
 };
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
-pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
+pub use command::{
+    Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,
+};
 pub use controller::{BootstrapTokens, ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};

@@ -24,7 +24,7 @@ fn printed() -> Vec<(Verb, &'static str)> {
             r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
         ),
         (
-            Verb::Serves,
+            Verb::Serves { without: BTreeSet::from(["i-0abc".to_owned(), "i-0abd".to_owned()]) },
             r#"{"apiServer":{"healthy":true},"etcd":{"etcd-0":{"healthy":true},"etcd-1":{"healthy":false,"problem":"it does not answer"}},"nodeManager":{"healthy":false,"problem":"its last pass ended 20 minutes ago"},"nodes":{"pool-a":{"notReady":[{"node":"i-0abc","why":"it is not Ready: cni plugin not initialized"}],"notReadyMore":0,"ready":2,"registered":3}}}"#,
         ),
         (
@@ -125,7 +125,10 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
         (Verb::EtcdSnapshot, r#"{"time":"t","key":"k"}"#),
         (Verb::EtcdRemove { member: String::new() }, r#"{"removed":true}"#),
         (Verb::EtcdRetire, r#"{"records":[]}"#),
-        (Verb::Serves, r#"{"apiServer":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#),
+        (
+            Verb::Serves { without: BTreeSet::new() },
+            r#"{"apiServer":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#,
+        ),
         (Verb::Drain { node: String::new(), for_s: 1, force_after_s: None }, r#"{"node":"i","done":true}"#),
     ];
     for (verb, text) in least {
@@ -205,8 +208,10 @@ fn what_a_controller_says_of_a_large_cluster_fits_into_what_systems_manager_keep
     let why = "é".repeat(5_000);
     let node =
         |n: usize| (format!("pool-{}{}", n % 60, "p".repeat(40)), format!("i-{n:017x}"), Some(why.clone()));
-    let nodes =
-        NodesReady::by_role((0..2_000).map(node).chain([("controller".to_owned(), "i-1".to_owned(), None)]));
+    let nodes = NodesReady::by_role(
+        (0..2_000).map(node).chain([("controller".to_owned(), "i-1".to_owned(), None)]),
+        &BTreeSet::new(),
+    );
     assert_eq!((nodes["controller"].registered, nodes["controller"].ready), (1, 1));
     let named: usize = nodes.values().map(|pool| pool.not_ready.len()).sum();
     let more: u32 = nodes.values().map(|pool| pool.not_ready_more).sum();

@@ -166,7 +166,7 @@ impl SentCommand {
         match self.command.verb {
             Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
             Verb::Status
-            | Verb::Serves
+            | Verb::Serves { .. }
             | Verb::Refresh { .. }
             | Verb::EtcdHealth
             | Verb::EtcdMoveLeader

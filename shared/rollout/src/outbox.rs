@@ -161,7 +161,7 @@ impl Effect {
                 | Verb::EtcdRetire
                 | Verb::Drain { .. } => true,
                 Verb::Status
-                | Verb::Serves
+                | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdSnapshot
                 | Verb::Uncordon { .. } => false,
@@ -205,7 +205,7 @@ impl Effect {
                 Verb::Drain { node, .. } => node == machine,
                 Verb::Refresh { .. } => command.instance == machine,
                 Verb::Status
-                | Verb::Serves
+                | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdSnapshot

@@ -3,7 +3,7 @@
 //! Each document runs one verb of `slipway-node`. `SendCommand` has no idempotency token, so a command carries Slipway's token as its
 //! comment: before sending, the sender looks for a command with the token, and later finds the answer by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::SignedDuration;
@@ -26,7 +26,10 @@ pub enum Verb {
         restart: bool,
     },
     /// `Slipway-Serves`, on a controller.
-    Serves,
+    Serves {
+        /// Machines whose Nodes do not count: a person skipped them, or they are no longer or not yet in service.
+        without: BTreeSet<String>,
+    },
     /// `Slipway-EtcdHealth`, on a member.
     EtcdHealth,
     /// `Slipway-EtcdMoveLeader`, on a member.
@@ -63,7 +66,7 @@ impl Verb {
         match self {
             Self::Status => "Slipway-Status",
             Self::Refresh { .. } => "Slipway-Refresh",
-            Self::Serves => "Slipway-Serves",
+            Self::Serves { .. } => "Slipway-Serves",
             Self::EtcdHealth => "Slipway-EtcdHealth",
             Self::EtcdMoveLeader => "Slipway-EtcdMoveLeader",
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
@@ -78,7 +81,11 @@ impl Verb {
     #[must_use]
     pub const fn timeout_s(&self) -> u32 {
         match self {
-            Self::Status | Self::Serves | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
+            Self::Status
+            | Self::Serves { .. }
+            | Self::EtcdHealth
+            | Self::EtcdRetire
+            | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
             // Little longer than the longest `for_s`: a hanging command occupies one of the five workers of the machine's SSM agent until
@@ -103,11 +110,11 @@ impl Verb {
         };
         match self {
             Self::Status
-            | Self::Serves
             | Self::EtcdHealth
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
             | Self::EtcdRetire => BTreeMap::new(),
+            Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
@@ -129,7 +136,7 @@ impl Verb {
             Self::Drain { node, .. } => Some(node),
             Self::Status
             | Self::Refresh { .. }
-            | Self::Serves
+            | Self::Serves { .. }
             | Self::EtcdHealth
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
@@ -163,7 +170,7 @@ impl Verb {
                     }
                 },
             },
-            "Slipway-Serves" => Self::Serves,
+            "Slipway-Serves" => Self::Serves { without: machines(&text("Without")?) },
             "Slipway-EtcdHealth" => Self::EtcdHealth,
             "Slipway-EtcdMoveLeader" => Self::EtcdMoveLeader,
             "Slipway-EtcdSnapshot" => Self::EtcdSnapshot,
@@ -182,6 +189,20 @@ impl Verb {
         };
         Ok(verb)
     }
+}
+
+/// A set of machines as one value of a parameter: their ids with commas between them, or `none`.
+fn listed(machines: &BTreeSet<String>) -> String {
+    if machines.is_empty() {
+        return "none".to_owned();
+    }
+    machines.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// The machines that the value of such a parameter lists.
+#[must_use]
+pub fn machines(text: &str) -> BTreeSet<String> {
+    text.split(',').filter(|id| *id != "none").map(str::to_owned).collect()
 }
 
 /// One verb to run once on one machine.

@@ -1,6 +1,6 @@
 //! The answer of `slipway-node serves`: whether the cluster serves, as one of its controllers sees it (P11).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -73,14 +73,15 @@ pub struct NotReady {
 }
 
 impl NodesReady {
-    /// Counts Nodes: each with the role of its machine, its name, and why it is not Ready.
+    /// Counts Nodes: each with the role of its machine, its name, and why it is not Ready. Those of `without` do not count.
     #[must_use]
     pub fn by_role(
         nodes: impl IntoIterator<Item = (String, String, Option<String>)>,
+        without: &BTreeSet<String>,
     ) -> BTreeMap<String, Self> {
         let mut roles: BTreeMap<String, Self> = BTreeMap::new();
         let mut named = 0;
-        for (role, node, problem) in nodes {
+        for (role, node, problem) in nodes.into_iter().filter(|(_, node, _)| !without.contains(node)) {
             let of_role = roles.entry(role).or_default();
             of_role.registered += 1;
             match problem {

@@ -14,7 +14,7 @@ use slipway_core::role::Role;
 use crate::states::{Wakes, Way};
 
 use super::super::errand::{Round, SentCommand};
-use super::super::fleet::{GroupView, Lifecycle};
+use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::waits::{Asks, Boot, Detail, Gap, List, ObservedParts, Waits};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{PATIENCE, Phase, Turn, serves, serving};
@@ -22,6 +22,9 @@ use super::{PATIENCE, Phase, Turn, serves, serving};
 /// How old the answers may be when the rollout ends: nothing is taken down because of them, so they may be older than the evidence of
 /// an effect. Otherwise a rollout whose ticks are late would ask for ever.
 const TOLD: SignedDuration = SignedDuration::from_mins(10);
+
+/// The most machines whose Nodes are left out: their ids are a parameter of a command, and 400 are 8 KB.
+const MOST_LEFT_OUT: usize = 400;
 
 /// The look at the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,11 +115,16 @@ impl Machine for Closing {
             return Move::Stay(ClosingState::Check(round), Waits::Look(ObservedParts::Machines));
         }
         let round = round.without(turn.skipped);
-        let round = if round.is_empty() { ask_all(turn) } else { round };
+        let round = if round.is_empty() { self.ask_all(turn) } else { round };
         let Some(gaps) = self.gaps(&round, turn) else { return asks(round) };
+        // Machines left, or a person skipped some, since the controllers were asked: their Nodes may stand in for others.
+        let without = self.without(turn);
+        if !round.iter().all(|asked| leaves_out(&asked.command.verb, &without)) {
+            return asks(if round.may_ask_again(turn.now) { self.ask_all(turn) } else { round });
+        }
         // What they said may be too old, because a wake came late. It is no reason to fail, either.
         if round.at().is_some_and(|at| turn.now.duration_since(at) > TOLD) {
-            return asks(ask_all(turn));
+            return asks(self.ask_all(turn));
         }
         if gaps.is_empty() {
             return Move::Done { left: false };
@@ -131,24 +139,40 @@ impl Machine for Closing {
                 turn.cluster
             ));
         }
-        let round = if round.may_ask_again(turn.now) { ask_all(turn) } else { round };
+        let round = if round.may_ask_again(turn.now) { self.ask_all(turn) } else { round };
         Move::Stay(ClosingState::Check(round), Waits::Serves(gaps))
     }
 }
 
-/// Asks all controllers in service.
-fn ask_all(turn: &mut Turn<'_>) -> Round {
-    let group = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
-    let whom: Vec<_> = group
-        .into_iter()
-        .flat_map(serving)
-        .filter(|(id, _)| !turn.skipped.contains(*id))
-        .map(|(id, _)| (turn.role.clone(), id.clone(), Verb::Serves))
-        .collect();
-    turn.ask(whom)
+/// Whether the answer of that verb leaves out the Nodes of these machines.
+fn leaves_out(verb: &Verb, machines: &BTreeSet<String>) -> bool {
+    matches!(verb, Verb::Serves { without } if machines.is_subset(without))
 }
 
 impl Closing {
+    /// Asks all controllers in service.
+    fn ask_all(&self, turn: &mut Turn<'_>) -> Round {
+        let verb = Verb::Serves { without: self.without(turn) };
+        let group = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
+        let whom: Vec<_> = group
+            .into_iter()
+            .flat_map(serving)
+            .filter(|(id, _)| !turn.skipped.contains(*id))
+            .map(|(id, _)| (turn.role.clone(), id.clone(), verb.clone()))
+            .collect();
+        turn.ask(whom)
+    }
+
+    /// The machines whose Nodes do not count: they are not in service, or a person skipped them.
+    fn without(&self, turn: &Turn<'_>) -> BTreeSet<String> {
+        let groups = self.groups.values().filter_map(|name| turn.observed.groups.get(name)?.as_ref());
+        let counts = |id: &String, one: &MachineView| {
+            one.lifecycle == Lifecycle::InService && !turn.skipped.contains(id)
+        };
+        let others = groups.flat_map(|group| &group.machines).filter(|(id, one)| !counts(id, one));
+        others.map(|(id, _)| id.clone()).take(MOST_LEFT_OUT).collect()
+    }
+
     /// What does not serve; `None` if answers are missing.
     fn gaps(&mut self, round: &Round, turn: &Turn<'_>) -> Option<Vec<Gap>> {
         let answers = round.answers::<ClusterServes>(turn.observed, turn.now)?;
@@ -264,7 +288,7 @@ fn of_nodes(
     let nodes = nodes.unwrap_or(&none);
     let counts = |id: &String| serves(group, id) && !skipped.contains(id);
     let ill: Vec<_> = nodes.not_ready.iter().filter(|node| counts(&node.node)).collect();
-    // Machines that were skipped may be Ready or not, so that they are not expected; machines that leave may still have a Node.
+    // The controllers left out the Nodes of machines that were skipped, or are not in service.
     let left_out = group
         .machines
         .iter()

@@ -75,7 +75,7 @@ impl Store {
                 }
                 snapshot_taken("clusters/c/etcd-snapshots/t").into()
             }
-            Verb::Serves
+            Verb::Serves { .. }
             | Verb::Status
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader

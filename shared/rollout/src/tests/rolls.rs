@@ -78,6 +78,8 @@ struct Yard {
     /// Why no API server is ready, machines whose Nodes are not Ready, and members of etcd that do not serve, as the controllers say.
     api_down: Option<&'static str>,
     unready: BTreeSet<String>,
+    /// Machines that have no Node.
+    unregistered: BTreeSet<String>,
     members_down: BTreeSet<String>,
     /// Controllers whose commands to say whether the cluster serves end in that way.
     unanswered: BTreeMap<String, HowUnanswered>,
@@ -197,6 +199,7 @@ impl Yard {
             stuck: BTreeSet::new(),
             api_down: None,
             unready: BTreeSet::new(),
+            unregistered: BTreeSet::new(),
             members_down: BTreeSet::new(),
             unanswered: BTreeMap::new(),
             alarm: false,
@@ -262,22 +265,22 @@ impl Yard {
     }
 
     /// What a controller says of the whole cluster.
-    fn cluster_serves(&self) -> Value {
-        let in_service = |group: &Group| {
-            group.machines.values().filter(|one| one.lifecycle == Lifecycle::InService).count()
-        };
+    fn cluster_serves(&self, without: &BTreeSet<String>) -> Value {
         let nodes = self.groups.iter().filter_map(|(name, group)| {
             let role = match name.strip_prefix("c-")? {
                 "control-plane" => "controller".to_owned(),
                 pool if pool.starts_with("pool-") => pool.to_owned(),
                 _ => return None,
             };
-            let unready: Vec<&String> =
-                group.machines.keys().filter(|id| self.unready.contains(*id)).collect();
-            let ready = in_service(group) - unready.len();
+            // The Node of a machine that is being terminated stays for a while.
+            let nodes =
+                group.machines.keys().filter(|id| !without.contains(*id) && !self.unregistered.contains(*id));
+            let nodes: Vec<&String> = nodes.collect();
+            let unready: Vec<&&String> = nodes.iter().filter(|id| self.unready.contains(**id)).collect();
+            let ready = nodes.len() - unready.len();
             let not_ready = unready.iter().map(|id| json!({"node": id, "why": "no network"}));
             let not_ready: Vec<Value> = not_ready.collect();
-            Some((role, json!({"registered": in_service(group), "ready": ready, "notReady": not_ready})))
+            Some((role, json!({"registered": nodes.len(), "ready": ready, "notReady": not_ready})))
         });
         let members = self.groups.keys().filter_map(|name| name.strip_prefix("c-etcd-"));
         let members = members.map(|number| {
@@ -304,9 +307,9 @@ impl Yard {
                 self.asked += 1;
                 Ok(self.health(&id))
             }
-            Verb::Serves => {
+            Verb::Serves { without } => {
                 self.asked += 1;
-                Ok(self.cluster_serves())
+                Ok(self.cluster_serves(without))
             }
             Verb::Status => {
                 self.asked += 1;
@@ -452,7 +455,7 @@ impl Yard {
             self.answers.insert(command.token.clone(), CommandView::InProgress);
             return;
         }
-        let asks = command.verb == Verb::Serves;
+        let asks = matches!(command.verb, Verb::Serves { .. });
         if let Some(how) = self.unanswered.get(&command.instance).filter(|_| asks) {
             let unanswered = Unanswered { how: *how, problem: None };
             self.answers.insert(command.token.clone(), CommandView::Unanswered(unanswered));

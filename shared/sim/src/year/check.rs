@@ -287,7 +287,7 @@ impl Checker {
             // Queries may be repeated, and a rollout that follows another one at once takes a snapshot of its own.
             if matches!(
                 command.verb,
-                Verb::Status | Verb::Serves | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire
+                Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire
             ) {
                 continue;
             }
@@ -316,7 +316,7 @@ impl Checker {
                 | Verb::EtcdRetire => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // Uncordoning evicts, ends and makes nothing; it is part of stopping.
-                Verb::Status | Verb::Serves | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
+                Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
             // A retained machine was being terminated already. Somebody has to terminate it, and does so again after a function died.
             Act::Terminate(_, machine, _) => {
@@ -569,7 +569,11 @@ impl Checker {
             Verb::EtcdHealth => self.asks_for_health(&command.instance, now),
             // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
-            Verb::Status | Verb::Serves | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
+            Verb::Status
+            | Verb::Serves { .. }
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdSnapshot
+            | Verb::EtcdRetire => {}
         }
     }
 

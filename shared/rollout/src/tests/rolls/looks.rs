@@ -193,6 +193,25 @@ fn p11_a_machine_that_a_person_skips_does_not_count() {
 }
 
 #[test]
+fn p11_the_node_of_a_machine_that_is_skipped_or_leaves_does_not_stand_in_for_one_that_is_missing() {
+    // A worker without a Node is missed, although its pool's other worker, which is Ready, was skipped.
+    let mut yard = looking(|yard| yard.unregistered.extend(["pool-a.1".to_owned()]));
+    yard.wake(Some(Order::Skip { instance: "pool-a.0".to_owned() }));
+    assert_eq!(yard.run(), "failed", "{}", yard.report.message);
+    assert!(yard.report.message.contains("pool-a: 1 Nodes are Ready"), "{}", yard.report.message);
+    // Or although one more, whose Node is still Ready, is being terminated.
+    let mut yard = looking(|yard| {
+        yard.unregistered.extend(["pool-a.1".to_owned()]);
+        let pool = yard.groups.get_mut("c-pool-a").unwrap();
+        let mut leaves = pool.machines["pool-a.0"].clone();
+        leaves.lifecycle = Lifecycle::Terminating;
+        pool.machines.insert("pool-a.9".to_owned(), leaves);
+    });
+    assert_eq!(yard.run(), "failed", "{}", yard.report.message);
+    assert!(yard.report.message.contains("pool-a: 2 Nodes are Ready"), "{}", yard.report.message);
+}
+
+#[test]
 fn p11_an_agent_that_does_not_know_the_question_is_left_out_and_the_success_says_so() {
     let mut yard = yard();
     yard.unanswered.insert("controller.0".to_owned(), HowUnanswered::NotUnderstood);

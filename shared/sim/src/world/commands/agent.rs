@@ -1,5 +1,7 @@
 //! What `slipway-node` does and answers when a document runs one of its verbs.
 
+use std::collections::BTreeSet;
+
 use slipway_core::keys;
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
@@ -34,7 +36,7 @@ impl World {
         let is_member = machine.role().starts_with("etcd-");
         match &sent.verb {
             Verb::Status => Ok(self.node_status(&cluster, &machine).into()),
-            Verb::Serves => self.cluster_serves(&cluster, &machine),
+            Verb::Serves { without } => self.cluster_serves(&cluster, &machine, without),
             Verb::Refresh { credentials, restart } => self.refresh(&machine, credentials, *restart),
             Verb::Uncordon { node } => {
                 self.uncordon(&cluster, node)?;
@@ -263,7 +265,7 @@ impl World {
     }
 
     /// Whether the cluster serves, as `slipway-node serves` tells it on a controller.
-    fn cluster_serves(&self, cluster: &str, machine: &Machine) -> VerbOutcome {
+    fn cluster_serves(&self, cluster: &str, machine: &Machine, without: &BTreeSet<String>) -> VerbOutcome {
         if machine.role() != "controller" {
             return Err(VerbFailure::lasting(FailureCode::Usage, "this node is no controller", HELP));
         }
@@ -287,7 +289,7 @@ impl World {
             etcd: members
                 .map(|(role, member)| (role.clone(), part(!member.learner && Etcd::is_up(member, self.now))))
                 .collect(),
-            nodes: api.then(|| NodesReady::by_role(nodes)),
+            nodes: api.then(|| NodesReady::by_role(nodes, without)),
         }
         .into())
     }

@@ -162,7 +162,7 @@ impl Checker {
                     return self.grows(act, now);
                 }
                 Verb::Status
-                | Verb::Serves
+                | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::Drain { .. }
                 | Verb::Uncordon { .. } => return false,

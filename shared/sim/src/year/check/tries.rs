@@ -87,7 +87,7 @@ impl Checker {
                 return;
             }
             Verb::Refresh { .. }
-            | Verb::Serves
+            | Verb::Serves { .. }
             | Verb::EtcdRetire
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => return,
