@@ -371,7 +371,7 @@ impl Checker {
         if !self.may_go(world, &machine) {
             self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and is as the spec wants it"));
         }
-        self.touches(&machine, now);
+        self.touches(&machine, false, now);
         if self.skipped.contains(id) {
             self.wrong(now, "P10", format!("{id} is terminated although a person said to leave it"));
         }
@@ -509,7 +509,7 @@ impl Checker {
                     );
                     self.wrong(now, "P2", what);
                 }
-                self.touches(&machine, now);
+                self.touches(&machine, true, now);
                 let again = self.taken.iter().any(|taken| taken.machine == machine.id);
                 if self.skipped.contains(&machine.id) {
                     self.wrong(
@@ -554,7 +554,7 @@ impl Checker {
                     let what = format!("{node}, a {}, is drained, and is as the spec wants it", machine.role);
                     self.wrong(now, "P2", what);
                 }
-                self.touches(&machine, now);
+                self.touches(&machine, false, now);
                 self.is_canary(facts, &machine, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));

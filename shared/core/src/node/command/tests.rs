@@ -45,7 +45,7 @@ fn an_agent_that_does_not_know_the_verb_is_told_from_one_that_failed() {
         ..invocation(CommandStatus::Failed, "")
     };
     let how = |invocation: &Invocation<'_>| {
-        let view = CommandView::read(&Verb::Serves, invocation);
+        let view = CommandView::read(&Verb::Serves { without: BTreeSet::new() }, invocation);
         if let CommandView::Unanswered(Unanswered { how, .. }) = view { Some(how) } else { None }
     };
     assert_eq!(how(&usage), Some(HowUnanswered::NotUnderstood));

@@ -230,10 +230,11 @@ impl Checker {
     }
 
     /// A machine is told to do something: a rollout that nobody approved may at most renew.
-    pub(super) fn touches(&mut self, machine: &MachineFacts, now: Timestamp) {
+    /// `refreshes`: it is told to install the credentials of the release, which it may have already.
+    pub(super) fn touches(&mut self, machine: &MachineFacts, refreshes: bool, now: Timestamp) {
         let allowed = self.target.as_ref().is_none_or(|target| match target.may {
             May::Everything => true,
-            May::Renew => target.renews(machine),
+            May::Renew => refreshes || target.renews(machine),
             May::Look => false,
         });
         if !allowed {
