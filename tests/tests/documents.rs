@@ -29,13 +29,13 @@ const DOCUMENTS: [(&str, &str); 11] = [
         "Slipway-Refresh",
         "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff --restart never",
     ),
-    ("Slipway-Serves", "serves"),
+    ("Slipway-Serves", "serves --without none"),
     ("Slipway-Status", "status"),
     ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
 ];
 
 /// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 9] = [
+const GOOD: [(&str, &[&str]); 10] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
     ("Member", &["etcd-4", "etcd-0", "etcd-10"]),
@@ -51,6 +51,7 @@ const GOOD: [(&str, &[&str]); 9] = [
     ),
     ("ForceAfter", &["never", "3600", "172800"]),
     ("Restart", &["never", "allowed"]),
+    ("Without", &["none", "i-0abc123def4567890", "i-0abc123def4567890,i-0abcdef1"]),
     ("Credentials", &["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]),
 ];
 
