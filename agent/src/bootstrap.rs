@@ -30,12 +30,10 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::files;
-pub use etcd::{LABEL, SERVICE as ETCD_SERVICE, founding_flags};
+use crate::node_files::HOME;
+pub use etcd::{LABEL, founding_flags};
 pub(crate) use health::is_up;
 pub use steps::Step;
-
-/// Where the user data writes a node's files.
-pub const HOME: &str = "/var/lib/slipway";
 
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {

@@ -11,6 +11,7 @@ pub mod local_member;
 pub mod remove;
 pub mod restore;
 pub mod retire;
+pub mod scheduled;
 pub mod snapshot;
 pub mod wire;
 
@@ -28,6 +29,8 @@ use crate::machine::commands::System;
 use local_member::LocalMember;
 use restore::Request;
 
+/// The systemd unit of etcd.
+pub const SERVICE: &str = "etcd.service";
 /// The token is derived from the cluster's name and the snapshot.
 const AUTO: &str = "auto";
 const FOUNDERS: &str = "founders";
@@ -39,7 +42,11 @@ pub enum Verb {
     /// Hand leadership to another member, if this one leads
     MoveLeader,
     /// Take a snapshot, store it sealed in the asset bucket, and verify it there
-    Snapshot,
+    Snapshot {
+        /// For a timer: take one only if the cluster's schedule asks this member for it now
+        #[arg(long)]
+        scheduled: bool,
+    },
     /// Replace this member's data by a snapshot and start it; run it with the same options on all members
     Restore {
         /// The snapshot's time, as in the answer of `etcd snapshot`
@@ -71,7 +78,8 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentRes
     let local = LocalMember::read(root)?;
     match verb {
         Verb::Health => Ok(answer(health::health(&local).await?)),
-        Verb::Snapshot => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
+        Verb::Snapshot { scheduled: false } => Ok(answer(snapshot::snapshot(&local, endpoints).await?)),
+        Verb::Snapshot { scheduled: true } => Ok(json(&scheduled::run(&local, endpoints).await?)),
         Verb::Restore { snapshot, token, initial_cluster } => {
             let token = Some(token).filter(|token| token != AUTO);
             let request = Request { snapshot, token, members: initial_cluster };

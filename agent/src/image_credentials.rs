@@ -15,7 +15,7 @@ use crate::aws::{Aws, Endpoints};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// The folder of the plugin, and its name there: the agent's own.
-pub(crate) const FOLDER: &str = crate::bootstrap::HOME;
+pub(crate) const FOLDER: &str = crate::node_files::HOME;
 const PLUGIN: &str = "slipway-node";
 /// The verb that the kubelet runs.
 pub(crate) const VERB: &str = "image-credentials";

@@ -33,8 +33,6 @@ use crate::status::publish;
 use crate::{leave, manage};
 
 pub use crate::api::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
-pub use flags::STATIC_PODS;
-pub use static_pod::MANIFESTS;
 
 /// The folder of Kubernetes' files. The credentials are below it.
 pub const DIR: &str = "/etc/kubernetes";

@@ -20,17 +20,18 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::aws::{Aws, Endpoints, Hook, HookResult};
-use crate::bootstrap::{ETCD_SERVICE, HOME};
 use crate::credentials::below;
+use crate::etcd::SERVICE as ETCD_SERVICE;
 use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::local_member::LocalMember;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::kube::{MANIFESTS, STATIC_PODS};
 use crate::machine::Unit;
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::disk;
+use crate::node_files::HOME;
+use crate::static_pods::{MANIFESTS, STATIC_PODS};
 
 /// The lifecycle state that the group intends for this instance.
 const TARGET: &str = "autoscaling/target-lifecycle-state";

@@ -19,11 +19,15 @@ pub mod kube;
 pub mod leave;
 pub mod machine;
 pub mod manage;
+pub mod node_files;
 pub mod refresh;
+pub mod serves;
 pub mod software;
+pub mod static_pods;
 pub mod status;
 pub mod storage;
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,6 +69,12 @@ enum Verb {
         /// Also write the result to the asset bucket
         #[arg(long)]
         publish: bool,
+    },
+    /// On a controller: show whether etcd, the API, this node manager and the Nodes of all pools serve
+    Serves {
+        /// The machines whose Nodes do not count: their ids with commas between them, or `none`
+        #[arg(long, default_value = "none", value_parser = machines)]
+        without: Machines,
     },
     /// Install newer credentials, and wait until they are served
     Refresh {
@@ -130,6 +140,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
         Verb::Status { publish: true } => Ok(etcd::answer(status::publish::publish(root, endpoints).await?)),
         Verb::Status { publish: false } => Ok(etcd::answer(status::status(root, endpoints).await?)),
+        Verb::Serves { without } => Ok(etcd::answer(serves::serves(root, &without).await?)),
         Verb::Refresh { credentials, restart } => {
             let host = Host { root: root.to_owned(), commands: System };
             let restart = restart == Restart::Allowed;
@@ -143,6 +154,13 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<
         Verb::Leave => leave::perform(root, endpoints).await,
         Verb::Manage => manage::manage(root, endpoints).await,
     }
+}
+
+/// The ids of machines.
+type Machines = BTreeSet<String>;
+
+fn machines(text: &str) -> Result<Machines, String> {
+    Ok(slipway_core::node::machines(text))
 }
 
 /// A digest becomes part of a key and of a path, so nothing but 64 hex digits is accepted.

@@ -11,6 +11,7 @@
 mod addons;
 mod judge;
 mod ledger;
+mod objects;
 mod prune;
 mod publish;
 mod requests;
@@ -21,6 +22,7 @@ mod tokens;
 
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::node::NodeFile;
 
@@ -29,13 +31,18 @@ use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Unit;
-use crate::status::NODE;
+use crate::node_files::NODE;
 
 pub use judge::{Machine, Verdict, judge_serving};
 pub use sources::{Cloud, Library};
 
 /// Contains the authorities that sign kubelets' serving certificates, all of them during a rotation.
 const KUBELET_CA: &str = "/etc/kubernetes/pki/client-ca.pem";
+
+/// When the last pass ended. The unit's `RuntimeDirectory`, the only folder that it may write.
+const PASSED: &str = "/run/slipway-manage/passed";
+/// The label of controllers' Nodes.
+pub(crate) use publish::ROLE as CONTROLLER_LABEL;
 
 pub const MANAGER: &str = "slipway";
 
@@ -62,7 +69,23 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let aws = Aws::new(endpoints, &file.region)?;
     let node = aws.imds().instance().await?.id;
     let site = Site { root: root.to_owned(), cluster: file.cluster, node };
-    pass(&site, &aws.bucket(&file.asset_bucket), &aws).await
+    let passed = pass(&site, &aws.bucket(&file.asset_bucket), &aws).await?;
+    has_passed(root, Timestamp::now());
+    Ok(passed)
+}
+
+/// A pass has ended at that time.
+pub(crate) fn has_passed(root: &Path, at: Timestamp) {
+    // If it cannot be written, `serves` reports the node manager; the pass itself succeeded.
+    let _ = std::fs::write(below(root, PASSED), at.to_string());
+}
+
+/// When the last pass ended; the error says why that is not known.
+pub(crate) fn last_pass(root: &Path) -> Result<Timestamp, String> {
+    let path = below(root, PASSED);
+    let unknown = |why: String| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(&path).map_err(|error| unknown(error.to_string()))?;
+    text.trim().parse().map_err(|_| unknown("it holds no time".to_owned()))
 }
 
 /// One pass. `library` has the add-ons, `cloud` the instances.
@@ -89,7 +112,8 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
 pub fn units() -> [Unit; 2] {
     let service = "[Unit]\nDescription=Slipway's node manager\nAfter=network-online.target\nWants=network-online.target\n\n\
                    [Service]\nType=oneshot\nExecStart=/var/lib/slipway/slipway-node manage\nTimeoutStartSec=300\n\
-                   Nice=5\nNoNewPrivileges=yes\nProtectSystem=strict\nProtectHome=yes\nPrivateTmp=yes\n";
+                   Nice=5\nNoNewPrivileges=yes\nProtectSystem=strict\nProtectHome=yes\nPrivateTmp=yes\n\
+                   RuntimeDirectory=slipway-manage\nRuntimeDirectoryPreserve=yes\n";
     let timer = "[Unit]\nDescription=Slipway's node manager\n\n\
                  [Timer]\nOnBootSec=30\nOnUnitInactiveSec=15\nAccuracySec=1\nRandomizedDelaySec=5\n\n\
                  [Install]\nWantedBy=timers.target\n";

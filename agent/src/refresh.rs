@@ -32,17 +32,16 @@ use start::Process;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::{self, Bundle, Written, below};
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
+use crate::node_files::{self, NODE, SEALED};
 use crate::status::listeners::{Listener, listeners};
-use crate::status::{self, NODE, served};
+use crate::status::{self, served};
 
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long to wait for listeners that presented nothing before.
 const GRACE: Duration = Duration::from_secs(5);
-pub const SEALED: &str = "/var/lib/slipway/credentials.sealed";
 
 #[derive(Debug, Clone)]
 pub struct Order {
@@ -69,8 +68,8 @@ pub async fn refresh<C: Commands>(
     order: &Order,
 ) -> AgentResult<Refreshed> {
     let root = host.root.as_path();
-    let node = status::required_node(root)?;
-    let config = status::config(root)?.0;
+    let node = node_files::required_node(root)?;
+    let config = node_files::config(root)?.0;
     let aws = Aws::new(endpoints, &node.region)?;
     let bytes = fetch_bundle(&aws, &node, &order.credentials).await?;
     let plain = sealed::open(&aws.keys(None), &AwsLc, &node.cluster, &node.role, &bytes).await?;

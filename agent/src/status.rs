@@ -7,7 +7,7 @@ pub mod publish;
 pub(crate) mod registration;
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -19,16 +19,14 @@ use rustls::pki_types::ServerName;
 use sha2::{Digest as _, Sha256};
 use slipway_core::digest::{hex, sha256_hex};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance, Served};
-use slipway_core::node::{NodeConfig, NodeFile, NodeStatus};
+use slipway_core::node::{NodeConfig, NodeStatus};
 use slipway_credentials::policy::{ETCD_DIR, KUBERNETES_DIR};
 
 use crate::aws::{Aws, Endpoints, Retry};
-use crate::credentials::{self, below};
-use crate::failure::{AgentError, AgentResult, FailureCode};
+use crate::credentials;
+use crate::failure::AgentResult;
+use crate::node_files::{config, node};
 use crate::{etcd, http};
-
-pub const NODE: &str = "/var/lib/slipway/node.json";
-const CONFIG: &str = "/var/lib/slipway/config.json";
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a component's message that are reported.
@@ -41,7 +39,7 @@ pub async fn status(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStatu
 
 /// The status of this node, which runs on `instance`.
 pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> AgentResult<NodeStatus> {
-    let (config, text) = self::config(root)?;
+    let (config, text) = config(root)?;
     let now = Timestamp::now();
     let listeners = listeners::listeners(root, &config);
     let components = listeners::components(root, &config);
@@ -76,14 +74,6 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
         etcd,
         node,
     })
-}
-
-/// This node's configuration, and its text.
-pub fn config(root: &Path) -> AgentResult<(NodeConfig, String)> {
-    let path = below(root, CONFIG);
-    let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
-    let config = NodeConfig::read(&text).map_err(|error| unreadable(&path, &error))?;
-    Ok((config, text))
 }
 
 /// The instance, if this is one of EC2's.
@@ -178,30 +168,6 @@ pub fn credentials_folder(config: &NodeConfig) -> &'static str {
     }
 }
 
-/// `node.json`; `None` if it is missing.
-pub fn node(root: &Path) -> AgentResult<Option<NodeFile>> {
-    let path = below(root, NODE);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|error| unreadable(&path, &error)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unreadable(&path, &error)),
-    }
-}
-
-/// `node.json`, which must be there.
-pub fn required_node(root: &Path) -> AgentResult<NodeFile> {
-    node(root)?.ok_or_else(|| {
-        AgentError::lasting(
-            FailureCode::ConfigUnreadable,
-            format!(
-                "{} is missing: without it the agent does not know which node this is",
-                below(root, NODE).display()
-            ),
-            "replace the node: its user data writes that file",
-        )
-    })
-}
-
 /// The SHA-256 of this program.
 fn own_digest() -> Option<String> {
     let mut file = File::open("/proc/self/exe").ok()?;
@@ -212,12 +178,4 @@ fn own_digest() -> Option<String> {
             length => digest.update(&buffer[..length]),
         }
     }
-}
-
-fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
-    AgentError::lasting(
-        FailureCode::ConfigUnreadable,
-        format!("{}: {error}", path.display()),
-        "run `slipway-node bootstrap`, which fetches this node's configuration",
-    )
 }

@@ -22,12 +22,11 @@ use tokio::time::Instant;
 
 use crate::aws::{Aws, Endpoints};
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::Owner;
 use crate::machine::apply::Host;
 use crate::machine::commands::{Commands, System};
 use crate::machine::disk::{self, Kind};
-use crate::machine::files;
-use crate::status;
+use crate::machine::files::{self, Owner};
+use crate::node_files;
 use array::Array;
 use units::{LINKS, setup};
 
@@ -68,7 +67,7 @@ pub struct Storage<'a, C> {
 
 /// The verb. At a boot it waits for disks that have not appeared yet.
 pub async fn perform(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
-    let NodeConfig::Worker(config) = status::config(root)?.0 else {
+    let NodeConfig::Worker(config) = node_files::config(root)?.0 else {
         return Ok(json!({ "disks": {} }));
     };
     let aws = Aws::new(endpoints, &config.base.region)?;

@@ -20,11 +20,8 @@ use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
 use slipway_rollout::{Active, Rollout};
 
 use crate::failure::CliError;
-use crate::session::SessionArgs;
+use crate::session::{AWS, SessionArgs};
 use crate::settings::Settings;
-
-/// The heading of these options in help texts.
-pub(crate) const AWS: &str = "A cluster in AWS";
 
 /// Which cluster of which installation.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -316,6 +313,11 @@ impl Cloud {
     /// The objects in `part` of the cluster's folder, at most `most`.
     pub(crate) async fn list(&self, part: &str, most: usize) -> Result<Vec<Listed>, CliError> {
         list(self.assets(), &self.key(part), most).await
+    }
+
+    /// The objects whose keys begin with `prefix`, at most `most`.
+    pub(crate) async fn list_below(&self, prefix: &str, most: usize) -> Result<Vec<Listed>, CliError> {
+        list(self.assets(), prefix, most).await
     }
 
     /// The cluster's credentials, as if they were files of a directory that `slipway render` wrote.

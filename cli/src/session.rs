@@ -2,10 +2,12 @@
 
 use slipway_aws::{Aws, Terminal};
 
-use crate::cloud::AWS;
 use crate::failure::CliError;
 use crate::printer::log;
 use crate::settings::Settings;
+
+/// The heading of the options about AWS in help texts.
+pub(crate) const AWS: &str = "A cluster in AWS";
 
 /// Who signs in, where, and whether each call is shown.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -6,6 +6,7 @@
 
 mod fleet;
 mod identify;
+mod needs;
 mod refuse;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -24,6 +24,7 @@ use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 use slipway_credentials::policy::ETCD_DIR;
 use slipway_node::kube::{self, Facts};
+use slipway_node::static_pods::MANIFESTS;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -232,7 +233,7 @@ impl Kubernetes {
     /// A static pod as the kubelet reads it, and the port of its program on this machine.
     #[must_use]
     pub fn static_pod(&self, name: &str) -> (Value, u16) {
-        let text = fs::read_to_string(self.path(kube::MANIFESTS).join(format!("{name}.json")));
+        let text = fs::read_to_string(self.path(MANIFESTS).join(format!("{name}.json")));
         let pod = serde_json::from_str(&text.expect("the static pod is there")).expect("it is JSON");
         let Elsewhere { api, manager, scheduler, .. } = self.elsewhere;
         let ports =

@@ -9,8 +9,9 @@ use serde_json::Value;
 use slipway_core::node::NodeConfig;
 use slipway_core::role::Role;
 use slipway_node::bootstrap::founding_flags;
-use slipway_node::kube::{self, Facts, MANIFESTS};
+use slipway_node::kube::{self, Facts};
 use slipway_node::machine::Setup;
+use slipway_node::static_pods::MANIFESTS;
 use slipway_tests::workshop::{Workshop, example};
 
 const BEGIN: &str = "<!-- table: begin -->\n";

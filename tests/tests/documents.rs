@@ -14,7 +14,7 @@ use slipway_tests::tools;
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with valid parameters.
-const DOCUMENTS: [(&str, &str); 10] = [
+const DOCUMENTS: [(&str, &str); 11] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
@@ -29,12 +29,13 @@ const DOCUMENTS: [(&str, &str); 10] = [
         "Slipway-Refresh",
         "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff --restart never",
     ),
+    ("Slipway-Serves", "serves --without none"),
     ("Slipway-Status", "status"),
     ("Slipway-Uncordon", "uncordon i-0abc123def4567890"),
 ];
 
 /// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 9] = [
+const GOOD: [(&str, &[&str]); 10] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
     ("Member", &["etcd-4", "etcd-0", "etcd-10"]),
@@ -50,6 +51,7 @@ const GOOD: [(&str, &[&str]); 9] = [
     ),
     ("ForceAfter", &["never", "3600", "172800"]),
     ("Restart", &["never", "allowed"]),
+    ("Without", &["none", "i-0abc123def4567890", "i-0abc123def4567890,i-0abcdef1"]),
     ("Credentials", &["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]),
 ];
 
@@ -198,6 +200,8 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::Status,
         Verb::Refresh { credentials: credentials.clone(), restart: false },
         Verb::Refresh { credentials, restart: true },
+        Verb::Serves { without: BTreeSet::new() },
+        Verb::Serves { without: [node.clone(), "i-0abcdef1".to_owned()].into() },
         Verb::EtcdHealth,
         Verb::EtcdMoveLeader,
         Verb::EtcdSnapshot,

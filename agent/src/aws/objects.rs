@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use futures_util::StreamExt as _;
-use reqwest::Method;
-use slipway_ports::{ErrorKind, PortResult};
+use reqwest::{Method, Response};
+use slipway_ports::{Condition, ErrorKind, Object, PortResult, Put};
 use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;
@@ -33,6 +33,11 @@ impl BucketOfAssets {
     /// `s3:GetObject`; `None` if S3 says that there is none. A node may not list the bucket, so S3 denies it a missing object:
     /// that is an error.
     pub async fn get(&self, key: &str) -> PortResult<Option<Vec<u8>>> {
+        Ok(self.object(key).await?.map(|object| object.bytes))
+    }
+
+    /// As [`Self::get`], with what a conditional write needs.
+    pub async fn object(&self, key: &str) -> PortResult<Option<Object>> {
         let subject = self.subject(key);
         let response = match self.aws.send(&self.reading(&subject, key)).await {
             Ok(response) => response,
@@ -41,11 +46,12 @@ impl BucketOfAssets {
             }
             Err(error) => return Err(error),
         };
+        let etag = etag(&response);
         let bytes = response.bytes().await.map_err(|error| {
             let message = format!("the answer broke off: {}", error.without_url());
             port_error("s3:GetObject", &subject, ErrorKind::Transient, message)
         })?;
-        Ok(Some(bytes.to_vec()))
+        Ok(Some(Object { bytes: bytes.to_vec(), etag, version: String::new() }))
     }
 
     /// `s3:GetObject` into a file, without holding the object in memory; returns its length. The file at `to` is overwritten, so
@@ -69,21 +75,35 @@ impl BucketOfAssets {
 
     /// `s3:PutObject`.
     pub async fn put(&self, key: &str, bytes: &[u8]) -> PortResult<()> {
-        self.write(key, Body::Bytes(bytes), &[]).await
+        self.write(key, Body::Bytes(bytes), &[]).await.map(drop)
+    }
+
+    /// `s3:PutObject` under a condition.
+    pub async fn put_if(&self, key: &str, bytes: &[u8], condition: &Condition) -> PortResult<Put> {
+        let headers: &[(&'static str, &str)] = match condition {
+            Condition::Absent => &[("if-none-match", "*")],
+            Condition::Unchanged(etag) => &[("if-match", etag)],
+            Condition::Always => &[],
+        };
+        match self.write(key, Body::Bytes(bytes), headers).await {
+            Ok(etag) => Ok(Put::Written(etag)),
+            // The object that was to be unchanged may be gone: then its key is missing.
+            Err(error) if is_lost(code_of(&error)) || code_of(&error) == "NoSuchKey" => Ok(Put::Lost),
+            Err(error) => Err(error),
+        }
     }
 
     /// `s3:PutObject` of a file of at most 5 GiB, unless the key exists; `false` if it exists or is just being written.
     pub async fn upload_new(&self, key: &str, from: &Path) -> PortResult<bool> {
         match self.write(key, Body::File(from), &[("if-none-match", "*")]).await {
-            Ok(()) => Ok(true),
-            Err(error) if matches!(code_of(&error), "PreconditionFailed" | "ConditionalRequestConflict") => {
-                Ok(false)
-            }
+            Ok(_) => Ok(true),
+            Err(error) if is_lost(code_of(&error)) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    async fn write(&self, key: &str, body: Body<'_>, headers: &[(&'static str, &str)]) -> PortResult<()> {
+    /// Returns the new etag.
+    async fn write(&self, key: &str, body: Body<'_>, headers: &[(&'static str, &str)]) -> PortResult<String> {
         let subject = self.subject(key);
         let url = self.aws.endpoints.object(&self.name, key, &self.aws.region);
         let call = Call {
@@ -93,7 +113,7 @@ impl BucketOfAssets {
             patience: LONG_PATIENCE,
             ..Call::new("s3:PutObject", &subject, Service::S3, url)
         };
-        self.aws.send(&call).await.map(drop)
+        self.aws.send(&call).await.map(|response| etag(&response))
     }
 
     fn reading<'a>(&self, subject: &'a str, key: &str) -> Call<'a> {
@@ -104,4 +124,14 @@ impl BucketOfAssets {
     fn subject(&self, key: &str) -> String {
         format!("s3://{}/{key}", self.name)
     }
+}
+
+/// Whether the condition of a write does not hold (412), or another write to the same key is under way (409).
+fn is_lost(code: &str) -> bool {
+    matches!(code, "PreconditionFailed" | "ConditionalRequestConflict")
+}
+
+fn etag(response: &Response) -> String {
+    let header = response.headers().get("etag").and_then(|value| value.to_str().ok());
+    header.unwrap_or_default().to_owned()
 }

@@ -7,10 +7,11 @@ use slipway_core::node::NodeConfig;
 
 use super::Bootstrap;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::{self, Owner};
+use crate::machine::accounts;
 use crate::machine::apply::UNITS;
 use crate::machine::commands::Commands;
 use crate::machine::files;
+use crate::machine::files::Owner;
 
 /// Login users of the images: Amazon Linux, Ubuntu, Debian, Flatcar and Fedora CoreOS, Rocky.
 const LOGINS: [&str; 5] = ["ec2-user", "ubuntu", "admin", "core", "rocky"];

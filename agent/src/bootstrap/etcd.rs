@@ -6,15 +6,16 @@ use slipway_core::node::{DataVolume, EtcdConfig, InitialClusterState};
 use slipway_credentials::policy::ETCD_DIR;
 
 use crate::credentials::below;
+use crate::etcd::SERVICE;
 use crate::etcd::join::{self, FounderStart};
 use crate::etcd::local_member::LocalMember;
+use crate::etcd::scheduled;
 use crate::failure::AgentResult;
 use crate::machine::apply::UNITS;
 use crate::machine::{Setup, Unit, disk, files};
 use crate::status::publish;
 use crate::{leave, software};
 
-pub const SERVICE: &str = "etcd.service";
 /// The user that etcd runs as.
 pub(super) const USER: &str = "etcd";
 /// The label of a member's file system: at most 16 bytes.
@@ -89,6 +90,7 @@ pub(super) fn setup(
     );
     let mut units = vec![Unit { name: SERVICE.to_owned(), content: Some(content) }];
     units.extend(publish::units());
+    units.extend(scheduled::units());
     units.push(leave::unit());
     Ok(Setup { files: Vec::new(), units })
 }

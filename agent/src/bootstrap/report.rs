@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use slipway_core::keys;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeFile};
 
-use super::{Bootstrap, HOME, Step};
+use super::{Bootstrap, Step};
 use crate::aws::Aws;
 use crate::failure::AgentError;
-use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
+use crate::node_files::HOME;
 
 fn report(
     node: &NodeFile,

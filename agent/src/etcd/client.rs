@@ -48,7 +48,15 @@ impl EtcdClient {
     /// Reads the certificates in `pki` once.
     pub fn new(pki: &std::path::Path) -> AgentResult<Self> {
         let identity = (pki.join("healthcheck-client.pem"), pki.join("healthcheck-client-key.pem"));
-        let tls = http::mutual(&pki.join("etcd-ca.pem"), Some((&identity.0, &identity.1)))?;
+        Self::with(&pki.join("etcd-ca.pem"), (&identity.0, &identity.1))
+    }
+
+    /// A client with another certificate and its key, such as the API server's.
+    pub fn with(
+        authority: &std::path::Path,
+        identity: (&std::path::Path, &std::path::Path),
+    ) -> AgentResult<Self> {
+        let tls = http::mutual(authority, Some(identity))?;
         // Each call sets its own timeout.
         Ok(Self { http: http::client(tls, Duration::from_secs(24 * 3600))? })
     }

@@ -8,7 +8,7 @@ use slipway_credentials::policy::ETCD_DIR;
 use super::client::{Endpoint, EtcdClient};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::status;
+use crate::node_files;
 
 /// The folder of etcd's data in its volume. Other folders beside it hold data that was put aside.
 const DATA: &str = "data";
@@ -23,7 +23,7 @@ pub struct LocalMember {
 impl LocalMember {
     /// Reads the configuration below `root`. Refuses one that is not an etcd member's.
     pub fn read(root: &Path) -> AgentResult<Self> {
-        match status::config(root)?.0 {
+        match node_files::config(root)?.0 {
             NodeConfig::Etcd(config) => Ok(Self { root: root.to_owned(), config: *config }),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::lasting(
                 FailureCode::EtcdNone,

@@ -16,24 +16,22 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use slipway_core::keys;
 use slipway_core::node::NodeFile;
 use slipway_core::node::answer::{RestoreMark, Restored, RestoredEtcd};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::SERVICE;
 use super::checker::Checker;
 use super::local_member::LocalMember;
-use super::snapshot::{Draft, fetch};
+use super::snapshot::{Draft, download_any, open};
 use crate::aws::{Aws, Endpoints};
-use crate::bootstrap::ETCD_SERVICE as SERVICE;
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::machine::accounts::Owner;
 use crate::machine::commands::Commands;
-use crate::machine::files;
-use crate::{software, status};
+use crate::machine::files::{self, Owner};
+use crate::{node_files, software};
 
 /// Kubernetes' controllers compare revisions, so those after a restore must be larger than any they have seen.
 const BUMP: &str = "1000000000";
@@ -62,7 +60,7 @@ pub async fn restore(
     commands: &impl Commands,
     request: &Request,
 ) -> AgentResult<Restored> {
-    let node = status::required_node(&local.root)?;
+    let node = node_files::required_node(&local.root)?;
     let members = members(local, request)?;
     let token = request.token.clone().unwrap_or_else(|| format!("{}-{}", node.cluster, request.snapshot));
     let (data, volume) = (local.data(), volume(local));
@@ -131,14 +129,14 @@ async fn make(
     let (data, work) = (local.data(), volume(local).join(WORK));
     let aws = Aws::new(endpoints, &node.region)?;
     let tool = restore_tool(&local.root)?;
-    let draft = Draft::new(&local.root)?;
+    let draft = Draft::after_a_scheduled_one(&local.root).await?;
+    let key = download_any(&aws, node, &mark.snapshot, &draft).await?;
     remove(&work)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&work);
     made.map_err(|error| failed(&work, &error))?;
     let plain = work.join("snapshot.db");
     let to = CheckedFile { file: BufWriter::new(create(&plain)?), checker: Checker::default() };
-    let key = keys::etcd_snapshot(&node.cluster, &mark.snapshot);
-    let opened = fetch(&aws, node, &key, &draft, to).await?;
+    let opened = open(&aws, node, &draft, to).await?;
     let whole = opened.checker.finish().map_err(|why| {
         AgentError::lasting(
             FailureCode::RestoreDamaged,

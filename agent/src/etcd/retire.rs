@@ -8,13 +8,13 @@ use slipway_core::node::RecordsRetired;
 use super::local_member::LocalMember;
 use crate::aws::{Aws, Endpoints, Record, code_of, zone_of};
 use crate::failure::AgentResult;
-use crate::status;
+use crate::node_files::required_node;
 
 /// Other members may delete them at the same time, which makes this list stale.
 const TRIES: u32 = 5;
 
 pub async fn retire(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<RecordsRetired> {
-    let node = status::required_node(&local.root)?;
+    let node = required_node(&local.root)?;
     let aws = Aws::new(endpoints, &node.region)?;
     let zone = zone_of(&node)?.to_owned();
     let names = Names::read(local);

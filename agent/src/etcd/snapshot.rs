@@ -1,7 +1,7 @@
 //! `etcd snapshot`: from the running member into the asset bucket, never in plain on a disk.
 //!
 //! What etcd streams is checked, sealed into a file, uploaded, downloaded again, opened with the key as KMS returns it, and
-//! checked again, so a reported snapshot can be restored. Memory use does not depend on its size.
+//! checked again, so a reported snapshot can be restored. A record beside it says so. Memory use does not depend on its size.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -18,7 +18,7 @@ use slipway_core::keys;
 use slipway_core::node::{NodeFile, SNAPSHOT_ROLE, SnapshotTaken};
 use slipway_crypto::AwsLc;
 use slipway_crypto::stream::{Sealed, Sealer};
-use slipway_ports::{Context, Crypto as _, Keys as _};
+use slipway_ports::{Condition, Context, Crypto as _, Keys as _};
 use tempfile::TempPath;
 use tokio::time::timeout;
 
@@ -29,8 +29,7 @@ use super::wire::Piece;
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::refresh::SEALED;
-use crate::status;
+use crate::node_files::{SEALED, required_node};
 
 const PIECE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A piece has about 44 KB; a longer line is not etcd's.
@@ -42,14 +41,48 @@ const DRAFTS: &str = "/var/lib/slipway";
 const DRAFT: (&str, &str) = ("snapshot-", ".sealed");
 /// The holder of this lock is the only one with a draft.
 const LOCK: &str = "snapshot.lock";
+/// Held by a scheduled run, in addition.
+const SCHEDULED_LOCK: &str = "scheduled-snapshot.lock";
+/// How long a command waits for a scheduled run. The document's limit leaves as much for the snapshot itself.
+const SCHEDULED_ENDS_WITHIN: Duration = Duration::from_secs(900);
 /// Keys have a resolution of one second, and another member may take a snapshot in the same second.
 const NAMES_AT_MOST: u32 = 10;
 
+/// Where a snapshot is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Where no function deletes: a rollout, a destruction or a person ordered it.
+    Ordered,
+    /// Where the scan deletes old ones.
+    Scheduled,
+}
+
+impl Place {
+    pub(super) fn key(self, cluster: &str, time: &str) -> String {
+        match self {
+            Self::Ordered => keys::etcd_snapshot(cluster, time),
+            Self::Scheduled => keys::scheduled_snapshot(cluster, time),
+        }
+    }
+}
+
+/// A snapshot that was ordered. A scheduled one that is being taken on this machine ends first.
 pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<SnapshotTaken> {
-    let start = Instant::now();
-    let node = status::required_node(&local.root)?;
-    let draft = Draft::new(&local.root)?;
+    let node = required_node(&local.root)?;
+    let draft = Draft::after_a_scheduled_one(&local.root).await?;
     let aws = Aws::new(endpoints, &node.region)?;
+    take(local, &node, &aws, &draft, Place::Ordered).await
+}
+
+/// Takes a snapshot, stores it and reads it back.
+pub(super) async fn take(
+    local: &LocalMember,
+    node: &NodeFile,
+    aws: &Aws,
+    draft: &Draft,
+    place: Place,
+) -> AgentResult<SnapshotTaken> {
+    let start = Instant::now();
     let client = local.client()?;
     let own = local.endpoint(&client);
     // A read through a majority: the snapshot then contains every write acknowledged so far.
@@ -73,9 +106,9 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult
     }
     drop(data_key);
 
-    let (time, key) = upload(&aws, &node, &draft).await?;
-    let back = Checker::default();
-    let back = fetch(&aws, &node, &key, &draft, back).await?.finish();
+    let (time, key) = upload(aws, node, draft, place).await?;
+    download(aws, node, &key, draft).await?;
+    let back = open(aws, node, draft, Checker::default()).await?.finish();
     if back.as_ref() != Ok(&whole) {
         return Err(AgentError::passing(
             FailureCode::SnapshotReadBack,
@@ -83,7 +116,7 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult
             "run this again, and do not restore from that snapshot",
         ));
     }
-    Ok(SnapshotTaken {
+    let taken = SnapshotTaken {
         time,
         key,
         size: whole.size,
@@ -92,15 +125,20 @@ pub async fn snapshot(local: &LocalMember, endpoints: &Endpoints) -> AgentResult
         version: status.version,
         sealed_under: arn,
         seconds: start.elapsed().as_secs(),
-    })
+    };
+    // A snapshot without it counts as one that was never verified. A lost write is a retry of one that was done.
+    let record = serde_json::to_vec(&taken).expect("an answer has string keys only");
+    let bucket = aws.bucket(&node.asset_bucket);
+    bucket.put_if(&keys::snapshot_record(&taken.key), &record, &Condition::Absent).await?;
+    Ok(taken)
 }
 
 /// Uploads it under an unused key; returns its time and the key.
-async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft) -> AgentResult<(String, String)> {
+async fn upload(aws: &Aws, node: &NodeFile, draft: &Draft, place: Place) -> AgentResult<(String, String)> {
     let bucket = aws.bucket(&node.asset_bucket);
     for _ in 0..NAMES_AT_MOST {
         let time = Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
-        let key = keys::etcd_snapshot(&node.cluster, &time);
+        let key = place.key(&node.cluster, &time);
         if bucket.upload_new(&key, &draft.path).await? {
             return Ok((time, key));
         }
@@ -160,16 +198,46 @@ fn piece(line: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Downloads a sealed snapshot, and writes its plain text to `to`.
-pub(super) async fn fetch<W: std::io::Write + Send + 'static>(
+/// Downloads a sealed snapshot into `draft`.
+async fn download(aws: &Aws, node: &NodeFile, key: &str, draft: &Draft) -> AgentResult<()> {
+    draft.create()?;
+    aws.bucket(&node.asset_bucket).download(key, &draft.path).await?;
+    Ok(())
+}
+
+/// Downloads the sealed snapshot of that time into `draft`, wherever it lies. Returns its key.
+pub(super) async fn download_any(
     aws: &Aws,
     node: &NodeFile,
-    key: &str,
+    time: &str,
+    draft: &Draft,
+) -> AgentResult<String> {
+    let mut refused = Vec::new();
+    for place in [Place::Ordered, Place::Scheduled] {
+        let key = place.key(&node.cluster, time);
+        match download(aws, node, &key, draft).await {
+            Ok(()) => return Ok(key),
+            // A node may not list the bucket, so S3 denies it an object that does not exist.
+            Err(failure) if matches!(failure.code, FailureCode::AwsMissing | FailureCode::AwsDenied) => {
+                refused.push(failure.message);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(AgentError::lasting(
+        FailureCode::AwsMissing,
+        format!("no snapshot of {time} can be read: {}", refused.join("; ")),
+        "`slipway snapshots` lists those that exist; for one of them, check that the statement KeepSnapshots of the node's role is up to date",
+    ))
+}
+
+/// Opens the sealed snapshot in `draft`, and writes its plain text to `to`.
+pub(super) async fn open<W: std::io::Write + Send + 'static>(
+    aws: &Aws,
+    node: &NodeFile,
     draft: &Draft,
     mut to: W,
 ) -> AgentResult<W> {
-    draft.create()?;
-    aws.bucket(&node.asset_bucket).download(key, &draft.path).await?;
     let file = File::open(&draft.path).map_err(|error| unwritable(&draft.path, &error))?;
     let sealed = Sealed::read(BufReader::new(file))?;
     let context = context(&node.cluster);
@@ -206,26 +274,53 @@ fn sealing_key_arn(root: &Path) -> AgentResult<String> {
 pub(super) struct Draft {
     path: TempPath,
     _lock: File,
+    _scheduled: Option<File>,
+}
+
+/// Takes a lock of this machine, which ends with its file.
+fn try_lock(root: &Path, name: &str) -> AgentResult<File> {
+    let path = below(root, DRAFTS).join(name);
+    let mut options = OpenOptions::new();
+    let lock = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let lock = lock.map_err(|error| unwritable(&path, &error))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(AgentError::passing(
+            FailureCode::SnapshotBusy,
+            "a snapshot is already being taken or restored on this machine",
+            "wait until it ends, then run this again",
+        )),
+        Err(TryLockError::Error(error)) => Err(unwritable(&path, &error)),
+    }
 }
 
 impl Draft {
-    pub(super) fn new(root: &Path) -> AgentResult<Self> {
-        let folder = below(root, DRAFTS);
-        let path = folder.join(LOCK);
-        let mut options = OpenOptions::new();
-        let lock = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let lock = lock.map_err(|error| unwritable(&path, &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(AgentError::passing(
-                    FailureCode::SnapshotBusy,
-                    "a snapshot is already being taken or restored on this machine",
-                    "wait until it ends, then run this again",
-                ));
+    /// For a command: a scheduled run must not make a rollout fail, so it is waited for.
+    pub(super) async fn after_a_scheduled_one(root: &Path) -> AgentResult<Self> {
+        let start = Instant::now();
+        loop {
+            match Self::new(root) {
+                Err(failure)
+                    if failure.code == FailureCode::SnapshotBusy
+                        && start.elapsed() < SCHEDULED_ENDS_WITHIN
+                        && try_lock(root, SCHEDULED_LOCK).is_err() =>
+                {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                done => return done,
             }
-            Err(TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
         }
+    }
+
+    /// For a scheduled run, which waits for nothing.
+    pub(super) fn scheduled(root: &Path) -> AgentResult<Self> {
+        let scheduled = try_lock(root, SCHEDULED_LOCK)?;
+        Ok(Self { _scheduled: Some(scheduled), ..Self::new(root)? })
+    }
+
+    fn new(root: &Path) -> AgentResult<Self> {
+        let folder = below(root, DRAFTS);
+        let lock = try_lock(root, LOCK)?;
         // Left by a run that was killed.
         for entry in fs::read_dir(&folder).map_err(|error| unwritable(&folder, &error))?.flatten() {
             let name = entry.file_name();
@@ -237,7 +332,7 @@ impl Draft {
         }
         let draft = tempfile::Builder::new().prefix(DRAFT.0).suffix(DRAFT.1).tempfile_in(&folder);
         let path = draft.map_err(|error| unwritable(&folder, &error))?.into_temp_path();
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, _lock: lock, _scheduled: None })
     }
 
     fn create(&self) -> AgentResult<File> {

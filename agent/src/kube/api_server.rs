@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use slipway_core::node::{ControlPlane, ControllerConfig};
 use slipway_core::oidc;
 
-use super::flags::{Flags, Program};
+use super::flags::Flags;
 use super::static_pod::{Probes, StaticPod, Volume};
 use super::{FRONT_PROXY_CLIENT, Facts, json as text, pki};
 use crate::machine::File;
+use crate::static_pods::Program;
 
 const AUTHENTICATION: &str = "/etc/kubernetes/authentication.json";
 const ADMISSION: &str = "/etc/kubernetes/admission.json";

@@ -2,9 +2,10 @@
 
 use slipway_core::node::ControllerConfig;
 
-use super::flags::{Flags, Program};
+use super::flags::Flags;
 use super::static_pod::{Probes, StaticPod};
 use super::{Facts, pki};
+use crate::static_pods::Program;
 use crate::status::listeners::CONTROLLER_MANAGER_PORT;
 
 const KUBECONFIG: &str = "/etc/kubernetes/controller-manager.kubeconfig";

@@ -7,27 +7,6 @@ use std::collections::BTreeMap;
 
 use super::{FRONT_PROXY_CLIENT, pki};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Program {
-    ApiServer,
-    ControllerManager,
-    Scheduler,
-}
-
-impl Program {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::ApiServer => "kube-apiserver",
-            Self::ControllerManager => "kube-controller-manager",
-            Self::Scheduler => "kube-scheduler",
-        }
-    }
-}
-
-/// Their names, which are also the names of their manifests.
-pub const STATIC_PODS: [&str; 3] =
-    [Program::ApiServer.name(), Program::ControllerManager.name(), Program::Scheduler.name()];
-
 /// Values by flag, without dashes. A repeated flag has several values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Flags(BTreeMap<String, Vec<String>>);

@@ -11,11 +11,11 @@ use slipway_core::node::Kubelet;
 
 use super::containerd::ENDPOINT;
 use super::flags::Flags;
-use super::static_pod::MANIFESTS;
 use super::{Facts, json as text, kubeconfig, pki};
 use crate::api::KUBELET_KUBECONFIG;
 use crate::image_credentials;
 use crate::machine::{File, Setup, Unit};
+use crate::static_pods::MANIFESTS;
 
 const CONFIG: &str = "/etc/kubernetes/kubelet.json";
 /// Which images the kubelet asks a plugin for a password.

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{MANIFESTS, json};
+use super::json;
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Setup;
+use crate::static_pods::MANIFESTS;
 
 const ANNOTATION: &str = "slipway/restarted-for";
 /// Added to a mark that is set already: an earlier run may have died before the restart, and the manifest must change again.

@@ -2,8 +2,9 @@
 
 use slipway_core::node::ControllerConfig;
 
-use super::flags::{Flags, Program};
+use super::flags::Flags;
 use super::static_pod::{Probes, StaticPod};
+use crate::static_pods::Program;
 use crate::status::listeners::SCHEDULER_PORT;
 
 const KUBECONFIG: &str = "/etc/kubernetes/scheduler.kubeconfig";

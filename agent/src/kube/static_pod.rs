@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use slipway_core::cluster::Component;
 
-use super::flags::{Flags, Program};
+use super::flags::Flags;
 use super::{DIR, json as text};
 use crate::machine::File;
-
-pub const MANIFESTS: &str = "/etc/kubernetes/manifests";
+use crate::static_pods::{MANIFESTS, Program};
 
 /// The endpoints of its probes.
 #[derive(Debug, Clone, Copy)]

@@ -9,6 +9,7 @@ use slipway_core::node::{BootstrapTokens, NodeConfig};
 use slipway_core::versions::RELEASES;
 
 use super::*;
+use crate::static_pods::MANIFESTS;
 
 fn facts() -> Facts {
     Facts {
@@ -228,7 +229,7 @@ fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
         (slipway_core::role::Role::Controller, controller(&a_controller_with_every_setting(), &facts())),
         (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
     ] {
-        let bundle: BTreeSet<String> = slipway_credentials::rotation::bundle(&cluster, &manifest, &role)
+        let bundle: BTreeSet<String> = slipway_credentials::trust::bundle(&cluster, &manifest, &role)
             .into_iter()
             .map(|file| file.path)
             .collect();

@@ -2,19 +2,9 @@
 
 use std::path::Path;
 
-use super::files;
+use super::files::{self, Owner};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Owner {
-    pub uid: u32,
-    pub gid: u32,
-}
-
-impl Owner {
-    pub const ROOT: Self = Self { uid: 0, gid: 0 };
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {

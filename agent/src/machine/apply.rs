@@ -3,9 +3,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::accounts::Owner;
 use super::commands::Commands;
-use super::{Setup, Unit, files};
+use super::files::{self, Owner};
+use super::{Setup, Unit};
 use crate::credentials::below;
 use crate::failure::AgentResult;
 

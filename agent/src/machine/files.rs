@@ -7,8 +7,17 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
-use super::accounts::Owner;
 use crate::failure::{AgentError, AgentResult, FailureCode};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl Owner {
+    pub const ROOT: Self = Self { uid: 0, gid: 0 };
+}
 
 /// Makes the file at `path` exactly this; `true` if it changed. After an error the previous file is still there.
 pub fn write(path: &Path, mode: u32, owner: Owner, bytes: &[u8]) -> AgentResult<bool> {

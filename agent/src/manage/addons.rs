@@ -1,8 +1,8 @@
 //! The add-ons: applied in order, again and again, and deleted when they are no longer wanted.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use kube::discovery::{Scope, pinned_kind};
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::discovery::Scope;
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use slipway_core::keys;
 use slipway_core::release::{AddonsPointer, Installed};
 
 use super::ledger::{self, Ledger};
+use super::objects::{kind, namespace_and_name, resource};
 use super::sources::Library;
 use super::{MANAGER, prune};
 use crate::api::failed;
@@ -135,36 +136,9 @@ fn damaged(what: &str, problem: &str) -> AgentError {
     )
 }
 
-/// `apiVersion` and `kind`.
-pub(super) fn kind(object: &Value) -> (String, String) {
-    let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
-    (text("apiVersion"), text("kind"))
-}
-
-/// Namespace and name.
-pub(super) fn namespace_and_name(object: &Value) -> (String, String) {
-    let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
-    (text("namespace"), text("name"))
-}
-
 fn display_name(object: &Value) -> String {
     let ((_, kind), (namespace, name)) = (kind(object), namespace_and_name(object));
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
-}
-
-/// The API of a kind; `None` if the API server does not know the kind.
-pub(super) async fn resource(
-    client: &Client,
-    (api_version, kind): &(String, String),
-) -> AgentResult<Option<(ApiResource, Scope)>> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let wanted = GroupVersionKind::gvk(group, version, kind);
-    match pinned_kind(client, &wanted).await {
-        Ok((resource, capabilities)) => Ok(Some((resource, capabilities.scope))),
-        Err(kube::Error::Discovery(_)) => Ok(None),
-        Err(error) if crate::api::status(&error) == Some(404) => Ok(None),
-        Err(error) => Err(failed(&format!("{api_version} {kind}"), &error)),
-    }
 }
 
 async fn apply(client: &Client, object: &Value) -> AgentResult<()> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use slipway_core::release::ADDON_LABEL;
 
 use super::MANAGER;
-use super::addons::{kind, namespace_and_name, resource};
+use super::objects::{kind, namespace_and_name, resource};
 use crate::api::{failed, status};
 use crate::failure::AgentResult;
 

@@ -14,7 +14,7 @@ use crate::api::{failed, status};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
 /// As kubeadm sets it (kubernetes `cmd/kubeadm/app/phases/markcontrolplane`). A kubelet may not set it on its own node.
-const ROLE: &str = "node-role.kubernetes.io/control-plane";
+pub(crate) const ROLE: &str = "node-role.kubernetes.io/control-plane";
 /// Keeps controllers out of load balancers of Services: the cloud provider would add every node. It counts whatever its value is
 /// (k8s.io/cloud-provider `controllers/service/controller.go`, `nodeIncludedPredicate`), so no value in a spec could switch it off. kubeadm sets
 /// it when a node joins, and whoever wants controllers as targets removes it: so it is set together with [`ROLE`] and not restored.

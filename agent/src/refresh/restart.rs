@@ -14,11 +14,11 @@ use crate::etcd::health::health;
 use crate::etcd::leader::move_leader;
 use crate::etcd::local_member::LocalMember;
 use crate::failure::{AgentError, AgentResult, FailureCode};
-use crate::kube::{DIR, MANIFESTS, restart_mark};
-use crate::machine::accounts::Owner;
+use crate::kube::{DIR, restart_mark};
 use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
-use crate::machine::files;
+use crate::machine::files::{self, Owner};
+use crate::static_pods::MANIFESTS;
 use crate::status::{self, listeners::components};
 
 const PAUSE: Duration = Duration::from_millis(250);

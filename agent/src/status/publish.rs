@@ -5,10 +5,11 @@ use std::path::Path;
 use slipway_core::keys;
 use slipway_core::node::{NodeFile, NodeStatus};
 
-use super::{Instance, required_node, status_of_instance};
+use super::{Instance, status_of_instance};
 use crate::aws::{Aws, Endpoints};
 use crate::failure::AgentResult;
 use crate::machine::Unit;
+use crate::node_files::required_node;
 
 /// Writes this node's status to the asset bucket, and returns it.
 pub async fn publish(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStatus> {

@@ -55,6 +55,12 @@ impl Needed {
     }
 }
 
+/// Why pods cannot run on a Node. `None`: they can, or the user installs the pod network.
+pub(crate) fn problem(name: &str, node: Node, external_network: bool) -> Option<String> {
+    let needed = if external_network { Needed::Registered } else { Needed::ReadyWithFlannel };
+    judge(name, Ok(Some(node)), needed).problem
+}
+
 async fn find(root: &Path, name: &str) -> Result<Option<Node>, String> {
     let client = api::kubelet_client(root).await.map_err(|failure| {
         format!(

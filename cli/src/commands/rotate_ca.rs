@@ -19,11 +19,12 @@ use slipway_flows::store;
 use slipway_ports::{Keys, Objects};
 
 use crate::Exit;
-use crate::cloud::{AWS, Cloud, CloudArgs};
+use crate::cloud::{Cloud, CloudArgs};
 use crate::commands::certs::renew::deployed::{DeployedCluster, deployed_cluster, upload};
 use crate::commands::render::Rendered;
 use crate::failure::CliError;
 use crate::printer::Printer;
+use crate::session::AWS;
 use crate::source::PatchArgs;
 
 /// Rotate a certificate authority, or the key that signs service account tokens, in stages: both are trusted; the new one issues; the old

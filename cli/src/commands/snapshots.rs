@@ -1,20 +1,22 @@
 //! `slipway snapshots`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
+use slipway_core::keys::{self, SnapshotKey};
 use slipway_core::words::moment;
 
 use crate::Exit;
-use crate::cloud::CloudArgs;
+use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// List the etcd snapshots of a cluster, the newest first.
 ///
-/// Rollouts take a snapshot before each step that replaces a member of etcd, and a destruction takes a last one. docs/nodes.md says how to restore one.
+/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. docs/nodes.md says how to restore one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -44,27 +46,62 @@ struct Snapshot {
     /// Its name for `etcd restore --snapshot`.
     time: String,
     key: String,
+    kind: Kind,
     bytes: u64,
     stored_at: Timestamp,
+    /// Whether the member recorded that it read the snapshot back. Agents without scheduled snapshots record nothing.
+    verified: bool,
+}
+
+/// Why a snapshot was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Kind {
+    /// By the spec's schedule; the scan deletes old ones.
+    Scheduled,
+    /// By a rollout, a destruction or a person; none is deleted.
+    Ordered,
+}
+
+impl Kind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Ordered => "ordered",
+        }
+    }
 }
 
 /// More are not listed.
-const MOST: usize = 10_000;
+const MOST: usize = 30_000;
+
+async fn stored(cloud: &Cloud, folder: &str, kind: Kind) -> Result<Vec<Snapshot>, CliError> {
+    let listed = cloud.list_below(folder, MOST).await?;
+    let mut records = BTreeSet::new();
+    for object in &listed {
+        if let Some(SnapshotKey::Record(time)) = keys::snapshot_key(folder, &object.key) {
+            records.insert(time);
+        }
+    }
+    let snapshots = listed.iter().filter_map(|object| match keys::snapshot_key(folder, &object.key)? {
+        SnapshotKey::Snapshot(time) => Some(Snapshot {
+            time: time.to_owned(),
+            key: object.key.clone(),
+            kind,
+            bytes: object.size,
+            stored_at: object.modified,
+            verified: records.contains(time),
+        }),
+        SnapshotKey::Record(_) => None,
+    });
+    Ok(snapshots.collect())
+}
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, now) = (cloud.cluster.as_str(), Timestamp::now());
-    let folder = "etcd-snapshots/";
-    let mut snapshots: Vec<Snapshot> = cloud
-        .list(folder, MOST)
-        .await?
-        .into_iter()
-        .filter_map(|object| {
-            let (_, file) = object.key.rsplit_once('/')?;
-            let time = file.strip_suffix(".db")?.to_owned();
-            Some(Snapshot { time, bytes: object.size, stored_at: object.modified, key: object.key })
-        })
-        .collect();
+    let mut snapshots = stored(&cloud, &keys::scheduled_snapshots(name), Kind::Scheduled).await?;
+    snapshots.extend(stored(&cloud, &keys::etcd_snapshots(name), Kind::Ordered).await?);
     snapshots.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
     let age = snapshots.first().map(|newest| now.duration_since(newest.stored_at));
     let limit = args.max_age.map(|hours| SignedDuration::from_hours(i64::from(hours)));
@@ -73,10 +110,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     for one in &snapshots {
         let mib = one.bytes.div_ceil(1 << 20);
         let age = now.duration_since(one.stored_at);
+        let verified = if one.verified { "verified" } else { "not recorded as verified" };
         let _ = writeln!(
             text,
-            "{}  {mib} MiB  stored {} ({} h ago)",
+            "{}  {mib} MiB  {:<9}  stored {} ({} h ago)  {verified}",
             one.time,
+            one.kind.word(),
             moment(one.stored_at),
             age.as_hours()
         );
@@ -84,13 +123,13 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     if snapshots.is_empty() {
         let _ = writeln!(
             text,
-            "{name} has no snapshot of etcd yet; its next rollout that replaces a member takes one"
+            "{name} has no snapshot of etcd yet; `slipway snapshot --cluster {name}` takes one"
         );
     }
     if let (true, Some(hours)) = (is_old, args.max_age) {
         let _ = writeln!(
             text,
-            "no snapshot is younger than {hours} h: run the document Slipway-EtcdSnapshot on a member, docs/nodes.md"
+            "no snapshot is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
         );
     }
     let machine = json!({ "ok": true, "cluster": name, "snapshots": snapshots, "tooOld": is_old });

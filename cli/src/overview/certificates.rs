@@ -1,8 +1,11 @@
 //! When the cluster's certificates expire, according to the inventory.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
-use slipway_credentials::Manifest;
+use slipway_credentials::renewal::State;
+use slipway_credentials::{Manifest, Origin, policy};
 
 use super::words::days_left;
 
@@ -39,4 +42,39 @@ pub(super) fn expiries(manifest: &Manifest, now: Timestamp) -> Vec<Expiry> {
         .collect();
     expiries.sort_by(|one, other| (one.not_after, &one.name).cmp(&(other.not_after, &other.name)));
     expiries
+}
+
+/// What happens to a leaf that expires soon, and what its owner has to do. `Err`: it should have been renewed, or is not renewed
+/// automatically.
+pub(super) fn fate(
+    cluster: &str,
+    name: &str,
+    manifest: Option<&Manifest>,
+    scan: Option<&State>,
+    now: Timestamp,
+) -> Result<String, String> {
+    let brought =
+        manifest.and_then(|manifest| manifest.assets.get(name)).is_some_and(|entry| match entry.origin {
+            Origin::Generated => false,
+            Origin::Imported | Origin::Provided => true,
+        });
+    if brought {
+        let (certificate, key) = policy::import_files(name);
+        return Err(format!(
+            "you issue it: put the new one into import/ beside the spec as {certificate} and {key}, then: slipway apply cluster.yaml \
+             --cluster {cluster}"
+        ));
+    }
+    let by_hand = format!("slipway renew {name} --cluster {cluster} --watch");
+    let known: Option<&BTreeMap<_, _>> = scan.map(|scan| &scan.certificates);
+    match known.and_then(|known| known.get(name)).map(|known| known.renewed_from) {
+        Some(Some(from)) if from > now => Ok(format!("nothing: it is renewed by itself from {from}")),
+        Some(Some(from)) => Err(format!(
+            "it was to be renewed from {from}: the event Renewal Failed, or the scan function's log, says why not; {by_hand}"
+        )),
+        Some(None) => Err(format!(
+            "{by_hand}; certificatesConfiguration.rolloutBeforeExpiry.enabled has it done by itself"
+        )),
+        None => Err(by_hand),
+    }
 }

@@ -12,10 +12,9 @@ use slipway_credentials::renewal::State;
 use slipway_rollout::Ignored;
 
 use super::RolloutView;
-use super::certificates::Expiry;
+use super::certificates::{Expiry, fate};
 use super::nodes::{InUse, Node, NodeState, Serves};
 use super::reports::Unreadable;
-use super::scanned::fate;
 use super::words::{ago, days_left, plain, remaining};
 
 /// Something that needs attention.

@@ -48,7 +48,7 @@ pub(super) fn progress(nodes: &[Node], active: &Active) -> Option<Progress> {
         let heard = match step.work() {
             Work::Replace => heard,
             Work::Refresh => heard.max(node.status.as_ref().map(|status| status.heard)),
-            Work::Save | Work::Fewer | Work::Leave | Work::Remove => return None,
+            Work::Save | Work::Fewer | Work::Leave | Work::Remove | Work::Look => return None,
         };
         match (node.standing, node.behind) {
             (NodeState::Earlier, _) => None,

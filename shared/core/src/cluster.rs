@@ -21,6 +21,8 @@ use std::net::Ipv4Addr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::snapshots::ScheduledSnapshots;
+
 pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
 pub use kubernetes::{
     Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
@@ -263,6 +265,9 @@ pub struct Etcd {
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
+    /// `etcd.snapshots`. `None`: none is taken on a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<ScheduledSnapshots>,
 }
 
 /// One etcd member.

@@ -150,10 +150,73 @@ pub fn credentials(cluster: &str, role: &str, digest: &str) -> String {
     format!("clusters/{cluster}/bundles/{role}/credentials-{digest}")
 }
 
-/// A snapshot of etcd, by its time (`20261121T204500Z`); sealed.
+/// The folder of the snapshots that a rollout, a destruction or a person ordered. No function may delete them.
+#[must_use]
+pub fn etcd_snapshots(cluster: &str) -> String {
+    format!("clusters/{cluster}/etcd-snapshots/")
+}
+
+/// A snapshot of etcd that was ordered, by its time (`20261121T204500Z`); sealed.
 #[must_use]
 pub fn etcd_snapshot(cluster: &str, time: &str) -> String {
-    format!("clusters/{cluster}/etcd-snapshots/{time}.db")
+    format!("{}{time}.db", etcd_snapshots(cluster))
+}
+
+/// The folder of the scheduled snapshots of all clusters. It is beside the clusters' own, because a rule of the bucket's lifecycle knows only
+/// the beginning of a key, and because the scan function may delete objects here and nowhere else.
+pub const SCHEDULED_SNAPSHOTS: &str = "scheduled-snapshots/";
+
+/// The folder of a cluster's scheduled snapshots.
+#[must_use]
+pub fn scheduled_snapshots(cluster: &str) -> String {
+    format!("{SCHEDULED_SNAPSHOTS}{cluster}/")
+}
+
+/// A scheduled snapshot of etcd, by its time; sealed.
+#[must_use]
+pub fn scheduled_snapshot(cluster: &str, time: &str) -> String {
+    format!("{}{time}.db", scheduled_snapshots(cluster))
+}
+
+/// The record of the snapshot at `key`, written after it was read back: [`crate::node::SnapshotTaken`].
+#[must_use]
+pub fn snapshot_record(key: &str) -> String {
+    format!("{key}{RECORD}")
+}
+
+/// The suffix of a snapshot's record, after that of the snapshot.
+const RECORD: &str = ".json";
+
+/// A key in a folder of snapshots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotKey<'k> {
+    /// The snapshot of that time.
+    Snapshot(&'k str),
+    /// The record of the snapshot of that time.
+    Record(&'k str),
+}
+
+/// What lies at `key` in the folder of snapshots `folder`; `None`: something else.
+#[must_use]
+pub fn snapshot_key<'k>(folder: &str, key: &'k str) -> Option<SnapshotKey<'k>> {
+    let name = key.strip_prefix(folder).filter(|name| !name.contains('/'))?;
+    match (name.strip_suffix(".db"), name.strip_suffix(RECORD).and_then(|name| name.strip_suffix(".db"))) {
+        (Some(time), _) => Some(SnapshotKey::Snapshot(time)),
+        (None, Some(time)) => Some(SnapshotKey::Record(time)),
+        (None, None) => None,
+    }
+}
+
+/// What the members that take scheduled snapshots tell each other: [`crate::snapshots::SnapshotLedger`].
+#[must_use]
+pub fn snapshot_ledger(cluster: &str) -> String {
+    format!("{}ledger.json", scheduled_snapshots(cluster))
+}
+
+/// When snapshots are taken: [`crate::snapshots::SnapshotSchedule`]. Members read it.
+#[must_use]
+pub fn snapshot_schedule(cluster: &str) -> String {
+    format!("clusters/{cluster}/snapshots.json")
 }
 
 /// The report of a node about its bootstrap: [`crate::node::BootstrapReport`].

@@ -12,6 +12,7 @@
 //! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
 //! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained.
 //! - [`deadline`]: when renewed certificates must have reached the nodes.
+//! - [`snapshots`]: when snapshots of etcd are taken and removed.
 //! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages.
 //! - [`words`]: times and counts in words.
 
@@ -32,6 +33,7 @@ pub mod page;
 pub mod pin;
 pub mod release;
 pub mod role;
+pub mod snapshots;
 pub mod software;
 pub mod status;
 pub mod versions;

@@ -12,6 +12,7 @@ mod etcd;
 mod etcd_flags;
 pub mod failure;
 pub mod report;
+mod serves;
 mod word;
 mod worker;
 
@@ -29,12 +30,15 @@ pub use answer::{
     Uncordoned,
 };
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
-pub use command::{Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb};
+pub use command::{
+    Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,
+};
 pub use controller::{BootstrapTokens, ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
 pub use failure::{FailureCode, VerbFailure};
 pub use report::{EtcdAlarm, EtcdHealth, EtcdMemberHealth, NodeStatus};
+pub use serves::{ClusterServes, NodesReady, NotReady, PartHealth};
 pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use slipway_core::drain::{Cause, ObjectName, Skipped, Stays, Step, Waiting};
 use slipway_core::node::answer::{self, Restored, Unreadable, VerbOutcome};
-use slipway_core::node::{Answer, DrainRecord, FailureCode, Verb, VerbFailure, Word};
+use slipway_core::node::{
+    Answer, ClusterServes, DrainRecord, FailureCode, NodesReady, PartHealth, Verb, VerbFailure, Word,
+};
 
 /// One of each verb, and what the agent of Slipway 0.1.0 prints for it: every field, some twice where there are two forms.
 fn printed() -> Vec<(Verb, &'static str)> {
@@ -20,6 +22,10 @@ fn printed() -> Vec<(Verb, &'static str)> {
         (
             Verb::Status,
             r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
+        ),
+        (
+            Verb::Serves { without: BTreeSet::from(["i-0abc".to_owned(), "i-0abd".to_owned()]) },
+            r#"{"apiServer":{"healthy":true},"etcd":{"etcd-0":{"healthy":true},"etcd-1":{"healthy":false,"problem":"it does not answer"}},"nodeManager":{"healthy":false,"problem":"its last pass ended 20 minutes ago"},"nodes":{"pool-a":{"notReady":[{"node":"i-0abc","why":"it is not Ready: cni plugin not initialized"}],"notReadyMore":0,"ready":2,"registered":3}}}"#,
         ),
         (
             Verb::Refresh { credentials: "d2".repeat(32), restart: true },
@@ -90,7 +96,7 @@ fn each_verb_is_read_back_from_its_document_and_parameters() {
             assert!(Verb::read(verb.document(), &less).unwrap_err().contains(name.as_str()), "{verb:?}");
         }
     }
-    assert_eq!(documents.len(), 9, "one of each verb");
+    assert_eq!(documents.len(), 10, "one of each verb");
     let mut drain = Verb::Drain { node: "a".to_owned(), for_s: 1, force_after_s: None }.parameters();
     drain.insert("ForceAfter".to_owned(), "soon".to_owned());
     assert!(Verb::read("Slipway-Drain", &drain).is_err());
@@ -119,6 +125,10 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
         (Verb::EtcdSnapshot, r#"{"time":"t","key":"k"}"#),
         (Verb::EtcdRemove { member: String::new() }, r#"{"removed":true}"#),
         (Verb::EtcdRetire, r#"{"records":[]}"#),
+        (
+            Verb::Serves { without: BTreeSet::new() },
+            r#"{"apiServer":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#,
+        ),
         (Verb::Drain { node: String::new(), for_s: 1, force_after_s: None }, r#"{"node":"i","done":true}"#),
     ];
     for (verb, text) in least {
@@ -191,6 +201,30 @@ fn a_drain_tells_what_was_done_and_fits_into_what_systems_manager_keeps() {
     assert!(text.len() < 24_000, "{}", text.len());
     let verb = Verb::Drain { node: "node-1".to_owned(), for_s: 1, force_after_s: None };
     assert_eq!(answer::read(&verb, &text).unwrap(), Ok(told.into()));
+}
+
+#[test]
+fn what_a_controller_says_of_a_large_cluster_fits_into_what_systems_manager_keeps() {
+    let why = "é".repeat(5_000);
+    let node =
+        |n: usize| (format!("pool-{}{}", n % 60, "p".repeat(40)), format!("i-{n:017x}"), Some(why.clone()));
+    let nodes = NodesReady::by_role(
+        (0..2_000).map(node).chain([("controller".to_owned(), "i-1".to_owned(), None)]),
+        &BTreeSet::new(),
+    );
+    assert_eq!((nodes["controller"].registered, nodes["controller"].ready), (1, 1));
+    let named: usize = nodes.values().map(|pool| pool.not_ready.len()).sum();
+    let more: u32 = nodes.values().map(|pool| pool.not_ready_more).sum();
+    assert_eq!((nodes.len(), named, more), (61, 50, 1_950));
+    let part = || PartHealth::new(Some(why.clone()));
+    let serves = ClusterServes {
+        api_server: part(),
+        node_manager: part(),
+        etcd: (0..9).map(|n| (format!("etcd-{n}"), part())).collect(),
+        nodes: Some(nodes),
+    };
+    let text = answer::printed(&Ok(Answer::from(serves))).to_string();
+    assert!(text.chars().count() < 24_000, "{}", text.chars().count());
 }
 
 /// The tables of `docs/nodes.md`.

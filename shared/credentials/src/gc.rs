@@ -13,7 +13,7 @@ use slipway_core::release::Rendering;
 use slipway_core::role::Role;
 
 use super::manifest::fingerprints;
-use super::{Manifest, rotation};
+use super::{Manifest, trust};
 
 /// The minimum age of an object that is deleted. It is much longer than a render takes, which ends after 15 minutes at the latest.
 pub const YOUNG: SignedDuration = SignedDuration::from_hours(24);
@@ -167,7 +167,7 @@ pub fn decide(
     }
     let reason = |object: &Stored| match Kind::parse(&object.name) {
         Kind::Half(asset, fingerprint) => {
-            if rotation::stored(manifest, &asset, &fingerprint).is_some() {
+            if trust::stored(manifest, &asset, &fingerprint).is_some() {
                 Reason::Current
             } else if held.holds(&fingerprint) {
                 Reason::HeldByBundle

@@ -12,6 +12,7 @@ pub mod renewal;
 pub mod rotation;
 #[cfg(test)]
 mod tests;
+pub mod trust;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -131,7 +132,7 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ends: BTreeMap<Role, BTreeMap<String, Timestamp>>,
     /// The rotations in progress, by asset. The second of the two that nodes trust meanwhile is among [`Self::assets`], under the name
-    /// that [`rotation::beside`] returns.
+    /// that [`trust::beside`] returns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rotations: BTreeMap<String, rotation::Rotation>,
 }

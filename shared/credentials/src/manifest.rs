@@ -14,7 +14,7 @@ use slipway_core::digest::{keyed_hex, sha256_hex};
 use slipway_core::role::Role;
 
 use super::policy::{self, BundleFile, Part, SHARED_TOKEN};
-use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, rotation};
+use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, trust};
 
 /// The current [`Manifest::format`].
 pub const FORMAT: u32 = 1;
@@ -426,7 +426,7 @@ pub fn bundle_files(
     let mut bundles = BTreeMap::new();
     for role in policy::roles(cluster) {
         let mut files = BTreeMap::new();
-        for BundleFile { path, sources } in rotation::bundle(cluster, manifest, &role) {
+        for BundleFile { path, sources } in trust::bundle(cluster, manifest, &role) {
             let mut parts = Vec::with_capacity(sources.len());
             for source in sources {
                 let incomplete =

@@ -11,7 +11,7 @@ use slipway_core::node::BootstrapTokens;
 
 use super::manifest::{self, Brought, PolicyError, Reason};
 use super::policy::{self, Part};
-use super::{AssetKind, BundleEntry, CertificateFacts, ChainFacts, Entry, Manifest, Origin, Role, rotation};
+use super::{AssetKind, BundleEntry, CertificateFacts, ChainFacts, Entry, Manifest, Origin, Role, trust};
 
 fn sample() -> Cluster {
     slipway_spec::parse(include_bytes!("testdata/cluster.yaml"), None).unwrap().cluster
@@ -432,7 +432,7 @@ fn p8_a_cluster_whose_nodes_share_a_token_keeps_its_bundles_until_it_has_tokens_
     let cluster = sample();
     let files = |tokens: BootstrapTokens, role: &Role| -> Vec<String> {
         let manifest = Manifest { bootstrap_tokens: tokens, ..Manifest::default() };
-        let files = rotation::bundle(&cluster, &manifest, role).into_iter();
+        let files = trust::bundle(&cluster, &manifest, role).into_iter();
         let of_tokens = files.filter(|file| {
             file.sources
                 .iter()

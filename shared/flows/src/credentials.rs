@@ -22,14 +22,13 @@ use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
-use slipway_credentials::manifest::{self, FORMAT, PolicyError};
+use slipway_credentials::manifest::{self, Brought, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
-use slipway_credentials::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, rotation as stages};
+use slipway_credentials::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, trust};
 use slipway_ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
 use vault::{Half, Held, Vault};
 
 use crate::error::{FlowError, FlowResult};
-use crate::imports::Imported;
 use crate::store;
 
 /// The present credentials of a cluster.
@@ -92,6 +91,22 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     ensure_with(objects, keys, crypto, cluster, &Given { known, imported: &imported, own_tokens: true }, now)
         .await
 }
+
+/// A provided asset that was found valid.
+#[derive(Debug)]
+pub struct Import {
+    /// Its certificate in PEM, alone.
+    pub certificate: String,
+    /// For an authority: its chain.
+    pub authority: Option<BroughtAuthority>,
+    /// Its key in PEM, PKCS #8. `None`: an authority whose key the user keeps.
+    pub key: Option<Secret>,
+    /// Its facts for the inventory.
+    pub facts: Brought,
+}
+
+/// The provided assets by name, for [`ensure_with`].
+pub type Imported = BTreeMap<String, Import>;
 
 /// What [`ensure_with`] has to respect.
 #[derive(Debug, Clone, Copy)]
@@ -339,7 +354,7 @@ async fn bundles_astray<O: Objects>(
 
 /// Records in each entry which roles receive it.
 fn set_roles(cluster: &Cluster, manifest: &mut Manifest) {
-    let mut recipients = stages::recipients(cluster, manifest);
+    let mut recipients = trust::recipients(cluster, manifest);
     for (name, entry) in &mut manifest.assets {
         entry.roles = recipients.remove(name).unwrap_or_default();
     }

@@ -21,7 +21,7 @@ use slipway_ports::{
 };
 use slipway_spec::Objection;
 
-use crate::credentials;
+use crate::credentials::{self, Import, Imported};
 use crate::error::FlowResult;
 
 /// The largest file that is read. A chain has some 10 KiB.
@@ -125,22 +125,6 @@ pub fn trimmed(text: &Secret) -> Secret {
     let end = bytes.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
     Secret::new(bytes[..end].to_vec())
 }
-
-/// A provided asset that was found valid.
-#[derive(Debug)]
-pub struct Import {
-    /// Its certificate in PEM, alone.
-    pub certificate: String,
-    /// For an authority: its chain.
-    pub authority: Option<BroughtAuthority>,
-    /// Its key in PEM, PKCS #8. `None`: an authority whose key the user keeps.
-    pub key: Option<Secret>,
-    /// Its facts for the inventory.
-    pub facts: Brought,
-}
-
-/// The provided assets by name, for [`crate::credentials::ensure_with`].
-pub type Imported = BTreeMap<String, Import>;
 
 /// Reads the assets that `cluster` says are provided and that `manifest` does not have yet. If there are objections, nothing of it may be
 /// used.

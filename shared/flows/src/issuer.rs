@@ -6,7 +6,7 @@
 use slipway_core::cluster::Cluster;
 use slipway_core::release::Site;
 use slipway_core::{keys, oidc};
-use slipway_credentials::{Manifest, rotation};
+use slipway_credentials::{Manifest, trust};
 use slipway_ports::{Condition, Crypto, Objects, Put};
 
 use crate::credentials;
@@ -28,7 +28,7 @@ pub async fn documents<A: Objects, C: Crypto>(
     let enabled = cluster.iam_roles.as_ref().is_some_and(|roles| roles.enabled);
     let Some(issuer) = oidc::issuer(cluster, site).filter(|_| enabled) else { return Ok(Vec::new()) };
     let mut public_keys = Vec::new();
-    for asset in rotation::service_account_keys(manifest) {
+    for asset in trust::service_account_keys(manifest) {
         let pem = credentials::public_half(assets, crypto, &cluster.name, manifest, &asset).await?;
         public_keys.push(crypto.verification_key(&pem)?);
     }

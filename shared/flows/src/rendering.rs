@@ -542,7 +542,7 @@ async fn imported<S, A: Objects, K, P, R, B, C: Crypto>(
     places: &Places,
     cluster: &Cluster,
     now: Timestamp,
-) -> Result<imports::Imported, NotPrepared> {
+) -> Result<credentials::Imported, NotPrepared> {
     let manifest = store::load::<Manifest>(ports.assets, &keys::manifest(&cluster.name)).await?;
     let manifest = manifest.value.unwrap_or_default();
     let (imported, objections) =

@@ -5,7 +5,8 @@
 //! 1. `observe` reads certificates, inventory, node reports and plan; [`slipway_credentials::renewal::decide`] decides.
 //! 2. `renewal` renews the certificates that are due.
 //! 3. `rotation` continues rotations and begins those that are due.
-//! 4. `events` makes the events about all this, and `upgrade` the order to upgrade that the spec's schedule gives.
+//! 4. `snapshots` writes the schedule of etcd's snapshots, and deletes old ones.
+//! 5. `events` makes the events about all this, and `upgrade` the order to upgrade that the spec's schedule gives.
 //!
 //! A scan may be interrupted anywhere: before it renews, it records what it is about to replace, and credentials that are in the inventory
 //! but not in the newest plan are announced by each scan until they are.
@@ -14,6 +15,7 @@ mod events;
 mod observe;
 mod renewal;
 mod rotation;
+mod snapshots;
 mod upgrade;
 
 use std::fmt;
@@ -26,7 +28,7 @@ use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{
     self as policy, CertificateState, Decision, Finding, RenewalRequest, State,
 };
-use slipway_ports::{Crypto, Folders, Keys, Listing, Objects};
+use slipway_ports::{Crypto, Folders, Keys, Listing, Objects, Removal};
 
 use crate::credentials::rotation::Rotated;
 use crate::error::FlowResult;
@@ -74,6 +76,8 @@ pub struct Scanned {
     pub announced: Vec<String>,
     /// The problems that a person has to resolve.
     pub findings: Vec<Finding>,
+    /// When the newest verified snapshot of the schedule was stored.
+    pub newest_snapshot: Option<Timestamp>,
 }
 
 impl fmt::Display for ScanOutcome {
@@ -117,7 +121,7 @@ fn is_name(folder: &str) -> bool {
 /// # Errors
 /// If a call fails, or the inventory cannot be read. A certificate that cannot be read is a finding, and one that cannot be renewed is
 /// announced on the bus.
-pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, C: Crypto>(
+pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys, B: Bus, C: Crypto>(
     ports: &ScanPorts<'_, S, A, G, K, B, C>,
     cluster: &str,
     request: &RenewalRequest,
@@ -133,6 +137,15 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
     let rotated = rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
     decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
+    if let Some(snapshots) = &seen.snapshots {
+        match snapshots.act(ports.assets, cluster).await {
+            Err(error) if !error.is_transient() => {
+                decision.findings.push(snapshots::not_tended(cluster, &error));
+                decision.next.findings.clone_from(&decision.findings);
+            }
+            acted => acted?,
+        }
+    }
     let manifest = match renewed.is_empty() && !decision.unplanned {
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
@@ -154,6 +167,7 @@ pub async fn scan<S: Objects, A: Objects + Listing, G: Groups, K: Keys, B: Bus, 
         failed,
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
+        newest_snapshot: seen.snapshots.and_then(|snapshots| snapshots.newest),
     })))
 }
 

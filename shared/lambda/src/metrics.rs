@@ -1,6 +1,6 @@
 //! The metrics of a scan, in CloudWatch's embedded metric format: a JSON object on standard output becomes a metric without a call.
 //!
-//! Metrics are billed by name and dimension for the hours in which they are written. So each cluster has one metric, for the certificate
+//! Metrics are billed by name and dimension for the hours in which they are written. So each cluster has one metric for the certificate
 //! that expires first, and a certificate has its own only when it expires soon.
 
 use std::io::Write as _;
@@ -58,6 +58,10 @@ pub fn lines(scanned: &Scanned, now: Timestamp) -> Vec<Value> {
     if let Some((first, _)) = days.first() {
         whole["DaysToExpiry"] = json!(first);
         names.push("DaysToExpiry");
+    }
+    if let Some(newest) = scanned.newest_snapshot {
+        whole["SnapshotAgeHours"] = json!((now.as_second() - newest.as_second()) as f64 / 3_600.0);
+        names.push("SnapshotAgeHours");
     }
     let near = days.iter().take_while(|(days_left, _)| *days_left <= NEAR_DAYS).take(MOST);
     let near = near.map(|(days_left, name)| {
@@ -125,6 +129,7 @@ mod tests {
             failed: Vec::new(),
             announced: Vec::new(),
             findings: Vec::new(),
+            newest_snapshot: Some(now - jiff::SignedDuration::from_hours(3)),
         }
     }
 
@@ -173,6 +178,7 @@ mod tests {
         let lines = lines(&scanned(), now());
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0]["DaysToExpiry"], 2.0, "what a node still has counts");
+        assert_eq!(lines[0]["SnapshotAgeHours"], 3.0);
         assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[], ["Cluster"]]));
         assert_eq!(lines[0]["_aws"]["Timestamp"], 1_795_176_000_000_i64);
         assert_eq!(

@@ -96,10 +96,11 @@ impl Plan {
     }
 
     /// Whether it waits for approval at `now`. Only a plan that does nothing but bring credentials to etcd and controllers can begin
-    /// without the approval that its policy asks for, so that no other change is executed along with it.
+    /// without the approval that its policy asks for, so that no other change is executed along with it. A plan that changes nothing needs
+    /// none: its rollout only looks whether the cluster serves.
     #[must_use]
     pub fn waits_for_approval(&self, now: Timestamp) -> bool {
-        self.needs_approval() && !(self.urgency(now).overrides() && self.is_renewal())
+        self.needs_approval() && !self.is_empty() && !(self.urgency(now).overrides() && self.is_renewal())
     }
 
     /// How soon the certificates on its nodes expire.

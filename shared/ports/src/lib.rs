@@ -164,7 +164,8 @@ pub trait Folders: Send + Sync {
     ) -> impl Future<Output = PortResult<Vec<String>>> + Send;
 }
 
-/// A bucket whose objects can be deleted. No function may: only a person who collects unused objects.
+/// A bucket whose objects can be deleted. Of the functions only the scan may, and only scheduled snapshots; a person may who collects unused
+/// objects.
 pub trait Removal: Send + Sync {
     /// Deletes `key`; it succeeds if the object does not exist. A versioned bucket keeps the old version. `s3:DeleteObject`.
     fn remove(&self, key: &str) -> impl Future<Output = PortResult<()>> + Send;

@@ -13,7 +13,7 @@ use slipway_core::role::Role;
 use slipway_core::software::{ProgramFile, SystemImage};
 use slipway_spec::patch::Applied;
 
-use super::cfn::{Tags, import_value};
+use super::cfn::{Tags, import_value, logical_id};
 use super::{Inputs, RenderError};
 use crate::lock::Lock;
 use crate::software;
@@ -25,6 +25,11 @@ pub(super) mod export {
     pub(crate) const CONTROLLER_SECURITY_GROUP: &str = "ControllerSecurityGroup";
     pub(crate) const WORKER_SECURITY_GROUP: &str = "WorkerSecurityGroup";
     pub(crate) const ETCD_HOSTED_ZONE: &str = "EtcdHostedZone";
+}
+
+/// Logical id of a managed subnet, and of the output that exports it.
+pub(super) fn subnet_id(name: &str) -> String {
+    logical_id("Subnet", name)
 }
 
 /// One rendering in progress.
@@ -83,7 +88,7 @@ impl Context<'_> {
             .into_iter()
             .map(|name| match &self.cluster.subnet(name).source {
                 SubnetSource::Existing { id } => existing(id),
-                SubnetSource::Managed { .. } => self.network_value(&super::network::subnet_id(name)),
+                SubnetSource::Managed { .. } => self.network_value(&subnet_id(name)),
             })
             .collect()
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, EtcdMember, GroupSize};
+use slipway_core::keys;
 use slipway_core::members::{self, MemberRole, NameZone, VolumePin};
 use slipway_core::node::SNAPSHOT_ROLE;
 use slipway_core::release::{NodeRole, StackKind};
@@ -137,6 +138,7 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         "aws:ResourceTag/slipway:role": role.to_string(),
     } });
     let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
+    let object = |key: &str| format!("arn:{partition}:s3:::{}/{key}", context.site.asset_bucket);
     let zone = match &context.cluster.etcd.hosted_zone_id {
         Some(id) => json!(format!("arn:{partition}:route53:::hostedzone/{id}")),
         None => json!({ "Fn::Sub": [
@@ -145,14 +147,20 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         ] }),
     };
     let mut statements = vec![
-        // Any member may take a snapshot and restore any snapshot. None may delete one.
+        // Any member may take a snapshot and restore any snapshot. None may delete one, and the bucket's policy lets none overwrite one.
         allow(
             "KeepSnapshots",
             &["s3:GetObject", "s3:PutObject"],
-            json!(format!(
-                "arn:{partition}:s3:::{}/clusters/{}/etcd-snapshots/*",
-                context.site.asset_bucket, context.cluster.name
-            )),
+            json!([
+                object(&format!("{}*", keys::etcd_snapshots(&context.cluster.name))),
+                object(&format!("{}*", keys::scheduled_snapshots(&context.cluster.name))),
+            ]),
+            own_account(),
+        ),
+        allow(
+            "ReadSnapshotSchedule",
+            &["s3:GetObject"],
+            json!(object(&keys::snapshot_schedule(&context.cluster.name))),
             own_account(),
         ),
         allow(

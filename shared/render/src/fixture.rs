@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use slipway_core::cluster::*;
 use slipway_core::role::Role;
+use slipway_core::snapshots::ScheduledSnapshots;
 
 use super::{Inputs, Rendering, Site, render};
 use crate::lock::Lock;
@@ -279,6 +280,7 @@ pub fn cluster() -> Cluster {
             iam: Iam::default(),
             tenancy: Tenancy::Default,
             custom: Custom::default(),
+            snapshots: Some(ScheduledSnapshots::default()),
         },
         pools: pools(),
         kubernetes: Kubernetes {

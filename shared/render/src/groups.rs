@@ -8,7 +8,7 @@ use slipway_core::cluster::GroupSize;
 use slipway_core::node::{LAUNCH_HOOK, TERMINATE_HOOK};
 use slipway_core::role::Role;
 
-use super::cfn::{Resource, get_att, reference};
+use super::cfn::Resource;
 use super::context::Context;
 use super::launch_template::node_tags;
 
@@ -31,13 +31,6 @@ pub(super) struct Hooks {
     pub(super) terminate_s: u32,
     /// What happens when the terminate hook times out.
     pub(super) unspoken: Unspoken,
-}
-
-impl Hooks {
-    /// Name of the launch hook.
-    pub(super) const LAUNCH: &'static str = LAUNCH_HOOK;
-    /// Name of the terminate hook.
-    pub(super) const TERMINATE: &'static str = TERMINATE_HOOK;
 }
 
 /// A group to render.
@@ -84,14 +77,14 @@ impl Group<'_> {
     fn hooks(&self) -> Value {
         json!([
             {
-                "LifecycleHookName": Hooks::LAUNCH,
+                "LifecycleHookName": LAUNCH_HOOK,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
                 // A node that never becomes healthy is replaced.
                 "DefaultResult": "ABANDON",
                 "HeartbeatTimeout": self.hooks.launch_s,
             },
             {
-                "LifecycleHookName": Hooks::TERMINATE,
+                "LifecycleHookName": TERMINATE_HOOK,
                 "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
                 // While a drain is in progress, heartbeats extend the timeout. When it runs out, nobody is draining the node any more.
                 "DefaultResult": match self.hooks.unspoken {
@@ -102,12 +95,4 @@ impl Group<'_> {
             },
         ])
     }
-}
-
-/// The launch template with its newest version according to the stack, so that new instances use the version of the stack's last update.
-pub(super) fn launch_template_specification(launch_template: &str) -> Value {
-    json!({
-        "LaunchTemplateId": reference(launch_template),
-        "Version": get_att(launch_template, "LatestVersionNumber"),
-    })
 }

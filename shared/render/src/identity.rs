@@ -8,10 +8,10 @@ use slipway_core::cluster::{IAM_PATH, IamRoles};
 use slipway_core::digest::sha256_hex;
 use slipway_core::oidc;
 
+use super::RenderError;
 use super::cfn::{Resource, Template, logical_id, reference};
 use super::context::Context;
 use super::iam::{boundary, policy};
-use super::{RenderError, addons};
 
 /// IAM's limit on a role's name.
 const MOST_ROLE_NAME: usize = 64;
@@ -68,8 +68,8 @@ pub(super) fn role_arn(context: &mut Context<'_>, name: &str) -> String {
     format!("arn:{}:iam::{account}:role{IAM_PATH}{}", context.partition(), role_name(context, name))
 }
 
-/// The stack, if the public issuer is used.
-pub(super) fn template(context: &mut Context<'_>) -> Option<Template> {
+/// The stack with the roles of the spec and of add-ons, if the public issuer is used.
+pub(super) fn template(context: &mut Context<'_>, of_addons: Vec<PodRole>) -> Option<Template> {
     let spec = context.cluster.iam_roles.as_ref().filter(|roles| roles.enabled)?;
     let issuer = issuer(context)?;
     let mut template =
@@ -82,23 +82,22 @@ pub(super) fn template(context: &mut Context<'_>) -> Option<Template> {
         .set("Tags", context.tags("service-accounts").list());
     let provider = template.add("Provider", provider);
     template.output("Issuer", "The issuer of the service accounts' tokens", json!(issuer));
-    for role in roles(context, spec) {
+    for role in of_spec(spec).chain(of_addons) {
         let id = logical_id("Role", &role.name);
         template.add(id, resource(context, &role, &issuer, &provider));
     }
     Some(template)
 }
 
-/// Every role of the cluster: the spec's and the add-ons'.
-fn roles(context: &Context<'_>, spec: &IamRoles) -> Vec<PodRole> {
-    let of_spec = spec.roles.iter().map(|role| PodRole {
+/// The roles that the spec names.
+fn of_spec(spec: &IamRoles) -> impl Iterator<Item = PodRole> {
+    spec.roles.iter().map(|role| PodRole {
         name: role.name.clone(),
         namespace: role.namespace.clone(),
         service_account: role.service_account.clone(),
         managed_policy_arns: role.managed_policy_arns.clone(),
         statements: Vec::new(),
-    });
-    of_spec.chain(addons::permissions(context)).collect()
+    })
 }
 
 fn resource(context: &Context<'_>, role: &PodRole, issuer: &str, provider: &str) -> Resource {

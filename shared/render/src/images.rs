@@ -223,7 +223,7 @@ pub fn reference(cluster: &Cluster, lock: &Lock, addon: AddonName, image: Image)
     let tag = match (image, asked.filter(|_| is_main)) {
         (_, Some(asked)) => asked.to_owned(),
         (Image::KubeProxy, None) => format!("v{}", lock.kubernetes_version(cluster)?),
-        (_, None) => lock.addon_version(cluster, image)?.to_owned(),
+        (_, None) => lock.addon_version(cluster, image.name())?.to_owned(),
     };
     Some(format!("{}:{tag}", image.repository()))
 }

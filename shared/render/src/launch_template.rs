@@ -9,9 +9,8 @@ use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::release::NodeRole;
 use slipway_core::role::Role;
 
-use super::cfn::{Resource, Tags, Template};
+use super::cfn::{Resource, Tags, Template, get_att, reference};
 use super::context::Context;
-use super::groups::launch_template_specification;
 use super::iam::Profile;
 use super::node_config::Config;
 use super::userdata::{Boot, userdata};
@@ -112,7 +111,7 @@ impl Machine {
         id: impl Into<String>,
         boot: &Boot<'_>,
     ) -> Value {
-        let userdata = userdata(context, self, boot);
+        let userdata = userdata(context, &self.role, self.architecture, boot);
         let id = template.add(id, self.launch_template(context, userdata));
         launch_template_specification(&id)
     }
@@ -268,4 +267,12 @@ fn role_of(launch_template: &Value) -> Option<Role> {
     let tags = specifications.iter().filter_map(|one| one["Tags"].as_array()).flatten();
     let role = tags.into_iter().find(|tag| tag["Key"] == "slipway:role")?;
     role["Value"].as_str()?.parse().ok()
+}
+
+/// The launch template with its newest version according to the stack, so that new instances use the version of the stack's last update.
+fn launch_template_specification(launch_template: &str) -> Value {
+    json!({
+        "LaunchTemplateId": reference(launch_template),
+        "Version": get_att(launch_template, "LatestVersionNumber"),
+    })
 }

@@ -20,6 +20,7 @@ pub mod images;
 mod launch_template;
 pub mod limits;
 pub mod lock;
+mod missing;
 mod network;
 mod node_config;
 mod pool;
@@ -120,7 +121,8 @@ pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, 
         let template = network::template(&mut context);
         patch(&mut context, StackKind::Network, "", template.value());
     }
-    if let Some(identity) = identity::template(&mut context) {
+    let addon_roles = addons::permissions(&context);
+    if let Some(identity) = identity::template(&mut context, addon_roles) {
         patch(&mut context, StackKind::Identity, "", identity.value());
     }
     if context.patches.concern(&etcd) {
@@ -159,7 +161,8 @@ fn render_patched(
 
     let network = network::template(&mut context);
     stacks.push(stack(&mut context, StackKind::Network, "", &network));
-    if let Some(identity) = identity::template(&mut context) {
+    let addon_roles = addons::permissions(&context);
+    if let Some(identity) = identity::template(&mut context, addon_roles) {
         stacks.push(stack(&mut context, StackKind::Identity, "", &identity));
     }
     let (etcd, members) = etcd::template(&mut context);

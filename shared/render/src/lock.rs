@@ -6,11 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::{Architecture, Cluster, Image, KubernetesVersion, SoftwareSource, Upgrades};
 use slipway_core::members::MemberPin;
+use slipway_core::oidc;
 use slipway_core::pin::Pin;
 use slipway_core::release::Rendering;
-use slipway_core::{oidc, versions};
-
-use crate::{images as addons, software};
 
 /// `clusters/<name>/lock.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -79,41 +77,6 @@ pub struct Missing {
 impl Lock {
     /// The current format.
     pub const FORMAT: u32 = 1;
-
-    /// What `cluster` needs and this lock lacks.
-    #[must_use]
-    pub fn missing(&self, cluster: &Cluster) -> Missing {
-        Missing {
-            parameters: parameters(cluster)
-                .into_iter()
-                .filter(|name| !self.images.contains_key(name))
-                .collect(),
-            kubernetes: self.missing_releases(cluster),
-            etcd: self.missing_etcd(cluster).into_iter().collect(),
-            agent: cluster.architectures().into_iter().filter(|one| !self.agent.contains_key(one)).collect(),
-            addon_versions: self.missing_addon_versions(cluster),
-            addon_images: self.missing_addon_images(cluster),
-            program_versions: software::missing_versions(cluster, self),
-            program_files: software::missing_files(cluster, &self.versioned(cluster)),
-        }
-    }
-
-    /// What `cluster` needs and this lock lacks, if what it has of these kinds did not count.
-    #[must_use]
-    pub fn outdated(&self, cluster: &Cluster, pins: &BTreeSet<Pin>) -> Missing {
-        let mut without = self.clone();
-        for pin in pins {
-            match pin {
-                Pin::Images => without.images.clear(),
-                Pin::Kubernetes => without.kubernetes.clear(),
-                Pin::Etcd => without.etcd.clear(),
-                Pin::Programs => without.program_versions.clear(),
-                Pin::Addons => without.addon_versions.clear(),
-                Pin::Agent => without.agent.clear(),
-            }
-        }
-        without.missing(cluster)
-    }
 
     /// Takes the pins of these kinds from `earlier`. What only this lock has stays, because another spec may need it.
     pub fn put_back(&mut self, pins: &BTreeSet<Pin>, earlier: &Self) {
@@ -201,36 +164,6 @@ impl Lock {
         ])
     }
 
-    fn missing_addon_versions(&self, cluster: &Cluster) -> BTreeMap<String, BTreeMap<String, String>> {
-        let minor = minor(cluster.kubernetes_version);
-        let pinned = self.addon_versions.get(&minor);
-        let missing: BTreeMap<String, String> = addons::enabled(cluster)
-            .into_iter()
-            .flat_map(|addon| addons::newest(cluster.kubernetes_version, addon))
-            .filter(|(image, _)| pinned.is_none_or(|pinned| !pinned.contains_key(image)))
-            .collect();
-        if missing.is_empty() { BTreeMap::new() } else { BTreeMap::from([(minor, missing)]) }
-    }
-
-    /// This lock with all releases that it lacks, as [`Lock::pin_known`] will pin them.
-    fn versioned(&self, cluster: &Cluster) -> Self {
-        let mut versioned = self.clone();
-        versioned.kubernetes.extend(self.missing_releases(cluster));
-        versioned.etcd.extend(self.missing_etcd(cluster));
-        versioned.take_addon_versions(self.missing_addon_versions(cluster));
-        versioned.take_program_versions(software::missing_versions(cluster, self));
-        versioned
-    }
-
-    fn missing_addon_images(&self, cluster: &Cluster) -> BTreeSet<String> {
-        let versioned = self.versioned(cluster);
-        let of_addons = addons::references(cluster, &versioned).into_iter();
-        of_addons
-            .chain(software::references(cluster, &versioned))
-            .filter(|reference| !self.addon_images.contains_key(reference))
-            .collect()
-    }
-
     /// Decides how `cluster`'s add-ons get AWS credentials. `stands`: the releases that are deployed or being deployed.
     ///
     /// A cluster whose controllers have issued tokens under their local issuer keeps using the controllers' role when its service
@@ -260,22 +193,22 @@ impl Lock {
         }
     }
 
-    fn take_program_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
+    pub(crate) fn take_program_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
         for (minor, programs) in versions {
             self.program_versions.entry(minor).or_default().extend(programs);
         }
     }
 
-    fn take_addon_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
+    pub(crate) fn take_addon_versions(&mut self, versions: BTreeMap<String, BTreeMap<String, String>>) {
         for (minor, images) in versions {
             self.addon_versions.entry(minor).or_default().extend(images);
         }
     }
 
-    /// The pinned tag of an add-on image.
+    /// The pinned tag of the add-on image called `name`.
     #[must_use]
-    pub fn addon_version(&self, cluster: &Cluster, image: addons::Image) -> Option<&str> {
-        self.addon_versions.get(&minor(cluster.kubernetes_version))?.get(image.name()).map(String::as_str)
+    pub fn addon_version(&self, cluster: &Cluster, name: &str) -> Option<&str> {
+        self.addon_versions.get(&minor(cluster.kubernetes_version))?.get(name).map(String::as_str)
     }
 
     /// The exact Kubernetes release of `cluster`: from the spec, or the pinned one.
@@ -284,24 +217,6 @@ impl Lock {
         let asked = cluster.kubernetes_version;
         let pinned = self.kubernetes.get(&asked.to_string()).cloned();
         pinned.or_else(|| asked.patch.map(|_| asked.to_string()))
-    }
-
-    /// Missing releases of the controllers and of pools with their own version.
-    fn missing_releases(&self, cluster: &Cluster) -> BTreeMap<String, String> {
-        let pools = cluster.pools.iter().map(|pool| cluster.version_of(pool));
-        std::iter::once(cluster.kubernetes_version)
-            .chain(pools)
-            .filter(|asked| asked.patch.is_none() && !self.kubernetes.contains_key(&asked.to_string()))
-            .filter_map(|asked| Some((asked.to_string(), versions::newest_patch(asked)?.to_string())))
-            .collect()
-    }
-
-    fn missing_etcd(&self, cluster: &Cluster) -> Option<(String, String)> {
-        let minor = minor(cluster.kubernetes_version);
-        if cluster.etcd.version.is_some() || self.etcd.contains_key(&minor) {
-            return None;
-        }
-        Some((minor, versions::etcd(cluster.kubernetes_version)?.to_owned()))
     }
 
     /// The etcd release of `cluster`; `None` if the spec names none and the lock lacks it.
@@ -343,7 +258,7 @@ pub(crate) fn minor(version: KubernetesVersion) -> String {
 }
 
 /// The SSM public parameters that `cluster`'s nodes take their images from.
-fn parameters(cluster: &Cluster) -> BTreeSet<String> {
+pub(crate) fn parameters(cluster: &Cluster) -> BTreeSet<String> {
     let mut wanted = BTreeSet::new();
     let mut want = |image: &Image, instance_type: &str| {
         if let Image::SsmParameter(names) = image {

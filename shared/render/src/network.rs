@@ -13,14 +13,10 @@ pub(super) use egress::nat_addresses;
 
 use slipway_core::cluster::{SubnetSource, Vpc};
 
-use super::cfn::{Resource, Template, logical_id, reference};
-use super::context::{Context, existing, export};
+use super::cfn::{Resource, Template, reference};
+use super::context::{Context, existing, export, subnet_id};
 
 const VPC: &str = "Vpc";
-/// Logical id of a managed subnet, and of the output that exports it.
-pub(super) fn subnet_id(name: &str) -> String {
-    logical_id("Subnet", name)
-}
 
 /// Renders the network stack.
 pub(super) fn template(context: &mut Context<'_>) -> Template {

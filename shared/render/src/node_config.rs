@@ -12,12 +12,11 @@ use serde::Serialize;
 use slipway_core::canonical::canonical_json;
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::{Base, PodNetwork};
+use slipway_core::node::{Base, LAUNCH_HOOK, PodNetwork, TERMINATE_HOOK};
 use slipway_core::role::Role;
 use slipway_spec::patch::Target;
 
 use super::context::Context;
-use super::groups::Hooks;
 use super::ports;
 pub(super) use controller::controller;
 pub(super) use etcd::etcd;
@@ -53,8 +52,8 @@ fn base(context: &mut Context<'_>, role: &Role, auto_scaling_group: &str) -> Bas
         region: cluster.region.clone(),
         ssh_authorized_keys: in_order(&cluster.ssh_authorized_keys),
         auto_scaling_group: auto_scaling_group.to_owned(),
-        launch_hook: Hooks::LAUNCH.to_owned(),
-        terminate_hook: Hooks::TERMINATE.to_owned(),
+        launch_hook: LAUNCH_HOOK.to_owned(),
+        terminate_hook: TERMINATE_HOOK.to_owned(),
         software,
         images,
     }

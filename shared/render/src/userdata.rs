@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use slipway_core::canonical::canonical_json;
-use slipway_core::node::NodeFile;
+use slipway_core::cluster::Architecture;
+use slipway_core::node::{LAUNCH_HOOK, NodeFile};
+use slipway_core::role::Role;
 
 use super::cfn::{base64, join};
 use super::context::Context;
-use super::groups::Hooks;
-use super::launch_template::Machine;
 use super::node_config::Config;
 
 /// What a machine boots with.
@@ -20,20 +20,25 @@ pub(super) struct Boot<'a> {
 }
 
 /// The `UserData` property.
-pub(super) fn userdata(context: &mut Context<'_>, machine: &Machine, boot: &Boot<'_>) -> Value {
+pub(super) fn userdata(
+    context: &mut Context<'_>,
+    role: &Role,
+    architecture: Architecture,
+    boot: &Boot<'_>,
+) -> Value {
     let node = NodeFile {
         format: NodeFile::FORMAT,
         cluster: context.cluster.name.clone(),
-        role: machine.role.to_string(),
+        role: role.to_string(),
         region: context.cluster.region.clone(),
         asset_bucket: context.site.asset_bucket.clone(),
-        agent: context.lock.agent.get(&machine.architecture).cloned(),
+        agent: context.lock.agent.get(&architecture).cloned(),
         config: boot.config.digest.clone(),
-        credentials: context.credentials_digest(&machine.role),
+        credentials: context.credentials_digest(role),
         // It is added below.
         zone: None,
     };
-    let tail = tail(&node, machine.architecture.as_str(), boot.group, context.dns_suffix());
+    let tail = tail(&node, architecture.as_str(), boot.group, context.dns_suffix());
     let node = canonical_json(&serde_json::to_value(&node).expect("a node file has string keys only"));
     base64(match &boot.zone {
         None => Value::String(format!("{HEAD}{node}{tail}")),
@@ -61,7 +66,7 @@ cat >node.json <<'NODE'
 fn tail(node: &NodeFile, architecture: &str, group: &str, dns_suffix: &str) -> String {
     let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
     let agent = node.agent.as_deref().unwrap_or_default();
-    let hook = Hooks::LAUNCH;
+    let hook = LAUNCH_HOOK;
     format!(
         r#"
 NODE

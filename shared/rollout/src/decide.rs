@@ -24,7 +24,7 @@ use super::waits::{Published, RolloutWaits, StackWaits};
 use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
-    departures, destroy,
+    departures, destroy, end,
 };
 
 /// Stacks of one wave that are processed in parallel, so that an invocation stays bounded and CloudFormation does not throttle it.
@@ -120,6 +120,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
             Stage::Nodes => {
                 // Operations of CloudFormation in progress are completed (P10).
                 let held = stopped || active.nodes.failure().is_some();
+                // The Nodes may need the new add-ons to be Ready.
+                if !held && active.nodes.is_closing() {
+                    effects.extend(hand_over(&mut next, &active));
+                }
                 let at = active.nodes.steps.iter().filter(|step| step.is_done()).count();
                 let departures = &mut next.departures;
                 let (asked, what) =
@@ -342,7 +346,8 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 
 /// A plan starts only once, from the state that it was made for.
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let fresh = state.is_start_of(&wanted.plan) && !wanted.plan.is_empty() && !state.is_going();
+    let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
+    let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
     // A failed plan is tried again only after another upload, because an approval may be delivered twice.
     fresh && !state.is_spent(&wanted.desired)
 }
@@ -365,6 +370,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
         message: why,
         ended_at: now,
         steps: Vec::new(),
+        unserved: false,
     });
     vec![Effect::Publish(Event::RolloutFailed(event))]
 }
@@ -521,21 +527,10 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
+    let unserved = end::settle(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
             next.remember(&active, now);
-            // Stacks that still exist are remembered with their release.
-            for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
-                next.left.extend(next.deployed.remove_entry(stack));
-            }
-            // Unchanged stacks are at the new release, too.
-            for release in next.deployed.values_mut() {
-                release.clone_from(&active.target);
-            }
-            // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
-            let left =
-                |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
-            next.behind.retain(|role, _| left(role));
             effects.extend(hand_over(next, &active));
             Event::RolloutSucceeded(event)
         }
@@ -567,6 +562,7 @@ fn conclude(
         message,
         ended_at: now,
         steps: active.steps,
+        unserved,
     });
     report
 }

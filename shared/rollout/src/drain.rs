@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Observed;
 use super::errand::{PAUSE, SentCommand, TRIES};
+use super::outbox::FRESH;
 use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
 
@@ -84,12 +85,14 @@ impl Drain {
             return if pauses { DrainProgress::Pauses } else { DrainProgress::Idle };
         };
         let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
-        // A machine that is not a node has no pods.
+        // A machine that is not a node has no pods. It may become one at any time, so an old answer says nothing, as after a pause.
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
+        let is_old = now.duration_since(asked.at) > FRESH;
         let never_ran = asked.never_ran(observed);
         self.asked = None;
         match answer {
             Ok(answer) if answer.done => DrainProgress::Empty,
+            Err(_) if is_no_node && is_old => DrainProgress::Idle,
             Err(_) if is_no_node => DrainProgress::Empty,
             Ok(answer) => {
                 (self.tries, self.failed_at) = (0, None);

@@ -3,6 +3,8 @@
 //! Commands are sent in rounds. Each command has its own token, so that a function that dies between two calls sends no command twice. The
 //! number of the round is part of the token, so that an answer to an earlier round does not count for a later one.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline;
@@ -105,6 +107,12 @@ impl Round {
         self.0.retain(|asked| asked.command.token != token);
     }
 
+    /// The round without the commands to these machines: nobody waits for their answers.
+    pub(super) fn without(mut self, machines: &BTreeSet<String>) -> Self {
+        self.0.retain(|asked| !machines.contains(&asked.command.instance));
+        self
+    }
+
     /// All answers; `None` if some are still missing.
     pub(super) fn answers<T: VerbAnswer>(
         &self,
@@ -158,6 +166,7 @@ impl SentCommand {
         match self.command.verb {
             Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
             Verb::Status
+            | Verb::Serves { .. }
             | Verb::Refresh { .. }
             | Verb::EtcdHealth
             | Verb::EtcdMoveLeader
@@ -174,6 +183,12 @@ impl SentCommand {
     /// Whether its answer is an error with that code.
     pub(super) fn failed_with(&self, observed: &Observed, code: FailureCode) -> bool {
         self.view(observed).is_some_and(|view| view.failed_with(code))
+    }
+
+    /// Whether its machine's agent does not know the verb.
+    pub(super) fn was_not_understood(&self, observed: &Observed) -> bool {
+        let view = self.view(observed);
+        matches!(view, Some(CommandView::Unanswered(Unanswered { how: HowUnanswered::NotUnderstood, .. })))
     }
 
     /// Whether it never ran, because its machine was off or its agent had too much to do. Then nothing is known about the work.

@@ -12,6 +12,7 @@ mod departures;
 mod destroy;
 mod doing;
 mod drain;
+mod end;
 mod errand;
 pub mod fleet;
 mod good;
@@ -221,6 +222,9 @@ pub struct Ended {
     pub ended_at: Timestamp,
     /// The state of each stack.
     pub steps: Vec<Step>,
+    /// Everything is as planned, and the cluster did not serve in the end, or a person aborted before that was known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unserved: bool,
 }
 
 /// The result of a rollout.

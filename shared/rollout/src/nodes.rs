@@ -6,6 +6,7 @@
 //!
 //! Each kind of work is its own state machine ([`Task`]), whose states have only the data that they need.
 
+mod closing;
 mod controllers;
 mod credentials;
 mod danger;
@@ -40,6 +41,7 @@ use super::urgency::{Held, overridden};
 use super::waits::Waits;
 use super::{Active, Effect, Observed, ToObserve};
 
+pub(crate) use closing::{Closing, ClosingState};
 pub(crate) use controllers::{Controllers, ControllersState, ControllersWork};
 pub(crate) use credentials::{PoolRefresh, PoolRefreshState};
 pub(crate) use idle::CONSISTENT;
@@ -236,6 +238,21 @@ impl Nodes {
                 text.push_str(&format!("; {words}: {}", roles.join(", ")));
             }
         }
+        let older = self.steps.iter().filter_map(|step| {
+            if let Task::Closing(closing) = &step.task { Some(&closing.older) } else { None }
+        });
+        let older: Vec<&str> = older.flatten().map(String::as_str).collect();
+        if !older.is_empty() {
+            text.push_str(&format!(
+                "; it is not known whether the cluster serves, because the node agent is older than that question: {}",
+                older.join(", ")
+            ));
+        }
+        if self.steps.iter().any(|step| matches!(&step.task, Task::Closing(closing) if closing.nobody)) {
+            text.push_str(
+                "; it is not known whether the cluster serves, because all controllers were skipped",
+            );
+        }
         if let Some(overridden) = overridden(self) {
             text.push_str(&format!("; {overridden}"));
         }
@@ -253,10 +270,11 @@ impl Nodes {
                     now.get(&step.role).map_or_else(|| "waits for its turn".to_owned(), ToString::to_string)
                 }
             };
-            (step.role.to_string(), words)
+            (if step.looks() { "cluster".to_owned() } else { step.role.to_string() }, words)
         };
         // A role may have two steps, one before its stack and one after; a step that is open or has failed is shown.
-        let (done, open): (Vec<_>, Vec<_>) = self.steps.iter().partition(|step| step.is_done());
+        let shown = self.steps.iter().filter(|step| !(step.looks() && step.is_done()));
+        let (done, open): (Vec<_>, Vec<_>) = shown.partition(|step| step.is_done());
         done.into_iter().chain(open.into_iter().rev()).map(words).collect()
     }
 
@@ -290,7 +308,16 @@ impl Nodes {
 
     /// Why it has failed, and for which role.
     pub(super) fn failure(&self) -> Option<String> {
-        self.steps.iter().find_map(|step| Some(format!("{}: {}", step.role, step.failure()?)))
+        let words = |step: &NodeStep| {
+            let why = step.failure()?;
+            Some(if step.looks() { why.to_owned() } else { format!("{}: {why}", step.role) })
+        };
+        self.steps.iter().find_map(words)
+    }
+
+    /// Whether everything is as planned, and only the look at the whole cluster is left, or has failed.
+    pub(super) fn is_closing(&self) -> bool {
+        self.turn().is_some_and(|at| self.steps[at].looks())
     }
 
     /// Whether work has begun that should be completed before anything else begins.
@@ -361,7 +388,8 @@ impl Nodes {
     pub(super) fn stuck(&mut self, group: &str, reason: &str) {
         for at in self.turns() {
             let step = &mut self.steps[at];
-            if step.group == group {
+            // The look makes no such call: it was for a controller that leaves.
+            if step.group == group && !step.looks() {
                 step.fail(reason);
             }
         }
@@ -438,6 +466,10 @@ impl Nodes {
             if matches!(step.role, Role::Pool(_)) && work != Work::Refresh {
                 scope.groups.extend(self.controllers.clone());
             }
+            if let Task::Closing(closing) = &step.task {
+                // A member of etcd is known by its name, and its machine, which a person may skip, by its group.
+                scope.groups.extend(closing.groups.values().chain(self.members.values()).cloned());
+            }
             scope.commands.extend(step.awaited_commands());
             // If machines of several pools boot, the reports of the first pool are read.
             scope.booting.get_or_insert((step.role.clone(), step.group.clone()));
@@ -508,7 +540,7 @@ pub(super) fn advance(
 }
 
 /// Each kind of work, and its states.
-pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 8] {
+pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 9] {
     use machine::State;
     [
         ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
@@ -519,6 +551,7 @@ pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 8] {
         ("A pool that installs new credentials", PoolRefreshState::WAYS),
         ("A pool whose workers are replaced", WorkersState::WAYS),
         ("A pool that is removed", RemovalState::WAYS),
+        ("The look at the whole cluster", ClosingState::WAYS),
     ]
 }
 

@@ -160,7 +160,11 @@ impl Effect {
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire
                 | Verb::Drain { .. } => true,
-                Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::Uncordon { .. } => false,
+                Verb::Status
+                | Verb::Serves { .. }
+                | Verb::EtcdHealth
+                | Verb::EtcdSnapshot
+                | Verb::Uncordon { .. } => false,
             },
             Self::CreateChangeSet(_)
             | Self::DeleteChangeSet { .. }
@@ -201,6 +205,7 @@ impl Effect {
                 Verb::Drain { node, .. } => node == machine,
                 Verb::Refresh { .. } => command.instance == machine,
                 Verb::Status
+                | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdSnapshot

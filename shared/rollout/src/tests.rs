@@ -119,6 +119,14 @@ fn refused(mut state: Rollout, stack: &str, reason: &str) -> Rollout {
     state.recorded(&[(u64::MAX, EffectOutcome::Refused(reason.to_owned()))])
 }
 
+/// The state without the look at the whole cluster, for worlds without machines.
+fn without_a_look(mut state: Rollout) -> Rollout {
+    if let Some(active) = state.active_mut() {
+        active.nodes.steps.retain(|step| !step.looks());
+    }
+    state
+}
+
 /// A CloudFormation that executes calls at once, and keeps a log.
 #[derive(Default)]
 struct Fake {
@@ -267,6 +275,7 @@ impl Fake {
         twice: bool,
     ) -> (Rollout, Report) {
         for _ in 0..60 {
+            state = without_a_look(state);
             if let Some(plan) = approval {
                 state =
                     self.after_order_performed(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
@@ -550,46 +559,5 @@ fn p4_a_refused_plan_is_not_said_again_and_makes_way_for_a_newer_one() {
     fake.stacks = here.stacks.iter().map(|stack| (stack.name.clone(), StackStatus::CreateComplete)).collect();
     let other = with_members(2, 3, "a");
     let (_, report) = fake.run(state, &wanted(&other, &baseline, Approval::Auto), None, false);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
-}
-
-/// [`with_members`] with that etcd release, data volumes of that size, and controllers of that Kubernetes release.
-fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
-    let mut rendering = with_members(size, 3, "a");
-    let node = rendering.roles[&Role::Pool("a".to_owned())].clone();
-    for (role, node) in &mut rendering.roles {
-        if let (Role::Etcd(_), Some(member)) = (role, &mut node.member) {
-            member.volume_gib = gib;
-            node.version = Some(etcd.to_owned());
-        }
-    }
-    let stack = "c-control-plane".to_owned();
-    let controller = NodeRole { stack, version: Some(kubernetes.to_owned()), ..node };
-    rendering.roles.insert(Role::Controller, controller);
-    rendering
-}
-
-#[test]
-fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_way() {
-    // When it was uploaded again, 1.36 was running and 1.37 was being rolled out: when the plan is made again, 1.37 runs.
-    let newer = of_versions(1, "1.37.0", "3.7.3", 50);
-    for (older, why) in [
-        (
-            of_versions(2, "1.36.6", "3.7.3", 50),
-            "Kubernetes 1.37.0 runs, and 1.36 is asked for: it cannot go back",
-        ),
-        (of_versions(2, "1.37.0", "3.6.16", 50), "etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back"),
-        (of_versions(2, "1.39.0", "3.7.3", 50), "a minor release cannot be skipped"),
-        (
-            of_versions(2, "1.37.0", "3.7.3", 30),
-            "the data volume of etcd member 2 has 50 GiB, and 30 are asked for",
-        ),
-    ] {
-        let (state, report, log) = onward(&newer, &older, Approval::Auto);
-        assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
-        assert!(report.message.contains(why), "{}", report.message);
-        assert!(state.deployed.values().all(|release| release == &newer.id()));
-    }
-    let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
     assert_eq!(report.state, "succeeded", "{}", report.message);
 }

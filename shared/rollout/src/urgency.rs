@@ -81,7 +81,10 @@ impl Nodes {
 
 /// The record for a plan that begins without the approval that its policy requires.
 pub(super) fn unapproved(plan: &Plan, now: Timestamp) -> Option<(Held, Timestamp)> {
-    plan.urgency(now).ends().filter(|_| plan.needs_approval()).map(|ends| (Held::Approval, ends))
+    plan.urgency(now)
+        .ends()
+        .filter(|_| plan.needs_approval() && !plan.is_empty())
+        .map(|ends| (Held::Approval, ends))
 }
 
 /// What was ignored, in words; `None` if nothing was.

@@ -1,6 +1,7 @@
 //! What a rollout waits for, as values: they are compared to find out what is news, and turned into words only for people.
 
 mod danger;
+mod gap;
 mod next;
 mod words;
 
@@ -18,6 +19,7 @@ use super::fleet::{GroupView, Lifecycle};
 use super::observed::StackStatus;
 
 pub(crate) use danger::Danger;
+pub(crate) use gap::Gap;
 pub(crate) use next::of_destruction;
 pub(super) use words::{Boots, List};
 
@@ -77,6 +79,8 @@ pub enum Waits {
     Answers(Asks),
     /// Until these dangers are over.
     Dangers(Vec<Danger>),
+    /// Until the whole cluster serves: these parts do not.
+    Serves(Vec<Gap>),
     /// For another member to lead.
     Leader,
     /// For the replacement of the machine.
@@ -176,6 +180,8 @@ pub enum Asks {
     Controllers,
     /// All controllers except the one to be taken down.
     OtherControllers,
+    /// All controllers, about the whole cluster.
+    Cluster,
 }
 
 /// A booting machine.

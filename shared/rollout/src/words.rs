@@ -209,7 +209,7 @@ pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
     let stacks = format!("{} of {} stacks done", stacks_done(active), active.steps.len());
     match waits {
         RolloutWaits::Nodes(nodes) => {
-            let of = &active.nodes.steps;
+            let of: Vec<_> = active.nodes.steps.iter().filter(|step| !step.looks()).collect();
             let done = of.iter().filter(|step| step.is_done()).count();
             let overridden = overridden(&active.nodes).map(|words| format!("; {words}")).unwrap_or_default();
             format!("{} ({stacks}, {done} of {} roles' nodes{overridden})", named(nodes), of.len())

@@ -1,7 +1,6 @@
 //! Files of other tools, which people have at hand. Each of their keys would be a finding of its own, and none would say what is wrong.
 
-use crate::report::Problem;
-use crate::tree::Span;
+use crate::problem::{Problem, Span};
 
 /// By what their files begin: the group of `apiVersion`, what it is, and what to do with it.
 const TOOLS: [(&str, &str); 6] = [

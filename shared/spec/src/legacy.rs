@@ -48,7 +48,10 @@ pub const TRANSLATED: &[Note] = &[
         "etcd.memberIdentityProvider",
         "remove it: a member has a volume and a name in a private zone, and keeps both without an address of its own",
     ),
-    note("etcd.snapshot", "remove it: a snapshot is always taken before an etcd member is touched"),
+    note(
+        "etcd.snapshot",
+        "remove it: snapshots are taken every six hours (`etcd.snapshots`), and before an etcd member is touched",
+    ),
     note(
         "etcd.disasterRecovery",
         "remove it: a member's volume and name outlive its machine, so a replacement comes back as itself",

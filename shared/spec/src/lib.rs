@@ -10,6 +10,7 @@ mod lower;
 mod model;
 pub mod patch;
 pub(crate) mod path;
+pub(crate) mod problem;
 mod regions;
 pub(crate) mod report;
 mod schema;
@@ -22,15 +23,17 @@ mod text;
 pub(crate) mod tree;
 
 use path::Path;
-use report::{Problem, Report};
+use problem::Problem;
+use report::Report;
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use tree::Document;
 
 pub use documents::{cluster_yaml, table_cell};
+pub use problem::Span;
 pub use schema::{resolve, schema};
 pub use starter::{SCHEMA_FILE, Starter, starter};
-pub use tree::{Entry, Kind, Node, Span};
+pub use tree::{Entry, Kind, Node};
 
 /// A spec that was accepted.
 #[derive(Debug)]

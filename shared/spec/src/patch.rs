@@ -23,8 +23,7 @@ use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::keys::{PATCH_EXTENSION, PATCHES};
 
 use crate::path::Path;
-use crate::report::Problem;
-use crate::tree::Span;
+use crate::problem::{Problem, Span};
 
 pub use apply::{Applied, Target};
 pub(crate) use json::value as json_value;

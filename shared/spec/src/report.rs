@@ -7,49 +7,8 @@ use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::words::nearest;
 
 use super::path::{Path, Step};
-use super::shown;
-use super::tree::{Node, Span};
-
-/// A finding at a known place.
-#[derive(Debug)]
-pub(crate) struct Problem {
-    span: Span,
-    code: &'static str,
-    message: String,
-    help: Option<String>,
-}
-
-impl Problem {
-    pub(crate) fn at(span: Span, code: &'static str, message: impl Into<String>) -> Self {
-        Self { span, code, message: message.into(), help: None }
-    }
-
-    /// About the whole file.
-    pub(crate) fn file(code: &'static str, message: impl Into<String>) -> Self {
-        Self::at(Span::default(), code, message)
-    }
-
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
-        self
-    }
-
-    /// The finding for the outside. What it quotes of the spec is shortened here, so that no message can be too long.
-    pub(crate) fn into_diagnostic(self, severity: Severity, path: &Path) -> Diagnostic {
-        let Self { span, code, message, help } = self;
-        Diagnostic {
-            severity,
-            code: code.to_owned(),
-            line: span.line,
-            column: span.column,
-            path: path.to_string(),
-            message: shown::sentence(&message),
-            help: help.as_deref().map(shown::sentence),
-            span: (span.line > 0).then_some((span.start, span.end)),
-            file: None,
-        }
-    }
-}
+use super::problem::{Problem, Span};
+use super::tree::Node;
 
 /// The most findings about one spec. Nobody reads more, and locating each in the text takes time.
 const MOST_FINDINGS: usize = 200;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 
-use super::report::Problem;
+use super::problem::{Problem, Span};
 use super::shown;
 
 /// The most nodes of a spec with every alias expanded. The largest cluster that CloudFormation's limits
@@ -33,19 +33,6 @@ pub(crate) struct Document {
     pub(crate) tag: &'static str,
     /// The largest that is read, in bytes.
     pub(crate) most_bytes: usize,
-}
-
-/// A place in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Span {
-    /// From 1; 0 is the whole file.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
-    /// The first byte.
-    pub start: usize,
-    /// The byte after the last.
-    pub end: usize,
 }
 
 /// A value of a YAML document, and where it is.

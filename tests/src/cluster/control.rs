@@ -2,49 +2,20 @@
 //!
 //! By the agent that Run Command has there, but past the simulated Run Command.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::state::State;
 
 /// How long a line may take.
 const LIMIT_S: u64 = 300;
-/// What ids of ours begin with.
-const OURS: &str = "ours-";
-
-/// Who waits for what, by the id of the command.
-#[derive(Debug, Default)]
-pub struct Waiting(Mutex<(u64, BTreeMap<String, oneshot::Sender<Value>>)>);
-
-impl Waiting {
-    fn expect(&self) -> (String, oneshot::Receiver<Value>) {
-        let (sender, receiver) = oneshot::channel();
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.0 += 1;
-        let id = format!("{OURS}{}", waiting.0);
-        waiting.1.insert(id.clone(), sender);
-        (id, receiver)
-    }
-
-    /// A machine tells how a command ended: whether it was one of ours.
-    pub fn take(&self, told: &Value) -> bool {
-        let id = told["id"].as_str().unwrap_or_default();
-        if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(id) {
-            // Who has gone needs no answer.
-            let _ = sender.send(told.clone());
-        }
-        id.starts_with(OURS)
-    }
-}
 
 impl State {
     /// Runs a line on a machine, as root: its exit status, and what it printed.

@@ -8,10 +8,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use serde_json::Value;
 use slipway_sim::ports::SharedWorld;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
-use super::control::Waiting;
 use super::qemu::Handle;
+
+/// What ids of commands begin with that did not go through Run Command.
+const OURS: &str = "ours-";
+
+/// Who waits for what, by the id of the command.
+#[derive(Debug, Default)]
+pub struct Waiting(Mutex<(u64, BTreeMap<String, oneshot::Sender<Value>>)>);
+
+impl Waiting {
+    pub(super) fn expect(&self) -> (String, oneshot::Receiver<Value>) {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.0 += 1;
+        let id = format!("{OURS}{}", waiting.0);
+        waiting.1.insert(id.clone(), sender);
+        (id, receiver)
+    }
+
+    /// A machine tells how a command ended: whether it was one of ours.
+    pub fn take(&self, told: &Value) -> bool {
+        let id = told["id"].as_str().unwrap_or_default();
+        if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(id) {
+            // Who has gone needs no answer.
+            let _ = sender.send(told.clone());
+        }
+        id.starts_with(OURS)
+    }
+}
 
 /// Shared by all that answers machines.
 #[derive(Debug)]

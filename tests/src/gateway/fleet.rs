@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use slipway_sim::ports::{SharedWorld, lock};
 
-use super::identify::{Scope, add, need, text};
+use super::needs::{Scope, add, need, text};
 use crate::iam::Request;
 
 /// The operations of Systems Manager that belong to Run Command.

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::fleet::{self, Fleet};
+use super::needs::{Scope, add, need, text};
 use crate::client::ACCOUNT;
 use crate::iam::Request;
 
@@ -92,18 +93,6 @@ fn parse(body: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(body).map_err(|error| format!("body is not JSON: {error}"))
 }
 
-pub(super) fn need(action: &str, resource: String) -> Request {
-    Request { action: action.to_owned(), resource, context: BTreeMap::new() }
-}
-
-pub(super) fn add(request: &mut Request, key: &str, value: &str) {
-    request.context.entry(key.to_ascii_lowercase()).or_default().push(value.to_owned());
-}
-
-pub(super) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value[key].as_str().unwrap_or_default()
-}
-
 fn query(uri: &Uri) -> BTreeMap<String, String> {
     form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect()
 }
@@ -153,18 +142,17 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
     } else {
         format!("arn:aws:s3:::{bucket}/{key}")
     };
-    Ok(need(action, resource))
-}
-
-pub(super) struct Scope<'a> {
-    region: &'a str,
+    let mut need = need(action, resource);
+    // S3 user guide, "Enforce conditional writes on Amazon S3 buckets".
+    for header in ["if-none-match", "if-match"] {
+        if let Some(value) = headers.get(header).filter(|_| action == "s3:PutObject") {
+            add(&mut need, &format!("s3:{header}"), value.to_str().unwrap_or_default());
+        }
+    }
+    Ok(need)
 }
 
 impl Scope<'_> {
-    pub(super) fn arn(&self, service: &str, rest: &str) -> String {
-        format!("arn:aws:{service}:{}:{ACCOUNT}:{rest}", self.region)
-    }
-
     fn kms(&self, operation: &str, body: &Value) -> Request {
         let named = text(body, "KeyId");
         // A symmetric ciphertext names its key; in moto it begins with the key's id.

@@ -156,7 +156,7 @@ async fn no_role_of_any_example_loses_a_permission_under_its_boundary() {
 }
 
 /// The statements of a role of the rendering whose name ends so.
-fn statements_of(rendering: &Rendering, id: &str) -> Vec<Statement> {
+pub(crate) fn statements_of(rendering: &Rendering, id: &str) -> Vec<Statement> {
     let (_, properties) = roles(rendering, &[]).into_iter().find(|(name, _)| name.ends_with(id)).unwrap();
     let document = concrete(&properties["Policies"][0]["PolicyDocument"]);
     iam::parse(&document).unwrap()

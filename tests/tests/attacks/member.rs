@@ -6,7 +6,12 @@ use slipway_core::keys;
 use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::scan::{ScanOutcome, Scanned};
 use slipway_sim::mortal::Life;
+use slipway_tests::client::ACCOUNT;
+use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::{Workshop, example};
+
+use crate::controller::statements_of;
+use crate::{installation, is_allowed, request, workshop};
 
 const NAME: &str = "production";
 
@@ -73,6 +78,57 @@ async fn a_report_is_no_newer_than_its_object() {
         [""; 0],
         "the member's new machine says nothing of it"
     );
+}
+
+/// Whoever has taken over a member can read its cluster's snapshots and add false ones. It can delete none and overwrite none, whatever its own
+/// role allows, so the good ones stay; and a false one takes the place of no good one at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
+    let world = installation().await;
+    let bucket = world.deployed().arns["AssetBucket"].clone();
+    let policy = world.gateway().policy_of(&bucket).unwrap();
+    let denied = |who: &str, action: &str, key: &str, more: &[(&str, &str)]| {
+        let context = [&[("aws:PrincipalArn", who)], more].concat();
+        let asked = request(action, &format!("{bucket}/{key}"), &context);
+        matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+    };
+    let member = format!("arn:aws:iam::{ACCOUNT}:role/slipway/production-etcd-EtcdRole0-1A2B");
+    let (new, unchanged) = (("s3:if-none-match", "*"), ("s3:if-match", "\"e1\""));
+    for key in ["clusters/production/etcd-snapshots/1.db", "scheduled-snapshots/production/1.db"] {
+        for key in [key.to_owned(), keys::snapshot_record(key)] {
+            assert!(!denied(&member, "s3:PutObject", &key, &[new]), "{key}");
+            assert!(!denied(&member, "s3:GetObject", &key, &[]), "{key}");
+            assert!(denied(&member, "s3:PutObject", &key, &[]), "{key}");
+            assert!(denied(&member, "s3:PutObject", &key, &[unchanged]), "{key}");
+            for action in ["s3:DeleteObject", "s3:DeleteObjectVersion"] {
+                assert!(denied(&member, action, &key, &[]), "{action} {key}");
+            }
+        }
+    }
+    assert!(!denied(&member, "s3:PutObject", &keys::snapshot_ledger(NAME), &[unchanged]));
+    assert!(denied(&member, "s3:PutObject", &keys::snapshot_schedule(NAME), &[unchanged]));
+    let scan = &world.deployed().arns["ScanRole"];
+    assert!(!denied(scan, "s3:DeleteObject", "scheduled-snapshots/production/1.db", &[]));
+    // Its own role grants none of it either, and its boundary no more.
+    let text = example(NAME);
+    let workshop = workshop(&text);
+    let rendering = workshop.render(&text).await.rendering;
+    let statements = statements_of(&rendering, "EtcdRole0");
+    let own = format!("arn:aws:s3:::{}", workshop.assets.name());
+    for (action, key, may) in [
+        ("s3:GetObject", "clusters/production/snapshots.json", true),
+        ("s3:PutObject", "clusters/production/snapshots.json", false),
+        ("s3:PutObject", "scheduled-snapshots/production/1.db", true),
+        ("s3:GetObject", "scheduled-snapshots/production/1.db", true),
+        ("s3:DeleteObject", "scheduled-snapshots/production/1.db", false),
+        ("s3:GetObject", "scheduled-snapshots/other/1.db", false),
+        ("s3:PutObject", "scheduled-snapshots/other/1.db", false),
+        ("s3:ListBucket", "", false),
+    ] {
+        let object = format!("{own}/{key}");
+        let asked = request(action, object.trim_end_matches('/'), &[("aws:ResourceAccount", ACCOUNT)]);
+        assert_eq!(is_allowed(&iam::decide(&statements, &asked)), may, "{action} {key}");
+    }
 }
 
 /// Two hundred objects were all that was read of a cluster, the newest first.

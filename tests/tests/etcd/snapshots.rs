@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use slipway_core::keys;
 use slipway_core::role::Role;
+use slipway_core::snapshots::{LastSnapshot, SnapshotClaim, SnapshotLedger, Taker};
 use slipway_tests::surroundings::Surroundings as Cloud;
 
 use super::Credentials;
@@ -222,6 +225,146 @@ async fn snapshots_at_one_time_do_not_write_into_one_another() {
         let time = told["time"].as_str().unwrap();
         three[0].restores(&["--snapshot", time, "--token", &token]).await;
     }
+}
+
+const SCHEDULED: [&str; 3] = ["etcd", "snapshot", "--scheduled"];
+
+/// Every member's timer runs at the same time, as often as asked. Returns the members that took a snapshot.
+async fn timers_run(three: &[Machine]) -> Vec<Value> {
+    let runs = tokio::join!(three[0].does(&SCHEDULED), three[1].does(&SCHEDULED), three[2].does(&SCHEDULED));
+    [runs.0, runs.1, runs.2].into_iter().filter(|run| run["taken"].is_object()).collect()
+}
+
+async fn leader(three: &[Machine]) -> usize {
+    for (index, machine) in three.iter().enumerate() {
+        if machine.is_healthy().await.leads {
+            return index;
+        }
+    }
+    panic!("nobody leads")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scheduled_snapshot_is_taken_once_whoever_leads_and_without_the_leader_another_takes_it() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut three = three(&credentials, &cloud, &release, dir.path()).await;
+    let schedule = |since: Timestamp| json!({ "format": 1, "everyHours": 1, "since": since }).to_string();
+    let key = keys::snapshot_schedule("production");
+    // The scan has not written a schedule yet.
+    assert_eq!(timers_run(&three).await.len(), 0);
+    cloud.put(&key, schedule(Timestamp::now()).as_bytes()).await;
+
+    // All timers run at once, and again: the leader takes one.
+    let taken = timers_run(&three).await;
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    let first = &taken[0]["taken"];
+    let time = first["time"].as_str().unwrap().to_owned();
+    assert_eq!(first["key"], json!(keys::scheduled_snapshot("production", &time)));
+    let ledger = keys::snapshot_ledger("production");
+    let told: SnapshotLedger = serde_json::from_slice(&cloud.object(&ledger).await).unwrap();
+    assert_eq!((told.claim.as_ref(), told.failure.as_ref()), (None, None));
+    let last = told.last.clone().unwrap();
+    let leads = leader(&three).await;
+    assert_eq!(
+        (last.by.member.as_str(), last.time.as_str()),
+        (three[leads].member.name.as_str(), time.as_str())
+    );
+    let record: Value =
+        serde_json::from_slice(&cloud.object(&keys::snapshot_record(first["key"].as_str().unwrap())).await)
+            .unwrap();
+    assert_eq!(record, *first, "it says what was verified");
+
+    // Another leads: the snapshot was taken.
+    three[leads].does(&["etcd", "move-leader"]).await;
+    assert_ne!(leader(&three).await, leads);
+    assert_eq!(timers_run(&three).await.len(), 0);
+
+    // The next one is due, and the leader cannot take it: it is left to the leader for a while, and no longer.
+    let leads = leader(&three).await;
+    let other = (leads + 1) % 3;
+    let ago = |minutes| Timestamp::now() - SignedDuration::from_mins(minutes);
+    let due_since = async |minutes: i64| {
+        let last = LastSnapshot { begun: ago(60 + minutes), ..last.clone() };
+        let ledger = SnapshotLedger { last: Some(last), ..SnapshotLedger::default() };
+        cloud.put(&keys::snapshot_ledger("production"), &serde_json::to_vec(&ledger).unwrap()).await;
+    };
+    due_since(1).await;
+    let left = three[other].does(&SCHEDULED).await;
+    assert!(left["turn"]["leaderFirst"].is_object() && left["taken"].is_null(), "{left}");
+    due_since(31).await;
+    three[leads].member.stop().await;
+    three[other].serves().await;
+    let taken = three[other].does(&SCHEDULED).await;
+    assert!(taken["taken"].is_object(), "{taken}");
+    three[leads].member.start();
+    three[leads].is_healthy().await;
+
+    // A member that holds the claim keeps the others away until it must have ended.
+    let claim = |until: Timestamp| SnapshotClaim {
+        by: Taker { member: three[leads].member.name.clone(), instance: "i-another".to_owned() },
+        until,
+    };
+    for (until, takes) in [(ago(-10), false), (ago(1), true)] {
+        let old = LastSnapshot { begun: ago(600), ..last.clone() };
+        let claimed =
+            SnapshotLedger { claim: Some(claim(until)), last: Some(old), ..SnapshotLedger::default() };
+        cloud.put(&ledger, &serde_json::to_vec(&claimed).unwrap()).await;
+        assert_eq!(timers_run(&three).await.len(), usize::from(takes), "{until}");
+    }
+
+    // A failure is told to people, the claim ends with it, and the next run tries again.
+    let cause = three[0].member.dir.join("var/lib/slipway/credentials.sealed");
+    let away = cause.with_extension("away");
+    due_since(600).await;
+    std::fs::rename(&cause, &away).unwrap();
+    let (done, failure) = three[0].agent(&SCHEDULED).await;
+    assert!(!done, "{failure}");
+    let told: SnapshotLedger = serde_json::from_slice(&cloud.object(&ledger).await).unwrap();
+    let problem = told.failure.unwrap();
+    assert_eq!((told.claim, problem.by.member.as_str()), (None, "etcd-0"));
+    assert_eq!(json!(problem.message), failure["error"]["message"]);
+    std::fs::rename(&away, &cause).unwrap();
+    assert_eq!(timers_run(&three).await.len(), 1);
+    let told: SnapshotLedger = serde_json::from_slice(&cloud.object(&ledger).await).unwrap();
+    assert_eq!(told.failure, None);
+
+    // It is restored as any other.
+    for machine in &mut three {
+        machine.restores(&["--snapshot", &time]).await;
+    }
+    three[2].is_healthy().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_waits_for_a_scheduled_snapshot_and_does_not_fail() {
+    let Some(release) = newest() else { return };
+    let credentials = Credentials::made("production").await;
+    let cloud = Cloud::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let three = three(&credentials, &cloud, &release, dir.path()).await;
+    // A scheduled run has both locks of the machine.
+    let locks = ["scheduled-snapshot.lock", "snapshot.lock"]
+        .map(|name| std::fs::File::create(three[0].member.dir.join("var/lib/slipway").join(name)).unwrap());
+    for lock in &locks {
+        lock.try_lock().unwrap();
+    }
+    let busy = three[0].does(&SCHEDULED).await;
+    assert_eq!(busy, json!({ "turn": "busy" }));
+    let ordered = async {
+        let start = Instant::now();
+        let taken = three[0].does(&["etcd", "snapshot"]).await;
+        (start.elapsed(), taken)
+    };
+    let ends = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(locks);
+    };
+    let ((waited, taken), ()) = tokio::join!(ordered, ends);
+    assert!(waited >= Duration::from_secs(2), "{waited:?}");
+    assert!(taken["key"].as_str().unwrap().starts_with("clusters/production/etcd-snapshots/"), "{taken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ mod fleet;
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 use slipway_tests::world::{Embedded, Settings};
@@ -72,10 +73,7 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
             }
         }
     }
-    // A person deletes unused objects (`slipway certs gc`) with their own permissions.
-    let of_people = BTreeSet::from(["s3:DeleteObject".to_owned()]);
-    assert!(granted.is_disjoint(&of_people), "no function may delete objects");
-    let missing: Vec<_> = costs.difference(&granted).filter(|action| !of_people.contains(*action)).collect();
+    let missing: Vec<_> = costs.difference(&granted).collect();
     assert!(missing.is_empty(), "no function may {missing:?}");
     // Actions that are needed in addition, and that no method of a port is named after.
     let besides =
@@ -83,4 +81,40 @@ async fn the_roles_grant_what_the_ports_cost_and_no_more() {
     let more: Vec<_> =
         granted.difference(&costs).filter(|action| !besides.contains(&action.as_str())).collect();
     assert!(more.is_empty(), "permitted, but no port needs it: {more:?}");
+}
+
+/// Only the scan deletes objects, and only scheduled snapshots; not their versions, so that a month is left to restore them. Everything else
+/// is deleted by people (`slipway certs gc`), with their own permissions.
+#[tokio::test]
+async fn the_scan_deletes_scheduled_snapshots_and_no_function_anything_else() {
+    let template = translate(&tools::root().join("infra/template.yaml")).await.unwrap();
+    let mut deletes = Vec::new();
+    for role in ["RenderRole", "RolloutRole", "ScanRole"] {
+        let policies = template["Resources"][role]["Properties"]["Policies"].as_array().unwrap();
+        for statement in
+            policies.iter().flat_map(|one| one["PolicyDocument"]["Statement"].as_array().unwrap())
+        {
+            let statement = statement.get("Fn::If").map_or(statement, |branches| &branches[1]);
+            if statement["Action"].to_string().contains("s3:Delete") {
+                deletes.push((role, statement["Action"].clone(), statement["Resource"].clone()));
+            }
+        }
+    }
+    let scheduled = json!({ "Fn::Sub": "${AssetBucket.Arn}/scheduled-snapshots/*" });
+    assert_eq!(deletes, [("ScanRole", json!("s3:DeleteObject"), scheduled)]);
+    let rules = &template["Resources"]["AssetBucket"]["Properties"]["LifecycleConfiguration"]["Rules"];
+    let rules: Vec<_> = rules
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|rule| rule["Prefix"] == json!("scheduled-snapshots/"))
+        .collect();
+    assert_eq!(rules.len(), 1, "{rules:?}");
+    assert_eq!(
+        rules[0]["NoncurrentVersionExpiration"],
+        json!({ "NoncurrentDays": 30 }),
+        "and none that stay"
+    );
+    // No rule removes what is current: only the scan knows which ones are the newest good ones.
+    assert!(rules[0].get("ExpirationInDays").is_none());
 }

@@ -242,6 +242,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
     assert_eq!(plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     assert_eq!(account.addons_pointer(), before.0, "a plan alone tells them nothing");
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
+    account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
     assert_eq!(report.state, "succeeded");
     let words = "no stack had to change; add-ons for the controllers to apply: coredns changed (v1.14.6)";
@@ -270,6 +271,7 @@ async fn p8_a_rollout_of_add_ons_that_dies_at_any_call_tells_the_node_managers_o
             let _ = account.invoke(None, Waker::Event, &Life::until(last, after)).await;
         }
         account.invoke(None, Waker::Tick, &Life::unending()).await.unwrap();
+        account.run(Delivery::TicksOnly).await;
         let told = account.addons_pointer();
         assert_eq!((told.generation, &told.release), (2, &plan.to), "after a death at call {last}");
         assert_eq!(account.rollout().unwrap().addons, Some(told));

@@ -60,6 +60,7 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         message: String::new(),
         ended_at: at,
         steps: Vec::new(),
+        unserved: false,
     };
     let rollout = Rollout { good: [vec![good], earlier].concat(), last: Some(last), ..rolled_out(plan) };
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));

@@ -5,6 +5,7 @@
 mod damage;
 mod recovery;
 mod rotation;
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -133,6 +134,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
             message: String::new(),
             ended_at: now,
             steps: Vec::new(),
+            unserved: false,
         }),
         ..rolled_out(&plan)
     };

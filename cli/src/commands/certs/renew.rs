@@ -10,10 +10,11 @@ use slipway_crypto::AwsLc;
 use slipway_flows::credentials;
 
 use crate::Exit;
-use crate::cloud::{AWS, CloudArgs};
+use crate::cloud::CloudArgs;
 use crate::commands::render::{Changed, Rendered};
 use crate::failure::CliError;
 use crate::printer::Printer;
+use crate::session::AWS;
 use crate::source::PatchArgs;
 
 /// Renew one certificate of a rendered cluster or of a cluster in AWS. Everything else stays the same: only bundles that contain it get a

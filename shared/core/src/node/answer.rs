@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::report::Served;
+use super::serves::ClusterServes;
 use super::{EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
 use crate::drain::{Cause, Stays, Step};
 
@@ -67,6 +68,7 @@ macro_rules! answers {
 answers! {
     Status(NodeStatus),
     Refresh(Refreshed),
+    Serves(ClusterServes),
     EtcdHealth(EtcdHealth),
     EtcdMoveLeader(LeaderMoved),
     EtcdSnapshot(SnapshotTaken),

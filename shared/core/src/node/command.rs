@@ -3,7 +3,7 @@
 //! Each document runs one verb of `slipway-node`. `SendCommand` has no idempotency token, so a command carries Slipway's token as its
 //! comment: before sending, the sender looks for a command with the token, and later finds the answer by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::SignedDuration;
@@ -24,6 +24,11 @@ pub enum Verb {
         credentials: String,
         /// Whether a process that reads its credentials only at start may be restarted once.
         restart: bool,
+    },
+    /// `Slipway-Serves`, on a controller.
+    Serves {
+        /// Machines whose Nodes do not count: a person skipped them, or they are no longer or not yet in service.
+        without: BTreeSet<String>,
     },
     /// `Slipway-EtcdHealth`, on a member.
     EtcdHealth,
@@ -61,6 +66,7 @@ impl Verb {
         match self {
             Self::Status => "Slipway-Status",
             Self::Refresh { .. } => "Slipway-Refresh",
+            Self::Serves { .. } => "Slipway-Serves",
             Self::EtcdHealth => "Slipway-EtcdHealth",
             Self::EtcdMoveLeader => "Slipway-EtcdMoveLeader",
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
@@ -75,7 +81,11 @@ impl Verb {
     #[must_use]
     pub const fn timeout_s(&self) -> u32 {
         match self {
-            Self::Status | Self::EtcdHealth | Self::EtcdRetire | Self::Uncordon { .. } => 120,
+            Self::Status
+            | Self::Serves { .. }
+            | Self::EtcdHealth
+            | Self::EtcdRetire
+            | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
             Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
             // Little longer than the longest `for_s`: a hanging command occupies one of the five workers of the machine's SSM agent until
@@ -104,6 +114,7 @@ impl Verb {
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
             | Self::EtcdRetire => BTreeMap::new(),
+            Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => map(&[
                 ("Credentials", credentials.clone()),
@@ -125,6 +136,7 @@ impl Verb {
             Self::Drain { node, .. } => Some(node),
             Self::Status
             | Self::Refresh { .. }
+            | Self::Serves { .. }
             | Self::EtcdHealth
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
@@ -158,6 +170,7 @@ impl Verb {
                     }
                 },
             },
+            "Slipway-Serves" => Self::Serves { without: machines(&text("Without")?) },
             "Slipway-EtcdHealth" => Self::EtcdHealth,
             "Slipway-EtcdMoveLeader" => Self::EtcdMoveLeader,
             "Slipway-EtcdSnapshot" => Self::EtcdSnapshot,
@@ -176,6 +189,20 @@ impl Verb {
         };
         Ok(verb)
     }
+}
+
+/// A set of machines as one value of a parameter: their ids with commas between them, or `none`.
+fn listed(machines: &BTreeSet<String>) -> String {
+    if machines.is_empty() {
+        return "none".to_owned();
+    }
+    machines.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// The machines that the value of such a parameter lists.
+#[must_use]
+pub fn machines(text: &str) -> BTreeSet<String> {
+    text.split(',').filter(|id| *id != "none").map(str::to_owned).collect()
 }
 
 /// One verb to run once on one machine.
@@ -220,6 +247,7 @@ impl CommandView {
             CommandStatus::Pending => return Self::Pending,
             CommandStatus::InProgress => return Self::InProgress,
             CommandStatus::Success => HowUnanswered::Succeeded,
+            CommandStatus::Failed if invocation.was_not_understood() => HowUnanswered::NotUnderstood,
             CommandStatus::Failed => HowUnanswered::Failed,
             CommandStatus::TimedOut => HowUnanswered::TimedOut,
             CommandStatus::Undelivered => HowUnanswered::Undelivered,
@@ -230,9 +258,13 @@ impl CommandView {
         match (answer::read(verb, invocation.printed), how) {
             (Ok(Ok(answer)), HowUnanswered::Succeeded) => Self::Answered(answer),
             // Run Command ended it while it was finishing by itself, so it is unknown whether it did everything that the answer says.
-            (Ok(Ok(_)), HowUnanswered::Failed | HowUnanswered::TimedOut | HowUnanswered::Undelivered) => {
-                unanswered(None)
-            }
+            (
+                Ok(Ok(_)),
+                HowUnanswered::Failed
+                | HowUnanswered::NotUnderstood
+                | HowUnanswered::TimedOut
+                | HowUnanswered::Undelivered,
+            ) => unanswered(None),
             (Ok(Err(failure)), _) => Self::Failed(failure),
             (Err(unreadable), _) => unanswered(Some(&unreadable)),
         }
@@ -271,6 +303,7 @@ impl fmt::Display for Unanswered {
         f.write_str(match self.how {
             HowUnanswered::Succeeded => "it gave no answer that can be read",
             HowUnanswered::Failed => "it gave no answer",
+            HowUnanswered::NotUnderstood => "its agent is older than this verb",
             HowUnanswered::Undelivered => "Run Command did not reach it",
             HowUnanswered::TimedOut => "it took too long",
         })?;
@@ -285,6 +318,8 @@ pub enum HowUnanswered {
     Succeeded,
     /// It failed or was cancelled.
     Failed,
+    /// The agent does not know the verb: it is older than the verb, and did nothing.
+    NotUnderstood,
     /// It timed out while running.
     TimedOut,
     /// It never ran.
@@ -312,7 +347,16 @@ const MOST_OUTPUT: usize = 24_000;
 /// How many characters of unreadable output are quoted. The end says most.
 const MOST_PROBLEM: usize = 600;
 
+/// The exit status of an agent that does not know a verb or an option: clap's (`clap::error::Error::exit_code`). A verb that fails ends
+/// with 1, after it has printed why.
+const USAGE: i32 = 2;
+
 impl Invocation<'_> {
+    /// Whether the agent did not know the verb.
+    fn was_not_understood(&self) -> bool {
+        self.response_code == USAGE && self.printed.trim().is_empty()
+    }
+
     /// Why there is no answer, in words. `unreadable`: what is wrong with the output.
     fn problem(&self, unreadable: Option<&Unreadable>) -> Option<String> {
         let mut problem = Vec::new();

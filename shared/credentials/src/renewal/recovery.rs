@@ -449,9 +449,10 @@ fn outcome(view: &CommandView) -> Option<Result<Option<&Answer>, (String, bool)>
         CommandView::Failed(failure) => Some(Err((failure.with_help(), failure.passing))),
         CommandView::Unanswered(unanswered) => match unanswered.how {
             HowUnanswered::Succeeded => Some(Ok(None)),
-            HowUnanswered::Undelivered | HowUnanswered::TimedOut | HowUnanswered::Failed => {
-                Some(Err((unanswered.to_string(), true)))
-            }
+            HowUnanswered::Undelivered
+            | HowUnanswered::TimedOut
+            | HowUnanswered::Failed
+            | HowUnanswered::NotUnderstood => Some(Err((unanswered.to_string(), true))),
         },
     }
 }

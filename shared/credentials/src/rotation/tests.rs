@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::RolloutBeforeExpiry;
 use slipway_core::digest::sha256_hex;
-use slipway_core::role::{CA, ETCD_CA, FRONT_PROXY_CA, base};
+use slipway_core::role::{CA, ETCD_CA, FRONT_PROXY_CA, KUBELET_CA, SERVICE_ACCOUNT, base};
 
 use super::*;
-use crate::{BundleEntry, CertificateFacts};
+use crate::trust::{bundle, recipients};
+use crate::{BundleEntry, CertificateFacts, Entry, manifest};
 
 mod peers;
 

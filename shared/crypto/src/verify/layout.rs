@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use slipway_core::cluster::Cluster;
 use slipway_credentials::manifest::profile;
-use slipway_credentials::{CertificateProfile, Manifest, Origin, policy, rotation};
+use slipway_credentials::{CertificateProfile, Manifest, Origin, policy, trust};
 
 use super::files::Certificate;
 
@@ -325,7 +325,7 @@ pub(super) fn entry<'m>(
     let (folder, named) = certificate.name.rsplit_once('/')?;
     let asset = folder.rsplit('/').next()?;
     let named = named.strip_suffix(".chain").unwrap_or(named);
-    rotation::stored(manifest, asset, named).or_else(|| manifest.assets.get_key_value(asset))
+    trust::stored(manifest, asset, named).or_else(|| manifest.assets.get_key_value(asset))
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use slipway_core::role::Role;
 use slipway_credentials::bootstrap::RoleToken;
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::{self, Given, Known};
-use slipway_flows::imports::Imported;
+use slipway_flows::credentials::{self, Given, Imported, Known};
 use slipway_ports::Crypto as _;
 
 use crate::common::{cluster, now};

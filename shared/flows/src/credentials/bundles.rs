@@ -7,7 +7,7 @@ use slipway_core::digest::keyed_hex;
 use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::policy::{self, DIGEST_KEY, Part};
-use slipway_credentials::{BundleEntry, Entry, Manifest, manifest, rotation};
+use slipway_credentials::{BundleEntry, Entry, Manifest, manifest, trust};
 use slipway_ports::sealed::{context, is_of_key, open};
 use slipway_ports::{Condition, Context, Crypto, ErrorKind, Keys, Objects, Put, Sealing, Secret};
 use zeroize::Zeroizing;
@@ -25,7 +25,7 @@ pub(super) async fn load<O: Objects, K: Keys, C: Crypto>(
 ) -> FlowResult<()> {
     let mut needs = BTreeSet::from([(DIGEST_KEY.to_owned(), Half::Private)]);
     for role in roles {
-        let files = rotation::bundle(vault.cluster, manifest, role);
+        let files = trust::bundle(vault.cluster, manifest, role);
         for source in files.into_iter().flat_map(|file| file.sources) {
             needs.insert((source.asset, half(source.part)));
         }
@@ -260,7 +260,7 @@ fn plaintext<O: Objects, K: Keys, C: Crypto>(
     intermediates: &BTreeMap<String, usize>,
 ) -> FlowResult<Secret> {
     let mut texts: BTreeMap<String, Zeroizing<String>> = BTreeMap::new();
-    for file in rotation::bundle(vault.cluster, manifest, role) {
+    for file in trust::bundle(vault.cluster, manifest, role) {
         let mut parts = Vec::with_capacity(file.sources.len());
         for source in &file.sources {
             parts.push(match half(source.part) {

@@ -1,7 +1,7 @@
 //! Recovers a lost or damaged half of an asset from a bundle that contains it, so that nothing has to be made anew and no node is
 //! replaced. What no bundle contains (the key of an authority, the digest key) only a person can restore.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use slipway_core::digest::{keyed_hex, sha256_hex};
@@ -17,8 +17,28 @@ use super::Healed;
 use super::vault::{Half, Vault, check_public, locate};
 use crate::error::{FlowError, FlowResult};
 
+impl<O: Objects, K: Keys, C: Crypto> Vault<'_, O, K, C> {
+    /// Reads and verifies those of `needs` that are not loaded yet, and recovers what is lost or damaged.
+    pub(super) async fn load(
+        &mut self,
+        manifest: &Manifest,
+        needs: BTreeSet<(String, Half)>,
+    ) -> FlowResult<()> {
+        let damaged = self.read_halves(manifest, needs).await?;
+        // Nothing is written while anything cannot be recovered.
+        let mut found = Vec::with_capacity(damaged.len());
+        for (asset, half, error) in damaged {
+            found.push(find(self, manifest, asset, half, error).await?);
+        }
+        for recovered in found {
+            write_back(self, manifest, recovered).await?;
+        }
+        Ok(())
+    }
+}
+
 /// A half that was found in a bundle.
-pub(super) struct Recovered {
+struct Recovered {
     asset: String,
     half: Half,
     problem: String,
@@ -29,7 +49,7 @@ pub(super) struct Recovered {
 ///
 /// # Errors
 /// `error`, if it is not about a damaged object or no bundle has the half.
-pub(super) async fn find<O: Objects, K: Keys, C: Crypto>(
+async fn find<O: Objects, K: Keys, C: Crypto>(
     vault: &Vault<'_, O, K, C>,
     manifest: &Manifest,
     asset: String,
@@ -137,7 +157,7 @@ async fn from_bundle<O: Objects, K: Keys, C: Crypto>(
 }
 
 /// Writes a recovered half to its key.
-pub(super) async fn write_back<O: Objects, K: Keys, C: Crypto>(
+async fn write_back<O: Objects, K: Keys, C: Crypto>(
     vault: &mut Vault<'_, O, K, C>,
     manifest: &Manifest,
     recovered: Recovered,

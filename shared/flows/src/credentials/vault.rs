@@ -15,7 +15,7 @@ use slipway_ports::{
     PortResult, Put, Sealing, Secret,
 };
 
-use super::{Healed, recovery};
+use super::Healed;
 use crate::error::{FlowError, FlowResult};
 use crate::store::{AT_A_TIME, TRIES};
 
@@ -29,6 +29,9 @@ pub(super) enum Half {
     /// For an imported authority: its certificate and all above it.
     Chain,
 }
+
+/// A half of an asset that was lost or damaged, and how reading it failed.
+pub(super) type Damaged = (String, Half, FlowError);
 
 /// An asset in memory.
 #[derive(Debug)]
@@ -214,12 +217,12 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
         Ok(())
     }
 
-    /// Reads and verifies those of `needs` that are not loaded yet.
-    pub(super) async fn load(
+    /// Reads and verifies those of `needs` that are not loaded yet. Returns those that are lost or damaged.
+    pub(super) async fn read_halves(
         &mut self,
         manifest: &Manifest,
         mut needs: BTreeSet<(String, Half)>,
-    ) -> FlowResult<()> {
+    ) -> FlowResult<Vec<Damaged>> {
         needs.retain(|need| !self.holds(need));
         let (objects, crypto, cluster) = (self.objects, self.crypto, self.cluster.name.as_str());
         let (chains, needs): (Vec<_>, Vec<_>) = needs.into_iter().partition(|(_, half)| *half == Half::Chain);
@@ -273,15 +276,7 @@ impl<'a, O: Objects, K: Keys, C: Crypto> Vault<'a, O, K, C> {
             let digest_key = self.open(&at, &object.bytes).await?;
             self.privates.insert(DIGEST_KEY.to_owned(), digest_key);
         }
-        // Nothing is written while anything cannot be recovered.
-        let mut found = Vec::with_capacity(damaged.len());
-        for (asset, half, error) in damaged {
-            found.push(recovery::find(self, manifest, asset, half, error).await?);
-        }
-        for recovered in found {
-            recovery::write_back(self, manifest, recovered).await?;
-        }
-        Ok(())
+        Ok(damaged)
     }
 
     /// Keeps a recovered half of an asset in memory.

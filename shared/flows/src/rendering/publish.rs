@@ -70,7 +70,7 @@ pub(super) async fn publish_plan(
         let under_way = rollout.active();
         let unchanged = match under_way {
             Some(active) => active.target == plan.to,
-            None => plan.is_empty(),
+            None => plan.is_empty() && !rollout.looks_again(&upload.version),
         };
         // The pointer may be to a plan that was never rolled out and is no longer wanted.
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);

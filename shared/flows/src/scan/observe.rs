@@ -19,6 +19,7 @@ use slipway_ports::{Crypto, Listing, Objects};
 use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
+use super::snapshots::{self, Look};
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, AT_A_TIME};
 
@@ -48,6 +49,8 @@ pub(super) struct Seen {
     pub(super) overdue: Option<PlanReference>,
     /// Whether what is desired was rolled out, and nothing is open or paused.
     pub(super) idle: bool,
+    /// The scheduled snapshots of a cluster that was launched.
+    pub(super) snapshots: Option<Look>,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -86,6 +89,20 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         let help = "upload a spec, so that its certificates are looked after".to_owned();
         return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
+    // Before that there is no etcd, so nothing is missing.
+    let launched = rollout.as_ref().is_some_and(|rollout| !rollout.good.is_empty());
+    let snapshots = match launched {
+        true => match snapshots::look(ports.assets, &cluster, now).await {
+            // It must not block renewals.
+            Err(error) if !error.is_transient() => {
+                findings.push(snapshots::not_tended(name, &error));
+                None
+            }
+            look => Some(look?),
+        },
+        false => None,
+    };
+    findings.extend(snapshots.as_ref().and_then(|look| look.finding.clone()));
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
@@ -103,6 +120,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         state,
         stored_state,
         findings,
+        snapshots,
     }))
 }
 

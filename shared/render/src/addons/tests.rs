@@ -113,7 +113,7 @@ fn p1_a_newer_slipway_moves_no_version_that_is_pinned() {
     let mut lock = lock();
     lock.addon_versions.get_mut("1.34").unwrap().insert("coredns".to_owned(), "v1.0.0".to_owned());
     assert!(lock.missing(&cluster()).addon_versions.is_empty());
-    assert_eq!(lock.addon_version(&cluster(), crate::images::Image::CoreDns), Some("v1.0.0"));
+    assert_eq!(lock.addon_version(&cluster(), crate::images::Image::CoreDns.name()), Some("v1.0.0"));
 }
 
 #[test]

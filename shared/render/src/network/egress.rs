@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use slipway_core::cluster::{Egress, Existing, SubnetSource, Vpc};
 
-use super::subnet_id;
 use crate::RenderError;
 use crate::cfn::{Resource, Template, get_att, logical_id, reference};
-use crate::context::{Context, existing};
+use crate::context::{Context, existing, subnet_id};
 
 const ANYWHERE: &str = "0.0.0.0/0";
 const INTERNET_GATEWAY: &str = "InternetGateway";

@@ -115,8 +115,9 @@ fn p9_members_open_one_anothers_snapshots_and_nobody_elses_anything() {
             })
         );
         let keeping = statement(&etcd, member, "KeepSnapshots").unwrap();
-        let resource = keeping["Resource"].as_str().unwrap();
-        assert!(resource.ends_with("/clusters/prod/etcd-snapshots/*"), "{resource}");
+        let bucket = "arn:aws:s3:::slipway-assets-example";
+        let folders = ["clusters/prod/etcd-snapshots/*", "scheduled-snapshots/prod/*"];
+        assert_eq!(keeping["Resource"], json!(folders.map(|folder| format!("{bucket}/{folder}"))));
         assert_eq!(keeping["Action"], json!(["s3:GetObject", "s3:PutObject"]), "none may be deleted");
     }
     for stack in &rendering.stacks {

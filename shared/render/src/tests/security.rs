@@ -80,10 +80,14 @@ fn p9_a_node_reads_and_opens_its_own_bundles_alone() {
             format!("{bucket}/clusters/prod/addons.json"),
             format!("{bucket}/clusters/prod/addons/*"),
         ]);
-        let snapshots = json!(format!("{bucket}/clusters/prod/etcd-snapshots/*"));
+        let snapshots = json!([
+            format!("{bucket}/clusters/prod/etcd-snapshots/*"),
+            format!("{bucket}/scheduled-snapshots/prod/*"),
+        ]);
+        let schedule = json!(format!("{bucket}/clusters/prod/snapshots.json"));
         let more = match role.as_str() {
             "controller" => vec![&of_addons],
-            member if member.starts_with("etcd-") => vec![&snapshots],
+            member if member.starts_with("etcd-") => vec![&snapshots, &schedule],
             _ => Vec::new(),
         };
         assert_eq!(addons, more, "{role}");

@@ -75,3 +75,19 @@ fn p6_what_is_no_node_has_no_pods_and_any_other_failure_says_nothing_of_them() {
     assert_eq!(name(&running().progress("i-1", &failed(FailureCode::AwsDenied), after(1), None)), "pauses");
     assert_eq!(name(&running().progress("i-1", &answered(true), after(1), None)), "empty");
 }
+
+#[test]
+fn p12_what_was_no_node_is_looked_at_again_when_the_answer_is_old_and_what_was_drained_stays_empty() {
+    let no_node = failed(FailureCode::DrainNoNode);
+    for (second, is_seen) in [(FRESH.as_secs(), "empty"), (FRESH.as_secs() + 1, "idle"), (25_000, "idle")] {
+        let mut drain = running();
+        assert_eq!(name(&drain.progress("i-1", &no_node, after(second), None)), is_seen, "{second}");
+        assert_eq!(drain.tries, 0, "it is no failure");
+        // A drained node is cordoned.
+        assert_eq!(
+            name(&running().progress("i-1", &answered(true), after(second), None)),
+            "empty",
+            "{second}"
+        );
+    }
+}

@@ -10,7 +10,7 @@ use slipway_plan::{MinorChange, NodeAction, NodePlan, Plan};
 
 use super::super::Wanted;
 use super::{
-    Controllers, ControllersState, ControllersWork, Extra, Leaver, LeaverState, Member, MemberState,
+    Closing, Controllers, ControllersState, ControllersWork, Extra, Leaver, LeaverState, Member, MemberState,
     NodeStep, Nodes, Phase, PoolRefresh, PoolRefreshState, RefreshMember, Removal, RemovalState,
     ReplaceMember, Saver, SaverState, Task, Tries, Work, Workers, WorkersState,
 };
@@ -96,6 +96,24 @@ fn goes(plan: &Plan, planned: &NodePlan) -> Option<NodeStep> {
     (planned.action == NodeAction::Remove).then(|| step(planned, planned.stack.clone(), Task::Removal(task)))
 }
 
+/// The look at the whole cluster, after all `others`. `None` for a release without controllers, as nobody could be asked.
+fn closes(release: &Rendering, others: &[NodeStep]) -> Option<NodeStep> {
+    let controllers = release.roles.get(&Role::Controller)?;
+    let nodes = release.roles.iter().filter(|(role, _)| matches!(role, Role::Controller | Role::Pool(_)));
+    let groups = nodes.map(|(role, node)| (role.clone(), group_of(role, node))).collect();
+    let pools = others.iter().map(|step| &step.role).filter(|role| matches!(role, Role::Pool(_)));
+    let pools: BTreeSet<Role> = pools.cloned().collect();
+    Some(NodeStep {
+        role: Role::Controller,
+        stack: controllers.stack.clone(),
+        group: group_of(&Role::Controller, controllers),
+        after: pools.into_iter().collect(),
+        minor: None,
+        rounds: 0,
+        task: Task::Closing(Closing::new(groups)),
+    })
+}
+
 /// A step that has not begun.
 fn step(planned: &NodePlan, group: String, task: Task) -> NodeStep {
     NodeStep {
@@ -149,7 +167,7 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
             phase: Phase::new(WorkersState::Look { idle_since: None }),
         }),
         (Role::Etcd(_) | Role::Pool(_), Work::Fewer)
-        | (_, Work::Save | Work::Leave | Work::Remove)
+        | (_, Work::Save | Work::Leave | Work::Remove | Work::Look)
         | (Role::Admin, Work::Refresh | Work::Replace | Work::Fewer) => return None,
     })
 }
@@ -220,13 +238,15 @@ impl Nodes {
         // Of members to be removed, the newest comes first: controllers and people know the founders.
         let newest = |step: &NodeStep| step.role.member().filter(|_| step.work() == Work::Leave).map(Reverse);
         steps.sort_by(|a, b| (a.wave(), newest(a), &a.role).cmp(&(b.wave(), newest(b), &b.role)));
+        let mut steps = in_turn(steps);
+        steps.extend(closes(release, &steps));
         if steps.is_empty() {
             return Self::default();
         }
         let controllers = release.roles.get(&Role::Controller);
         let members = release.roles.iter().filter(|(role, _)| role.member().is_some());
         Self {
-            steps: in_turn(steps),
+            steps,
             controllers: controllers.map(|node| group_of(&Role::Controller, node)),
             leaving,
             members: members.map(|(role, node)| (role.clone(), group_of(role, node))).collect(),

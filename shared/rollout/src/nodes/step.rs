@@ -15,7 +15,7 @@ use super::super::errand::SentCommand;
 use super::super::waits::Waits;
 use super::machine::{Open, Place, run};
 use super::{
-    Controllers, ControllersWork, Leaver, LeftOver, Member, Phase, PoolRefresh, PoolRefreshState,
+    Closing, Controllers, ControllersWork, Leaver, LeftOver, Member, Phase, PoolRefresh, PoolRefreshState,
     RefreshMember, Refreshing, Removal, ReplaceMember, Replacing, Saver, Turn, Workers, WorkersState,
 };
 
@@ -62,6 +62,8 @@ pub enum Task {
     Workers(Workers),
     /// A pool is removed with its stack.
     Removal(Removal),
+    /// Whether the whole cluster serves, after everything else.
+    Closing(Closing),
 }
 
 /// What is done to machines.
@@ -79,6 +81,8 @@ pub enum Work {
     Leave,
     /// The machines are removed together with their stack.
     Remove,
+    /// Nothing: the whole cluster is looked at.
+    Look,
 }
 
 impl Work {
@@ -86,7 +90,7 @@ impl Work {
     pub(crate) const fn renews(self) -> bool {
         match self {
             Self::Refresh | Self::Replace => true,
-            Self::Save | Self::Fewer | Self::Leave | Self::Remove => false,
+            Self::Save | Self::Fewer | Self::Leave | Self::Remove | Self::Look => false,
         }
     }
 }
@@ -102,6 +106,7 @@ impl Task {
             Self::PoolRefresh(task) => &task.phase,
             Self::Workers(task) => &task.phase,
             Self::Removal(task) => &task.phase,
+            Self::Closing(task) => &task.phase,
         }
     }
 
@@ -115,6 +120,7 @@ impl Task {
             Self::PoolRefresh(task) => &mut task.phase,
             Self::Workers(task) => &mut task.phase,
             Self::Removal(task) => &mut task.phase,
+            Self::Closing(task) => &mut task.phase,
         }
     }
 
@@ -129,6 +135,7 @@ impl Task {
             Self::PoolRefresh(task) => run(task, turn),
             Self::Workers(task) => run(task, turn),
             Self::Removal(task) => run(task, turn),
+            Self::Closing(task) => run(task, turn),
         }
     }
 
@@ -144,6 +151,7 @@ impl Task {
                 ControllersWork::Fewer { .. } => Work::Fewer,
             },
             Self::Removal(_) => Work::Remove,
+            Self::Closing(_) => Work::Look,
         }
     }
 
@@ -157,7 +165,8 @@ impl Task {
             | Self::Leaver(_)
             | Self::Controllers(_)
             | Self::PoolRefresh(_)
-            | Self::Removal(_) => None,
+            | Self::Removal(_)
+            | Self::Closing(_) => None,
         }
     }
 
@@ -165,7 +174,7 @@ impl Task {
     fn counts(&self) -> (usize, usize) {
         match self {
             Self::MemberRefresh(task) => (usize::from(task.work.renewed.is_some()), 0),
-            Self::MemberReplace(_) | Self::Saver(_) | Self::Leaver(_) => (0, 0),
+            Self::MemberReplace(_) | Self::Saver(_) | Self::Leaver(_) | Self::Closing(_) => (0, 0),
             Self::Controllers(task) => (task.done.len(), 0),
             Self::PoolRefresh(task) => (task.done.len(), 0),
             Self::Workers(task) => (task.done.len(), task.phase.state().map_or(0, WorkersState::begun)),
@@ -188,6 +197,12 @@ impl NodeStep {
     #[must_use]
     pub const fn work(&self) -> Work {
         self.task.work()
+    }
+
+    /// Whether it is the look at the whole cluster.
+    #[must_use]
+    pub const fn looks(&self) -> bool {
+        matches!(self.task, Task::Closing(_))
     }
 
     /// The name of its state.
@@ -227,6 +242,9 @@ impl NodeStep {
 
     /// The wave of stacks after which it is done.
     pub(super) fn wave(&self) -> u8 {
+        if self.looks() {
+            return StackKind::Pool.wave() + 1;
+        }
         let own = wave(&self.role);
         let is_before = match &self.task {
             Task::Saver(_) | Task::Leaver(_) => true,
@@ -235,7 +253,8 @@ impl NodeStep {
             | Task::MemberRefresh(_)
             | Task::PoolRefresh(_)
             | Task::Workers(_)
-            | Task::Removal(_) => false,
+            | Task::Removal(_)
+            | Task::Closing(_) => false,
         };
         if is_before { own.saturating_sub(1) } else { own }
     }
@@ -250,7 +269,8 @@ impl NodeStep {
             | Task::Leaver(_)
             | Task::PoolRefresh(_)
             | Task::Workers(_)
-            | Task::Removal(_) => false,
+            | Task::Removal(_)
+            | Task::Closing(_) => false,
         };
         is_emptied || self.task.open().is_busy()
     }
@@ -265,7 +285,8 @@ impl NodeStep {
             | Task::Leaver(_)
             | Task::PoolRefresh(_)
             | Task::Workers(_)
-            | Task::Removal(_) => false,
+            | Task::Removal(_)
+            | Task::Closing(_) => false,
         }
     }
 
@@ -284,7 +305,8 @@ impl NodeStep {
             | Task::Controllers(_)
             | Task::PoolRefresh(_)
             | Task::Workers(_)
-            | Task::Removal(_) => false,
+            | Task::Removal(_)
+            | Task::Closing(_) => false,
         }
     }
 
@@ -320,7 +342,8 @@ impl NodeStep {
             | Task::Controllers(_)
             | Task::PoolRefresh(_)
             | Task::Workers(_)
-            | Task::Removal(_) => {
+            | Task::Removal(_)
+            | Task::Closing(_) => {
                 if self.place() == Place::Refresh {
                     self.not_sent(token);
                 }
@@ -361,7 +384,8 @@ impl NodeStep {
             | Task::Saver(_)
             | Task::Leaver(_)
             | Task::PoolRefresh(_)
-            | Task::Workers(_) => {}
+            | Task::Workers(_)
+            | Task::Closing(_) => {}
         }
         effects
     }

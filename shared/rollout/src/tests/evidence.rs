@@ -37,6 +37,7 @@ impl LastAsks {
                     }
                     Verb::Refresh { .. }
                     | Verb::Status
+                    | Verb::Serves { .. }
                     | Verb::EtcdHealth
                     | Verb::EtcdMoveLeader
                     | Verb::EtcdSnapshot

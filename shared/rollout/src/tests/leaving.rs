@@ -75,7 +75,8 @@ impl Store {
                 }
                 snapshot_taken("clusters/c/etcd-snapshots/t").into()
             }
-            Verb::Status
+            Verb::Serves { .. }
+            | Verb::Status
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
             | Verb::EtcdRetire

@@ -161,6 +161,7 @@ fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_
     harbour.fake.log.clear();
     let (mut is_there, mut told) = (true, Vec::new());
     for minute in 1..60 {
+        state = without_a_look(state);
         let look = to_observe(&state, Some(&wanted), at(minute));
         let mut observed = harbour.fake.observe(&look, Some(&wanted));
         let controllers = group("c-control-plane", Lifecycle::InService);

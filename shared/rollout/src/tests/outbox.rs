@@ -1,6 +1,8 @@
 //! Which effects of the outbox change what runs, and which begin something: the former are dropped when they are too old, the latter are
 //! withdrawn after an order to stop.
 
+use std::collections::BTreeSet;
+
 use slipway_core::event::RolloutReport;
 use slipway_core::node::{Command, Verb};
 use slipway_core::release::AddonsPointer;
@@ -17,6 +19,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
     let node = || "i-2".to_owned();
     vec![
         (Verb::Status, false, false),
+        (Verb::Serves { without: BTreeSet::new() }, false, false),
         (Verb::EtcdHealth, false, false),
         // It disrupts nothing, but counts as a beginning.
         (Verb::EtcdSnapshot, false, true),

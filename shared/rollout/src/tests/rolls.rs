@@ -2,6 +2,7 @@
 //! for. If something fails, what is reported, and that no other machine is changed after it.
 
 mod late;
+mod looks;
 mod machines;
 mod members;
 mod nights;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use slipway_core::cluster::MaintenanceWindow;
 use slipway_core::deadline::Deadline;
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, Verb, VerbFailure,
+    Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, HowUnanswered,
+    Unanswered, Verb, VerbFailure,
 };
 use slipway_plan::RenewalPlan;
 
@@ -73,6 +75,14 @@ struct Yard {
     hanging: BTreeSet<String>,
     ill: BTreeSet<String>,
     stuck: BTreeSet<String>,
+    /// Why no API server is ready, machines whose Nodes are not Ready, and members of etcd that do not serve, as the controllers say.
+    api_down: Option<&'static str>,
+    unready: BTreeSet<String>,
+    /// Machines that have no Node.
+    unregistered: BTreeSet<String>,
+    members_down: BTreeSet<String>,
+    /// Controllers whose commands to say whether the cluster serves end in that way.
+    unanswered: BTreeMap<String, HowUnanswered>,
     alarm: bool,
     /// Whether its groups accept a desired capacity, and launch missing machines.
     deaf: bool,
@@ -187,6 +197,11 @@ impl Yard {
             hanging: BTreeSet::new(),
             ill: BTreeSet::new(),
             stuck: BTreeSet::new(),
+            api_down: None,
+            unready: BTreeSet::new(),
+            unregistered: BTreeSet::new(),
+            members_down: BTreeSet::new(),
+            unanswered: BTreeMap::new(),
             alarm: false,
             deaf: false,
             launches: true,
@@ -249,6 +264,37 @@ impl Yard {
         serde_json::to_value(health).unwrap()
     }
 
+    /// What a controller says of the whole cluster.
+    fn cluster_serves(&self, without: &BTreeSet<String>) -> Value {
+        let nodes = self.groups.iter().filter_map(|(name, group)| {
+            let role = match name.strip_prefix("c-")? {
+                "control-plane" => "controller".to_owned(),
+                pool if pool.starts_with("pool-") => pool.to_owned(),
+                _ => return None,
+            };
+            // The Node of a machine that is being terminated stays for a while.
+            let nodes =
+                group.machines.keys().filter(|id| !without.contains(*id) && !self.unregistered.contains(*id));
+            let nodes: Vec<&String> = nodes.collect();
+            let unready: Vec<&&String> = nodes.iter().filter(|id| self.unready.contains(**id)).collect();
+            let ready = nodes.len() - unready.len();
+            let not_ready = unready.iter().map(|id| json!({"node": id, "why": "no network"}));
+            let not_ready: Vec<Value> = not_ready.collect();
+            Some((role, json!({"registered": nodes.len(), "ready": ready, "notReady": not_ready})))
+        });
+        let members = self.groups.keys().filter_map(|name| name.strip_prefix("c-etcd-"));
+        let members = members.map(|number| {
+            let name = format!("etcd-{number}");
+            let serves = !self.members_down.contains(&name);
+            (name, json!({"healthy": serves}))
+        });
+        let etcd: serde_json::Map<_, _> = members.collect();
+        let api_server = json!({"healthy": self.api_down.is_none(), "problem": self.api_down});
+        json!({
+            "apiServer": api_server, "nodeManager": {"healthy": true}, "etcd": etcd, "nodes": nodes.collect::<serde_json::Map<_, _>>(),
+        })
+    }
+
     fn answer(&mut self, command: &Command) -> Result<Value, &'static str> {
         let id = command.instance.clone();
         let document = command.verb.document();
@@ -260,6 +306,10 @@ impl Yard {
             Verb::EtcdHealth => {
                 self.asked += 1;
                 Ok(self.health(&id))
+            }
+            Verb::Serves { without } => {
+                self.asked += 1;
+                Ok(self.cluster_serves(without))
             }
             Verb::Status => {
                 self.asked += 1;
@@ -403,6 +453,12 @@ impl Yard {
         assert!(!self.answers.contains_key(&command.token), "{} is sent twice", command.token);
         if self.hanging.contains(&command.instance) {
             self.answers.insert(command.token.clone(), CommandView::InProgress);
+            return;
+        }
+        let asks = matches!(command.verb, Verb::Serves { .. });
+        if let Some(how) = self.unanswered.get(&command.instance).filter(|_| asks) {
+            let unanswered = Unanswered { how: *how, problem: None };
+            self.answers.insert(command.token.clone(), CommandView::Unanswered(unanswered));
             return;
         }
         let up = self.serves(&command.instance);

@@ -250,3 +250,44 @@ fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
     let why = "c-control-plane wants 2 machines, and the spec has 1: a surplus machine is still to be launched, and is terminated then";
     assert!(report.message.contains(why), "{}", report.message);
 }
+
+/// [`with_members`] with that etcd release, data volumes of that size, and controllers of that Kubernetes release.
+pub(super) fn of_versions(size: u32, kubernetes: &str, etcd: &str, gib: u32) -> Rendering {
+    let mut rendering = with_members(size, 3, "a");
+    let node = rendering.roles[&Role::Pool("a".to_owned())].clone();
+    for (role, node) in &mut rendering.roles {
+        if let (Role::Etcd(_), Some(member)) = (role, &mut node.member) {
+            member.volume_gib = gib;
+            node.version = Some(etcd.to_owned());
+        }
+    }
+    let stack = "c-control-plane".to_owned();
+    let controller = NodeRole { stack, version: Some(kubernetes.to_owned()), ..node };
+    rendering.roles.insert(Role::Controller, controller);
+    rendering
+}
+
+#[test]
+fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_way() {
+    // When it was uploaded again, 1.36 was running and 1.37 was being rolled out: when the plan is made again, 1.37 runs.
+    let newer = of_versions(1, "1.37.0", "3.7.3", 50);
+    for (older, why) in [
+        (
+            of_versions(2, "1.36.6", "3.7.3", 50),
+            "Kubernetes 1.37.0 runs, and 1.36 is asked for: it cannot go back",
+        ),
+        (of_versions(2, "1.37.0", "3.6.16", 50), "etcd 3.7.3 runs, and 3.6 is asked for: it cannot go back"),
+        (of_versions(2, "1.39.0", "3.7.3", 50), "a minor release cannot be skipped"),
+        (
+            of_versions(2, "1.37.0", "3.7.3", 30),
+            "the data volume of etcd member 2 has 50 GiB, and 30 are asked for",
+        ),
+    ] {
+        let (state, report, log) = onward(&newer, &older, Approval::Auto);
+        assert_eq!(log, ["Rollout Failed"], "no tick, no change set");
+        assert!(report.message.contains(why), "{}", report.message);
+        assert!(state.deployed.values().all(|release| release == &newer.id()));
+    }
+    let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+}

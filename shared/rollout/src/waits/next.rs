@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::{
-    Boot, Danger, Departs, HeldBy, HowFar, Idle, Kept, RolloutWaits, StackWaits, Waits, WorkersWait,
+    Boot, Danger, Departs, Gap, HeldBy, HowFar, Idle, Kept, RolloutWaits, StackWaits, Waits, WorkersWait,
 };
 use crate::destroy::GoingWaits;
 
@@ -84,6 +84,7 @@ impl Waits {
             Self::Window { .. } => Next::spec(cluster, "other rollout.windows"),
             Self::AnotherTry(_) => Next::status(cluster),
             Self::Dangers(dangers) => Next::first(dangers.iter().map(|one| one.next(cluster)), cluster),
+            Self::Serves(gaps) => Next::first(gaps.iter().map(|one| one.next(cluster)), cluster),
             Self::Departure(departs) => departs.next(cluster),
             Self::Workers(waits) => waits.next(cluster),
             Self::Removal { departs, idle, .. } => {
@@ -145,6 +146,35 @@ impl Danger {
             | Self::SilentController { .. }
             | Self::Component { .. }
             | Self::NoApiServer(_) => Next::must(format!(
+                "`slipway status --cluster {cluster}` shows what each machine reports; the rollout goes on once it is resolved"
+            )),
+        }
+    }
+}
+
+impl Gap {
+    fn next(&self, cluster: &str) -> Next {
+        match self {
+            Self::Changed { .. } => Next::nothing(cluster),
+            Self::Fewer { boots, .. } => of_boots(boots, cluster),
+            Self::Nodes { not_ready, .. } => match not_ready.first() {
+                Some(node) => Next::must(format!(
+                    "`kubectl describe node {node}` shows why; or `slipway skip {node} --cluster {cluster}` does not count it"
+                )),
+                None => Next::must(
+                    "`kubectl get nodes --label-columns slipway/pool` shows which are missing".to_owned(),
+                ),
+            },
+            Self::NodeManager { machine, .. } => Next::must(format!(
+                "`journalctl --unit slipway-manage` on {machine} shows what its node manager does (`aws ssm start-session --target {machine}`)"
+            )),
+            Self::NoController
+            | Self::Silent { .. }
+            | Self::ApiServer { .. }
+            | Self::NoQuorum
+            | Self::Member { .. }
+            | Self::NoGroup { .. }
+            | Self::NodesUnknown => Next::must(format!(
                 "`slipway status --cluster {cluster}` shows what each machine reports; the rollout goes on once it is resolved"
             )),
         }
@@ -282,6 +312,8 @@ mod tests {
         let workers = |departs: Value, whole: Value, idle: Value| json!({"workers": {"departs": departs, "inAll": null, "whole": whole, "idle": idle, "done": 0}});
         let kept = json!({"group": "g", "machine": "i-1"});
         let danger = |danger: Value| json!({"dangers": [danger]});
+        let gap = |gap: Value| json!({"serves": [gap]});
+        let unready = |nodes: Value| json!({"nodes": {"role": "pool-a", "wanted": 2, "registered": 2, "ready": 1, "not_ready": nodes, "why": null}});
         let silent = json!({"role": "etcd-0", "problem": "p"});
         let window = json!({"atMostUntil": Timestamp::UNIX_EPOCH});
         vec![
@@ -295,6 +327,18 @@ mod tests {
             (json!({"anotherTry": "why"}), Need::Can),
             (json!("snapshot"), Need::Nobody),
             (json!({"answers": "members"}), Need::Nobody),
+            (gap(json!("noController")), Need::Must),
+            (gap(json!({"changed": {"machine": "i-1"}})), Need::Nobody),
+            (gap(json!({"silent": {"machine": "i-1", "problem": "p"}})), Need::Must),
+            (gap(json!({"apiServer": {"machine": "i-1", "problem": null}})), Need::Must),
+            (gap(json!({"nodeManager": {"machine": "i-1", "problem": null}})), Need::Must),
+            (gap(json!("noQuorum")), Need::Must),
+            (gap(json!({"member": {"member": "etcd-0", "problem": null}})), Need::Must),
+            (gap(json!({"noGroup": {"group": "g"}})), Need::Must),
+            (gap(json!({"fewer": {"role": "pool-a", "serve": 1, "desired": 2, "boots": []}})), Need::Can),
+            (gap(unready(json!(["i-1"]))), Need::Must),
+            (gap(unready(json!([]))), Need::Must),
+            (gap(json!("nodesUnknown")), Need::Must),
             (danger(json!({"silentMember": silent})), Need::Must),
             (danger(json!({"silentEtcd": silent})), Need::Must),
             (danger(json!({"learner": "etcd-0"})), Need::Can),
@@ -403,7 +447,7 @@ mod tests {
     #[test]
     fn every_waiting_reason_names_the_next_command() {
         let (waits, danger) = (include_str!("../waits.rs"), include_str!("danger.rs"));
-        let destroy = include_str!("../destroy/waits.rs");
+        let (destroy, gap) = (include_str!("../destroy/waits.rs"), include_str!("gap.rs"));
         let all: Vec<Value> =
             [nodes(), stacks(), going()].concat().into_iter().map(|(example, _)| example).collect();
         let examples = Value::Array(all).to_string();
@@ -414,6 +458,7 @@ mod tests {
             (waits, "Idle"),
             (waits, "StackWaits"),
             (danger, "Danger"),
+            (gap, "Gap"),
             (destroy, "GoingWaits"),
         ] {
             let names = variants(source, name);

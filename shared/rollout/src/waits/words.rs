@@ -80,6 +80,7 @@ impl Display for Waits {
             Self::Snapshot => f.write_str("waits for a snapshot"),
             Self::Answers(whose) => whose.fmt(f),
             Self::Dangers(dangers) => write!(f, "waits: {}", List(dangers)),
+            Self::Serves(gaps) => write!(f, "waits until the cluster serves: {}", List(gaps)),
             Self::Leader => f.write_str("moves leadership to another member"),
             Self::Replaced => f.write_str("is replaced"),
             Self::Credentials(whom) => match whom.as_slice() {
@@ -151,6 +152,7 @@ impl Display for Asks {
             Self::MembersLeft => "checks the health of the remaining members",
             Self::Controllers => "checks the health of all controllers",
             Self::OtherControllers => "checks the health of the other controllers",
+            Self::Cluster => "checks whether the whole cluster serves",
         })
     }
 }
@@ -297,6 +299,7 @@ mod tests {
             (Waits::Answers(Asks::MembersLeft), "checks the health of the remaining members"),
             (Waits::Answers(Asks::Controllers), "checks the health of all controllers"),
             (Waits::Answers(Asks::OtherControllers), "checks the health of the other controllers"),
+            (Waits::Answers(Asks::Cluster), "checks whether the whole cluster serves"),
             (credentials(&[]), "installs its new credentials"),
             (credentials(&["i-1"]), "i-1 installs its new credentials"),
             (credentials(&["i-1", "i-2"]), "2 machines install their new credentials"),

@@ -106,6 +106,10 @@ fn shown(xml: &mut Xml, arn: &str, shown: &ShownGroup) {
                 .leaf("AvailabilityZone", &machine.zone)
                 .leaf("LifecycleState", machine.state.name())
                 .leaf("HealthStatus", if machine.healthy { "Healthy" } else { "Unhealthy" });
+            // Only groups with weights have it (botocore, `Instance.WeightedCapacity`).
+            if !group.weights.is_empty() {
+                xml.leaf("WeightedCapacity", machine.weight);
+            }
             if let Some(template) = &machine.template {
                 xml.nest("LaunchTemplate", |xml| {
                     xml.leaf("LaunchTemplateId", &template.id).leaf("Version", &template.version);

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 pub(crate) use drain::{Drain, DrainRound};
 pub(crate) use etcd::{DATABASE, Etcd};
 pub use facts::{ClusterFacts, Loss, MemberFacts, Removal};
-pub(crate) use kube::Kube;
+pub(crate) use kube::{Kube, Node};
 pub(crate) use load::NodeLoad;
 
 use super::World;

@@ -257,7 +257,10 @@ impl<C: Crypto + Clone> Account<C> {
                 let count = block_on(scan::fan_out(&assets, &bus))?;
                 Ok(format!("asked for {count} clusters"))
             }
-            Woken::Scan(asked) => Ok(block_on(self.scan(asked, life, now))?.to_string()),
+            Woken::Scan(asked) => {
+                self.take_scheduled_snapshot(now);
+                Ok(block_on(self.scan(asked, life, now))?.to_string())
+            }
         }
     }
 
@@ -317,6 +320,18 @@ impl<C: Crypto + Clone> Account<C> {
             crypto: &self.crypto,
         };
         scan(&ports, &self.name, request, now).await
+    }
+
+    /// What the timers of etcd's members have done until a scan looks, if there is a schedule. The timers themselves are not simulated.
+    fn take_scheduled_snapshot(&self, now: Timestamp) {
+        if self.assets.newest(&keys::snapshot_schedule(&self.name)).is_none() {
+            return;
+        }
+        self.assets.set_clock(now);
+        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let key = keys::scheduled_snapshot(&self.name, &time);
+        self.assets.upload(&key, "");
+        self.assets.upload(&keys::snapshot_record(&key), "");
     }
 
     /// Invokes the rollout function.

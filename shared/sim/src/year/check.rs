@@ -9,6 +9,7 @@ mod evidence;
 mod membership;
 mod observe;
 mod pods;
+mod serves;
 mod stops;
 mod surge;
 mod target;
@@ -27,6 +28,7 @@ use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
 use ends::Ends;
 pub(super) use ends::remaining_resources;
+use serves::Serving;
 use stops::Stops;
 use surge::Surges;
 pub(super) use target::{Begun, Knowledge};
@@ -144,6 +146,8 @@ pub struct Checker {
     hurried_at: Option<Timestamp>,
     /// When a certificate in use was last expired.
     expired_at: Option<Timestamp>,
+    /// Which parts of the cluster serve, and when each last did.
+    serving: Serving,
 }
 
 impl Checker {
@@ -192,6 +196,7 @@ impl Checker {
             may_join: BTreeSet::new(),
             hurried_at: None,
             expired_at: None,
+            serving: Serving::default(),
         }
     }
 
@@ -280,8 +285,10 @@ impl Checker {
                 continue;
             }
             // Queries may be repeated, and a rollout that follows another one at once takes a snapshot of its own.
-            if matches!(command.verb, Verb::Status | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire)
-            {
+            if matches!(
+                command.verb,
+                Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::EtcdSnapshot | Verb::EtcdRetire
+            ) {
                 continue;
             }
             let token = sent.entry((&command.instance, &command.verb)).or_insert(&command.token);
@@ -309,7 +316,7 @@ impl Checker {
                 | Verb::EtcdRetire => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // Uncordoning evicts, ends and makes nothing; it is part of stopping.
-                Verb::Status | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
+                Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
             },
             // A retained machine was being terminated already. Somebody has to terminate it, and does so again after a function died.
             Act::Terminate(_, machine, _) => {
@@ -364,7 +371,7 @@ impl Checker {
         if !self.may_go(world, &machine) {
             self.wrong(now, "P2", format!("{id}, a {role}, is terminated, and is as the spec wants it"));
         }
-        self.only_renews(&machine, now);
+        self.touches(&machine, false, now);
         if self.skipped.contains(id) {
             self.wrong(now, "P10", format!("{id} is terminated although a person said to leave it"));
         }
@@ -502,6 +509,7 @@ impl Checker {
                     );
                     self.wrong(now, "P2", what);
                 }
+                self.touches(&machine, true, now);
                 let again = self.taken.iter().any(|taken| taken.machine == machine.id);
                 if self.skipped.contains(&machine.id) {
                     self.wrong(
@@ -546,7 +554,7 @@ impl Checker {
                     let what = format!("{node}, a {}, is drained, and is as the spec wants it", machine.role);
                     self.wrong(now, "P2", what);
                 }
-                self.only_renews(&machine, now);
+                self.touches(&machine, false, now);
                 self.is_canary(facts, &machine, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
@@ -561,7 +569,11 @@ impl Checker {
             Verb::EtcdHealth => self.asks_for_health(&command.instance, now),
             // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
-            Verb::Status | Verb::EtcdMoveLeader | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
+            Verb::Status
+            | Verb::Serves { .. }
+            | Verb::EtcdMoveLeader
+            | Verb::EtcdSnapshot
+            | Verb::EtcdRetire => {}
         }
     }
 

@@ -93,6 +93,8 @@ pub struct Engine<'m> {
     pub(super) exhausted_until: Option<Timestamp>,
     /// The ids of the rollout events that the bus delivered. A retry publishes an event again.
     published: BTreeSet<String>,
+    /// The ids of the successes that were judged.
+    judged: BTreeSet<String>,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
@@ -116,6 +118,7 @@ impl<'m> Engine<'m> {
             unseen: true,
             exhausted_until: None,
             published: BTreeSet::new(),
+            judged: BTreeSet::new(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -139,6 +142,7 @@ impl<'m> Engine<'m> {
             unseen: self.unseen,
             exhausted_until: self.exhausted_until,
             published: self.published.clone(),
+            judged: self.judged.clone(),
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -365,9 +369,12 @@ impl<'m> Engine<'m> {
         self.tally.scheduled +=
             u64::from(tried == 0 && matches!(who, Woken::Rollout(Waker::Tick) | Woken::Scans));
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
-        let (before_start, unsaid) = (self.account.journal.before_start(), self.unpublished_start());
+        let before_start = self.account.journal.before_start();
+        let mut unsaid = self.account.journal.drain_unpublished();
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
+        self.judge_successes(events.iter().chain(&unsaid));
+        keep_starts(&mut unsaid);
         let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
         let of_others = overlap.as_ref().map_or(0, |one| one.acts.len());
         let (until, since) = match &overlap {
@@ -433,13 +440,16 @@ impl<'m> Engine<'m> {
         self.is_woken_again(now);
     }
 
-    /// The `Rollout Started` event that the bus did not take, and all such events before it. An outage of the bus delays no step, so acts
-    /// that follow the start are allowed.
-    fn unpublished_start(&self) -> Vec<Event> {
-        let mut unsaid = self.account.journal.drain_unpublished();
-        let starts = unsaid.iter().rposition(|event| matches!(event, Event::RolloutStarted(_)));
-        unsaid.truncate(starts.map_or(0, |at| at + 1));
-        unsaid
+    /// Each success is judged when a function reports it for the first time. The bus may take the event much later, when the cluster may
+    /// no longer be as it was.
+    fn judge_successes<'e>(&mut self, events: impl Iterator<Item = &'e Event>) {
+        for event in events {
+            if let Event::RolloutSucceeded(detail) = event
+                && (detail.id.is_empty() || self.judged.insert(detail.id.clone()))
+            {
+                self.checker.succeeded(&lock(&self.account.world));
+            }
+        }
     }
 
     /// Reads from the events which rollouts begin and end. Returns for each end whether it was a success, and whether the cluster is gone.
@@ -521,6 +531,13 @@ impl<'m> Engine<'m> {
     pub fn with_world<T>(&self, read: impl FnOnce(&World) -> T) -> T {
         read(&lock(&self.account.world))
     }
+}
+
+/// Of events that the bus did not take, keeps the last `Rollout Started` and all before it. An outage of the bus delays no step, so acts
+/// that follow the start are allowed.
+fn keep_starts(unsaid: &mut Vec<Event>) {
+    let starts = unsaid.iter().rposition(|event| matches!(event, Event::RolloutStarted(_)));
+    unsaid.truncate(starts.map_or(0, |at| at + 1));
 }
 
 /// An event that begins or ends a rollout.

@@ -75,9 +75,10 @@ enum Bug {
     WaitsForMachinesForEver,
     WaitsForHealthForEver,
     SnapshotsForEver,
+    SucceedsUnseen,
 }
 
-const ALL: [(Bug, &str); 46] = [
+const ALL: [(Bug, &str); 47] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -136,6 +137,7 @@ const ALL: [(Bug, &str); 46] = [
     ),
     (Bug::WaitsForHealthForEver, "members that are not healthy are waited for without an end"),
     (Bug::SnapshotsForEver, "a failed snapshot is tried again without an end"),
+    (Bug::SucceedsUnseen, "a rollout succeeds without a look at the whole cluster"),
 ];
 
 /// The meddler that makes the mistake.
@@ -233,6 +235,11 @@ impl Mistaken {
             Bug::WaitsForMachinesForEver | Bug::WaitsForHealthForEver => {
                 let steps = state.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps);
                 steps.for_each(|step| waits_since(step, now));
+            }
+            Bug::SucceedsUnseen => {
+                if let Some(active) = state.active_mut() {
+                    active.nodes.steps.iter_mut().filter(|step| step.looks()).for_each(is_done);
+                }
             }
             Bug::ForgetsFailures | Bug::SnapshotsForEver => {
                 state

@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use slipway_core::cluster::{Etcd, EtcdMember, KubernetesVersion, Volume};
+use slipway_core::snapshots::{Retention, ScheduledSnapshots};
 use slipway_core::versions;
 
 use super::Lowering;
 use super::balancers::is_zone_id;
 use super::network::Draft;
-use crate::model::{EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, VolumeKind, VolumeSpec};
+use crate::model::{
+    EtcdNodeSpec, EtcdSpec, EtcdTopology, MemberVolumeSpec, SnapshotsSpec, VolumeKind, VolumeSpec,
+};
 use crate::path::Path;
 use crate::text::{is_dns_label, is_dns_name};
 
@@ -76,7 +79,25 @@ impl Lowering<'_, '_, '_> {
             ),
             tenancy: spec.tenancy.unwrap_or_default(),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, &path),
+            snapshots: self.snapshots(&spec.snapshots, &path.key("snapshots")),
         })
+    }
+
+    fn snapshots(&mut self, spec: &SnapshotsSpec, path: &Path) -> Option<ScheduledSnapshots> {
+        let default = Retention::default();
+        let all_days = spec.keep.all_days.unwrap_or(default.all_days);
+        let daily_days = spec.keep.daily_days.unwrap_or(default.daily_days.max(all_days));
+        if daily_days < all_days {
+            let message = format!(
+                "all snapshots are kept for {all_days} days, so keeping the last one of each day for {daily_days} days keeps no other"
+            );
+            let help = format!("write {all_days} or more, or a smaller `allDays`");
+            self.report.error("etcd-snapshots", &path.key("keep").key("dailyDays"), message, help);
+        }
+        let every_hours = spec.every_hours.unwrap_or(ScheduledSnapshots::default().every_hours);
+        let at_least = spec.keep.at_least.unwrap_or(default.at_least);
+        let keep = Retention { all_days, daily_days, at_least };
+        spec.enabled.unwrap_or(true).then_some(ScheduledSnapshots { every_hours, keep })
     }
 
     fn etcd_count(&mut self, spec: &EtcdSpec, path: &Path) -> u32 {

@@ -41,6 +41,34 @@ pub(crate) struct MemberVolumeSpec {
     pub(crate) encrypted: Option<bool>,
 }
 
+/// Snapshots of etcd that its members take on a schedule. A change takes effect with the next scan and replaces no machine.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct SnapshotsSpec {
+    /// Whether they are taken; `true` unless given.
+    pub(crate) enabled: Option<bool>,
+    /// Hours between two snapshots; `6` unless given.
+    #[schemars(range(min = 1, max = 24))]
+    pub(crate) every_hours: Option<u32>,
+    /// How long they are kept. Snapshots that a rollout, a destruction or a person ordered are always kept.
+    pub(crate) keep: RetentionSpec,
+}
+
+/// How long scheduled snapshots of etcd are kept. What the scan deletes can be restored for 30 more days.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RetentionSpec {
+    /// For how many days all are kept; `7` unless given.
+    #[schemars(range(min = 1, max = 365))]
+    pub(crate) all_days: Option<u32>,
+    /// For how many days the last verified one of each day is kept; `30` or `allDays`, the larger one, unless given.
+    #[schemars(range(min = 1, max = 3650))]
+    pub(crate) daily_days: Option<u32>,
+    /// How many verified ones are kept whatever their age, the newest ones; `8` unless given.
+    #[schemars(range(min = 1, max = 1000))]
+    pub(crate) at_least: Option<u32>,
+}
+
 /// Where etcd runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

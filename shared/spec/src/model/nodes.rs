@@ -9,7 +9,7 @@ use slipway_core::cluster::Tenancy;
 use super::{
     ClassicLoadBalancerSpec, CountText, CustomFileSpec, CustomUnitSpec, DrainSpec, EphemeralImageStorageSpec,
     EphemeralStorageSpec, EtcdNodeSpec, EtcdTopology, GpuSpec, IdSpec, IdentityProvider, ImageSpec,
-    KubeletSpec, Raid0MountSpec, SubnetRef, SwitchSpec, VolumeMountSpec,
+    KubeletSpec, Raid0MountSpec, SnapshotsSpec, SubnetRef, SwitchSpec, VolumeMountSpec,
 };
 
 /// The controllers.
@@ -101,6 +101,8 @@ pub(crate) struct EtcdSpec {
     pub(crate) custom_files: Vec<CustomFileSpec>,
     /// Systemd units on each of these nodes.
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
+    /// Snapshots that are taken on a schedule.
+    pub(crate) snapshots: SnapshotsSpec,
     /// Automated snapshots.
     #[schemars(extend("deprecated" = true))]
     pub(crate) snapshot: AutomatedSpec,

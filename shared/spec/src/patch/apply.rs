@@ -8,7 +8,7 @@ use slipway_core::words::nearest;
 
 use super::guard::{self, Refusal};
 use super::{Change, FindingText, Operation, Patch, Pattern, Side};
-use crate::tree::Span;
+use crate::problem::Span;
 
 /// Something rendered that a patch can be for.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,8 @@ use slipway_core::words::nearest;
 
 use super::{Change, Operation, Patch, Pattern, Side, json, secrets};
 use crate::path::Path;
-use crate::report::{Problem, Report};
+use crate::problem::Problem;
+use crate::report::Report;
 use crate::tree::{self, Document, Kind, Node};
 
 /// What findings call a patch.

@@ -1,8 +1,8 @@
 //! No private key comes in by a patch (P9): templates and configurations are read by many.
 
-use crate::report::Problem;
+use crate::problem::{Problem, Span};
 use crate::text::{PRIVATE_KEY_WORDS, holds_private_key};
-use crate::tree::{Kind, Node, Span};
+use crate::tree::{Kind, Node};
 
 /// What makes CloudFormation put a secret's value into a template.
 pub(super) const REFERENCES: [&str; 2] = ["{{resolve:secretsmanager:", "{{resolve:ssm-secure:"];

@@ -63,6 +63,7 @@ fn worded_defaults() -> Vec<(&'static str, Held)> {
         ("controller.subnets", As(name(&["private-a", "private-b"]), Some(name(&["private-a"])))),
         ("etcd.subnets", As(name(&["private-a", "private-b"]), Some(name(&["private-a"])))),
         ("etcd.count", As(json!(3), Some(json!(5)))),
+        ("etcd.snapshots.keep.dailyDays", As(json!(30), Some(json!(60)))),
         ("etcd.topology", As(json!("external"), None)),
         ("etcd.version", Elsewhere("every_release_has_its_etcd")),
         ("etcd.hostedZone", Elsewhere("a_hosted_zone_that_exists_is_used_and_none_is_made")),

@@ -15,7 +15,7 @@ use slipway_crypto::AwsLc;
 use slipway_flows::scan::{ScanOutcome, ScanPorts, fan_out, scan};
 use slipway_flows::store;
 use slipway_ports::{
-    Condition, Crypto as _, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Signer,
+    Condition, Crypto as _, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal, Signer,
 };
 use slipway_sim::memory::{MemoryBus, MemoryKeys};
 use slipway_sim::ports::SimulatedGroups;
@@ -312,6 +312,12 @@ impl Listing for Fleet {
                 modified: Timestamp::UNIX_EPOCH,
             })
             .collect())
+    }
+}
+
+impl Removal for Fleet {
+    async fn remove(&self, _: &str) -> PortResult<()> {
+        Ok(())
     }
 }
 

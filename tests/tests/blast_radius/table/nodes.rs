@@ -52,6 +52,10 @@ fn controller() -> Vec<Case> {
 }
 
 fn etcd() -> Vec<Case> {
+    let scheduled = |key: &str, to| {
+        case(key, to, "", "")
+            .because("members read the schedule, which the next scan writes; the scan deletes old ones")
+    };
     let replaced = |key: &str, to| case(key, to, "etcd", "etcd replaced");
     let around = |key: &str, to| case(key, to, "etcd", "");
     vec![
@@ -62,6 +66,11 @@ fn etcd() -> Vec<Case> {
         replaced("etcd.instanceType", json!("m7i.xlarge")),
         replaced("etcd.version", json!("3.6.5")),
         replaced("etcd.quota", json!(8)),
+        scheduled("etcd.snapshots.enabled", json!(false)),
+        scheduled("etcd.snapshots.everyHours", json!(1)),
+        scheduled("etcd.snapshots.keep.allDays", json!(14)),
+        scheduled("etcd.snapshots.keep.dailyDays", json!(90)),
+        scheduled("etcd.snapshots.keep.atLeast", json!(20)),
         case("etcd.version", json!("3.7.3"), "etcd", "etcd replaced")
             .given("etcd.version", json!("3.6.16"))
             .because("one minor up; there is no way back"),

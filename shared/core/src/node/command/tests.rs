@@ -36,3 +36,20 @@ fn an_answer_counts_only_where_the_command_succeeded_and_a_failure_always() {
         assert!(!seen.failed_with(FailureCode::EtcdNone));
     }
 }
+
+#[test]
+fn an_agent_that_does_not_know_the_verb_is_told_from_one_that_failed() {
+    let usage = Invocation {
+        response_code: 2,
+        errors: "error: unrecognized subcommand 'serves'",
+        ..invocation(CommandStatus::Failed, "")
+    };
+    let how = |invocation: &Invocation<'_>| {
+        let view = CommandView::read(&Verb::Serves { without: BTreeSet::new() }, invocation);
+        if let CommandView::Unanswered(Unanswered { how, .. }) = view { Some(how) } else { None }
+    };
+    assert_eq!(how(&usage), Some(HowUnanswered::NotUnderstood));
+    assert_eq!(how(&Invocation { response_code: 127, ..usage }), Some(HowUnanswered::Failed));
+    assert_eq!(how(&Invocation { printed: "{", ..usage }), Some(HowUnanswered::Failed));
+    assert_eq!(how(&Invocation { status: CommandStatus::TimedOut, ..usage }), Some(HowUnanswered::TimedOut));
+}

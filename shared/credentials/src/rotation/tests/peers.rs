@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use slipway_core::role::{KUBELET_CA, SERVICE_ACCOUNT};
 
 use super::super::*;
 use super::{Vault, days, report};

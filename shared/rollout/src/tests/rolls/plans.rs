@@ -1,11 +1,16 @@
 //! The steps of a plan, their order, and what a person has to handle.
 
+use super::super::upgrades::of_versions;
 use super::*;
 use crate::nodes::{Controllers, ControllersWork, nodes_for_a_person};
 use slipway_core::cluster::PoolRollout;
 
 fn steps(yard: &Yard) -> Vec<NodeStep> {
-    Nodes::from_wanted(&yard.wanted).steps
+    let steps = Nodes::from_wanted(&yard.wanted).steps;
+    // The look at the whole cluster comes last in every rollout.
+    let (last, others) = steps.split_last().unwrap();
+    assert!(last.looks() && !others.iter().any(NodeStep::looks), "{steps:?}");
+    others.to_vec()
 }
 
 fn roles(steps: &[NodeStep]) -> Vec<String> {

@@ -35,6 +35,8 @@ pub(crate) struct Kube {
 pub(crate) struct Node {
     /// `controller`, `pool-general`.
     pub(crate) role: String,
+    /// Its kubelet reports, or was silent for less than the grace period of the node controller.
+    pub(crate) ready: bool,
     pub(crate) drain: NodeState,
     /// An agent that drains the node has annotated it with `cluster-autoscaler.kubernetes.io/scale-down-disabled=true`.
     pub(crate) scale_down_disabled: bool,
@@ -84,7 +86,7 @@ impl World {
         if kube.nodes.contains_key(&machine.id) {
             return;
         }
-        kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), ..Node::default() });
+        kube.nodes.insert(machine.id.clone(), Node { role: role.clone(), ready: true, ..Node::default() });
         self.pod(
             cluster,
             "kube-system",
@@ -279,6 +281,9 @@ impl World {
     pub(in crate::world) fn node_is_ready(&mut self, machine: &Machine, is_ready: bool) {
         let now = self.now;
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
+        if let Some(node) = self.kube(&cluster).nodes.get_mut(&machine.id) {
+            node.ready = is_ready;
+        }
         let on_it = |pod: &&mut Pod| pod.node.as_deref() == Some(machine.id.as_str());
         for pod in self.kube(&cluster).pods.values_mut().filter(on_it) {
             if pod.healthy != is_ready {

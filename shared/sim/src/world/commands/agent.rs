@@ -1,15 +1,17 @@
 //! What `slipway-node` does and answers when a document runs one of its verbs.
 
+use std::collections::BTreeSet;
+
 use slipway_core::keys;
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
-    EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved, NodeStatus, RecordsRetired, Refreshed,
-    SnapshotTaken, Uncordoned, Verb, VerbFailure,
+    ClusterServes, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved, NodeStatus, NodesReady,
+    PartHealth, RecordsRetired, Refreshed, SnapshotTaken, Uncordoned, Verb, VerbFailure,
 };
 
 use super::super::World;
-use super::super::cluster::{DATABASE, Etcd};
+use super::super::cluster::{DATABASE, Etcd, Node};
 use super::super::fleet::{Machine, Power};
 use super::super::weather::Service;
 
@@ -34,6 +36,7 @@ impl World {
         let is_member = machine.role().starts_with("etcd-");
         match &sent.verb {
             Verb::Status => Ok(self.node_status(&cluster, &machine).into()),
+            Verb::Serves { without } => self.cluster_serves(&cluster, &machine, without),
             Verb::Refresh { credentials, restart } => self.refresh(&machine, credentials, *restart),
             Verb::Uncordon { node } => {
                 self.uncordon(&cluster, node)?;
@@ -259,6 +262,36 @@ impl World {
         }
         health.healthy = health.problems.is_empty();
         health
+    }
+
+    /// Whether the cluster serves, as `slipway-node serves` tells it on a controller.
+    fn cluster_serves(&self, cluster: &str, machine: &Machine, without: &BTreeSet<String>) -> VerbOutcome {
+        if machine.role() != "controller" {
+            return Err(VerbFailure::lasting(FailureCode::Usage, "this node is no controller", HELP));
+        }
+        let part = |healthy: bool| PartHealth::new((!healthy).then(|| "it does not answer".to_owned()));
+        let api = self.is_api_server(machine);
+        let found = self.fleet.clusters.get(cluster);
+        let etcd = found.map(|found| &found.etcd).filter(|etcd| etcd.leader.is_some());
+        let members = etcd.into_iter().flat_map(|etcd| &etcd.members);
+        let is_ready = |id: &String, node: &Node| {
+            let of_it = self.fleet.machines.get(id);
+            node.ready && of_it.is_some_and(|one| one.power == Power::Up && !one.expired && !one.locked_out)
+        };
+        let nodes = found.into_iter().flat_map(|found| &found.kube.nodes).map(|(id, node)| {
+            let problem =
+                (!is_ready(id, node)).then(|| "it is not Ready: its kubelet does not report".to_owned());
+            (node.role.clone(), id.clone(), problem)
+        });
+        Ok(ClusterServes {
+            api_server: part(api),
+            node_manager: part(machine.ready && !machine.expired),
+            etcd: members
+                .map(|(role, member)| (role.clone(), part(!member.learner && Etcd::is_up(member, self.now))))
+                .collect(),
+            nodes: api.then(|| NodesReady::by_role(nodes, without)),
+        }
+        .into())
     }
 
     fn node_status(&self, cluster: &str, machine: &Machine) -> NodeStatus {

@@ -39,13 +39,19 @@ pub fn documents() -> impl Iterator<Item = DocumentFacts> {
     })
 }
 
-const DOCUMENTS: [Document; 9] = [
+const DOCUMENTS: [Document; 10] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document {
         name: "Slipway-Refresh",
         parameters: &[("Credentials", None, is_digest), ("Restart", Some("never"), is_restart)],
         timeout_s: 1_800,
         takes_s: (2.0, 70.0),
+    },
+    Document {
+        name: "Slipway-Serves",
+        parameters: &[("Without", Some("none"), is_machines)],
+        timeout_s: 120,
+        takes_s: (0.5, 4.0),
     },
     Document { name: "Slipway-EtcdHealth", parameters: &[], timeout_s: 120, takes_s: (0.2, 1.5) },
     Document { name: "Slipway-EtcdMoveLeader", parameters: &[], timeout_s: 300, takes_s: (0.3, 2.0) },
@@ -81,6 +87,14 @@ fn is_digest(text: &str) -> bool {
 
 fn is_restart(text: &str) -> bool {
     matches!(text, "allowed" | "never")
+}
+
+fn is_machines(text: &str) -> bool {
+    let is_id = |id: &str| {
+        let hex = id.strip_prefix("i-").unwrap_or_default();
+        (8..=17).contains(&hex.len()) && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    text == "none" || text.split(',').all(is_id)
 }
 
 fn is_node(text: &str) -> bool {

@@ -161,7 +161,11 @@ impl Checker {
                 Verb::Refresh { .. } | Verb::EtcdMoveLeader | Verb::EtcdRemove { .. } => {
                     return self.grows(act, now);
                 }
-                Verb::Status | Verb::EtcdHealth | Verb::Drain { .. } | Verb::Uncordon { .. } => return false,
+                Verb::Status
+                | Verb::Serves { .. }
+                | Verb::EtcdHealth
+                | Verb::Drain { .. }
+                | Verb::Uncordon { .. } => return false,
             },
             Act::DeleteStack(id, _) => {
                 self.takes_stack(world, facts, id.split('/').nth(1).unwrap_or(id));

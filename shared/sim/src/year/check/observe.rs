@@ -38,6 +38,7 @@ impl Checker {
         self.note_stacks(world, now);
         self.note_tries(world, now);
         self.note_sizes(world, now);
+        self.note_serving(world, &facts, now);
         self.note_canaries(world, now);
         self.note_standstill(now);
         self.note_removals(world);

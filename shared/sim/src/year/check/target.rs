@@ -25,12 +25,21 @@ pub struct Begun {
     pub release: Arc<Rendering>,
 }
 
+/// What a rollout may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum May {
+    Everything,
+    /// Nobody has approved it although the spec asks for that, but certificates expire soon.
+    Renew,
+    /// Nobody has approved it although the spec asks for that: it may only look whether the cluster serves.
+    Look,
+}
+
 /// A rollout that is open.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     begun: Begun,
-    /// Nobody has approved the rollout although the spec asks for that: it may contain only renewals.
-    unapproved: bool,
+    may: May,
     /// Stacks that differ from the release in CloudFormation, or are missing there.
     changed: BTreeSet<String>,
     /// Those of them whose change was requested and has not ended.
@@ -144,14 +153,11 @@ impl Checker {
             return;
         };
         let is_approved = self.approved.contains(&begun.plan);
-        let unapproved = self.rules.manual && !is_approved;
-        if unapproved && !self.was_hurried(now) {
-            self.wrong(
-                now,
-                "P3",
-                "a rollout begins that nobody has approved, and the spec asks for that".to_owned(),
-            );
-        }
+        let may = match self.rules.manual && !is_approved {
+            false => May::Everything,
+            true if self.was_hurried(now) => May::Renew,
+            true => May::Look,
+        };
         if self.spent.has(&begun, is_approved && self.rules.manual) {
             let what = "what was aborted, or failed, begins again, and nobody has uploaded a spec since";
             self.wrong(now, "P10", what.to_owned());
@@ -169,7 +175,7 @@ impl Checker {
         self.may_join.extend(joins.map(ToString::to_string));
         self.target = Some(Target {
             begun,
-            unapproved,
+            may,
             changed,
             executing: BTreeSet::new(),
             failed: None,
@@ -223,12 +229,17 @@ impl Checker {
         role.starts_with("pool-") && self.target.as_ref().is_some_and(|target| !target.has(role))
     }
 
-    /// A rollout that nobody approved, because certificates expire soon, may do nothing but renewals.
-    pub(super) fn only_renews(&mut self, machine: &MachineFacts, now: Timestamp) {
-        let only = self.target.as_ref().is_some_and(|target| target.unapproved && !target.renews(machine));
-        if only {
+    /// A machine is told to do something: a rollout that nobody approved may at most renew.
+    /// `refreshes`: it is told to install the credentials of the release, which it may have already.
+    pub(super) fn touches(&mut self, machine: &MachineFacts, refreshes: bool, now: Timestamp) {
+        let allowed = self.target.as_ref().is_none_or(|target| match target.may {
+            May::Everything => true,
+            May::Renew => refreshes || target.renews(machine),
+            May::Look => false,
+        });
+        if !allowed {
             let what = format!(
-                "{}, a {}, is touched without approval, and renews nothing",
+                "{}, a {}, is touched without approval, and renews nothing that expires soon",
                 machine.id, machine.role
             );
             self.wrong(now, "P3", what);
@@ -238,6 +249,11 @@ impl Checker {
     /// A stack is told to change.
     pub(super) fn changes(&mut self, stack: &str, executes: bool, now: Timestamp) {
         let Some(target) = &mut self.target else { return };
+        // Where machines are replaced to renew, their stacks have new launch templates.
+        if target.may == May::Look {
+            let what = format!("{stack} is changed without approval, and the spec asks for that");
+            return self.wrong(now, "P3", what);
+        }
         if !target.changed.contains(stack) {
             let what = format!("{stack} is changed, and CloudFormation has it as the spec wants it");
             return self.wrong(now, "P3", what);

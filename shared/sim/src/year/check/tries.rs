@@ -86,7 +86,11 @@ impl Checker {
                 self.tried.asked = Some((goes_on.map_or(now, |(first, _)| first), now));
                 return;
             }
-            Verb::Refresh { .. } | Verb::EtcdRetire | Verb::Drain { .. } | Verb::Uncordon { .. } => return,
+            Verb::Refresh { .. }
+            | Verb::Serves { .. }
+            | Verb::EtcdRetire
+            | Verb::Drain { .. }
+            | Verb::Uncordon { .. } => return,
         };
         let document = command.verb.document();
         let mut tried = self.tried.tried.iter_mut();

@@ -49,6 +49,7 @@ pub(super) fn is_done(step: &mut NodeStep) {
         Task::PoolRefresh(task) => task.phase = Phase::Done { left: false },
         Task::Workers(task) => task.phase = Phase::Done { left: false },
         Task::Removal(task) => task.phase = Phase::Done { left: false },
+        Task::Closing(task) => task.phase = Phase::Done { left: false },
     }
 }
 
@@ -61,7 +62,7 @@ pub(super) fn no_try_failed(step: &mut NodeStep) {
         Task::Leaver(task) => &mut task.tries,
         Task::Controllers(task) => &mut task.tries,
         Task::PoolRefresh(task) => &mut task.tries,
-        Task::Workers(_) | Task::Removal(_) => return,
+        Task::Workers(_) | Task::Removal(_) | Task::Closing(_) => return,
     };
     std::mem::take(tries);
 }
@@ -77,7 +78,7 @@ pub(super) fn has_begun(step: &NodeStep) -> bool {
         Task::PoolRefresh(task) => !task.done.is_empty(),
         Task::Workers(task) => task.phase.state().is_some() && !task.done.is_empty(),
         Task::Removal(task) => !task.empty.is_empty(),
-        Task::MemberReplace(_) | Task::Saver(_) | Task::Leaver(_) => false,
+        Task::MemberReplace(_) | Task::Saver(_) | Task::Leaver(_) | Task::Closing(_) => false,
     }
 }
 
@@ -100,7 +101,8 @@ pub(super) fn waits_since(step: &mut NodeStep, now: Timestamp) {
         | Task::Leaver(_)
         | Task::PoolRefresh(_)
         | Task::Workers(_)
-        | Task::Removal(_) => {}
+        | Task::Removal(_)
+        | Task::Closing(_) => {}
     }
 }
 

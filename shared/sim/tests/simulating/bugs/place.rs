@@ -52,6 +52,9 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::WaitsForHealthForEver | Bug::SnapshotsForEver => (0.001, People::ByChance, &[(1, Members)]),
         Bug::DrainsForEver | Bug::LacksForEver => (0.001, People::ByChance, &[(2, Workers), (3, Workers)]),
         Bug::WaitsThoughUrgent => (0.0, People::ByChance, &[(6, Urgent), (7, Urgent)]),
+        Bug::SucceedsUnseen => {
+            (0.3, People::ByChance, &[(0, Workers), (2, Workers), (1, Controllers), (0, All)])
+        }
         Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
     }
 }

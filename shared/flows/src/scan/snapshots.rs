@@ -1,0 +1,216 @@
+//! Scheduled snapshots of etcd: writes the schedule that the members read, deletes what the spec does not keep, and finds out when no snapshot
+//! is taken. The members take them (`slipway_core::snapshots`), and cannot delete any.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::cluster::Cluster;
+use slipway_core::keys::{self, SnapshotKey};
+use slipway_core::snapshots::{self, SnapshotLedger, SnapshotSchedule, StoredSnapshot};
+use slipway_core::words::moment;
+use slipway_credentials::renewal::Finding;
+use slipway_ports::{Listed, Listing, Objects, Removal};
+
+use crate::error::{FlowError, FlowResult};
+use crate::store::{self, AT_A_TIME, Stored};
+
+/// How many objects are listed. The most that a spec can keep are fewer, with their records.
+const MOST_LISTED: usize = 30_000;
+/// How many snapshots a scan deletes at most.
+const MOST_EXPIRED: usize = 500;
+/// A record without its snapshot is left alone for so long: the snapshot may just have been deleted by another scan.
+const LONELY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What a scan saw of a cluster's scheduled snapshots.
+#[derive(Debug)]
+pub(super) struct Look {
+    stored: Stored<SnapshotSchedule>,
+    /// The schedule to write.
+    change: Option<SnapshotSchedule>,
+    /// Keys to delete, in that order.
+    expired: Vec<String>,
+    /// When the newest verified one was stored.
+    pub(super) newest: Option<Timestamp>,
+    /// Whether one is missing.
+    pub(super) finding: Option<Finding>,
+}
+
+/// Looks, and changes nothing.
+pub(super) async fn look(
+    assets: &(impl Objects + Listing),
+    cluster: &Cluster,
+    now: Timestamp,
+) -> FlowResult<Look> {
+    let name = cluster.name.as_str();
+    // Only the scan writes it, so one that cannot be read is written again.
+    let (stored, _) = store::load_or_none::<SnapshotSchedule>(assets, &keys::snapshot_schedule(name)).await?;
+    let wanted = cluster.etcd.snapshots;
+    let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), now);
+    let mut look = Look { stored, change, expired: Vec::new(), newest: None, finding: None };
+    // Without a schedule nothing says how long those of before are kept.
+    let Some(wanted) = wanted else { return Ok(look) };
+    let folder = keys::scheduled_snapshots(name);
+    let listed = assets.list(&folder, MOST_LISTED).await?;
+    if listed.len() >= MOST_LISTED {
+        look.finding = Some(Finding {
+            message: format!(
+                "it has {MOST_LISTED} objects or more, and a schedule makes fewer, so none was deleted, and nobody knows how old the newest snapshot is"
+            ),
+            help: "find out which member of etcd writes there, and replace it; then delete what it wrote"
+                .to_owned(),
+            key: folder,
+        });
+        return Ok(look);
+    }
+    let (all, records) = sorted(&folder, &listed);
+    look.newest = all.iter().filter(|one| one.verified).map(|one| one.stored_at).max();
+    look.expired = expired(name, &all, &records, wanted.keep, now);
+    if let Some(schedule) = look.stored.value.as_ref().filter(|_| look.change.is_none())
+        && let Some(since) = snapshots::overdue_since(schedule, look.newest, now)
+    {
+        // For words only. Whoever runs a scan by hand may not read it.
+        let ledger = store::load_or_none::<SnapshotLedger>(assets, &keys::snapshot_ledger(name)).await;
+        let ledger = ledger.ok().and_then(|(ledger, _)| ledger.value);
+        look.finding = Some(overdue(name, wanted.every_hours, since, look.newest, ledger.as_ref()));
+    }
+    Ok(look)
+}
+
+impl Look {
+    /// Writes the schedule, if it has changed, and deletes what has expired.
+    pub(super) async fn act(&self, assets: &(impl Objects + Removal), cluster: &str) -> FlowResult<()> {
+        if let Some(change) = self.change.clone()
+            && store::save(assets, &keys::snapshot_schedule(cluster), &self.stored, change).await?.is_none()
+        {
+            tracing::info!(cluster, "another scan wrote the schedule of snapshots first");
+        }
+        stream::iter(&self.expired)
+            .map(|key| assets.remove(key))
+            .buffer_unordered(AT_A_TIME)
+            .try_collect::<Vec<()>>()
+            .await?;
+        Ok(())
+    }
+}
+
+/// A failure that no retry resolves. It must not block renewals.
+pub(super) fn not_tended(cluster: &str, error: &FlowError) -> Finding {
+    Finding {
+        key: keys::scheduled_snapshots(cluster),
+        message: format!("the schedule of etcd's snapshots cannot be kept up: {error}"),
+        help: "resolve that; then the next scan writes the schedule and deletes old snapshots".to_owned(),
+    }
+}
+
+/// The snapshots in `listed`, and the times of the records with the time when they were stored.
+fn sorted<'l>(folder: &str, listed: &'l [Listed]) -> (Vec<StoredSnapshot>, BTreeMap<&'l str, Timestamp>) {
+    let records: BTreeMap<&str, Timestamp> = listed
+        .iter()
+        .filter_map(|one| match keys::snapshot_key(folder, &one.key)? {
+            SnapshotKey::Record(time) => Some((time, one.modified)),
+            SnapshotKey::Snapshot(_) => None,
+        })
+        .collect();
+    let all = listed.iter().filter_map(|one| match keys::snapshot_key(folder, &one.key)? {
+        SnapshotKey::Snapshot(time) => Some(StoredSnapshot {
+            time: time.to_owned(),
+            stored_at: one.modified,
+            verified: records.contains_key(time),
+        }),
+        SnapshotKey::Record(_) => None,
+    });
+    (all.collect(), records)
+}
+
+/// The keys of the snapshots that have expired, with their records, and of records without a snapshot.
+fn expired(
+    cluster: &str,
+    all: &[StoredSnapshot],
+    records: &BTreeMap<&str, Timestamp>,
+    keep: snapshots::Retention,
+    now: Timestamp,
+) -> Vec<String> {
+    let mut times = snapshots::expired(all, keep, now);
+    times.truncate(MOST_EXPIRED);
+    let known: BTreeSet<&str> = all.iter().map(|one| one.time.as_str()).collect();
+    let lonely = records
+        .iter()
+        .filter(|(time, stored_at)| !known.contains(*time) && now.duration_since(**stored_at) > LONELY)
+        .map(|(time, _)| keys::snapshot_record(&keys::scheduled_snapshot(cluster, time)))
+        .take(MOST_EXPIRED);
+    let of_snapshots = times.iter().flat_map(|time| {
+        let key = keys::scheduled_snapshot(cluster, time);
+        let record = records.contains_key(time.as_str()).then(|| keys::snapshot_record(&key));
+        std::iter::once(key).chain(record)
+    });
+    of_snapshots.chain(lonely).collect()
+}
+
+fn overdue(
+    cluster: &str,
+    every_hours: u32,
+    since: Timestamp,
+    newest: Option<Timestamp>,
+    ledger: Option<&SnapshotLedger>,
+) -> Finding {
+    let newest = newest.map_or_else(
+        || "there is none yet".to_owned(),
+        |newest| format!("the newest one is of {}", moment(newest)),
+    );
+    let mut message = format!(
+        "no snapshot of etcd was taken since {}, and the spec asks for one every {every_hours} h: {newest}",
+        moment(since)
+    );
+    let help = match ledger.and_then(|ledger| ledger.failure.as_ref()) {
+        Some(failure) => {
+            let (member, at) = (&failure.by.member, moment(failure.at));
+            message.push_str(&format!("; {member} failed at {at}: {}", failure.message));
+            failure.help.clone()
+        }
+        None => format!(
+            "take one by `slipway snapshot --cluster {cluster}`, which says what is wrong with etcd; if it succeeds, the cluster's agent may be \
+             older than scheduled snapshots (`slipway upgrade agent --cluster {cluster}`), or an instance profile of your own lacks the statements \
+             KeepSnapshots and ReadSnapshotSchedule; see `journalctl -u slipway-snapshot` on a member"
+        ),
+    };
+    Finding { key: keys::scheduled_snapshots(cluster), message, help }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-26T12:00:00Z".parse().unwrap()
+    }
+
+    fn object(key: &str, days_ago: i64) -> Listed {
+        let modified = now() - SignedDuration::from_hours(24 * days_ago);
+        Listed { key: format!("scheduled-snapshots/prod/{key}"), etag: String::new(), size: 1, modified }
+    }
+
+    #[test]
+    fn a_snapshot_is_deleted_before_its_record_and_nothing_else_is() {
+        let listed = [
+            object("a.db", 50),
+            object("a.db.json", 50),
+            object("b.db", 50),
+            object("c.db", 0),
+            object("c.db.json", 0),
+            object("gone.db.json", 2),
+            object("just-gone.db.json", 0),
+            object("ledger.json", 90),
+            object("other/d.db", 90),
+            object("e.txt", 90),
+        ];
+        let (all, records) = sorted("scheduled-snapshots/prod/", &listed);
+        let keep = snapshots::Retention { all_days: 1, daily_days: 1, at_least: 1 };
+        let keys = expired("prod", &all, &records, keep, now());
+        let names: Vec<&str> =
+            keys.iter().map(|key| key.strip_prefix("scheduled-snapshots/prod/").unwrap()).collect();
+        assert_eq!(names, ["a.db", "a.db.json", "b.db", "gone.db.json"]);
+    }
+}

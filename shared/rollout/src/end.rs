@@ -1,0 +1,46 @@
+//! What a rollout leaves behind when it ends.
+
+use slipway_core::role::Role;
+
+use super::{Active, Rollout, RolloutResult, StepState};
+
+impl Rollout {
+    /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
+    /// daily scan plans the same version again, and does not count: it would fail again each day.
+    #[must_use]
+    pub fn looks_again(&self, version: &str) -> bool {
+        let last = self.last.as_ref().filter(|_| self.active().is_none());
+        last.is_some_and(|last| last.unserved && last.spec_version != version)
+    }
+}
+
+/// Remembers what runs. Returns whether only the look at the whole cluster is missing, so that the next upload has to be looked at.
+pub(super) fn settle(next: &mut Rollout, active: &Active, result: RolloutResult) -> bool {
+    let only_the_look_is_left = stage_is_last(active);
+    // However it ends: machines that have their credentials do not get them again.
+    if result == RolloutResult::Succeeded || only_the_look_is_left {
+        is_as_planned(next, active);
+    }
+    // A newer plan has a look of its own.
+    matches!(result, RolloutResult::Failed | RolloutResult::Aborted) && only_the_look_is_left
+}
+
+/// Whether everything is as planned, and only the look at the whole cluster is not done.
+fn stage_is_last(active: &Active) -> bool {
+    active.steps.iter().all(|step| step.state == StepState::Done) && active.nodes.is_closing()
+}
+
+/// All stacks and nodes are as planned.
+fn is_as_planned(next: &mut Rollout, active: &Active) {
+    // Stacks that still exist are remembered with their release.
+    for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
+        next.left.extend(next.deployed.remove_entry(stack));
+    }
+    // Unchanged stacks are at the new release, too.
+    for release in next.deployed.values_mut() {
+        release.clone_from(&active.target);
+    }
+    // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
+    let left = |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
+    next.behind.retain(|role, _| left(role));
+}

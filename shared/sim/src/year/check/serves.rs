@@ -1,0 +1,91 @@
+//! P11: when a rollout is reported as succeeded, etcd has its quorum, an API server answers, and the wanted Nodes are Ready. Judged by the
+//! machines themselves, not by what any agent says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Checker;
+use crate::world::{ClusterFacts, MachineFacts, Power, World};
+
+/// How long ago a part may have stopped serving: the controllers told up to ten minutes before, and an invocation takes a minute.
+const TOLD: SignedDuration = SignedDuration::from_mins(12);
+
+/// Which parts of the cluster serve.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Serving {
+    /// Those that serve now.
+    now: BTreeSet<String>,
+    /// When each last served.
+    last: BTreeMap<String, Timestamp>,
+}
+
+/// Whether the Node of a machine can be Ready: the machine runs, answers, and its certificates are accepted.
+fn can_be_ready(machine: &MachineFacts) -> bool {
+    machine.ready && machine.power == Power::Up && !machine.silent && !machine.expired && !machine.leaving
+}
+
+impl Checker {
+    /// The roles whose machines are Nodes, with their groups, as far as the open rollout has them.
+    fn node_groups(&self) -> BTreeMap<String, String> {
+        let target = self.target.as_ref();
+        let has = |role: &str| {
+            (role == "controller" || role.starts_with("pool-"))
+                && target.is_some_and(|target| target.has(role))
+        };
+        let machines = self.machines.values().filter(|one| has(&one.role));
+        machines.map(|one| (one.role.clone(), one.group.clone())).collect()
+    }
+
+    /// How many machines of a role lack a Node that is Ready. A machine that a person skipped does not count.
+    fn lacks(&self, world: &World, role: &str, group: &str) -> usize {
+        let of_role = self.machines.values().filter(|one| one.role == role);
+        let ready =
+            of_role.filter(|one| can_be_ready(one) || self.skipped.contains(&one.id) && !one.leaving).count();
+        let wanted = world.group_facts(group).map_or(0, |group| group.desired as usize);
+        wanted.saturating_sub(ready)
+    }
+
+    /// Notes which parts serve.
+    pub(super) fn note_serving(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
+        let mut serve = BTreeSet::new();
+        if facts.leader.is_some() {
+            serve.insert("etcd".to_owned());
+        }
+        if !facts.api_servers.is_empty() {
+            serve.insert("the API".to_owned());
+        }
+        let groups = self.node_groups();
+        serve.extend(
+            groups
+                .into_iter()
+                .filter(|(role, group)| self.lacks(world, role, group) == 0)
+                .map(|(role, _)| role),
+        );
+        // What served until just now did so a moment ago.
+        for part in serve.union(&self.serving.now) {
+            self.serving.last.insert(part.clone(), now);
+        }
+        self.serving.now = serve;
+    }
+
+    /// A rollout is reported as succeeded.
+    pub fn succeeded(&mut self, world: &World) {
+        let now = world.now();
+        let roles = self.node_groups().into_keys();
+        let parts = ["etcd".to_owned(), "the API".to_owned()].into_iter().chain(roles);
+        let known = if self.faults { TOLD } else { SignedDuration::ZERO };
+        let is_served = |part: &String| {
+            let last = self.serving.last.get(part);
+            self.serving.now.contains(part) || last.is_some_and(|at| now.duration_since(*at) <= known)
+        };
+        let missing: Vec<String> = parts.filter(|part| !is_served(part)).collect();
+        if !missing.is_empty() {
+            self.wrong(
+                now,
+                "P11",
+                format!("the rollout is reported as succeeded, and {} do not serve", missing.join(", ")),
+            );
+        }
+    }
+}
