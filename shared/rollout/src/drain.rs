@@ -14,6 +14,11 @@ use slipway_core::node::{Drained, FailureCode, Verb};
 /// A round ends after this number of seconds, complete or not, and reports what it waits for; then the next one begins.
 const ROUND_S: u32 = 600;
 
+/// How long a node counts as empty after the command that emptied it was sent. It is cordoned, but a person may uncordon it while a
+/// rollout is paused, and it may register anew without the cordon. A round may take ten minutes of this; draining an empty node again takes
+/// seconds.
+pub(super) const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(ROUND_S as i64 + FRESH.as_secs());
+
 /// The state of a node's drain.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -48,7 +53,10 @@ pub(super) enum DrainProgress {
     /// The last round has just failed: the next one begins a while later.
     Pauses,
     /// No pod is left that has to be evicted.
-    Empty,
+    Empty {
+        /// When the command that found this was sent.
+        asked_at: Timestamp,
+    },
     /// It is given up, for this reason.
     GivenUp(String),
 }
@@ -87,13 +95,15 @@ impl Drain {
         let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
         // A machine that is not a node has no pods. It may become one at any time, so an old answer says nothing, as after a pause.
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
-        let is_old = now.duration_since(asked.at) > FRESH;
+        let asked_at = asked.at;
+        let age = now.duration_since(asked_at);
         let never_ran = asked.never_ran(observed);
         self.asked = None;
         match answer {
-            Ok(answer) if answer.done => DrainProgress::Empty,
-            Err(_) if is_no_node && is_old => DrainProgress::Idle,
-            Err(_) if is_no_node => DrainProgress::Empty,
+            Ok(answer) if answer.done && age > EMPTY_FOR => DrainProgress::Idle,
+            Err(_) if is_no_node && age > FRESH => DrainProgress::Idle,
+            Ok(answer) if answer.done => DrainProgress::Empty { asked_at },
+            Err(_) if is_no_node => DrainProgress::Empty { asked_at },
             Ok(answer) => {
                 (self.tries, self.failed_at) = (0, None);
                 self.held = Some(HeldBy::Pods(HeldPod::first_three(&answer)));

@@ -420,7 +420,7 @@ impl Departure {
         let patience = (!hold.must_go()).then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
         match drain.progress(id, scene.observed, now, patience) {
             DrainProgress::Runs | DrainProgress::Pauses => {}
-            DrainProgress::Empty => self.is_empty(id, hold, scene, effects),
+            DrainProgress::Empty { .. } => self.is_empty(id, hold, scene, effects),
             DrainProgress::GivenUp(why) => return self.withdraw(Some(why), now),
             DrainProgress::Idle => {
                 if slots.drains > 0

@@ -1,6 +1,6 @@
 //! Which workers Auto Scaling terminates, and whether they ever served.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use slipway_core::node::{BootstrapReport, BootstrapState};
@@ -33,13 +33,15 @@ impl Rollout {
 /// Begins departures for workers that Auto Scaling terminates by itself.
 pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp) -> Vec<Effect> {
     let (mut found, mut effects) = (BTreeMap::new(), Vec::new());
+    // Of the others, no report was read: they come in the next look.
+    let read: BTreeSet<String> = rollout.unnoticed(&observed.groups).map(|(_, id)| id).collect();
     for (name, group) in &observed.groups {
         let (Some(role), Some(group)) = (rollout.pool_of(name), group) else { continue };
         if group.tags.get(OWNER_TAG) != Some(&rollout.cluster) {
             continue;
         }
         for (id, machine) in group.machines.iter().filter(|(_, machine)| machine.must_be_drained()) {
-            if rollout.departures.contains_key(id) {
+            if !read.contains(id) {
                 continue;
             }
             let force_after_s = rollout.force_after_s.get(&role).copied();
@@ -130,6 +132,18 @@ mod tests {
         let groups = [group("c-pool-a", &waits)].into();
         let found: Vec<_> = stands().unnoticed(&groups).map(|(_, id)| id).collect();
         assert_eq!(found, many[..20]);
+    }
+
+    #[test]
+    fn p6_of_many_machines_that_go_at_once_only_those_whose_reports_were_read_are_judged() {
+        let mut rollout = stands();
+        let many: Vec<String> = (0..50).map(|at| format!("i-{at:02}")).collect();
+        let waits: Vec<_> = many.iter().map(|id| (id.as_str(), Lifecycle::TerminatingWait)).collect();
+        let observed = Observed { groups: [group("c-pool-a", &waits)].into(), ..Observed::default() };
+        for judged in [20, 40, 50] {
+            notice(&mut rollout, &observed, NOW);
+            assert_eq!(rollout.departures.len(), judged);
+        }
     }
 
     #[test]

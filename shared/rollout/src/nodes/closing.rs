@@ -119,7 +119,10 @@ impl Machine for Closing {
         let Some(gaps) = self.gaps(&round, turn) else { return asks(round) };
         // Machines left, or a person skipped some, since the controllers were asked: their Nodes may stand in for others.
         let without = self.without(turn);
-        if !round.iter().all(|asked| leaves_out(&asked.command.verb, &without)) {
+        let is_current = round.iter().all(|asked| leaves_out(&asked.command.verb, &without));
+        let patient = waited(*since, turn.now) <= PATIENCE;
+        // Where machines come and go all the time, no answer is current; after an hour the gaps that were seen count.
+        if !is_current && (patient || gaps.is_empty()) {
             return asks(if round.may_ask_again(turn.now) { self.ask_all(turn) } else { round });
         }
         // What they said may be too old, because a wake came late. It is no reason to fail, either.
@@ -129,7 +132,7 @@ impl Machine for Closing {
         if gaps.is_empty() {
             return Move::Done { left: false };
         }
-        if waited(*since, turn.now) > PATIENCE {
+        if !patient {
             return Move::Fail(format!(
                 "all is rolled out, and the cluster does not serve after {} minutes: {}. Nothing is undone. `slipway status --cluster {}` \
                  shows what each machine reports; resolve that, then `slipway apply cluster.yaml --cluster {}` looks again",

@@ -21,7 +21,7 @@ use slipway_core::role::Role;
 
 use super::super::Effect;
 use super::super::departures::Departure;
-use super::super::drain::{Drain, DrainProgress, Patience};
+use super::super::drain::{Drain, DrainProgress, EMPTY_FOR, Patience};
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::outbox::{FRESH, Seen};
@@ -67,7 +67,7 @@ impl Machine for Controllers {
             ControllersState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
                 None => Move::Stay(ControllersState::Snapshot { machine, asked }, Waits::Snapshot),
                 Some(Ok(())) => Move::To(checks(machine)),
-                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &why, turn.now),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &asked, &why, turn),
             },
             ControllersState::Refresh(asked) => self.refresh(asked, turn),
             ControllersState::OneMore => self.one_more(*since, turn, group),
@@ -342,7 +342,9 @@ impl Controllers {
             };
         }
         if self.can_spare(group) {
-            let is_empty = self.cordon.as_ref().is_some_and(|one| one.machine == id && one.drained);
+            let emptied_at =
+                self.cordon.as_ref().filter(|one| one.machine == id).and_then(|one| one.emptied_at);
+            let is_empty = emptied_at.is_some_and(|at| turn.now.duration_since(at) <= EMPTY_FOR);
             if !is_empty {
                 return Move::To(ControllersState::Drain { machine: id, drain: Drain::default() });
             }
@@ -380,8 +382,8 @@ impl Controllers {
         let patience = since.map(|since| Patience { since, most: DRAIN_PATIENCE });
         match drain.progress(&id, turn.observed, turn.now, patience) {
             DrainProgress::Runs | DrainProgress::Pauses => {}
-            DrainProgress::Empty => {
-                self.cordon = Some(Cordon { machine: id.clone(), drained: true });
+            DrainProgress::Empty { asked_at } => {
+                self.cordon = Some(Cordon { machine: id.clone(), emptied_at: Some(asked_at) });
                 return Move::To(checks(id));
             }
             DrainProgress::GivenUp(why) => return Move::Fail(why),
@@ -401,7 +403,7 @@ impl Controllers {
                 drain.asked = Some(turn.ask_one(turn.role, other.clone(), verb));
                 // It does not have to be uncordoned any more.
                 turn.departures.remove(&id);
-                self.cordon = Some(Cordon { machine: id.clone(), drained: false });
+                self.cordon = Some(Cordon { machine: id.clone(), emptied_at: None });
             }
         }
         let waits = Departs { machine: id.clone(), how: HowFar::Drains(drain.held.clone()) };
@@ -456,7 +458,7 @@ impl Controllers {
                 self.tries.forget();
                 Move::To(ControllersState::Verify(Round::default()))
             }
-            Some(Err(why)) => self.tries.again("refreshing", &id, &why, turn.now),
+            Some(Err(why)) => self.tries.again("refreshing", &id, &asked, &why, turn),
         }
     }
 

@@ -193,21 +193,20 @@ impl PoolRefresh {
     }
 
     fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
-        let took: Option<Vec<_>> =
-            round.iter().map(|asked| Some((&asked.command.instance, refreshed(asked, turn)?))).collect();
+        let took: Option<Vec<_>> = round.iter().map(|asked| Some((asked, refreshed(asked, turn)?))).collect();
         let Some(took) = took else {
             let waits = takers(&round);
             return Move::Stay(PoolRefreshState::Refresh(round), waits);
         };
         // Of several failures the first counts: its machine is the first one to be tried again.
         let mut failed = None;
-        for (instance, has) in took {
+        for (asked, has) in took {
             match has {
                 Ok(()) => {
-                    self.done.insert(instance.clone());
+                    self.done.insert(asked.command.instance.clone());
                 }
                 Err(why) => {
-                    failed.get_or_insert((instance, why));
+                    failed.get_or_insert((asked, why));
                 }
             }
         }
@@ -216,7 +215,7 @@ impl PoolRefresh {
                 self.tries.forget();
                 Move::To(PoolRefreshState::start())
             }
-            Some((instance, why)) => self.tries.again("refreshing", instance, &why, turn.now),
+            Some((asked, why)) => self.tries.again("refreshing", &asked.command.instance, asked, &why, turn),
         }
     }
 }

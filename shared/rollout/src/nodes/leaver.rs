@@ -186,7 +186,7 @@ impl Machine for Leaver {
             LeaverState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
                 None => Move::Stay(LeaverState::Snapshot { machine, asked }, Waits::Snapshot),
                 Some(Ok(())) => checks(machine, turn),
-                Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &why, turn.now),
+                Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &asked, &why, turn),
             },
             LeaverState::Check { machine, round } => check(machine, round, *since, turn),
             LeaverState::MoveLeader(asked) => self.leader(asked, turn),
@@ -194,7 +194,7 @@ impl Machine for Leaver {
                 match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
                     None => Move::Stay(LeaverState::Remove { machine, asked }, Waits::TakenOut),
                     Some(Ok(_)) => verifies(turn),
-                    Some(Err(why)) => self.tries.again("removing", called(&machine), &why, turn.now),
+                    Some(Err(why)) => self.tries.again("removing", called(&machine), &asked, &why, turn),
                 }
             }
             LeaverState::Verify(round) => verify(round, *since, turn),
@@ -291,7 +291,7 @@ impl Leaver {
             None => Move::Stay(LeaverState::MoveLeader(asked), Waits::Leader),
             // All are asked again: time has passed, and another member leads.
             Some(Ok(_)) => checks(Some(id), turn),
-            Some(Err(why)) => self.tries.again("moving leadership from", &id, &why, turn.now),
+            Some(Err(why)) => self.tries.again("moving leadership from", &id, &asked, &why, turn),
         }
     }
 }

@@ -216,6 +216,11 @@ impl<S: State> Open for Phase<S> {
             return;
         }
         *since = since.map(|since| since.max(at));
+        // What a drain found before the pause says nothing now.
+        if state.place() == Place::Drain {
+            *state = state.not_sent();
+            return;
+        }
         state.commands_mut().iter_mut().for_each(|asked| asked.at = asked.at.max(at));
     }
 
@@ -323,8 +328,11 @@ pub struct Tries(Option<Failures>);
 pub(crate) struct Failures {
     /// The machine: `i-…`.
     pub machine: String,
-    /// The number of tries.
+    /// The number of tries. A command that never reached its machine is none.
     pub tries: u32,
+    /// When the first command was sent that never reached its machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached_since: Option<Timestamp>,
     /// When the last one failed.
     pub at: Timestamp,
     /// Why the last one failed.
@@ -351,23 +359,41 @@ impl Tries {
     /// What it waits for if its last try has only just failed.
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
         let failures = self.0.as_ref()?;
-        let pause = BETWEEN_TRIES.get(failures.tries as usize - 1)?;
+        let pause = BETWEEN_TRIES.get((failures.tries as usize).saturating_sub(1))?;
         (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
     }
 
-    /// The work on `machine` failed: it begins again after a while, or is given up.
+    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. A command that never reached
+    /// its machine is no try, because Systems Manager may be out of reach for longer than three of them take; it is given up when three
+    /// tries that time out would be over ([`slipway_core::deadline`] counts on that).
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
         machine: &str,
+        asked: &SentCommand,
         why: &str,
-        now: Timestamp,
+        turn: &Turn<'_>,
     ) -> Move<S> {
         self.choose(machine);
-        let tries = self.0.as_ref().map_or(0, |failures| failures.tries) + 1;
-        if tries < TRIES {
-            self.0 = Some(Failures { machine: machine.to_owned(), tries, at: now, why: why.to_owned() });
+        let before = self.0.take();
+        let reached = asked.refused.is_none() && !asked.never_ran(turn.observed);
+        let tries = before.as_ref().map_or(0, |failures| failures.tries) + u32::from(reached);
+        let unreached_since = before.and_then(|failures| failures.unreached_since);
+        let unreached_since = unreached_since.or_else(|| (!reached).then_some(asked.at));
+        let within = asked.command.verb.answers_within();
+        let is_late = !reached
+            && unreached_since.is_some_and(|at| turn.now.duration_since(at) > within * (TRIES as i32 - 1));
+        if tries < TRIES && !is_late {
+            let (machine, why) = (machine.to_owned(), why.to_owned());
+            self.0 = Some(Failures { machine, tries, unreached_since, at: turn.now, why });
             return Move::To(S::start());
+        }
+        if is_late {
+            let minutes = waited(unreached_since, turn.now).as_mins();
+            return Move::Fail(format!(
+                "{what} {machine}: no command has reached it for {} minutes: {why}",
+                minutes
+            ));
         }
         Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
     }

@@ -215,7 +215,7 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
             MemberState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
                 None => Move::Stay(MemberState::Snapshot { machine, asked }, Waits::Snapshot),
                 Some(Ok(())) => checks(machine, turn),
-                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &why, turn.now),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &asked, &why, turn),
             },
             // The machine may be gone by now, or a person skipped it while the others were asked.
             MemberState::Check { machine: id, .. }

@@ -127,7 +127,7 @@ impl Machine for Saver {
                 Some(Ok(())) => Move::Done { left: false },
                 Some(Err(why)) => {
                     let machine = &asked.command.instance;
-                    self.tries.again("a snapshot, before members join, on", machine, &why, turn.now)
+                    self.tries.again("a snapshot, before members join, on", machine, &asked, &why, turn)
                 }
             },
         }

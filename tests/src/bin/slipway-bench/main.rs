@@ -50,8 +50,7 @@ async fn main() -> Anyhow<()> {
         return scanning::fleet();
     }
     if std::env::args().nth(1).is_some_and(|asked| asked == ROLLING) {
-        rolling::rolls();
-        return Ok(());
+        return rolling::rolls();
     }
     let production = PRODUCTION.as_bytes();
     let accepted =
@@ -98,7 +97,7 @@ async fn main() -> Anyhow<()> {
     scanning::rates(jiff::Timestamp::now())?;
     scanning::fleet()?;
     println!();
-    rolling::rolls();
+    rolling::rolls()?;
     println!();
     functions::memory().await
 }

@@ -27,8 +27,12 @@ impl Meddler for Stopwatch {
 /// to run.
 const SIZES: [(u32, u32, u32); 5] = [(1, 1, 1), (10, 1, 0), (100, 1, 0), (100, 10, 0), (1_000, 20, 0)];
 
-/// Rolls pools of growing size in a world without faults.
-pub(crate) fn rolls() {
+/// How long a roll may take, compared with its floor.
+const MOST: f64 = 1.05;
+
+/// Rolls pools of growing size in a world without faults. Fails if one takes too long or breaks a promise.
+pub(crate) fn rolls() -> super::Anyhow<()> {
+    let mut well = true;
     println!(
         "{:<26} {:>9} {:>9} {:>7} {:>9} {:>9} {:>11} {:>9} {:>9} {:>9}",
         "workers (missing + more)",
@@ -54,13 +58,15 @@ pub(crate) fn rolls() {
         // Other processes take the processor now and then, so the 99th percentile is printed and not the maximum.
         let ms = |at: usize| took.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3);
         let minutes = |time: SignedDuration| time.as_secs_f64() / 60.0;
+        let ratio = rolled.rolling.as_secs_f64() / rolled.floor.as_secs_f64();
+        well &= ratio <= MOST && rolled.violations.is_empty();
         let each = |count: u64| count as f64 / f64::from(workers);
         println!(
             "{:<26} {:>9.1} {:>9.1} {:>7.2} {:>9.1} {:>9.1} {:>11.1} {:>9.1} {:>9.2} {:>9.2}",
             format!("{workers} ({max_unavailable} + {surge})"),
             minutes(rolled.rolling),
             minutes(rolled.floor),
-            rolled.rolling.as_secs_f64() / rolled.floor.as_secs_f64(),
+            ratio,
             minutes(rolled.whole),
             each(rolled.calls),
             each(rolled.invocations),
@@ -72,4 +78,8 @@ pub(crate) fn rolls() {
             println!("  {} {}: {}", violation.at, violation.promise, violation.what);
         }
     }
+    if well {
+        return Ok(());
+    }
+    Err(format!("a roll takes more than {MOST} times its floor, or breaks a promise").into())
 }

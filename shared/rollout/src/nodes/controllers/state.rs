@@ -60,8 +60,9 @@ pub enum ControllersWork {
 pub struct Cordon {
     /// `i-…`.
     pub machine: String,
-    /// Whether its pods are gone.
-    pub drained: bool,
+    /// When the command was sent that found it empty; `None`: it has pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied_at: Option<Timestamp>,
 }
 
 /// The states of [`Controllers`].

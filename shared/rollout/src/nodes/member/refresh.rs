@@ -115,7 +115,7 @@ impl MemberWork<Refreshing> for RefreshMember {
                 self.renewed = Some(asked.command.instance);
                 verifies(turn)
             }
-            Some(Err(why)) => tries.again("refreshing", &asked.command.instance, &why, turn.now),
+            Some(Err(why)) => tries.again("refreshing", &asked.command.instance, &asked, &why, turn),
         }
     }
 }

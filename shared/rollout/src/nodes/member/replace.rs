@@ -136,7 +136,7 @@ impl MemberWork<Replacing> for ReplaceMember {
                 // All are asked again: time has passed, and another member leads.
                 Some(Ok(_)) => checks(asked.command.instance, turn),
                 Some(Err(why)) => {
-                    tries.again("moving leadership from", &asked.command.instance, &why, turn.now)
+                    tries.again("moving leadership from", &asked.command.instance, &asked, &why, turn)
                 }
             },
             Replacing::Successor { machine } => successor(machine, since, turn, group),

@@ -4,6 +4,7 @@ use slipway_core::node::NodeStatus;
 
 use super::dock::*;
 use super::*;
+use crate::drain::EMPTY_FOR;
 use crate::fleet::TargetHealth;
 use crate::outbox::{Evidence, Seen};
 use crate::waits::{Asks, Boot, Comes, Danger, Departs, Detail, HowFar, Many};
@@ -138,13 +139,21 @@ fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one(
 
 #[test]
 fn p6_a_controller_is_drained_before_it_goes_although_another_one_was_drained() {
-    for (drained, place) in [("i-0", Place::Leave), ("i-1", Place::Drain)] {
+    let long_ago = -EMPTY_FOR.as_secs();
+    for (drained, at, place) in [
+        ("i-0", 0, Place::Leave),
+        ("i-1", 0, Place::Drain),
+        ("i-0", long_ago + 10, Place::Leave),
+        // A person may have uncordoned it since.
+        ("i-0", long_ago + 9, Place::Drain),
+    ] {
         let machines = &[("i-0", OLD), ("i-1", OLD), ("i-2", NEW)];
         let mut dock = checked(replace(), 0, 0, machines);
         has(&mut dock, 3, machines);
         let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
-        task.cordon = Some(super::super::controllers::Cordon { machine: drained.to_owned(), drained: true });
-        assert_eq!(dock.advance_at(10).0, place, "{drained}");
+        let emptied_at = Some(NOW + SignedDuration::from_secs(at));
+        task.cordon = Some(super::super::controllers::Cordon { machine: drained.to_owned(), emptied_at });
+        assert_eq!(dock.advance_at(10).0, place, "{drained} {at}");
     }
 }
 
@@ -258,7 +267,7 @@ fn p10_where_the_rollout_ends_the_drain_of_a_controller_is_taken_back_with_its_c
     let state = json!({"drain": {"machine": "i-0", "drain": {"asked": asked}}});
     let mut dock = dock(replace(), 1, since(0, state), &[("i-0", OLD), ("i-1", NEW)]);
     let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
-    task.cordon = serde_json::from_value(json!({"machine": "i-0", "drained": false})).unwrap();
+    task.cordon = serde_json::from_value(json!({"machine": "i-0"})).unwrap();
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(10)), []);
     let asked = serde_json::from_value(asked).unwrap();
     let departure = Departure::called_off(Role::Controller, GROUP, Some(asked), at(10));

@@ -154,8 +154,7 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
         assert_eq!(dock.advance_at(now), (Place::Snapshot, Some(Waits::Snapshot)));
         assert_eq!(dock.sent(), asks_snapshot("i-1"));
         let token = dock.token();
-        // Run Command refused the command.
-        dock.active.nodes.unsent(&token, "no");
+        dock.fails(&token);
         let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
         assert_eq!(dock.advance_at(now + 1), again);
         assert_eq!(dock.advance_at(now + pause), again);
@@ -166,6 +165,24 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     let token = dock.token();
     dock.fails(&token);
     assert_eq!(dock.advance_at(now + 1).0, Place::Failed);
+    // While Run Command refuses the commands, or reaches no agent, it is no try: Systems Manager may be out of reach.
+    let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
+    let mut now = 0;
+    let most = 2 * Verb::EtcdSnapshot.answers_within().as_secs();
+    while now + 1 <= most {
+        assert_eq!(dock.advance_at(now), (Place::Snapshot, Some(Waits::Snapshot)), "{now}");
+        let token = dock.token();
+        dock.active.nodes.unsent(&token, "no");
+        let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
+        assert_eq!(dock.advance_at(now + 1), again, "{now}");
+        now += 2 + MINUTE;
+    }
+    assert_eq!(dock.advance_at(now).0, Place::Snapshot);
+    let token = dock.token();
+    dock.active.nodes.unsent(&token, "no");
+    assert_eq!(dock.advance_at(now + 1).0, Place::Failed);
+    let why = dock.step().failure().unwrap_or_default();
+    assert!(why.contains("no command has reached it for 68 minutes: no"), "{why}");
     // A snapshot is all that this step needs.
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
     dock.advance_at(0);
@@ -211,7 +228,7 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
     assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
-    let failures = json!({"machine": "i-0", "tries": 1, "at": at(10), "why": "no"});
+    let failures = json!({"machine": "i-0", "tries": 0, "unreachedSince": at(0), "at": at(10), "why": "no"});
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
 }
 

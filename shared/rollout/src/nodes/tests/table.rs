@@ -102,7 +102,7 @@ fn controllers(state: Value, cordon: Option<Value>) -> NodeStep {
 
 #[test]
 fn a_controller_that_is_empty_and_about_to_go_is_waited_for_by_a_newer_spec() {
-    let cordon = || Some(json!({"machine": "i-0", "drained": true}));
+    let cordon = || Some(json!({"machine": "i-0", "emptiedAt": NOW}));
     let check = || of_machine("check", "round", round(0));
     for (state, cordon, is_busy) in [
         (check(), cordon(), true),
