@@ -159,6 +159,10 @@ pub const SCHEDULED_TIMEOUT_S: u32 = 1_800;
 /// How long a claim holds: longer than its owner can run.
 pub const CLAIM_LIFE: SignedDuration = SignedDuration::from_secs(SCHEDULED_TIMEOUT_S as i64 + 600);
 
+/// How far the clocks of two members may be apart: S3 refuses a request whose time is off by more (`RequestTimeTooSkewed`, "Error responses" of
+/// its API reference).
+const CLOCKS_APART: SignedDuration = SignedDuration::from_mins(15);
+
 /// What a member does when its timer runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -199,8 +203,12 @@ pub fn turn(
     let Some((schedule, every_hours)) = schedule.and_then(|one| Some((one, one.every_hours?))) else {
         return Turn::Off;
     };
-    // A member's own claim is of an earlier run that died: a machine takes one snapshot at a time.
-    if let Some(claim) = ledger.claim.as_ref().filter(|claim| claim.by != *own && claim.until > now) {
+    // A member's own claim is of an earlier run that died: a machine takes one snapshot at a time. One that holds for longer than any run
+    // may take is of a wrong clock, or of somebody who wants no snapshot to be taken.
+    let holds = |claim: &&SnapshotClaim| {
+        claim.by != *own && claim.until > now && claim.until <= now + CLAIM_LIFE + CLOCKS_APART
+    };
+    if let Some(claim) = ledger.claim.as_ref().filter(holds) {
         return Turn::Claimed { by: claim.by.clone(), until: claim.until };
     }
     let every = SignedDuration::from_hours(i64::from(every_hours));

@@ -127,7 +127,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     request: &RenewalRequest,
     now: Timestamp,
 ) -> FlowResult<ScanOutcome> {
-    let seen = match observe::observe(ports, cluster, now).await? {
+    let mut seen = match observe::observe(ports, cluster, now).await? {
         Ok(seen) => seen,
         Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
@@ -137,15 +137,8 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     let rotated = rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
     decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
-    if let Some(snapshots) = &seen.snapshots {
-        match snapshots.act(ports.assets, cluster).await {
-            Err(error) if !error.is_transient() => {
-                decision.findings.push(snapshots::not_tended(cluster, &error));
-                decision.next.findings.clone_from(&decision.findings);
-            }
-            acted => acted?,
-        }
-    }
+    let snapshots = std::mem::replace(&mut seen.snapshots, Ok(None));
+    let snapshots = tend_snapshots(ports.assets, cluster, snapshots, &mut decision).await;
     let manifest = match renewed.is_empty() && !decision.unplanned {
         true => seen.manifest.clone(),
         false => load_manifest(ports.assets, cluster).await?.unwrap_or_default(),
@@ -160,6 +153,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     ports.bus.publish(&events).await?;
     let done = renewal::done(&decision.renew, &renewed);
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
+    let newest_snapshot = snapshots?;
     Ok(ScanOutcome::Scanned(Box::new(Scanned {
         cluster: cluster.to_owned(),
         standings: decision.standings,
@@ -167,8 +161,29 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
         failed,
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
-        newest_snapshot: seen.snapshots.and_then(|snapshots| snapshots.newest),
+        newest_snapshot,
     })))
+}
+
+/// Writes the schedule of snapshots and deletes old ones. Returns when the newest verified one was stored. What no retry resolves is a finding;
+/// after any other failure the whole scan is repeated, once the events of its renewals are published.
+async fn tend_snapshots(
+    assets: &(impl Objects + Removal),
+    cluster: &str,
+    look: FlowResult<Option<snapshots::Look>>,
+    decision: &mut Decision,
+) -> FlowResult<Option<Timestamp>> {
+    let Some(look) = look.or_else(|error| if error.is_transient() { Err(error) } else { Ok(None) })? else {
+        return Ok(None);
+    };
+    match look.act(assets, cluster).await {
+        Err(error) if !error.is_transient() => {
+            decision.findings.push(snapshots::not_tended(cluster, &error));
+            decision.next.findings.clone_from(&decision.findings);
+        }
+        acted => acted?,
+    }
+    Ok(look.newest)
 }
 
 /// What a scan would do.

@@ -70,6 +70,21 @@ fn the_leader_comes_first_and_without_it_the_others_take_over() {
     assert_eq!(turn(Some(&new), &none, &taker("etcd-1"), false, until), Turn::Take);
 }
 
+/// A member that was taken over must not end the snapshots of all.
+#[test]
+fn a_claim_that_holds_for_longer_than_a_snapshot_may_take_is_none() {
+    let six = schedule(6, at(NOW) - hours(100));
+    let most = CLAIM_LIFE + SignedDuration::from_mins(15);
+    for (until, is_taken) in
+        [(at(NOW) + most, false), (at(NOW) + most + hours(1), true), (at("9999-01-01T00:00:00Z"), true)]
+    {
+        let claim = SnapshotClaim { by: taker("etcd-0"), until };
+        let ledger = SnapshotLedger { claim: Some(claim), ..taken("etcd-0", at(NOW) - hours(20)) };
+        let turn = turn(Some(&six), &ledger, &taker("etcd-1"), true, at(NOW));
+        assert_eq!(turn == Turn::Take, is_taken, "{until}");
+    }
+}
+
 #[test]
 fn a_claim_keeps_others_away_until_its_owner_must_have_ended() {
     let six = schedule(6, at(NOW) - hours(100));

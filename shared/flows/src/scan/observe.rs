@@ -9,6 +9,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::event::PlanReference;
 use slipway_core::keys;
 use slipway_core::node::NodeStatus;
+use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
@@ -49,8 +50,8 @@ pub(super) struct Seen {
     pub(super) overdue: Option<PlanReference>,
     /// Whether what is desired was rolled out, and nothing is open or paused.
     pub(super) idle: bool,
-    /// The scheduled snapshots of a cluster that was launched.
-    pub(super) snapshots: Option<Look>,
+    /// The scheduled snapshots of a cluster that has an etcd. A failure must not hold up renewals.
+    pub(super) snapshots: FlowResult<Option<Look>>,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -89,20 +90,18 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         let help = "upload a spec, so that its certificates are looked after".to_owned();
         return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
-    // Before that there is no etcd, so nothing is missing.
-    let launched = rollout.as_ref().is_some_and(|rollout| !rollout.good.is_empty());
-    let snapshots = match launched {
-        true => match snapshots::look(ports.assets, &cluster, now).await {
-            // It must not block renewals.
-            Err(error) if !error.is_transient() => {
-                findings.push(snapshots::not_tended(name, &error));
-                None
-            }
-            look => Some(look?),
-        },
-        false => None,
+    // Before that there is no etcd, so nothing is missing. A launch may have failed after it, and the cluster be in use.
+    let etcd = stack_name(name, StackKind::Etcd, "");
+    let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.standing().contains_key(&etcd));
+    let snapshots = match has_etcd {
+        true => snapshots::look(ports.assets, &cluster, now).await.map(Some),
+        false => Ok(None),
     };
-    findings.extend(snapshots.as_ref().and_then(|look| look.finding.clone()));
+    match &snapshots {
+        Ok(look) => findings.extend(look.as_ref().and_then(|look| look.finding.clone())),
+        Err(error) if error.is_transient() => {}
+        Err(error) => findings.push(snapshots::not_tended(name, error)),
+    }
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
