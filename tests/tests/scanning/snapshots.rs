@@ -1,24 +1,13 @@
 //! What a scan does about scheduled snapshots of etcd.
 
-use slipway_core::snapshots::{SnapshotFailure, SnapshotLedger, SnapshotSchedule, Taker};
-use slipway_rollout::Good;
-
 use super::*;
+use slipway_core::snapshots::{SnapshotFailure, SnapshotLedger, SnapshotSchedule, Taker};
 
-/// A cluster whose launch has succeeded.
+/// A cluster that was launched.
 async fn launched(text: &str) -> Workshop {
     let account = Workshop::launched(text).await;
-    let desired = account.desired().unwrap();
-    let mut rollout = (*account.rollout().unwrap()).clone();
-    rollout.good.push(Good {
-        plan: desired.plan,
-        spec_version: desired.spec_version,
-        generation: 1,
-        started_at: launch(),
-        ended_at: launch(),
-        target: desired.target,
-    });
-    account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
+    // Its launch may have failed after etcd: it counts that etcd is there.
+    assert!(account.rollout().unwrap().standing().contains_key("production-etcd"));
     account
 }
 
@@ -27,7 +16,7 @@ fn schedule(account: &Workshop) -> Option<SnapshotSchedule> {
 }
 
 /// The member stores a snapshot at that time.
-fn takes(account: &Workshop, at: Timestamp, verified: bool) -> String {
+pub(super) fn takes(account: &Workshop, at: Timestamp, verified: bool) -> String {
     account.assets.set_clock(at);
     let time = at.strftime("%Y%m%dT%H%M%SZ").to_string();
     let key = keys::scheduled_snapshot(NAME, &time);
@@ -44,8 +33,11 @@ fn hours(hours: i64) -> SignedDuration {
 
 #[tokio::test]
 async fn a_scan_writes_the_schedule_and_a_changed_one_replaces_nothing() {
-    // Its launch has not succeeded: there is no etcd yet.
+    // There is no etcd yet.
     let young = Workshop::launched(PRODUCTION).await;
+    let mut rollout = (*young.rollout().unwrap()).clone();
+    rollout.deployed.remove("production-etcd");
+    young.assets.upload(&keys::rollout(NAME), store::json(&rollout));
     scan(&young, launch()).await;
     assert_eq!(schedule(&young), None);
 
@@ -148,6 +140,24 @@ async fn old_scheduled_snapshots_are_deleted_and_none_that_was_ordered_nor_the_l
     assert_eq!(scan(&account, last + days(400)).await.findings.len(), 1);
     assert_eq!(kept(&account), all[all.len() - 8..]);
     assert!(account.assets.newest(&ordered).is_some());
+}
+
+#[tokio::test]
+async fn a_failure_of_snapshots_holds_up_no_renewal_and_the_scan_is_repeated() {
+    let folder = keys::scheduled_snapshots(NAME);
+    for (call, what) in [("s3:ListObjectsV2", folder.as_str()), ("s3:DeleteObject", "")] {
+        let account = launched(PRODUCTION).await;
+        scan(&account, launch()).await;
+        takes(&account, launch(), false);
+        let now = launch() + days(359);
+        account.assets.set_clock(now);
+        take_event_counts(&account);
+        account.assets.faults().plan(call, what, Fault::Before(slipway_ports::ErrorKind::Transient), 1);
+        let outcome = account.scan(&RenewalRequest::default(), &Life::unending(), now).await;
+        assert!(outcome.is_err(), "{call}: {outcome:?}");
+        assert_eq!(take_event_counts(&account).get("Certificate Renewed"), Some(&1), "{call}");
+        assert_eq!(scan(&account, now).await.renewed, Vec::<String>::new(), "{call}");
+    }
 }
 
 /// A member can write what it likes there, and must not thereby hide that no snapshots are taken, nor have the good ones deleted.
