@@ -20,6 +20,7 @@ use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
 use super::snapshots::{self, Look};
+use super::space::Spaces;
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, AT_A_TIME};
 
@@ -51,6 +52,8 @@ pub(super) struct Seen {
     pub(super) idle: bool,
     /// The scheduled snapshots of a cluster that was launched.
     pub(super) snapshots: Option<Look>,
+    /// The room of etcd's databases.
+    pub(super) spaces: Spaces,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -106,9 +109,11 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
+    let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
+    findings.extend(spaces.finding(name));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
-        nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
+        nodes,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
         idle: rollout
@@ -121,6 +126,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         stored_state,
         findings,
         snapshots,
+        spaces,
     }))
 }
 
@@ -307,7 +313,7 @@ async fn nodes(
     cluster: &Cluster,
     now: Timestamp,
     findings: &mut Vec<Finding>,
-) -> FlowResult<Vec<Reported>> {
+) -> FlowResult<(Vec<Reported>, Spaces)> {
     let since = now.saturating_sub(OLD).unwrap_or(Timestamp::MIN);
     let roles = policy::roles(cluster).into_iter().filter(|role| match role {
         Role::Etcd(_) | Role::Controller => true,
@@ -318,7 +324,7 @@ async fn nodes(
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
-    let mut nodes = Vec::new();
+    let (mut nodes, mut spaces) = (Vec::new(), Spaces::default());
     for (place, bytes) in read.into_iter().flatten() {
         let Some(bytes) = bytes else { continue };
         match serde_json::from_slice::<NodeStatus>(&bytes) {
@@ -333,6 +339,9 @@ async fn nodes(
                 key: place.key,
             }),
             Ok(status) => {
+                if let Some(etcd) = &status.etcd {
+                    spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
+                }
                 let report = reported(cluster, &place.instance, &status);
                 nodes.extend(report.map(|report| Reported { at: report.at.min(place.modified), ..report }));
             }
@@ -344,7 +353,7 @@ async fn nodes(
             }),
         }
     }
-    Ok(nodes)
+    Ok((nodes, spaces))
 }
 
 /// Where a report lies.
