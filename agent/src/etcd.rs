@@ -1,9 +1,10 @@
-//! The verbs of an etcd member: health, leadership, membership, snapshots.
+//! The verbs of an etcd member: health, leadership, membership, snapshots, defragmentation.
 //!
 //! All speak to etcd's JSON gateway ([`client`]) with the member's own client certificate. No code of etcd is linked.
 
 mod checker;
 pub mod client;
+pub mod defragment;
 pub mod health;
 pub mod join;
 pub mod leader;
@@ -72,6 +73,8 @@ pub enum Verb {
     },
     /// Delete the DNS records of all members, because their cluster is being destroyed
     Retire,
+    /// Shrink this member's database file, and disarm its alarm NOSPACE; refused unless all members are well
+    Defragment,
 }
 
 pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<Value> {
@@ -89,6 +92,7 @@ pub async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentRes
         Verb::Promote => Ok(json(&join::promote(&local).await?)),
         Verb::Remove { member } => Ok(answer(remove::remove(&local, &member).await?)),
         Verb::Retire => Ok(answer(retire::retire(&local, endpoints).await?)),
+        Verb::Defragment => Ok(answer(defragment::defragment(&local).await?)),
         Verb::MoveLeader => Ok(answer(leader::move_leader(&local).await?)),
     }
 }

@@ -7,6 +7,7 @@ mod cloud;
 mod commands;
 mod failure;
 mod local;
+mod members;
 mod overview;
 mod printer;
 mod session;
@@ -19,9 +20,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, destroy, init, kubeconfig, list, man, migrate, pause, plan,
-    publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshot, snapshots,
-    status, upgrade, validate, version, watch,
+    abort, apply, approve, certs, completions, defragment, destroy, init, kubeconfig, list, man, migrate,
+    pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshot,
+    snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
@@ -83,6 +84,7 @@ enum Command {
     Destroy(destroy::Args),
     Snapshot(snapshot::Args),
     Snapshots(snapshots::Args),
+    Defragment(defragment::Args),
     Kubeconfig(kubeconfig::Args),
     Certs(certs::Args),
     Scan(scan::Args),
@@ -129,6 +131,7 @@ async fn main() -> ExitCode {
         Command::Destroy(args) => destroy::run(args, &printer).await,
         Command::Snapshot(args) => snapshot::run(args, &printer).await,
         Command::Snapshots(args) => snapshots::run(args, &printer).await,
+        Command::Defragment(args) => defragment::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
         Command::Scan(args) => scan::run(args, &printer).await,

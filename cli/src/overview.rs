@@ -7,6 +7,7 @@ mod progress;
 mod reports;
 mod scanned;
 mod serving;
+mod space;
 mod text;
 mod words;
 
@@ -146,6 +147,7 @@ impl Overview {
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
         if stands {
+            findings.extend(space::of_etcd(name, &nodes));
             findings.extend(findings::of_pause(name, &rollout, &certificates, now));
             findings.extend(findings::of_certificates(name, &certificates, manifest, scan, now));
             findings.extend(manifest.into_iter().flat_map(|manifest| scanned::of_rotations(name, manifest)));

@@ -14,8 +14,9 @@ use slipway_tests::tools;
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with valid parameters.
-const DOCUMENTS: [(&str, &str); 11] = [
+const DOCUMENTS: [(&str, &str); 12] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
+    ("Slipway-EtcdDefragment", "etcd defragment"),
     ("Slipway-EtcdHealth", "etcd health"),
     ("Slipway-EtcdMoveLeader", "etcd move-leader"),
     ("Slipway-EtcdRemove", "etcd remove --member etcd-4"),
@@ -207,6 +208,7 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::EtcdSnapshot,
         Verb::EtcdRemove { member },
         Verb::EtcdRetire,
+        Verb::EtcdDefragment,
         Verb::Drain { node: node.clone(), for_s: 1, force_after_s: None },
         Verb::Drain { node: node.clone(), for_s: 799, force_after_s: Some(172_800) },
         Verb::Uncordon { node },

@@ -108,6 +108,23 @@ impl Endpoint {
         self.call("maintenance/alarm", json!({ "action": "GET" }), PATIENCE).await
     }
 
+    /// Disarms the alarm `NOSPACE` of that member. One that is not raised is no error.
+    pub async fn disarm_no_space(&self, member: u64) -> CallResult<()> {
+        let request = json!({ "action": "DEACTIVATE", "memberID": member.to_string(), "alarm": "NOSPACE" });
+        self.call::<Value>("maintenance/alarm", request, PATIENCE).await.map(drop)
+    }
+
+    /// Deletes the history before `revision` on all members, and waits until it is deleted on this one.
+    pub async fn compact(&self, revision: u64, patience: Duration) -> CallResult<()> {
+        let request = json!({ "revision": revision.to_string(), "physical": true });
+        self.call::<Value>("kv/compaction", request, patience).await.map(drop)
+    }
+
+    /// Defragments this member, which does not serve meanwhile.
+    pub async fn defragment(&self, patience: Duration) -> CallResult<()> {
+        self.call::<Value>("maintenance/defragment", json!({}), patience).await.map(drop)
+    }
+
     /// Hands leadership to `to`. Only the leader can.
     pub async fn move_leader(&self, to: u64) -> CallResult<()> {
         let request = json!({ "targetID": to.to_string() });

@@ -79,10 +79,7 @@ async fn observe_cluster(
         }
         add_alarms(alarms, health);
     }
-    health.db_quota = match status.db_size_quota {
-        0 => own.gauge(QUOTA).await.ok().flatten(),
-        quota => Some(quota),
-    };
+    health.db_quota = quota(own, &status).await;
     health.members = members
         .iter()
         .zip(answers)
@@ -93,6 +90,14 @@ async fn observe_cluster(
         let name = if member.name.is_empty() { &member.id } else { &member.name };
         let why = member.problem.as_deref().unwrap_or_default();
         health.problems.push(format!("{name} cannot be reached: {why}"));
+    }
+}
+
+/// The size in bytes at which the member stops accepting writes.
+pub(super) async fn quota(own: &Endpoint, status: &Status) -> Option<u64> {
+    match status.db_size_quota {
+        0 => own.gauge(QUOTA).await.ok().flatten(),
+        quota => Some(quota),
     }
 }
 

@@ -48,7 +48,7 @@ pub enum RunTurn {
 pub enum NotAsked {
     /// A learner has no vote, and etcd gives it no reads through a majority.
     Learner,
-    /// Another snapshot is being taken or restored on this machine.
+    /// Another snapshot is being taken or restored on this machine, or etcd is being defragmented.
     Busy,
     /// Another member was faster.
     AnotherClaimed,

@@ -287,11 +287,16 @@ fn try_lock(root: &Path, name: &str) -> AgentResult<File> {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(AgentError::passing(
             FailureCode::SnapshotBusy,
-            "a snapshot is already being taken or restored on this machine",
+            "on this machine a snapshot is being taken or restored, or etcd is being defragmented",
             "wait until it ends, then run this again",
         )),
         Err(TryLockError::Error(error)) => Err(unwritable(&path, &error)),
     }
+}
+
+/// Keeps this machine from taking or restoring a snapshot as long as it is held.
+pub(super) fn lock(root: &Path) -> AgentResult<File> {
+    try_lock(root, LOCK)
 }
 
 impl Draft {

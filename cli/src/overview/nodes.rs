@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::report::{Held, Served};
+use slipway_core::node::space::EtcdSpace;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
 use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
@@ -109,6 +110,9 @@ pub(crate) struct Serves {
     pub(crate) as_asked: bool,
     /// Its problems, in words.
     pub(crate) problems: Vec<String>,
+    /// The room of its database, of a member of etcd that answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) etcd_space: Option<EtcdSpace>,
     pub(crate) served: Vec<Served>,
     held: Vec<Held>,
     pub(crate) at: Timestamp,
@@ -194,6 +198,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             healthy: status.healthy,
             as_asked: status.applied.as_asked,
             problems: problems(status),
+            etcd_space: status.etcd.as_ref().and_then(EtcdSpace::of),
             ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),
             held: status.held.clone(),

@@ -204,6 +204,7 @@ const VERBS: &[&str] = &[
     "destroy",
     "snapshot",
     "snapshots",
+    "defragment",
     "kubeconfig",
     "certs show",
     "certs verify",

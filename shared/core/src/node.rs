@@ -8,11 +8,13 @@ pub mod answer;
 mod bootstrap;
 pub mod command;
 mod controller;
+pub mod defragment;
 mod etcd;
 mod etcd_flags;
 pub mod failure;
 pub mod report;
 mod serves;
+pub mod space;
 mod word;
 mod worker;
 
@@ -34,6 +36,7 @@ pub use command::{
     Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,
 };
 pub use controller::{BootstrapTokens, ControlPlane, ControllerConfig, ServiceAccountTokens};
+pub use defragment::Defragmented;
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
 pub use failure::{FailureCode, VerbFailure};

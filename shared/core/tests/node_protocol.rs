@@ -50,6 +50,14 @@ fn printed() -> Vec<(Verb, &'static str)> {
         (Verb::EtcdRemove { member: "etcd-4".to_owned() }, r#"{"members":3,"removed":false}"#),
         (Verb::EtcdRetire, r#"{"records":["etcd-0.prod.etcd.internal"],"zone":"Z1"}"#),
         (
+            Verb::EtcdDefragment,
+            r#"{"alarm":"disarmed","compacted":7,"inUse":2,"quota":10,"seconds":4,"sizeAfter":3,"sizeBefore":9}"#,
+        ),
+        (
+            Verb::EtcdDefragment,
+            r#"{"alarm":"still raised","inUse":2,"seconds":4,"sizeAfter":3,"sizeBefore":9}"#,
+        ),
+        (
             Verb::Drain { node: node(), for_s: 3_000, force_after_s: Some(600) },
             r#"{"done":false,"evicted":{"count":2,"last":["shop/web-1","shop/web-0"]},"forced":{"count":1,"last":["shop/db-0"]},"node":"i-0abc","notReady":"False","since":"2026-11-21T20:45:00Z","skipped":{"daemon-set":2,"mirror":1},"waiting":[{"cause":"two-budgets","pod":"shop/api-0","why":"two budgets select it"}],"waitingMore":0}"#,
         ),
@@ -96,7 +104,7 @@ fn each_verb_is_read_back_from_its_document_and_parameters() {
             assert!(Verb::read(verb.document(), &less).unwrap_err().contains(name.as_str()), "{verb:?}");
         }
     }
-    assert_eq!(documents.len(), 10, "one of each verb");
+    assert_eq!(documents.len(), 11, "one of each verb");
     let mut drain = Verb::Drain { node: "a".to_owned(), for_s: 1, force_after_s: None }.parameters();
     drain.insert("ForceAfter".to_owned(), "soon".to_owned());
     assert!(Verb::read("Slipway-Drain", &drain).is_err());
@@ -125,6 +133,7 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
         (Verb::EtcdSnapshot, r#"{"time":"t","key":"k"}"#),
         (Verb::EtcdRemove { member: String::new() }, r#"{"removed":true}"#),
         (Verb::EtcdRetire, r#"{"records":[]}"#),
+        (Verb::EtcdDefragment, r#"{"sizeBefore":2,"sizeAfter":1}"#),
         (
             Verb::Serves { without: BTreeSet::new() },
             r#"{"apiServer":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#,

@@ -2,7 +2,7 @@
 //!
 //! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. It is a sequence of steps, each a module:
 //!
-//! 1. `observe` reads certificates, inventory, node reports and plan; [`slipway_credentials::renewal::decide`] decides.
+//! 1. `observe` reads certificates, inventory, node reports and plan, and `space` judges the room of etcd's databases; [`slipway_credentials::renewal::decide`] decides.
 //! 2. `renewal` renews the certificates that are due.
 //! 3. `rotation` continues rotations and begins those that are due.
 //! 4. `snapshots` writes the schedule of etcd's snapshots, and deletes old ones.
@@ -16,6 +16,7 @@ mod observe;
 mod renewal;
 mod rotation;
 mod snapshots;
+mod space;
 mod upgrade;
 
 use std::fmt;
@@ -78,6 +79,8 @@ pub struct Scanned {
     pub findings: Vec<Finding>,
     /// When the newest verified snapshot of the schedule was stored.
     pub newest_snapshot: Option<Timestamp>,
+    /// How much of its quota etcd uses, in percent, by the reports of its members; 100 while it refuses writes.
+    pub etcd_quota_percent: Option<u64>,
 }
 
 impl fmt::Display for ScanOutcome {
@@ -161,6 +164,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
         failed,
         announced: decision.announce.into_iter().map(|one| one.certificate).collect(),
         findings: decision.findings,
+        etcd_quota_percent: seen.spaces.percent(),
         newest_snapshot,
     })))
 }

@@ -63,6 +63,10 @@ pub fn lines(scanned: &Scanned, now: Timestamp) -> Vec<Value> {
         whole["SnapshotAgeHours"] = json!((now.as_second() - newest.as_second()) as f64 / 3_600.0);
         names.push("SnapshotAgeHours");
     }
+    if let Some(percent) = scanned.etcd_quota_percent {
+        whole["EtcdQuotaPercent"] = json!(percent);
+        names.push("EtcdQuotaPercent");
+    }
     let near = days.iter().take_while(|(days_left, _)| *days_left <= NEAR_DAYS).take(MOST);
     let near = near.map(|(days_left, name)| {
         let one = json!({"Cluster": cluster, "Certificate": name, "DaysToExpiry": days_left});
@@ -130,6 +134,7 @@ mod tests {
             announced: Vec::new(),
             findings: Vec::new(),
             newest_snapshot: Some(now - jiff::SignedDuration::from_hours(3)),
+            etcd_quota_percent: Some(81),
         }
     }
 
@@ -169,6 +174,7 @@ mod tests {
         }
         let of = |name: &str| shown.iter().filter(|(_, shown)| shown == name).count();
         assert_eq!((of("DaysToExpiry"), of("RenewalsFailed"), of("ScanNeedsPerson")), (3, 1, 1), "{shown:?}");
+        assert_eq!(of("EtcdQuotaPercent"), 1, "the alarm EtcdQuotaAlarm: {shown:?}");
         let missing: Vec<_> = shown.difference(&written).collect();
         assert!(missing.is_empty(), "nobody writes {missing:?}; written are {written:?}");
     }
@@ -179,6 +185,7 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert_eq!(lines[0]["DaysToExpiry"], 2.0, "what a node still has counts");
         assert_eq!(lines[0]["SnapshotAgeHours"], 3.0);
+        assert_eq!(lines[0]["EtcdQuotaPercent"], 81);
         assert_eq!(lines[0]["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([[], ["Cluster"]]));
         assert_eq!(lines[0]["_aws"]["Timestamp"], 1_795_176_000_000_i64);
         assert_eq!(

@@ -172,6 +172,7 @@ impl SentCommand {
             | Verb::EtcdMoveLeader
             | Verb::EtcdRemove { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdDefragment
             | Verb::Uncordon { .. } => None,
         }
     }

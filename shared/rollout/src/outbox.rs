@@ -159,6 +159,7 @@ impl Effect {
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire
+                | Verb::EtcdDefragment
                 | Verb::Drain { .. } => true,
                 Verb::Status
                 | Verb::Serves { .. }
@@ -203,7 +204,7 @@ impl Effect {
             Self::Terminate { instance, .. } => instance == machine,
             Self::Send(command) => match &command.verb {
                 Verb::Drain { node, .. } => node == machine,
-                Verb::Refresh { .. } => command.instance == machine,
+                Verb::Refresh { .. } | Verb::EtcdDefragment => command.instance == machine,
                 Verb::Status
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth

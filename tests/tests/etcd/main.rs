@@ -5,6 +5,7 @@
 //! too.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod defragment;
 mod machine;
 mod member;
 mod orchestrated;

@@ -52,7 +52,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     assert_eq!(scanned.renewed.len(), 15);
     account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
     account.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
-    snapshots::takes(&account, now, true);
+    snapshots::takes(&account, now + SignedDuration::from_hours(20), true);
     assert_eq!(scan(&account, now + days(1)).await.findings, []);
     assert_eq!(scan_state(&account).findings, []);
 }

@@ -6,6 +6,7 @@ mod damage;
 mod recovery;
 mod rotation;
 mod snapshots;
+mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

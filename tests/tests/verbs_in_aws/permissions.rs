@@ -317,7 +317,11 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        !grant.is_recovery() && !grant.is_only_for("upgrade") && !grant.is_only_for("snapshot") && !asks
+        !grant.is_recovery()
+            && !grant.is_only_for("upgrade")
+            && !grant.is_only_for("snapshot")
+            && !grant.is_only_for("defragment")
+            && !asks
     }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
@@ -358,6 +362,23 @@ pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway
     let taken = needs_what_the_page_says(slipway, "snapshot", 5, "--output json").await.json();
     assert_eq!(taken["role"], "etcd-0", "{taken}");
     assert!(taken["key"].as_str().unwrap().starts_with("clusters/minimal/etcd-snapshots/"), "{taken}");
+}
+
+/// All members are defragmented, and what it needs is what the page says.
+pub(crate) async fn a_defragmentation_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    let done = needs_what_the_page_says(slipway, "defragment", 6, "--output json").await.json();
+    let member = &done["members"][0];
+    assert_eq!((&member["role"], &member["led"]), (&json!("etcd-0"), &json!(true)), "{done}");
+    assert!(member["sizeAfter"].as_u64() < member["sizeBefore"].as_u64(), "{done}");
+    assert_eq!((&done["ok"], &done["alarms"]), (&json!(true), &json!([])), "{done}");
+    let again = as_one_with(slipway, &all_for("defragment"), "defragment --cluster minimal", true).await;
+    assert!(again.code == 0 && again.out.contains("all 1 members of minimal are defragmented"), "{again:?}");
+    assert!(again.stderr.contains("etcd-0 is defragmented, and does not serve meanwhile"), "{again:?}");
+}
+
+/// What the page grants for a verb, whatever is named.
+fn all_for(verb: &str) -> Vec<Grant> {
+    table("docs/cli.md").into_iter().filter(|grant| grant.is_for(verb)).collect()
 }
 
 /// The permissions that `renew --recover` needs in addition to those of `renew`, which the test above checks, for a cluster in which

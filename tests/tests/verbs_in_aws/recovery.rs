@@ -7,6 +7,7 @@ use slipway_credentials::Manifest;
 use slipway_sim::world::MachineFacts;
 
 use super::permissions::{
+    a_defragmentation_needs_what_the_page_says_and_nothing_more,
     a_recovery_needs_what_the_page_says_and_nothing_more,
     a_snapshot_needs_what_the_page_says_and_nothing_more,
 };
@@ -86,6 +87,7 @@ async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one
 
     // In the same installation, because starting one takes time.
     a_snapshot_needs_what_the_page_says_and_nothing_more(&slipway).await;
+    a_defragmentation_needs_what_the_page_says_and_nothing_more(&slipway).await;
     a_recovery_needs_what_the_page_says_and_nothing_more(&slipway).await;
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     a_rotation_waits_for_each_machine_by_name_and_goes_on_when_all_have_told(&slipway).await;

@@ -119,6 +119,30 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
+    // Its database has much free space, then nearly reaches its quota.
+    for (in_use, words, help, code) in [
+        (
+            300,
+            "has 1900 MiB under a quota of 2048 MiB, and only 300 MiB",
+            "slipway defragment --cluster minimal",
+            0,
+        ),
+        (
+            1800,
+            "etcd-0 uses 1800 MiB (87 %) of a quota of 2048 MiB",
+            "slipway apply cluster.yaml --cluster minimal",
+            1,
+        ),
+    ] {
+        let mut member: Value = serde_json::from_slice(&serves("etcd-0", &json!("0"), 300, None)).unwrap();
+        member["served"] = json!([]);
+        member["etcd"] = json!({"format": 1, "name": "etcd-0", "healthy": true, "problems": [], "serving": true, "id": "1",
+            "learner": false, "leads": true, "term": 1, "revision": 1, "raftIndex": 1, "raftAppliedIndex": 1, "alarms": [], "members": [],
+            "dbSize": 1900_u64 << 20, "dbSizeInUse": in_use << 20, "dbQuota": 2048_u64 << 20});
+        node_object(&slipway, "etcd-0/i-0new/status.json", serde_json::to_vec(&member).unwrap()).await;
+        let shown = status(&slipway, "--exit-code").await;
+        assert!(shown.code == code && shown.out.contains(words) && shown.out.contains(help), "{shown:?}");
+    }
     assert!(!shown.out.contains("i-0bad"), "an old report is not shown: {}", shown.out);
     assert!(status(&slipway, "--all").await.out.contains("i-0bad"));
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::report::Served;
 use super::serves::ClusterServes;
-use super::{EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
+use super::{Defragmented, EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
 use crate::drain::{Cause, Stays, Step};
 
 /// What a verb prints: its answer, or why it failed.
@@ -74,6 +74,7 @@ answers! {
     EtcdSnapshot(SnapshotTaken),
     EtcdRemove(MemberRemoved),
     EtcdRetire(RecordsRetired),
+    EtcdDefragment(Defragmented),
     Drain(Drained),
     Uncordon(Uncordoned),
 }

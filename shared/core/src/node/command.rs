@@ -43,6 +43,8 @@ pub enum Verb {
     },
     /// `Slipway-EtcdRetire`, on a member of a cluster that is being destroyed.
     EtcdRetire,
+    /// `Slipway-EtcdDefragment`, on a member. Only people send it.
+    EtcdDefragment,
     /// `Slipway-Drain`, on a controller.
     Drain {
         /// The node: the machine's id.
@@ -72,6 +74,7 @@ impl Verb {
             Self::EtcdSnapshot => "Slipway-EtcdSnapshot",
             Self::EtcdRemove { .. } => "Slipway-EtcdRemove",
             Self::EtcdRetire => "Slipway-EtcdRetire",
+            Self::EtcdDefragment => "Slipway-EtcdDefragment",
             Self::Drain { .. } => "Slipway-Drain",
             Self::Uncordon { .. } => "Slipway-Uncordon",
         }
@@ -87,7 +90,7 @@ impl Verb {
             | Self::EtcdRetire
             | Self::Uncordon { .. } => 120,
             Self::EtcdMoveLeader | Self::EtcdRemove { .. } => 300,
-            Self::Refresh { .. } | Self::EtcdSnapshot => 1_800,
+            Self::Refresh { .. } | Self::EtcdSnapshot | Self::EtcdDefragment => 1_800,
             // Little longer than the longest `for_s`: a hanging command occupies one of the five workers of the machine's SSM agent until
             // then (amazon-ssm-agent, `DefaultCommandWorkersLimit`).
             Self::Drain { .. } => 900,
@@ -113,7 +116,8 @@ impl Verb {
             | Self::EtcdHealth
             | Self::EtcdMoveLeader
             | Self::EtcdSnapshot
-            | Self::EtcdRetire => BTreeMap::new(),
+            | Self::EtcdRetire
+            | Self::EtcdDefragment => BTreeMap::new(),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => map(&[
@@ -142,6 +146,7 @@ impl Verb {
             | Self::EtcdSnapshot
             | Self::EtcdRemove { .. }
             | Self::EtcdRetire
+            | Self::EtcdDefragment
             | Self::Uncordon { .. } => None,
         }
     }
@@ -176,6 +181,7 @@ impl Verb {
             "Slipway-EtcdSnapshot" => Self::EtcdSnapshot,
             "Slipway-EtcdRemove" => Self::EtcdRemove { member: text("Member")? },
             "Slipway-EtcdRetire" => Self::EtcdRetire,
+            "Slipway-EtcdDefragment" => Self::EtcdDefragment,
             "Slipway-Drain" => Self::Drain {
                 node: text("Node")?,
                 for_s: seconds("For")?,

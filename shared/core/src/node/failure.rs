@@ -105,11 +105,14 @@ failure_codes! {
     CustomFile = "custom.file", "One of `customFiles` cannot be written as the spec says.";
     DrainAnnotation = "drain.annotation", "An annotation in which a drain keeps a time holds no time.";
     DrainNoNode = "drain.no-node", "The cluster has no node of that name.";
+    EtcdDisk = "etcd.disk", "The volume of etcd has too little free space for what was asked.";
     EtcdNoLeader = "etcd.no-leader", "The etcd cluster has no leader.";
     EtcdNobodyElse = "etcd.nobody-else", "No other voter is fit to lead.";
     EtcdNone = "etcd.none", "This node is no etcd member.";
     EtcdRefused = "etcd.refused", "etcd refuses the call.";
+    EtcdRelease = "etcd.release", "This release of etcd must not do what was asked.";
     EtcdRemoveSelf = "etcd.remove-self", "A member was asked to remove itself.";
+    EtcdUnhealthy = "etcd.unhealthy", "A member may not stand still, because it or another one is not well.";
     EtcdUnreachable = "etcd.unreachable", "etcd does not answer.";
     HttpAuthorities = "http.authorities", "This system has no public certificate authorities.";
     HttpClient = "http.client", "No HTTP client can be made.";
@@ -144,7 +147,7 @@ failure_codes! {
     RestoreRunning = "restore.running", "Something still runs etcd on the data that are to be replaced.";
     RestoreStart = "restore.start", "etcd was started with the restored data and does not stay up.";
     RestoreToken = "restore.token", "The token was used before.";
-    SnapshotBusy = "snapshot.busy", "A snapshot is already being taken or restored on this machine.";
+    SnapshotBusy = "snapshot.busy", "On this machine a snapshot is being taken or restored, or etcd is being defragmented.";
     SnapshotFiles = "snapshot.files", "The sealed snapshot cannot be written to the disk or read from it.";
     SnapshotNames = "snapshot.names", "Others took a snapshot in each of the last seconds, so that no name was free.";
     SnapshotPanic = "snapshot.panic", "Opening the snapshot ended by a defect.";

@@ -21,6 +21,7 @@ use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
 use super::snapshots::{self, Look};
+use super::space::Spaces;
 use crate::error::{FlowError, FlowResult};
 use crate::store::{self, AT_A_TIME};
 
@@ -52,6 +53,8 @@ pub(super) struct Seen {
     pub(super) idle: bool,
     /// The scheduled snapshots of a cluster that has an etcd. A failure must not hold up renewals.
     pub(super) snapshots: FlowResult<Option<Look>>,
+    /// The room of etcd's databases.
+    pub(super) spaces: Spaces,
 }
 
 /// The needed parts of a release, which contains every template.
@@ -105,9 +108,11 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (stored_state, state) = load_state(ports.assets, name, now, &mut findings).await?;
     let paused_since = rollout.as_ref().and_then(Rollout::paused_since);
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
+    let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
+    findings.extend(spaces.finding(name));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
-        nodes: nodes(ports.assets, &cluster, now, &mut findings).await?,
+        nodes,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
         overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
         idle: rollout
@@ -120,6 +125,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         stored_state,
         findings,
         snapshots,
+        spaces,
     }))
 }
 
@@ -306,7 +312,7 @@ async fn nodes(
     cluster: &Cluster,
     now: Timestamp,
     findings: &mut Vec<Finding>,
-) -> FlowResult<Vec<Reported>> {
+) -> FlowResult<(Vec<Reported>, Spaces)> {
     let since = now.saturating_sub(OLD).unwrap_or(Timestamp::MIN);
     let roles = policy::roles(cluster).into_iter().filter(|role| match role {
         Role::Etcd(_) | Role::Controller => true,
@@ -317,7 +323,7 @@ async fn nodes(
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
-    let mut nodes = Vec::new();
+    let (mut nodes, mut spaces) = (Vec::new(), Spaces::default());
     for (place, bytes) in read.into_iter().flatten() {
         let Some(bytes) = bytes else { continue };
         match serde_json::from_slice::<NodeStatus>(&bytes) {
@@ -332,6 +338,9 @@ async fn nodes(
                 key: place.key,
             }),
             Ok(status) => {
+                if let Some(etcd) = &status.etcd {
+                    spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
+                }
                 let report = reported(cluster, &place.instance, &status);
                 nodes.extend(report.map(|report| Reported { at: report.at.min(place.modified), ..report }));
             }
@@ -343,7 +352,7 @@ async fn nodes(
             }),
         }
     }
-    Ok(nodes)
+    Ok((nodes, spaces))
 }
 
 /// Where a report lies.

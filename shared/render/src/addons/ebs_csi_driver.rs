@@ -3,6 +3,7 @@
 //! Snapshots are not included: whether to install their controller and resource definitions is the user's decision.
 
 use serde_json::{Value, json};
+use slipway_core::cluster::Mount;
 
 use super::Kit;
 use super::object::{
@@ -208,17 +209,35 @@ fn controller(kit: &Kit<'_, '_>, image: &str) -> Value {
     })
 }
 
+/// How many volumes of a machine are not for pods: the root volume, and those of the pool's spec; of several pools, the most.
+///
+/// The driver computes how many volumes a node takes (`CSINode`) from its instance type less these. It would ask the metadata service for them,
+/// which no pod reaches at a hop limit of 1, and the Node's labels, from which it takes everything else, know nothing of them: it then assumes one
+/// interface and the root volume (`docs/install.md` of the driver, "Kubernetes Metadata"; `getVolumesLimit` in `pkg/driver/node.go`). Machines have
+/// one interface here.
+fn reserved_volumes(kit: &Kit<'_, '_>) -> usize {
+    let of_pool = |mounts: &[Mount]| mounts.iter().map(|mount| mount.devices.len()).sum::<usize>();
+    let most = kit.context.cluster.pools.iter().map(|pool| of_pool(&pool.storage.mounts)).max();
+    1 + most.unwrap_or_default()
+}
+
 fn node_pod(kit: &Kit<'_, '_>, image: &str, registrar: Value, liveness: Value) -> Value {
+    let mut arguments = vec![
+        "node".to_owned(),
+        "--endpoint=unix:/csi/csi.sock".to_owned(),
+        format!("--csi-mount-point-prefix=/var/lib/kubelet/plugins/kubernetes.io/csi/{DRIVER}/"),
+        "--logging-format=text".to_owned(),
+        "--v=2".to_owned(),
+    ];
+    // The root volume alone is what the driver assumes.
+    let reserved = reserved_volumes(kit);
+    if reserved > 1 {
+        arguments.push(format!("--reserved-volume-attachments={reserved}"));
+    }
     let plugin = json!({
         "name": "ebs-plugin",
         "image": image,
-        "args": [
-            "node",
-            "--endpoint=unix:/csi/csi.sock",
-            format!("--csi-mount-point-prefix=/var/lib/kubelet/plugins/kubernetes.io/csi/{DRIVER}/"),
-            "--logging-format=text",
-            "--v=2",
-        ],
+        "args": arguments,
         "env": [env_field("CSI_NODE_NAME", "spec.nodeName")],
         "ports": [{ "name": "healthz", "containerPort": 9808, "protocol": "TCP" }],
         "livenessProbe": http_probe("/healthz", "healthz"),

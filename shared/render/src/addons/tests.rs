@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use slipway_core::canonical::canonical_json;
-use slipway_core::cluster::{Cluster, NetworkProvider, ProxyMode};
+use slipway_core::cluster::{Cluster, Mount, NetworkProvider, ProxyMode};
 use slipway_core::release::ADDON_LABEL;
 
 use super::*;
@@ -301,6 +301,34 @@ fn a_single_controller_gets_single_replicas_and_no_budget_that_holds_up_its_drai
     let controller = driver.objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
     assert_eq!(controller["spec"]["replicas"], 1);
     assert!(driver.objects.iter().all(|object| object["kind"] != "PodDisruptionBudget"));
+}
+
+/// At a hop limit of 1 the driver cannot count a machine's volumes, and pods would be placed where their volumes cannot be attached.
+#[test]
+fn volumes_of_the_machine_are_reserved_in_what_the_driver_says_a_node_takes() {
+    let argument = |cluster: &Cluster| {
+        let set = set(cluster);
+        let driver = set.addon("aws-ebs-csi-driver").unwrap();
+        let node = driver.objects.iter().find(|object| object["kind"] == "DaemonSet").unwrap();
+        let arguments = node["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let mut found = arguments
+            .iter()
+            .filter_map(|argument| argument.as_str()?.strip_prefix("--reserved-volume-attachments="));
+        found.next().map(str::to_owned)
+    };
+    let mut cluster = cluster();
+    cluster.pools.iter_mut().for_each(|pool| pool.storage.mounts.clear());
+    assert_eq!(argument(&cluster), None, "the driver assumes the root volume");
+    let mount = |path: &str, devices: &[&str]| Mount {
+        path: path.to_owned(),
+        devices: devices.iter().map(|device| (*device).to_owned()).collect(),
+        volume: cluster.controller.root_volume.clone(),
+        file_system: "ext4".to_owned(),
+        create_tmp: false,
+    };
+    let mounts = vec![mount("/data", &["/dev/xvdf", "/dev/xvdg"]), mount("/more", &["/dev/xvdh"])];
+    cluster.pools[0].storage.mounts = mounts;
+    assert_eq!(argument(&cluster).as_deref(), Some("4"));
 }
 
 #[test]

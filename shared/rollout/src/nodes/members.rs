@@ -110,7 +110,8 @@ pub(super) fn refreshed(asked: &SentCommand, turn: &Turn<'_>) -> Option<Result<(
         | Verb::EtcdSnapshot
         | Verb::EtcdMoveLeader
         | Verb::EtcdRemove { .. }
-        | Verb::EtcdRetire => Err(format!("it has the credentials {}", answer.credentials)),
+        | Verb::EtcdRetire
+        | Verb::EtcdDefragment => Err(format!("it has the credentials {}", answer.credentials)),
     }))
 }
 

@@ -42,6 +42,7 @@ impl LastAsks {
                     | Verb::EtcdMoveLeader
                     | Verb::EtcdSnapshot
                     | Verb::EtcdRetire
+                    | Verb::EtcdDefragment
                     | Verb::Drain { .. }
                     | Verb::Uncordon { .. } => None,
                 },

@@ -80,6 +80,7 @@ impl Store {
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
             | Verb::EtcdRetire
+            | Verb::EtcdDefragment
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => {
                 panic!("{name} is asked {}", command.verb.document());

@@ -30,6 +30,8 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
         (Verb::EtcdMoveLeader, true, true),
         (Verb::EtcdRemove { member: "etcd-4".to_owned() }, true, true),
         (Verb::EtcdRetire, true, true),
+        // Only people send it.
+        (Verb::EtcdDefragment, true, true),
         (Verb::Drain { node: node(), for_s: 600, force_after_s: None }, true, true),
     ]
 }

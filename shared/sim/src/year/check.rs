@@ -313,7 +313,8 @@ impl Checker {
                 | Verb::EtcdMoveLeader
                 | Verb::EtcdSnapshot
                 | Verb::EtcdRemove { .. }
-                | Verb::EtcdRetire => true,
+                | Verb::EtcdRetire
+                | Verb::EtcdDefragment => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // Uncordoning evicts, ends and makes nothing; it is part of stopping.
                 Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
@@ -574,6 +575,9 @@ impl Checker {
             | Verb::EtcdMoveLeader
             | Verb::EtcdSnapshot
             | Verb::EtcdRetire => {}
+            Verb::EtcdDefragment => {
+                self.wrong(now, "P4", "a rollout defragments, which only people do".to_owned())
+            }
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) struct Member {
     pub(crate) process: Option<Process>,
     /// The index that it had received when its process started or stopped.
     applied: u64,
+    /// Bytes of its database file.
+    pub(crate) file: u64,
 }
 
 /// A member's process.
@@ -198,7 +200,7 @@ impl World {
 
     fn new_member(&self, cluster: &str, role: &str, learner: bool) -> Member {
         let id = self.hex(&format!("member {cluster} {role}"))[..16].to_owned();
-        Member { id, learner, attached: None, process: None, applied: 0 }
+        Member { id, learner, attached: None, process: None, applied: 0, file: DATABASE }
     }
 
     /// Adds a new member as a learner, if there is a quorum and no other learner.

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use slipway_core::keys;
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
+use slipway_core::node::defragment::{NO_SPACE, Obstacle, SpaceAlarm, obstacles};
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
-    ClusterServes, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved, NodeStatus, NodesReady,
-    PartHealth, RecordsRetired, Refreshed, SnapshotTaken, Uncordoned, Verb, VerbFailure,
+    ClusterServes, Defragmented, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved,
+    NodeStatus, NodesReady, PartHealth, RecordsRetired, Refreshed, SnapshotTaken, Uncordoned, Verb,
+    VerbFailure,
 };
 
 use super::super::World;
@@ -19,6 +21,8 @@ use super::super::weather::Service;
 const BEHIND_AT_MOST: u64 = 1_000;
 /// The quota; above it etcd accepts no writes.
 const QUOTA: u64 = 8 << 30;
+/// What is in use of a member's database.
+const IN_USE: u64 = DATABASE / 2;
 /// The help of a simulated failure.
 pub(in crate::world) const HELP: &str = "see docs/runbook.md";
 /// How long a restart of a controller's static pods takes.
@@ -47,6 +51,7 @@ impl World {
             | Verb::EtcdSnapshot
             | Verb::EtcdRemove { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdDefragment
                 if !is_member =>
             {
                 Err(VerbFailure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
@@ -64,6 +69,7 @@ impl World {
                 Ok(RecordsRetired { zone, records: self.takes_records_back(&machine.id) }.into())
             }
             Verb::EtcdSnapshot => self.snapshot(&cluster, machine.role()),
+            Verb::EtcdDefragment => self.defragment(&cluster, machine.role()),
             // A drain takes time, and is performed round by round.
             Verb::Drain { .. } => {
                 Err(VerbFailure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
@@ -157,6 +163,40 @@ impl World {
         .into())
     }
 
+    /// The member stands still until the command ends; that is not modelled.
+    fn defragment(&mut self, cluster: &str, role: &str) -> VerbOutcome {
+        let health = self.etcd_health(cluster, role);
+        let why: Vec<String> = obstacles(&health).iter().map(Obstacle::to_string).collect();
+        if !why.is_empty() {
+            let message =
+                format!("{role} is not defragmented, since it stands still meanwhile: {}", why.join("; "));
+            return Err(VerbFailure::passing(FailureCode::EtcdUnhealthy, message, HELP));
+        }
+        let Some(etcd) = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.etcd) else {
+            return Err(unreachable());
+        };
+        let Some(member) = etcd.members.get_mut(role) else { return Err(unreachable()) };
+        let size_before = std::mem::replace(&mut member.file, IN_USE);
+        let raised = etcd.alarm.as_ref().filter(|(_, kind)| *kind == NO_SPACE).map(|(by, _)| by.clone());
+        // IN_USE is below the quota, so the alarm can be disarmed.
+        let disarmed = raised.is_some_and(|by| by == role || !etcd.members.contains_key(&by));
+        if disarmed {
+            etcd.alarm = None;
+        }
+        let compacted = health.alarms.iter().any(|alarm| alarm.kind == NO_SPACE).then_some(health.revision);
+        let answer = Defragmented {
+            size_before,
+            size_after: IN_USE,
+            in_use: IN_USE,
+            quota: Some(QUOTA),
+            seconds: 1,
+            compacted,
+            alarm: disarmed.then(|| SpaceAlarm::Disarmed.into()),
+        };
+        self.record(format!("{role} of {cluster} is defragmented"));
+        Ok(answer.into())
+    }
+
     fn move_leader(&mut self, cluster: &str, role: &str) -> VerbOutcome {
         let now = self.now;
         let Some(etcd) = self.fleet.clusters.get(cluster).map(|found| &found.etcd) else {
@@ -223,8 +263,8 @@ impl World {
         health.raft_applied_index = index.saturating_sub(missing);
         health.revision = health.raft_applied_index;
         health.behind = leader.is_some().then_some(missing);
-        health.db_size = DATABASE;
-        health.db_size_in_use = DATABASE / 2;
+        health.db_size = member.file;
+        health.db_size_in_use = IN_USE;
         health.db_quota = Some(QUOTA);
         if leader.is_none() {
             health.problems.push("there is no leader".to_owned());

@@ -39,7 +39,7 @@ pub fn documents() -> impl Iterator<Item = DocumentFacts> {
     })
 }
 
-const DOCUMENTS: [Document; 10] = [
+const DOCUMENTS: [Document; 11] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
     Document {
         name: "Slipway-Refresh",
@@ -53,6 +53,7 @@ const DOCUMENTS: [Document; 10] = [
         timeout_s: 120,
         takes_s: (0.5, 4.0),
     },
+    Document { name: "Slipway-EtcdDefragment", parameters: &[], timeout_s: 1_800, takes_s: (2.0, 30.0) },
     Document { name: "Slipway-EtcdHealth", parameters: &[], timeout_s: 120, takes_s: (0.2, 1.5) },
     Document { name: "Slipway-EtcdMoveLeader", parameters: &[], timeout_s: 300, takes_s: (0.3, 2.0) },
     Document {

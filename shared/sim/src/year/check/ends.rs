@@ -164,6 +164,7 @@ impl Checker {
                 Verb::Status
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth
+                | Verb::EtcdDefragment
                 | Verb::Drain { .. }
                 | Verb::Uncordon { .. } => return false,
             },

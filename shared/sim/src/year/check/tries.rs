@@ -89,6 +89,7 @@ impl Checker {
             Verb::Refresh { .. }
             | Verb::Serves { .. }
             | Verb::EtcdRetire
+            | Verb::EtcdDefragment
             | Verb::Drain { .. }
             | Verb::Uncordon { .. } => return,
         };

@@ -1,0 +1,114 @@
+//! The room of etcd's databases, by the members' hourly reports.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::EtcdHealth;
+use slipway_core::node::space::{self, EtcdSpace, InWords};
+use slipway_core::role::Role;
+use slipway_credentials::renewal::Finding;
+
+/// Members report hourly. An older report says nothing of today.
+const FRESH: SignedDuration = SignedDuration::from_hours(24);
+
+/// The newest report of each member.
+#[derive(Debug, Default)]
+pub(super) struct Spaces {
+    newest: BTreeMap<Role, Report>,
+}
+
+#[derive(Debug)]
+struct Report {
+    at: Timestamp,
+    key: String,
+    space: EtcdSpace,
+}
+
+impl Spaces {
+    /// Notes what the report with that key, written at `at`, says.
+    pub(super) fn note(
+        &mut self,
+        role: &Role,
+        key: &str,
+        at: Timestamp,
+        health: &EtcdHealth,
+        now: Timestamp,
+    ) {
+        let Some(space) = EtcdSpace::of(health).filter(|_| now.duration_since(at) <= FRESH) else { return };
+        // An earlier machine of the member has a report as well.
+        if self.newest.get(role).is_none_or(|known| known.at < at) {
+            self.newest.insert(role.clone(), Report { at, key: key.to_owned(), space });
+        }
+    }
+
+    /// How much of the quota the fullest member uses, in percent; 100 while etcd refuses writes.
+    pub(super) fn percent(&self) -> Option<u64> {
+        let of = |report: &Report| if report.space.full { Some(100) } else { report.space.percent() };
+        self.newest.values().filter_map(of).max()
+    }
+
+    /// The gravest problem.
+    pub(super) fn finding(&self, cluster: &str) -> Option<Finding> {
+        let members = self.newest.iter().map(|(role, report)| ((role, &report.key), report.space));
+        let ((role, key), space, problem) = space::gravest(members)?;
+        let member = role.to_string();
+        let words = InWords { member: &member, space, problem };
+        Some(Finding { key: key.clone(), message: words.to_string(), help: words.help(cluster) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use slipway_core::node::EtcdAlarm;
+
+    use super::*;
+
+    fn health(size: u64, in_use: u64) -> EtcdHealth {
+        EtcdHealth {
+            id: Some("1".to_owned()),
+            db_size: size << 20,
+            db_size_in_use: in_use << 20,
+            db_quota: Some(2000 << 20),
+            ..EtcdHealth::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_report_of_each_member_counts_for_a_day() {
+        let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
+        let ago = |hours: i64| now - SignedDuration::from_hours(hours);
+        let role = |number: u32| Role::Etcd(number);
+        let mut spaces = Spaces::default();
+        assert!(spaces.percent().is_none() && spaces.finding("prod").is_none());
+        // A former machine of etcd-0, a member that has been silent for days, and one that does not answer.
+        spaces.note(&role(0), "new", ago(1), &health(1000, 900), now);
+        spaces.note(&role(0), "old", ago(20), &health(1900, 1900), now);
+        spaces.note(&role(1), "silent", ago(25), &health(1900, 1900), now);
+        spaces.note(&role(2), "down", ago(1), &EtcdHealth::default(), now);
+        assert_eq!(spaces.percent(), Some(45));
+        assert!(spaces.finding("prod").is_none());
+
+        spaces.note(&role(1), "fragmented", ago(1), &health(1200, 100), now);
+        let found = spaces.finding("prod").unwrap();
+        assert_eq!(
+            (found.key.as_str(), found.help.as_str()),
+            ("fragmented", "slipway defragment --cluster prod")
+        );
+        spaces.note(&role(2), "near", ago(1), &health(1700, 1600), now);
+        let found = spaces.finding("prod").unwrap();
+        assert!(found.key == "near" && found.message.contains("etcd-2 uses 1600 MiB (80 %)"), "{found:?}");
+        assert_eq!(spaces.percent(), Some(80));
+
+        // The alarm is that of the whole cluster, whatever a member uses.
+        let full = EtcdHealth {
+            alarms: vec![EtcdAlarm { member: "2".to_owned(), kind: "NOSPACE".to_owned() }],
+            ..health(1200, 100)
+        };
+        spaces.note(&role(1), "full", ago(0), &full, now);
+        let found = spaces.finding("prod").unwrap();
+        assert!(found.key == "full" && found.message.starts_with("etcd refuses all writes"), "{found:?}");
+        assert_eq!(spaces.percent(), Some(100));
+    }
+}
