@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use slipway_crypto::AwsLc;
+use slipway_flows::overlay::Overlay;
 use slipway_plan::{Baseline, plan};
 
 use super::render::{With, prepared};
 use crate::Exit;
 use crate::failure::CliError;
-use crate::local::{LocalKeys, LocalRegistry, Overlay, Workspace, pin, write_atomic};
+use crate::local::{LocalKeys, LocalRegistry, Workspace, pin, write_atomic};
 use crate::printer::{Printer, Stream};
 use crate::source::{Source, SpecArgs};
 
@@ -61,7 +62,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         Some(keys) => keys,
         None => LocalKeys::make(AwsLc)?.0,
     };
-    let objects = Overlay::new(folder);
+    let objects = Overlay::new(&folder);
     pin(&objects, &cluster, &args.with.images).await?;
     let registry = LocalRegistry::new(args.with.resolve);
     let baseline = Baseline::whole(workspace.release()?);

@@ -9,6 +9,7 @@
 //! - [`imports`]: authorities and leaves that the user provides.
 //! - [`launch`]: when a rollout is woken. Takes the next safe step.
 //! - [`scan`]: the daily check of a cluster's certificates. Renews those that are due.
+//! - [`overlay`]: a bucket that is only read.
 //! - [`store`]: JSON objects with conditional writes.
 
 pub mod credentials;
@@ -17,6 +18,7 @@ pub mod imports;
 pub mod issuer;
 pub mod launch;
 pub mod lock;
+pub mod overlay;
 pub mod patches;
 pub mod ports;
 pub mod recovery;
