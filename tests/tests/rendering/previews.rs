@@ -60,6 +60,7 @@ fn without_digests(plan: &Plan) -> Value {
         }
     }
     let mut value = serde_json::to_value(plan).unwrap();
+    value["id"] = Value::Null;
     blank(&mut value);
     value
 }

@@ -25,6 +25,9 @@ use crate::store;
 /// In the place of the version that the upload would get: no rollout and no destruction is of it.
 const NOT_UPLOADED: &str = "not uploaded";
 
+/// [`Plan::id`] of a plan whose id is derived from credentials that are not made yet.
+const NOT_KNOWN: &str = "(its id is known after the upload)";
+
 /// What an upload would result in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Preview {
@@ -37,7 +40,7 @@ pub enum Preview {
 /// The plan that an upload would result in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Foreseen {
-    /// The plan. Unless [`Self::is_exact`], its id and the digests in it differ from those of the upload's plan; nothing else does.
+    /// The plan. Unless [`Self::is_exact`], it has no id yet, and digests in it differ from those of the upload's plan; nothing else does.
     pub plan: Plan,
     /// Whether nothing would have to be rolled out that is not being rolled out already.
     pub unchanged: bool,
@@ -112,11 +115,16 @@ pub async fn preview<
     let compared =
         compare(assets, &prepared, &running.baseline, desired.as_ref(), &rollout, site, NOT_UPLOADED, now)
             .await?;
+    let mut plan = compared.plan;
+    let sealed: BTreeSet<Role> = prepared.credentials.sealed.into_iter().collect();
+    if !sealed.is_empty() {
+        NOT_KNOWN.clone_into(&mut plan.id);
+    }
     Ok(Preview::Planned(Box::new(Foreseen {
-        plan: compared.plan,
+        plan,
         unchanged: compared.unchanged,
         made: prepared.credentials.made,
-        sealed: prepared.credentials.sealed.into_iter().collect(),
+        sealed,
         warnings: prepared.warnings,
     })))
 }
