@@ -13,6 +13,7 @@ use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
 use slipway_crypto::verify::{File, Found};
+use slipway_flows::environment::{Environment, REGION, Render as RenderSettings};
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Bus as _;
 use slipway_flows::store::{self, AT_A_TIME};
@@ -144,6 +145,11 @@ impl CloudArgs {
             }
             None => self.of_installation().await,
         }
+    }
+
+    /// The asset bucket that an option of the command names.
+    pub(crate) fn asset_bucket(&self) -> Option<&str> {
+        self.installation.asset_bucket.as_deref()
     }
 
     /// Whether the cluster is named by an option of the command.
@@ -285,6 +291,41 @@ impl Cloud {
         self.installation.specs().await
     }
 
+    /// The settings of the installation's render function, which its stack shows.
+    pub(crate) async fn render_settings(&self) -> Result<RenderSettings, CliError> {
+        let Installation { aws, stack, assets, .. } = &self.installation;
+        let mut outputs = outputs(aws, stack, "--asset-bucket").await?;
+        let Some(text) = outputs.remove(SETTINGS) else {
+            let problem = format!("the stack {stack} has no output {SETTINGS}");
+            let help = "update the installation: since this release, its template shows the settings of the render function; \
+                        or name another stack with --stack";
+            return Err(CliError::refused(problem, help));
+        };
+        let variables = Environment::of_lines(&text).with(REGION, aws.region());
+        let settings = RenderSettings::read(&variables).map_err(|why| self.bad_settings(&why.to_string()))?;
+        for (what, shown, used) in [
+            ("asset", &settings.asset_bucket, assets.name()),
+            ("spec", &settings.spec_bucket, self.specs().await?.name()),
+        ] {
+            if shown != used {
+                let problem = format!(
+                    "the stack {stack} is another installation: its {what} bucket is {shown}, and the cluster's is {used}"
+                );
+                return Err(CliError::refused(
+                    problem,
+                    "name the stack of the cluster's installation with --stack",
+                ));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The settings of the render function are not usable, and `why`.
+    pub(crate) fn bad_settings(&self, why: &str) -> CliError {
+        let problem = format!("the output {SETTINGS} of the stack {}: {why}", self.installation.stack);
+        CliError::refused(problem, "correct the parameters of the installation's stack")
+    }
+
     /// The region of the installation, and so of the cluster.
     pub(crate) fn region(&self) -> &str {
         self.installation.aws.region()
@@ -403,6 +444,7 @@ pub(crate) fn must_stand(rollout: &Rollout) -> Result<(), CliError> {
 const ASSETS: &str = "AssetBucketName";
 const SPECS: &str = "SpecBucketName";
 const BUS: &str = "BusName";
+const SETTINGS: &str = "RenderSettings";
 /// The default name of the installation's stack.
 const STACK: &str = "slipway";
 

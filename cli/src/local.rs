@@ -16,14 +16,12 @@ mod folder;
 mod images;
 mod imports;
 mod keys;
-mod overlay;
 mod registry;
 mod workspace;
 
 pub(crate) use images::{ImagePin, LocalParameters, pin};
 pub(crate) use imports::LocalImports;
 pub(crate) use keys::LocalKeys;
-pub(crate) use overlay::Overlay;
 pub(crate) use registry::{LocalRegistry, stand_ins};
 pub(crate) use workspace::{SiteArgs, Workspace, is_stand_in};
 

@@ -13,6 +13,7 @@ mod printer;
 mod session;
 mod settings;
 mod source;
+mod upload;
 
 use std::process::ExitCode;
 
@@ -51,7 +52,7 @@ Examples:
   slipway init --cluster-name prod --region eu-west-1 --dns-name api.example.com
   slipway validate cluster.yaml
   slipway render cluster.yaml --out rendered
-  slipway plan cluster.yaml --against rendered
+  slipway plan cluster.yaml
   slipway certs show rendered
   slipway certs show --cluster prod
   slipway apply cluster.yaml --watch

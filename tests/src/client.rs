@@ -109,6 +109,27 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| shape(target, &bytes))
     }
 
+    /// Calls CloudFormation with these parameters. Returns the answer, which is XML.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn cloudformation(
+        &self,
+        action: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<String, ClientError> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("Action", action).append_pair("Version", "2010-05-15").extend_pairs(parameters);
+        let request = self
+            .http
+            .post(&self.endpoint)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header("authorization", self.authorization("cloudformation"))
+            .body(form.finish());
+        let (_, bytes) = send(action, request).await?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Calls S3. `path` begins with the bucket's name and is already percent-encoded; `query` has no `?`.
     ///
     /// # Errors

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde_json::json;
 use slipway_aws::S3Bucket;
-use slipway_core::cluster::{Approval, Cluster, OwnAuthority};
+use slipway_core::cluster::{Approval, Cluster};
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::keys;
 use slipway_flows::error::FlowError;
-use slipway_flows::imports::{ImportFile, Imports, Passphrase};
-use slipway_flows::patches::PatchSet;
-use slipway_ports::{Condition, Flaw, Objects as _, PortResult, Put, Removal as _, Secret};
+use slipway_flows::rendering::Preview;
+use slipway_ports::{Condition, Objects as _, Put, Removal as _};
 use slipway_rollout::Rollout;
 
 use super::approve::{self, paused_in_words};
@@ -22,9 +20,9 @@ use super::watch;
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::CliError;
-use crate::local::LocalImports;
 use crate::printer::{Printer, Stream};
 use crate::source::{PatchArgs, Source, SpecArgs};
+use crate::upload::{Going, OtherPatches, Patches, foresee, page};
 
 /// Check a cluster's spec with its patches and imports, and upload them. This is how a cluster is created and changed.
 ///
@@ -58,12 +56,8 @@ pub(crate) struct Args {
     cloud: CloudArgs,
     #[command(flatten)]
     bus: BusArgs,
-    /// Delete patches in the spec bucket that are not beside FILE.
-    #[arg(long, conflicts_with = "keep_patches")]
-    prune: bool,
-    /// Keep patches in the spec bucket that are not beside FILE.
-    #[arg(long)]
-    keep_patches: bool,
+    #[command(flatten)]
+    others: OtherPatches,
     /// Show what would be uploaded, without uploading it.
     #[arg(long)]
     dry_run: bool,
@@ -76,9 +70,7 @@ pub(crate) struct Args {
 #[derive(Debug, Default)]
 struct Upload {
     imports: BTreeMap<String, Vec<u8>>,
-    patches: BTreeMap<String, Vec<u8>>,
-    pruned: Vec<String>,
-    kept: Vec<String>,
+    patches: Patches,
     /// The condition for writing the spec.
     condition: Option<Condition>,
     /// Whether the stored spec is the same.
@@ -89,7 +81,7 @@ struct Upload {
 
 impl Upload {
     /// What would change, for a person who is asked.
-    fn changes(&self, printer: &Printer, source: &Source, approval: Approval) -> String {
+    fn changes(&self, printer: &Printer, source: &Source) -> String {
         let mut text = match &self.stored {
             _ if self.is_unchanged() => "nothing differs from what was uploaded before\n".to_owned(),
             Some(stored) => {
@@ -99,23 +91,20 @@ impl Upload {
         };
         for (sign, folder, files) in [
             ("~", "import", self.imports.keys().collect::<Vec<_>>()),
-            ("~", "patches", self.patches.keys().collect()),
-            ("-", "patches", self.pruned.iter().collect()),
+            ("~", "patches", self.patches.new.iter().collect()),
+            ("-", "patches", self.patches.pruned.iter().collect()),
         ] {
             for file in files {
                 let _ = writeln!(text, "{sign} {folder}/{file}");
             }
         }
-        text.push_str(match approval {
-            Approval::Auto => "its plan begins by itself (rollout.approval: auto)\n",
-            Approval::Manual => "its plan is shown next, and begins only if you approve it\n",
-        });
         printer.coloured(&text)
     }
 
     /// Whether everything was there already.
     fn is_unchanged(&self) -> bool {
-        self.same_spec && self.imports.is_empty() && self.patches.is_empty() && self.pruned.is_empty()
+        let patches = self.patches.new.is_empty() && self.patches.pruned.is_empty();
+        self.same_spec && self.imports.is_empty() && patches
     }
 }
 
@@ -136,9 +125,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             return Ok(Exit::Findings);
         }
     };
-    let going = Going { local: source.imports(false), read: Mutex::default() };
-    let is_there = source.imports(false).is_there();
-    let about = about_imports(&going, is_there, &checked).await?;
+    let going = Going::beside(&source, false);
+    let about = about_imports(&going, going.is_there(), &checked).await?;
     let grave = about.iter().any(|finding| finding.severity == Severity::Error);
     let advice = slipway_spec::advice(&checked.cluster, &checked.places);
     let findings = [about, checked.warnings, advice].concat();
@@ -152,7 +140,10 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let upload = upload_of(args, &cloud, &specs, &source, going).await.map_err(CliError::in_cloud)?;
     let approval = checked.cluster.rollout.approval;
     if !args.dry_run && !args.yes {
-        printer.beside(&upload.changes(printer, &source, approval));
+        printer.beside(&upload.changes(printer, &source));
+        if show_plan(&cloud, &source, &upload, approval, printer).await == Exit::Findings {
+            return Ok(Exit::Findings);
+        }
         let help = "see `slipway apply … --dry-run`, then add --yes".to_owned();
         if !printer.confirm(&format!("upload it as the cluster {}?", cloud.cluster), help)? {
             let machine = json!({ "ok": true, "cluster": cloud.cluster, "applied": false });
@@ -182,6 +173,45 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     } else {
         Ok(Exit::Done)
     }
+}
+
+/// Shows the plan that the upload would result in. If it cannot be known, says why, and goes on.
+async fn show_plan(
+    cloud: &Cloud,
+    source: &Source,
+    upload: &Upload,
+    approval: Approval,
+    printer: &Printer,
+) -> Exit {
+    // The render function may find the files in the spec bucket, and the passphrase in a parameter, which this command does not read.
+    let only_there = |code: &str| matches!(code, "import-missing" | "import-passphrase");
+    let imports = Going::beside(source, false);
+    let why = match foresee(cloud, source, &upload.patches.set, &imports).await {
+        Ok(Preview::Planned(foreseen)) => {
+            printer.beside(&page(&foreseen, printer));
+            return Exit::Done;
+        }
+        Ok(Preview::Rejected(findings)) => match findings.iter().find(|one| only_there(&one.code)) {
+            Some(finding) => finding.message.clone(),
+            None => {
+                printer.refused(source, &findings);
+                return Exit::Findings;
+            }
+        },
+        Err(error) => match error.help() {
+            Some(help) => format!("{error} ({help})"),
+            None => error.to_string(),
+        },
+    };
+    let next = match approval {
+        Approval::Auto => {
+            "begins by itself after the upload (rollout.approval: auto), unless the installation wants an approval"
+        }
+        Approval::Manual => "is shown after the upload, and begins only if you approve it",
+    };
+    printer
+        .beside(&format!("its plan cannot be shown now, so that the above is not exact: {why}\nit {next}\n"));
+    Exit::Done
 }
 
 /// The most lines of a text that are compared.
@@ -250,35 +280,6 @@ async fn must_not_go(cloud: &Cloud) -> Result<Option<Timestamp>, CliError> {
     Err(CliError::refused(going, help))
 }
 
-/// `import/` beside the spec, to be uploaded to a bucket that is not for secrets (P9). Remembers which files were read.
-#[derive(Debug)]
-struct Going {
-    local: LocalImports,
-    read: Mutex<BTreeMap<String, Secret>>,
-}
-
-impl Imports for Going {
-    async fn file(&self, name: &str) -> PortResult<Option<ImportFile>> {
-        let Some(file) = self.local.file(name).await? else { return Ok(None) };
-        let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        read.insert(name.to_owned(), file.bytes.clone());
-        let flaw = Flaw {
-            message: format!(
-                "the private key in import/{name} is not encrypted, and would be stored unencrypted in the spec bucket"
-            ),
-            help: format!(
-                "encrypt it with `openssl pkcs8 -topk8 -v2 aes-256-cbc -in {name} -out {name}.enc`, put that at import/{name}, \
-                 and the passphrase into the SSM SecureString that passphraseParameter names"
-            ),
-        };
-        Ok(Some(ImportFile { bytes: file.bytes, exposed: Some(flaw) }))
-    }
-
-    async fn passphrase(&self, name: &str, own: &OwnAuthority) -> PortResult<Passphrase> {
-        self.local.passphrase(name, own).await
-    }
-}
-
 /// What is missing in the spec bucket.
 async fn upload_of(
     args: &Args,
@@ -294,29 +295,8 @@ async fn upload_of(
         stored.as_ref().map_or(Condition::Absent, |stored| Condition::Unchanged(stored.etag.clone()));
     let stored = stored.map(|stored| stored.bytes);
     let mut upload = Upload { condition: Some(condition), same_spec, stored, ..Upload::default() };
-    let there = PatchSet::read(specs, name).await?.files;
-    for (patch, bytes) in &source.patches.files {
-        if there.get(patch) != Some(bytes) {
-            upload.patches.insert(patch.clone(), bytes.clone());
-        }
-    }
-    let others =
-        there.into_keys().filter(|patch| !source.patches.files.contains_key(patch)).collect::<Vec<_>>();
-    match (others.is_empty(), args.prune, args.keep_patches) {
-        (true, _, _) => {}
-        (false, true, _) => upload.pruned = others,
-        (false, false, true) => upload.kept = others,
-        (false, false, false) => {
-            let problem = format!(
-                "the spec bucket has patches of {name} that are not beside {}: {}",
-                source.name,
-                others.join(", ")
-            );
-            return Err(CliError::refused(problem, "--prune deletes them, --keep-patches keeps them"));
-        }
-    }
-    let read = going.read.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (file, bytes) in read {
+    upload.patches = args.others.after_upload(cloud, source).await?;
+    for (file, bytes) in going.into_read() {
         let stored = specs.get(&keys::import(name, &file)).await.map_err(FlowError::from)?;
         if stored.is_none_or(|stored| stored.bytes != bytes.expose()) {
             upload.imports.insert(file, bytes.expose().to_vec());
@@ -331,10 +311,11 @@ async fn send(cloud: &Cloud, specs: &S3Bucket, source: &Source, upload: &Upload)
     for (file, bytes) in &upload.imports {
         put(specs, &keys::import(name, file), bytes, Condition::Always).await?;
     }
-    for (patch, bytes) in &upload.patches {
+    for patch in &upload.patches.new {
+        let bytes = &upload.patches.set.files[patch];
         put(specs, &format!("{}{patch}", keys::patches(name)), bytes, Condition::Always).await?;
     }
-    for patch in &upload.pruned {
+    for patch in &upload.patches.pruned {
         specs.remove(&format!("{}{patch}", keys::patches(name))).await.map_err(FlowError::from)?;
     }
     let key = keys::spec(name);
@@ -369,8 +350,8 @@ fn print_upload(
     let mut text = String::new();
     let groups: [(&str, Vec<&String>); 3] = [
         ("uploaded import/", upload.imports.keys().collect()),
-        ("uploaded patches/", upload.patches.keys().collect()),
-        ("taken away patches/", upload.pruned.iter().collect()),
+        ("uploaded patches/", upload.patches.new.iter().collect()),
+        ("taken away patches/", upload.patches.pruned.iter().collect()),
     ];
     for (what, files) in &groups {
         for file in files {
@@ -391,8 +372,8 @@ fn print_upload(
     }
     let machine = json!({
         "ok": true, "cluster": name, "applied": version.is_some(), "specVersion": version, "sameSpec": upload.same_spec,
-        "imports": upload.imports.keys().collect::<Vec<_>>(), "patches": upload.patches.keys().collect::<Vec<_>>(),
-        "pruned": upload.pruned, "kept": upload.kept, "diagnostics": findings,
+        "imports": upload.imports.keys().collect::<Vec<_>>(), "patches": upload.patches.new,
+        "pruned": upload.patches.pruned, "kept": upload.patches.kept, "diagnostics": findings,
     });
     printer.result(&text, &machine);
 }

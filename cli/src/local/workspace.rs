@@ -29,13 +29,13 @@ const RELEASE: &str = "release.json";
 pub(crate) struct SiteArgs {
     /// The asset bucket of the Slipway installation, for templates and user data. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
-    asset_bucket: Option<String>,
+    pub(crate) asset_bucket: Option<String>,
     /// The KMS key of the Slipway installation, for templates if the spec names no key. Default: a placeholder.
     #[arg(long, value_name = "ARN")]
-    kms_key_arn: Option<String>,
+    pub(crate) kms_key_arn: Option<String>,
     /// The issuer bucket of the Slipway installation, for `iamRolesForServiceAccounts`. Default: a placeholder.
     #[arg(long, value_name = "NAME")]
-    issuer_bucket: Option<String>,
+    pub(crate) issuer_bucket: Option<String>,
 }
 
 /// A directory with its marker.

@@ -24,7 +24,7 @@ use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::{self, Brought, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
-use slipway_credentials::{Asset, AssetKind, ChainFacts, Entry, Manifest, Origin, trust};
+use slipway_credentials::{Asset, AssetKind, BundleEntry, ChainFacts, Entry, Manifest, Origin, trust};
 use slipway_ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
 use vault::{Half, Held, Vault};
 
@@ -131,7 +131,7 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
     given: &Given<'_>,
     now: Timestamp,
 ) -> FlowResult<Credentials> {
-    let &Given { known, imported, own_tokens } = given;
+    let &Given { known, imported, .. } = given;
     let key = keys::manifest(&cluster.name);
     let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
@@ -140,23 +140,9 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
             // The answer to our own write was lost, and the retry found what we had written.
             return Ok(tried);
         }
-        let mut manifest = match stored.value.clone() {
-            Some(manifest) => manifest,
-            None => {
-                if !has_no_pki(objects, cluster, &key, known).await? {
-                    continue;
-                }
-                let bootstrap_tokens =
-                    if own_tokens { BootstrapTokens::Own } else { BootstrapTokens::Shared };
-                Manifest { format: FORMAT, bootstrap_tokens, ..Manifest::default() }
-            }
+        let Some(mut manifest) = inventory(objects, cluster, stored.value.clone(), given).await? else {
+            continue;
         };
-        if own_tokens && manifest.bootstrap_tokens.is_shared() {
-            // Machines of the launch templates that are deployed start with the shared one.
-            manifest.bootstrap_tokens = BootstrapTokens::Both;
-        }
-        refuse_other_format(&key, &manifest)?;
-        refuse_older(&key, &manifest, known)?;
         let mut vault = Vault::new(objects, keys, crypto, cluster);
         vault.seal_anew(&manifest).await?;
         manifest.sealed_under.clone_from(&vault.wanted);
@@ -189,6 +175,104 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
         tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
     }
     Err(FlowError::Race { key, tries: store::TRIES })
+}
+
+/// What [`ensure_with`] would leave, without making, opening or writing anything: it reads the inventory only, and needs no key.
+///
+/// The digest of a bundle that would be sealed is known only when it is: in its place stands a digest that no bundle has. The roles
+/// concerned are [`Credentials::sealed`]. Stored objects that are lost or damaged are not looked for.
+///
+/// # Errors
+/// As [`ensure_with`], except for keys and stored objects.
+pub async fn foresee<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    given: &Given<'_>,
+    now: Timestamp,
+) -> FlowResult<Credentials> {
+    let key = keys::manifest(&cluster.name);
+    let stored = store::load::<Manifest>(objects, &key).await?.value;
+    let Some(mut manifest) = inventory(objects, cluster, stored, given).await? else {
+        // Somebody makes the inventory at this moment.
+        return Err(FlowError::Race { key, tries: 1 });
+    };
+    let assets = to_have(cluster, &manifest);
+    let brought = brought(given.imported);
+    let list = manifest::to_make(&assets, &manifest, &brought, now).map_err(refused)?;
+    let mut made = Vec::with_capacity(list.len());
+    for asset in list.into_iter().map(|made| made.asset) {
+        let import = given.imported.get(&asset.name).filter(|_| asset.origin != Origin::Generated);
+        let authority = import.and_then(|import| import.authority.as_ref());
+        let entry = Entry {
+            // No stored asset has it, so that every bundle with the asset differs.
+            fingerprint: sha256_hex(format!("{} that is not made yet", asset.name).as_bytes()),
+            names: manifest::names(&asset.kind),
+            certificate: None,
+            roles: BTreeSet::new(),
+            origin: asset.origin,
+            chain: authority.map(chain_facts),
+        };
+        manifest.assets.insert(asset.name.clone(), entry);
+        made.push(asset.name.clone());
+    }
+    let mut files = manifest::bundle_files(cluster, &manifest).map_err(refused)?;
+    let roles: BTreeSet<Role> = manifest::to_seal(cluster, &manifest).map_err(refused)?.into_iter().collect();
+    for role in &roles {
+        let bundle = BundleEntry {
+            digest: sha256_hex(format!("the credentials of {role} that are not made yet").as_bytes()),
+            files: files.remove(role).unwrap_or_default(),
+            sealed_under: String::new(),
+            etag: String::new(),
+        };
+        // How a bundle reaches the nodes is decided by what differs from the one before.
+        manifest::record(&mut manifest, role, bundle);
+    }
+    set_roles(cluster, &mut manifest);
+    Ok(credentials(cluster, manifest, made, roles))
+}
+
+/// The inventory to begin with: the stored one, or a new one for a cluster without credentials. `None`: somebody else made it meanwhile.
+async fn inventory<O: Objects>(
+    objects: &O,
+    cluster: &Cluster,
+    stored: Option<Manifest>,
+    &Given { known, own_tokens, .. }: &Given<'_>,
+) -> FlowResult<Option<Manifest>> {
+    let key = keys::manifest(&cluster.name);
+    let mut manifest = match stored {
+        Some(manifest) => manifest,
+        None => {
+            if !has_no_pki(objects, cluster, &key, known).await? {
+                return Ok(None);
+            }
+            let bootstrap_tokens = if own_tokens { BootstrapTokens::Own } else { BootstrapTokens::Shared };
+            Manifest { format: FORMAT, bootstrap_tokens, ..Manifest::default() }
+        }
+    };
+    if own_tokens && manifest.bootstrap_tokens.is_shared() {
+        // Machines of the launch templates that are deployed start with the shared one.
+        manifest.bootstrap_tokens = BootstrapTokens::Both;
+    }
+    refuse_other_format(&key, &manifest)?;
+    refuse_older(&key, &manifest, known)?;
+    Ok(Some(manifest))
+}
+
+/// The assets that the cluster has to have.
+fn to_have(cluster: &Cluster, manifest: &Manifest) -> Vec<Asset> {
+    let mut assets = policy::assets(cluster);
+    if manifest.bootstrap_tokens.accept_shared() {
+        assets.push(policy::shared_token());
+    }
+    assets
+}
+
+fn brought(imported: &Imported) -> BTreeMap<String, manifest::Brought> {
+    imported.iter().map(|(name, import)| (name.clone(), import.facts.clone())).collect()
+}
+
+fn chain_facts(authority: &BroughtAuthority) -> ChainFacts {
+    ChainFacts { sha256: sha256_hex(authority.chain.as_bytes()), intermediates: authority.intermediates }
 }
 
 /// The certificate or public key of `asset`, verified against the inventory.
@@ -225,11 +309,8 @@ async fn make<O: Objects, K: Keys, C: Crypto>(
     imported: &Imported,
     now: Timestamp,
 ) -> FlowResult<Vec<String>> {
-    let mut assets = policy::assets(vault.cluster);
-    if manifest.bootstrap_tokens.accept_shared() {
-        assets.push(policy::shared_token());
-    }
-    let brought = imported.iter().map(|(name, import)| (name.clone(), import.facts.clone())).collect();
+    let assets = to_have(vault.cluster, manifest);
+    let brought = brought(imported);
     let list = manifest::to_make(&assets, manifest, &brought, now).map_err(refused)?;
     let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();
     let mut needs = BTreeSet::new();
@@ -314,17 +395,13 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
             (manifest::secret_fingerprint(key, secret), None)
         }
     };
-    let chain = |authority: &BroughtAuthority| ChainFacts {
-        sha256: sha256_hex(authority.chain.as_bytes()),
-        intermediates: authority.intermediates,
-    };
     Ok(Entry {
         fingerprint,
         names: manifest::names(&asset.kind),
         certificate,
         roles: BTreeSet::new(),
         origin: asset.origin,
-        chain: made.authority.as_ref().map(chain),
+        chain: made.authority.as_ref().map(chain_facts),
     })
 }
 

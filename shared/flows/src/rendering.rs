@@ -5,6 +5,7 @@
 //! call and writes no object (P1).
 
 mod findings;
+mod preview;
 mod publish;
 mod upgrade;
 
@@ -12,6 +13,7 @@ use std::fmt;
 
 use findings::{healed, no_agent, shared_token};
 use jiff::Timestamp;
+pub use preview::{Foreseen, Preview, preview};
 use publish::{is_newest, publish_plan, reject, update_spec_status};
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
@@ -166,6 +168,8 @@ pub struct Running {
     pub is_rehearsal: bool,
     /// What changes in the lock.
     pub upgrade: Option<Upgrade>,
+    /// Whether missing credentials are only foreseen ([`credentials::foresee`]) and not made.
+    pub is_preview: bool,
 }
 
 impl Running {
@@ -518,8 +522,12 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let known = running.known();
     let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
     let given = Given { known: &known, imported: &imported, own_tokens };
-    let credentials =
-        credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &given, now).await?;
+    let credentials = match running.is_preview {
+        true => credentials::foresee(ports.assets, &cluster, &given, now).await?,
+        false => {
+            credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &cluster, &given, now).await?
+        }
+    };
     warnings.extend(credentials.healed.iter().map(healed));
     let tokens = credentials.manifest.bootstrap_tokens;
     if tokens.is_shared() {

@@ -71,7 +71,7 @@ impl Invocation {
 /// It uses one thread: a function has a fraction of a core, and idle threads cost memory and start-up time.
 #[must_use]
 pub fn run<F: Function>() -> ExitCode {
-    let environment = Environment::of_process();
+    let environment = environment::of_process();
     let log_problem = log::start(&environment);
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,

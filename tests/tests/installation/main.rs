@@ -4,12 +4,14 @@
 
 mod fleet;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
+use slipway_core::allowed::Allowed;
+use slipway_flows::environment::{Environment, REGION, Render};
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
-use slipway_tests::world::{Embedded, Settings};
+use slipway_tests::world::{Embedded, Settings, installation_of_examples};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_template_deploys_resource_by_resource() {
@@ -39,6 +41,29 @@ async fn the_template_deploys_resource_by_resource() {
         let deliberate = ["AWS::CloudWatch::", "AWS::Logs::", "AWS::Scheduler::Schedule"];
         assert!(deliberate.iter().any(|known| kind.starts_with(known)), "{id} of type {kind}");
     }
+}
+
+/// `slipway plan` plans with the settings that the stack shows, so these must be those that the function has.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stack_shows_every_setting_of_the_render_function() {
+    let settings = Settings { installation: installation_of_examples(), ..Settings::default() };
+    let world = Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap();
+    let shown = Environment::of_lines(&world.deployed().outputs["RenderSettings"]);
+    let mut variables = BTreeMap::new();
+    world.lambda().configure(world.reference("RenderFunction").unwrap(), |function| {
+        variables.clone_from(&function.launch.environment);
+    });
+    variables.retain(|name, _| name.starts_with("SLIPWAY_"));
+    assert!(variables.len() > 12, "{variables:?}");
+    for (name, value) in &variables {
+        assert_eq!(shown.get(name).unwrap_or_default(), value, "{name}");
+    }
+    // With the region, which Lambda sets, the function starts with them.
+    let allowed = Render::read(&shown.with(REGION, world.region())).unwrap().allowed;
+    assert_eq!(
+        allowed,
+        Allowed { boundaries: allowed.boundaries.clone(), ..slipway_tests::workshop::allowed() }
+    );
 }
 
 /// The ports name the IAM action of each of their calls. The template must grant these actions to a function, and no other actions of those

@@ -7,6 +7,7 @@ mod agent;
 mod destroying;
 mod orders;
 mod permissions;
+mod plans;
 mod recovery;
 mod rolling;
 mod status;

@@ -9,6 +9,7 @@ use slipway_tests::installation::Installation;
 use slipway_tests::tools;
 
 use crate::agent::program;
+use crate::plans::stand_stack;
 use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, run, spec};
 
 /// One action of a row.
@@ -317,11 +318,9 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        !grant.is_recovery()
-            && !grant.is_only_for("upgrade")
-            && !grant.is_only_for("snapshot")
-            && !grant.is_only_for("defragment")
-            && !asks
+        let elsewhere =
+            ["upgrade", "snapshot", "defragment", "plan"].iter().any(|verb| grant.is_only_for(verb));
+        !grant.is_recovery() && !elsewhere && !asks
     }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
     }
@@ -337,9 +336,10 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     assert_eq!(run.json()["rollout"]["state"], "destroyed", "{run:?}");
 }
 
-/// Runs `verb` without each of its permissions, and then with all of them and `option`. `own`: how many rows are for it alone.
-async fn needs_what_the_page_says(slipway: &Installation, verb: &str, own: usize, option: &str) -> Run {
-    let arguments = format!("{verb} --cluster minimal");
+/// Runs `command` without each of its permissions, and then with all of them and `option`. `own`: how many rows are for its verb alone.
+async fn needs_what_the_page_says(slipway: &Installation, command: &str, own: usize, option: &str) -> Run {
+    let arguments = format!("{command} --cluster minimal");
+    let verb = command.split(' ').next().unwrap();
     let grants = table("docs/cli.md").into_iter().filter(|grant| grant.is_for(&arguments));
     let grants: Vec<Grant> = grants.filter(|grant| !grant.only.starts_with("unless")).collect();
     assert_eq!(grants.iter().filter(|grant| grant.is_only_for(verb)).count(), own, "{grants:?}");
@@ -400,4 +400,36 @@ pub(crate) async fn a_recovery_needs_what_the_page_says_and_nothing_more(slipway
     }
     let run = as_one_with(slipway, &grants, renews, true).await;
     assert_eq!(run.code, 0, "{run:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_needs_what_the_page_says_and_nothing_of_the_upload() {
+    let slipway = installation(0).await;
+    stand_stack(&slipway).await;
+    // An image that the lock does not have, and a patch that is there already.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("cluster.yaml");
+    std::fs::write(&file, format!("{}      instanceType: m7g.large\n", spec())).unwrap();
+    let patch = format!("clusters/{CLUSTER}/patches/90-other.yaml");
+    let text = b"target:\n  stack: network\nmerge:\n  Description: patched\n".to_vec();
+    slipway.world().upload("SpecBucket", &patch, text).await.unwrap();
+    assert!(slipway.world().settle(QUIET, PATIENCE).await);
+
+    let mark = slipway.world().observer().mark();
+    let plan = format!("plan {} --keep-patches", file.display());
+    let run = needs_what_the_page_says(&slipway, &plan, 7, "--output json").await.json();
+    assert_eq!((&run["ok"], &run["executable"]), (&json!(true), &json!(true)), "{run}");
+    let calls = slipway.world().observer().calls(mark);
+    assert!(calls.iter().all(|call| !call.is_write() && !call.action.starts_with("kms:")), "{calls:?}");
+
+    // A person who may upload, and may not read the settings of the installation, sees why there is no plan, and the files as before.
+    let apply = format!("apply {} --cluster minimal --keep-patches", file.display());
+    let grants: Vec<Grant> = table("docs/cli.md")
+        .into_iter()
+        .filter(|grant| grant.is_for(&apply) && grant.only.is_empty())
+        .collect();
+    let run = as_one_with(&slipway, &grants, &apply, true).await;
+    for words in ["cloudformation:DescribeStacks", "cannot be shown now", "instanceType: m7g.large"] {
+        assert!(run.code == 1 && run.stderr.contains(words), "{words}: {run:?}");
+    }
 }

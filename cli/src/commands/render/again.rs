@@ -7,12 +7,13 @@ use slipway_core::release::{Rendering, Site};
 use slipway_credentials::Manifest;
 use slipway_crypto::AwsLc;
 use slipway_flows::issuer;
+use slipway_flows::overlay::Overlay;
 use slipway_flows::rendering::Prepared;
 use slipway_plan::Baseline;
 use slipway_ports::Objects;
 
 use crate::failure::CliError;
-use crate::local::{Folder, LocalKeys, LocalRegistry, Overlay, SiteArgs, Workspace};
+use crate::local::{Folder, LocalKeys, LocalRegistry, SiteArgs, Workspace};
 use crate::printer::Printer;
 use crate::source::{PatchArgs, Source};
 
@@ -74,7 +75,7 @@ impl Rendered {
         let keys = super::keys(&self.workspace)?;
         // In memory first: a refused change has no effect.
         let (folder, _) = self.workspace.claim(&self.cluster, &SiteArgs::default())?;
-        let Some(first) = self.prepared(&Overlay::new(folder), &keys, printer).await? else {
+        let Some(first) = self.prepared(&Overlay::new(&folder), &keys, printer).await? else {
             return Ok(None);
         };
         if first.rendering.id() != self.before.id() {

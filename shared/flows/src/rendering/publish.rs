@@ -59,19 +59,17 @@ pub(super) async fn publish_plan(
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
-        let of_spec = prepared.cluster.rollout.approval;
-        let good = good_plan(ports.assets, &rollout).await?;
-        let manual_since = manual_since(desired.value.as_ref(), &rollout, &good, of_spec);
-        let approval = approval(site, &good, manual_since.as_ref(), of_spec);
-        let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
-        let plan = slipway_plan::plan(&deployed, &prepared.rendering, &policy)
-            .of_spec_with(of_spec)
-            .with_renewal(&renewal(prepared, &deployed, now));
-        let under_way = rollout.active();
-        let unchanged = match under_way {
-            Some(active) => active.target == plan.to,
-            None => plan.is_empty() && !rollout.looks_again(&upload.version),
-        };
+        let Compared { plan, unchanged, manual_since } = compare(
+            ports.assets,
+            prepared,
+            &deployed,
+            desired.value.as_ref(),
+            &rollout,
+            site,
+            &upload.version,
+            now,
+        )
+        .await?;
         // The pointer may be to a plan that was never rolled out and is no longer wanted.
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
         if !(unchanged && pointed) {
@@ -130,6 +128,42 @@ pub(super) async fn publish_plan(
         return Ok(RenderOutcome::Planned(Box::new(plan)));
     }
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
+}
+
+/// A rendering, compared with what is deployed.
+pub(super) struct Compared {
+    /// The plan.
+    pub(super) plan: Plan,
+    /// Whether nothing has to be rolled out that is not being rolled out already.
+    pub(super) unchanged: bool,
+    /// [`Desired::manual_since`] of the plan.
+    manual_since: Option<BTreeSet<String>>,
+}
+
+/// Compares with what is deployed.
+pub(super) async fn compare(
+    assets: &impl Objects,
+    prepared: &Prepared,
+    deployed: &Baseline,
+    desired: Option<&Desired>,
+    rollout: &Rollout,
+    site: &Site,
+    version: &str,
+    now: Timestamp,
+) -> FlowResult<Compared> {
+    let of_spec = prepared.cluster.rollout.approval;
+    let good = good_plan(assets, rollout).await?;
+    let manual_since = manual_since(desired, rollout, &good, of_spec);
+    let approval = approval(site, &good, manual_since.as_ref(), of_spec);
+    let policy = RolloutPolicy { approval, ..prepared.cluster.rollout.clone() };
+    let plan = slipway_plan::plan(deployed, &prepared.rendering, &policy)
+        .of_spec_with(of_spec)
+        .with_renewal(&renewal(prepared, deployed, now));
+    let unchanged = match rollout.active() {
+        Some(active) => active.target == plan.to,
+        None => plan.is_empty() && !rollout.looks_again(version),
+    };
+    Ok(Compared { plan, unchanged, manual_since })
 }
 
 /// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back. The run is then repeated.

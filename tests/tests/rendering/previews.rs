@@ -1,0 +1,129 @@
+//! The plan of an upload that does not happen: the same rows as the plan of the upload, without a write, a key or an event.
+
+use serde_json::Value;
+use slipway_core::keys;
+use slipway_core::release::Site;
+use slipway_crypto::AwsLc;
+use slipway_flows::imports::BucketImports;
+use slipway_flows::patches::PatchSet;
+use slipway_flows::rendering::{Foreseen, Preview, RenderOutcome, RenderPorts, preview};
+use slipway_plan::{NodeAction, Plan};
+use slipway_sim::memory::OWN_KEY;
+use slipway_tests::workshop::Workshop;
+
+use super::{PRODUCTION, bigger};
+
+async fn previewed(account: &Workshop, text: &str) -> Preview {
+    let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
+    let (stored, specs) = (account.assets.keys(), account.specs.writes());
+    let ports = RenderPorts {
+        specs: &account.specs,
+        assets: &account.assets,
+        issuer: None,
+        keys: &account.keys,
+        parameters: &account.parameters,
+        registry: &account.registry,
+        bus: &account.bus,
+        crypto: &AwsLc,
+    };
+    let site = Site {
+        asset_bucket: account.assets.name().to_owned(),
+        kms_key_arn: OWN_KEY.to_owned(),
+        region: Some(account.region()),
+        issuer_bucket: Some(account.issuer.name().to_owned()),
+        allowed: account.allowed.clone(),
+    };
+    let imports =
+        BucketImports { cluster: &account.name, specs: &account.specs, parameters: &account.parameters };
+    let patches = PatchSet::read(&account.specs, &account.name).await.unwrap();
+    let found = preview(&ports, &imports, &site, &account.name, text.as_bytes(), &patches, account.now);
+    let found = found.await.unwrap();
+    assert_eq!((account.assets.writes(), account.specs.writes()), (writes, specs), "something was written");
+    assert_eq!(account.assets.keys(), stored);
+    assert_eq!(account.keys.journal().calls().len(), calls, "a key was asked for");
+    assert!(account.take_event_types().is_empty());
+    found
+}
+
+/// The plan without what only the upload knows: digests of contents, and the ids made of them.
+fn without_digests(plan: &Plan) -> Value {
+    fn blank(value: &mut Value) {
+        match value {
+            Value::String(text)
+                if [20, 64].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
+            {
+                *text = "#".to_owned();
+            }
+            Value::Array(values) => values.iter_mut().for_each(blank),
+            Value::Object(values) => values.values_mut().for_each(blank),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(plan).unwrap();
+    value["id"] = Value::Null;
+    blank(&mut value);
+    value
+}
+
+async fn planned(account: &Workshop, text: &str) -> Foreseen {
+    let Preview::Planned(foreseen) = previewed(account, text).await else {
+        panic!("the preview refused what is valid");
+    };
+    *foreseen
+}
+
+/// Previews `text` and uploads it, and returns both plans, and the roles whose credentials were not known before.
+async fn both(account: &Workshop, text: &str) -> (Plan, Plan, Vec<String>) {
+    let foreseen = planned(account, text).await;
+    assert!(!foreseen.unchanged);
+    let RenderOutcome::Planned(plan) = account.outcome(text).await else { panic!("no plan") };
+    assert_eq!(foreseen.is_exact(), foreseen.plan == *plan);
+    (foreseen.plan, *plan, foreseen.sealed.iter().map(ToString::to_string).collect())
+}
+
+#[tokio::test]
+async fn p2_a_preview_is_the_plan_of_the_upload_to_the_last_digest_where_no_credential_is_made() {
+    let changes: [fn(&str) -> String; 3] = [
+        bigger,
+        |text| text.replace("m7i.large", "m7a.large"),
+        |text| text.replacen("minSize: ", "minSize: 1", 1).replacen("maxSize: 10", "maxSize: 60", 1),
+    ];
+    for change in changes {
+        let account = Workshop::launched(PRODUCTION).await;
+        let changed = change(PRODUCTION);
+        assert_ne!(changed, PRODUCTION);
+        let (foreseen, plan, sealed) = both(&account, &changed).await;
+        assert_eq!(foreseen, plan);
+        assert!(sealed.is_empty(), "{sealed:?}");
+    }
+}
+
+#[tokio::test]
+async fn p2_a_preview_of_a_new_cluster_has_the_rows_of_its_launch() {
+    let account = Workshop::for_spec(PRODUCTION);
+    let (foreseen, plan, sealed) = both(&account, PRODUCTION).await;
+    assert_eq!(without_digests(&foreseen), without_digests(&plan));
+    assert_eq!(sealed.len(), plan.nodes.len() + 1, "{sealed:?}");
+}
+
+#[tokio::test]
+async fn p2_a_preview_without_keys_has_the_rows_of_an_upload_that_makes_certificates() {
+    let account = Workshop::launched(PRODUCTION).await;
+    let changed = PRODUCTION.replace("general-b", "general-z");
+    assert_ne!(changed, PRODUCTION);
+    let (foreseen, plan, sealed) = both(&account, &changed).await;
+    assert_eq!(without_digests(&foreseen), without_digests(&plan));
+    assert!(plan.nodes.iter().any(|node| node.action == NodeAction::Create));
+    assert!(sealed.contains(&"pool-general-z".to_owned()), "{sealed:?}");
+}
+
+#[tokio::test]
+async fn a_preview_of_what_runs_is_unchanged_and_one_of_a_mistake_is_refused() {
+    let account = Workshop::launched(PRODUCTION).await;
+    let same = planned(&account, PRODUCTION).await;
+    assert!(same.unchanged && same.plan.is_empty() && same.made.is_empty() && same.is_exact());
+    let mistaken = PRODUCTION.replacen("maxSize", "maxSise", 1);
+    let Preview::Rejected(foreseen) = previewed(&account, &mistaken).await else { panic!("accepted") };
+    assert_eq!(account.outcome(&mistaken).await, RenderOutcome::Rejected(foreseen));
+    assert!(account.assets.peek(&keys::desired(&account.name)).is_some());
+}
