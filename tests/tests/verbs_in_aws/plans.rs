@@ -72,13 +72,16 @@ async fn p2_what_slipway_plan_shows_is_what_the_render_function_publishes() {
     assert_eq!((&same.json()["unchanged"], &same.json()["exact"]), (&json!(true), &json!(true)));
 
     // No credential is made: the same plan to the last digest, and so with the same id.
-    let (shown, plan) = planned_and_uploaded(&slipway, &format!("{}      maxSize: 4\n", spec())).await;
+    let (shown, plan) =
+        planned_and_uploaded(&slipway, &format!("{}      autoScalingGroup: {{maxSize: 4}}\n", spec())).await;
     assert_eq!((&shown["exact"], &shown["unchanged"]), (&json!(true), &json!(false)));
     assert_eq!(shown["plan"], plan);
 
     // A certificate is made: the same rows.
     let names = "kubernetes:\n  apiServer:\n    certSANs: [more.example.com]\n";
-    let (shown, plan) = planned_and_uploaded(&slipway, &format!("{}      maxSize: 4\n{names}", spec())).await;
+    let (shown, plan) =
+        planned_and_uploaded(&slipway, &format!("{}      autoScalingGroup: {{maxSize: 4}}\n{names}", spec()))
+            .await;
     assert_eq!((&shown["exact"], &shown["credentialsToMake"]), (&json!(false), &json!(["apiserver"])));
     assert_ne!(shown["plan"]["id"], plan["id"]);
     for part in ["nodes", "policy", "addons"] {
@@ -103,7 +106,7 @@ async fn apply_shows_the_plan_before_it_asks_and_refuses_what_the_render_functio
     let bucket = slipway.world().reference("SpecBucket").unwrap();
     let before = slipway.world().client().versions(bucket).await.unwrap();
 
-    let (_folder, path) = file(&format!("{}      maxSize: 4\n", spec()));
+    let (_folder, path) = file(&format!("{}      autoScalingGroup: {{maxSize: 4}}\n", spec()));
     let page = named(&slipway, ADMINISTRATOR, &format!("plan {path}")).await;
     assert_eq!(page.code, 0, "{page:?}");
     let asked = named(&slipway, ADMINISTRATOR, &format!("apply {path}")).await;
