@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use crate::api;
 use crate::credentials::below;
 use crate::etcd::client::EtcdClient;
+use crate::etcd::wire::{Alarms, Member, hex};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::status::{self, listeners, registration};
 use crate::{manage, node_files};
@@ -70,7 +71,7 @@ fn node_manager(passed: Result<Timestamp, String>, now: Timestamp) -> PartHealth
     PartHealth::new(problem)
 }
 
-/// The members of etcd, each asked to read through a majority; empty if nobody knows them.
+/// The members of etcd, each asked to read through a majority, and one of them for the alarms; empty if nobody knows them.
 async fn etcd(root: &Path, config: &ControllerConfig) -> BTreeMap<String, PartHealth> {
     let pki = below(root, KUBERNETES_DIR);
     let identity = (pki.join("apiserver-etcd-client.pem"), pki.join("apiserver-etcd-client-key.pem"));
@@ -85,19 +86,57 @@ async fn etcd(root: &Path, config: &ControllerConfig) -> BTreeMap<String, PartHe
         }
     }
     let asked = members.iter().map(|member| async {
-        let name =
-            if member.name.is_empty() { crate::etcd::wire::hex(member.id) } else { member.name.clone() };
-        let problem = match member.client_urls.first() {
+        match member.client_urls.first() {
             None => Some("it has not started yet".to_owned()),
             Some(_) if member.is_learner => Some("it is a learner without a vote".to_owned()),
             Some(url) => match timeout(MEMBER_TIMEOUT, client.endpoint(url).serves()).await {
                 Ok(answer) => answer.err().map(|why| why.to_string()),
                 Err(_) => Some(format!("it did not answer within {} s", MEMBER_TIMEOUT.as_secs())),
             },
-        };
-        (name, PartHealth::new(problem))
+        }
     });
-    join_all(asked).await.into_iter().collect()
+    let problems = join_all(asked).await;
+    let members: Vec<(Member, Option<String>)> = members.into_iter().zip(problems).collect();
+    let alarms = match members.iter().find(|(_, problem)| problem.is_none()) {
+        None => Ok(Alarms::default()),
+        Some((member, _)) => {
+            let url = member.client_urls.first().map_or("", String::as_str);
+            match timeout(MEMBER_TIMEOUT, client.endpoint(url).alarms()).await {
+                Ok(answer) => answer.map_err(|why| why.to_string()),
+                Err(_) => Err(format!("{url} did not answer within {} s", MEMBER_TIMEOUT.as_secs())),
+            }
+        }
+    };
+    with_alarms(members, alarms)
+}
+
+/// The members with their problems, and the alarms of the cluster.
+///
+/// While an alarm is raised, a member that reads does not serve. Each member knows all alarms, because they go through the log. With
+/// NOSPACE of one member, every member refuses to write and still reads (etcd `server/etcdserver/apply`: `applierV3Capped` refuses `Put`,
+/// `Txn` and `LeaseGrant`, and not `Range`); so does it with CORRUPT (`applierV3Corrupt`). An alarm outlives its member, and CORRUPT names
+/// member 0 if etcd does not know who is corrupt (`TriggerCorruptAlarm(0)` in `corrupt.go`). So an alarm is a problem of every member.
+fn with_alarms(
+    members: Vec<(Member, Option<String>)>,
+    alarms: Result<Alarms, String>,
+) -> BTreeMap<String, PartHealth> {
+    let name = |member: &Member| if member.name.is_empty() { hex(member.id) } else { member.name.clone() };
+    let alarm = match alarms {
+        Ok(alarms) => {
+            let raised = alarms.alarms.iter().map(|alarm| {
+                let of = members.iter().find(|(member, _)| member.id == alarm.member);
+                let of = of.map_or_else(|| hex(alarm.member), |(member, _)| name(member));
+                format!("the alarm {} of {of} is raised", alarm.kind)
+            });
+            raised.collect::<Vec<_>>().join("; ")
+        }
+        Err(why) => format!("the alarms are not known: {why}"),
+    };
+    let alarm = (!alarm.is_empty()).then_some(alarm);
+    let judged = members
+        .iter()
+        .map(|(member, problem)| (name(member), PartHealth::new(problem.clone().or_else(|| alarm.clone()))));
+    judged.collect()
 }
 
 /// The Nodes by role; `None` if the API server does not list them.
@@ -189,6 +228,27 @@ mod tests {
         let without = BTreeSet::from(["i-1".to_owned(), "i-3".to_owned()]);
         let others = &counted(nodes(), false, &without)["pool-a"];
         assert_eq!((others.registered, others.ready, others.not_ready.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn p11_an_alarm_makes_etcd_read_only_so_that_no_member_serves() {
+        let members = || {
+            let member = |id, name: &str| Member { id, name: name.to_owned(), ..Member::default() };
+            vec![(member(1, "etcd-0"), None), (member(26, "etcd-1"), Some("refused".to_owned()))]
+        };
+        let judged = |alarms: Result<Value, String>| {
+            let alarms = alarms.map(|alarms| serde_json::from_value(alarms).unwrap());
+            with_alarms(members(), alarms).into_values().map(|one| one.problem).collect::<Vec<_>>()
+        };
+        let refused = || Some("refused".to_owned());
+        assert_eq!(judged(Ok(json!({}))), [None, refused()]);
+        let alarm = |id: &str, kind: &str| json!({"alarms": [{"memberID": id, "alarm": kind}]});
+        let full = "the alarm NOSPACE of etcd-1 is raised".to_owned();
+        assert_eq!(judged(Ok(alarm("26", "NOSPACE"))), [Some(full), refused()]);
+        let gone = "the alarm CORRUPT of ff is raised".to_owned();
+        assert_eq!(judged(Ok(alarm("255", "CORRUPT"))), [Some(gone), refused()]);
+        let unknown = "the alarms are not known: refused".to_owned();
+        assert_eq!(judged(Err("refused".to_owned())), [Some(unknown), refused()]);
     }
 
     #[test]
