@@ -42,33 +42,46 @@ pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<Clus
             "run this on a controller",
         ));
     };
-    let (api_server, etcd, nodes) =
-        tokio::join!(api_server(root, &config), etcd(root, &config), nodes(root, &config, without));
+    let (api_server, controller_manager, scheduler, etcd, nodes) = tokio::join!(
+        component(root, &config, ComponentName::ApiServer),
+        component(root, &config, ComponentName::ControllerManager),
+        component(root, &config, ComponentName::Scheduler),
+        etcd(root, &config),
+        nodes(root, &config, without)
+    );
     Ok(ClusterServes {
         api_server,
-        node_manager: node_manager(manage::last_pass(root), Timestamp::now()),
+        controller_manager,
+        scheduler,
+        node_manager: node_manager(manage::last_pass(root), manage::last_failure(root), Timestamp::now()),
         etcd,
         nodes,
     })
 }
 
-async fn api_server(root: &Path, config: &ControllerConfig) -> PartHealth {
+/// Whether a component of this machine answers as healthy. A controller manager or scheduler that does not lead does, too: it is ready to
+/// take over (Kubernetes `client-go/tools/leaderelection`, `LeaderElector.Check`).
+async fn component(root: &Path, config: &ControllerConfig, name: ComponentName) -> PartHealth {
     let components = listeners::components(root, &NodeConfig::Controller(Box::new(config.clone())));
-    match components.iter().find(|component| component.name == ComponentName::ApiServer) {
+    match components.iter().find(|component| component.name == name) {
         Some(component) => PartHealth::new(status::component_health(component).await.problem),
-        None => PartHealth::new(Some("this node has no API server".to_owned())),
+        None => PartHealth::new(Some(format!("this node has no {name}"))),
     }
 }
 
-/// Whether a node manager works whose last pass ended at that time.
-fn node_manager(passed: Result<Timestamp, String>, now: Timestamp) -> PartHealth {
+/// Whether a node manager works whose last pass in which everything succeeded ended at that time.
+fn node_manager(passed: Result<Timestamp, String>, failure: Option<String>, now: Timestamp) -> PartHealth {
     let problem = match passed {
         // A clock that was set back makes a pass seem to come from the future.
-        Ok(at) if now.duration_since(at) <= PASSED => None,
-        Ok(at) => Some(format!("its last pass ended {} minutes ago", now.duration_since(at).as_mins())),
-        Err(why) => Some(format!("no pass has ended since the machine was started: {why}")),
+        Ok(at) if now.duration_since(at) <= PASSED => return PartHealth::new(None),
+        Ok(at) => format!("its last complete pass ended {} minutes ago", now.duration_since(at).as_mins()),
+        Err(why) => format!("no complete pass has ended since the machine was started: {why}"),
     };
-    PartHealth::new(problem)
+    // The reason comes first: what is too long is cut.
+    PartHealth::new(Some(match failure {
+        Some(failure) => format!("{failure}; {problem}"),
+        None => problem,
+    }))
 }
 
 /// The members of etcd, each asked to read through a majority, and one of them for the alarms; empty if nobody knows them.
@@ -223,8 +236,8 @@ mod tests {
         let named: Vec<&str> = workers.not_ready.iter().map(|one| one.node.as_str()).collect();
         assert_eq!(named, ["i-2", "i-3"]);
         assert!(workers.not_ready[1].why.contains("Kubelet stopped"));
-        // The user installs the pod network, and perhaps later.
-        assert_eq!(counted(nodes(), true, &BTreeSet::new())["pool-a"].ready, 3);
+        // The user installs the pod network, and perhaps later; a kubelet that stopped is no matter of the network.
+        assert_eq!(counted(nodes(), true, &BTreeSet::new())["pool-a"].ready, 2);
         let without = BTreeSet::from(["i-1".to_owned(), "i-3".to_owned()]);
         let others = &counted(nodes(), false, &without)["pool-a"];
         assert_eq!((others.registered, others.ready, others.not_ready.len()), (1, 0, 1));
@@ -252,21 +265,49 @@ mod tests {
     }
 
     #[test]
-    fn p11_a_node_manager_works_if_a_pass_has_ended_within_ten_minutes() {
+    fn p11_a_node_manager_works_if_a_complete_pass_has_ended_within_ten_minutes() {
         let now = Timestamp::from_second(10_000).unwrap();
         let ago = |minutes| Ok(now - SignedDuration::from_mins(minutes));
-        assert!(node_manager(ago(10), now).healthy && node_manager(ago(-5), now).healthy);
-        assert_eq!(node_manager(ago(11), now).problem.unwrap(), "its last pass ended 11 minutes ago");
-        assert!(!node_manager(Err("no such file".to_owned()), now).healthy);
+        let failure = || Some("addons: refused".to_owned());
+        assert!(node_manager(ago(10), None, now).healthy && node_manager(ago(-5), None, now).healthy);
+        assert!(node_manager(ago(10), failure(), now).healthy, "a pass may fail now and then");
+        let late = "its last complete pass ended 11 minutes ago";
+        assert_eq!(node_manager(ago(11), None, now).problem.unwrap(), late);
+        assert_eq!(
+            node_manager(ago(11), failure(), now).problem.unwrap(),
+            format!("addons: refused; {late}")
+        );
+        let never = node_manager(Err("no such file".to_owned()), failure(), now);
+        assert!(!never.healthy && never.problem.unwrap().starts_with("addons: refused; "));
     }
 
-    #[tokio::test]
-    async fn p11_a_mark_of_a_pass_is_read_where_the_node_manager_wrote_it() {
+    #[test]
+    fn p11_a_pass_counts_only_if_no_part_of_it_failed() {
         let root = tempfile::tempdir().unwrap();
-        assert!(manage::last_pass(root.path()).is_err());
-        let at = Timestamp::from_second(10_000).unwrap();
-        std::fs::create_dir_all(root.path().join("run/slipway-manage")).unwrap();
-        manage::has_passed(root.path(), at);
-        assert_eq!(manage::last_pass(root.path()), Ok(at));
+        let root = root.path();
+        assert!(manage::last_pass(root).is_err());
+        std::fs::create_dir_all(root.join("run/slipway-manage")).unwrap();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let passes = |second, parts: Value| {
+            manage::has_ended(root, at(second), &Ok(parts));
+            (manage::last_pass(root), manage::last_failure(root))
+        };
+        let fresh = || json!({"node": {"labels": "kept"}, "addons": {"state": "fresh"}});
+        assert_eq!(passes(100, fresh()), (Ok(at(100)), None));
+        let error = json!({"code": "manage.api", "message": "refused", "help": "", "passing": true});
+        let ill = json!({"node": {"error": error.clone()}, "addons": {"state": "fresh"}});
+        assert_eq!(passes(200, ill), (Ok(at(100)), Some("node: refused".to_owned())));
+        let object = json!({"object": "DaemonSet kube-system/a", "error": error});
+        let part = json!({"addons": {"state": "incomplete", "failures": [object]}});
+        let told = "addons: DaemonSet kube-system/a: refused".to_owned();
+        assert_eq!(passes(300, part), (Ok(at(100)), Some(told.clone())));
+        // Nothing is tried for some minutes: that is no success, and why it failed stays known.
+        let rests = || json!({"addons": {"state": "resting", "why": "see the last answer"}});
+        assert_eq!(passes(400, rests()), (Ok(at(100)), Some(told)));
+        let failure = AgentError::passing(FailureCode::Usage, "the API does not answer", "");
+        manage::has_ended(root, at(500), &Err(failure));
+        assert_eq!(manage::last_failure(root), Some("the API does not answer".to_owned()));
+        assert_eq!(passes(600, fresh()), (Ok(at(600)), None));
+        assert_eq!(passes(700, rests()), (Ok(at(600)), Some("addons: the last try failed".to_owned())));
     }
 }
