@@ -168,3 +168,22 @@ fn digest(text: &str) -> Result<String, String> {
     let is_one = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     if is_one { Ok(text.to_owned()) } else { Err("a digest has 64 lower-case hex digits".to_owned()) }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The rollout functions tell an agent that is older than a verb by these words (`Invocation` in slipway-core). An agent that words it
+    /// otherwise would be taken for one that failed.
+    #[test]
+    fn p11_what_the_agent_does_not_know_is_told_from_what_is_wrong() {
+        let begins = |words: &[&str]| {
+            let usage = super::understands(words).err().unwrap_or_default();
+            usage.split('\'').next().unwrap_or_default().to_owned()
+        };
+        for verb in [&["frobnicate"][..], &["etcd", "frobnicate"], &["serve"], &["etcd", "healt"]] {
+            assert_eq!(begins(verb), "error: unrecognized subcommand ", "{verb:?}");
+        }
+        assert_eq!(begins(&["serves", "--besides", "i-1"]), "error: unexpected argument ");
+        assert_eq!(begins(&["refresh", "--credentials", "x"]), "error: invalid value ");
+        assert_eq!(begins(&["serves", "--without"]), "error: a value is required for ");
+    }
+}

@@ -39,8 +39,10 @@ pub use sources::{Cloud, Library};
 /// Contains the authorities that sign kubelets' serving certificates, all of them during a rotation.
 const KUBELET_CA: &str = "/etc/kubernetes/pki/client-ca.pem";
 
-/// When the last pass ended. The unit's `RuntimeDirectory`, the only folder that it may write.
+/// When the last pass ended in which everything succeeded. The unit's `RuntimeDirectory`, the only folder that it may write.
 const PASSED: &str = "/run/slipway-manage/passed";
+/// What failed in the last pass, if anything did.
+const FAILED: &str = "/run/slipway-manage/failed";
 /// The label of controllers' Nodes.
 pub(crate) use publish::ROLE as CONTROLLER_LABEL;
 
@@ -69,23 +71,62 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let aws = Aws::new(endpoints, &file.region)?;
     let node = aws.imds().instance().await?.id;
     let site = Site { root: root.to_owned(), cluster: file.cluster, node };
-    let passed = pass(&site, &aws.bucket(&file.asset_bucket), &aws).await?;
-    has_passed(root, Timestamp::now());
-    Ok(passed)
+    let passed = pass(&site, &aws.bucket(&file.asset_bucket), &aws).await;
+    has_ended(root, Timestamp::now(), &passed);
+    passed
 }
 
-/// A pass has ended at that time.
-pub(crate) fn has_passed(root: &Path, at: Timestamp) {
-    // If it cannot be written, `serves` reports the node manager; the pass itself succeeded.
-    let _ = std::fs::write(below(root, PASSED), at.to_string());
+/// A pass has ended at that time: the time is written down if nothing failed, and what failed otherwise.
+pub(crate) fn has_ended(root: &Path, at: Timestamp, passed: &AgentResult<Value>) {
+    let failures = match passed {
+        Ok(parts) => failures(parts),
+        Err(failure) => vec![failure.message.clone()],
+    };
+    // If it cannot be written, `serves` reports the node manager.
+    let _ = if failures.is_empty() {
+        let _ = std::fs::remove_file(below(root, FAILED));
+        std::fs::write(below(root, PASSED), at.to_string())
+    } else if failures == [RESTS] && last_failure(root).is_some() {
+        // The try that failed has said more.
+        Ok(())
+    } else {
+        std::fs::write(below(root, FAILED), failures.join("; "))
+    };
 }
 
-/// When the last pass ended; the error says why that is not known.
+/// The failure of a pass between two tries to apply the add-ons.
+const RESTS: &str = "addons: the last try failed";
+
+/// What failed in a pass, by its parts.
+fn failures(parts: &Value) -> Vec<String> {
+    let words = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let parts = parts.as_object().into_iter().flatten();
+    let failed = parts.filter_map(|(name, part)| {
+        let first = &part["failures"][0];
+        let why = match (part["error"]["message"].as_str(), part["state"].as_str()) {
+            (Some(why), _) => why.to_owned(),
+            (None, Some(addons::INCOMPLETE)) => {
+                format!("{}: {}", words(&first["object"]), words(&first["error"]["message"]))
+            }
+            (None, Some(addons::RESTING)) => return Some(RESTS.to_owned()),
+            (None, _) => return None,
+        };
+        Some(format!("{name}: {why}"))
+    });
+    failed.collect()
+}
+
+/// When the last pass ended in which everything succeeded; the error says why there is none.
 pub(crate) fn last_pass(root: &Path) -> Result<Timestamp, String> {
     let path = below(root, PASSED);
     let unknown = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(&path).map_err(|error| unknown(error.to_string()))?;
     text.trim().parse().map_err(|_| unknown("it holds no time".to_owned()))
+}
+
+/// What failed in the last pass; `None` if nothing did.
+pub(crate) fn last_failure(root: &Path) -> Option<String> {
+    std::fs::read_to_string(below(root, FAILED)).ok()
 }
 
 /// One pass. `library` has the add-ons, `cloud` the instances.

@@ -2,6 +2,7 @@
 
 pub mod handshake;
 pub mod held;
+pub(crate) mod late_report;
 pub mod listeners;
 pub mod publish;
 pub(crate) mod registration;

@@ -3,13 +3,15 @@
 use jiff::Timestamp;
 use slipway_core::keys;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeFile};
+use slipway_ports::{ErrorKind, PortResult};
 
 use super::{Bootstrap, Step};
 use crate::aws::Aws;
-use crate::failure::AgentError;
+use crate::failure::{AgentError, AgentResult};
 use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
 use crate::node_files::HOME;
+use crate::status::late_report;
 
 fn report(
     node: &NodeFile,
@@ -55,8 +57,10 @@ impl<C: Commands> Bootstrap<C> {
         step: Option<Step>,
         failure: Option<&AgentError>,
     ) -> BootstrapReport {
+        // A machine whose hook is being completed may be in service before it hears of that.
+        let may_serve = state == BootstrapState::Working && step == Some(Step::Hook);
+        let served = self.served || state == BootstrapState::Healthy || may_serve;
         let step = step.map(|step| step.name().to_owned());
-        let served = self.served || state == BootstrapState::Healthy;
         report(&self.node, &self.instance.id, state, served, step, failure)
     }
 
@@ -81,14 +85,60 @@ impl<C: Commands> Bootstrap<C> {
     ) {
         self.write_progress(state, step, failure);
         let text = serde_json::to_vec(&self.report(state, step, failure)).unwrap_or_default();
-        let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
-        // Retried for a healthy node: rollouts drain only machines that reported themselves healthy.
         let tries = if state == BootstrapState::Healthy { 5 } else { 1 };
         for again in 1..=tries {
-            if self.aws.bucket(&self.node.asset_bucket).put(&key, &text).await.is_ok() || again == tries {
-                return;
+            if self.put(&text).await.is_ok() {
+                return late_report::forget(&self.host.root);
             }
-            tokio::time::sleep(self.patience.longest).await;
+            if again < tries {
+                tokio::time::sleep(self.patience.longest).await;
+            }
         }
+        if state == BootstrapState::Healthy {
+            late_report::keep(&self.host.root, &text);
+        }
+    }
+
+    /// Reports that the machine may serve from now on, before it can: a report that it is still working would have it terminated without a
+    /// drain. So the launch hook waits while S3 does not answer.
+    pub(super) async fn report_that_it_may_serve(&self) -> AgentResult<()> {
+        let report = self.report(BootstrapState::Working, Some(Step::Hook), None);
+        must_be_told(self.put(&serde_json::to_vec(&report).unwrap_or_default()).await)
+    }
+
+    async fn put(&self, report: &[u8]) -> PortResult<()> {
+        let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
+        self.aws.bucket(&self.node.asset_bucket).put(&key, report).await
+    }
+}
+
+/// A report that S3 could not take may be taken later. A machine that may not write to the bucket at all has not reported anything, and is
+/// drained for that reason.
+fn must_be_told(told: PortResult<()>) -> AgentResult<()> {
+    match told {
+        Err(error) if error.kind == ErrorKind::Transient => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use slipway_ports::PortError;
+
+    use super::*;
+
+    fn refused(kind: ErrorKind) -> PortResult<()> {
+        let (subject, message) = ("the bucket".to_owned(), "503".to_owned());
+        Err(PortError { kind, operation: "s3:PutObject", subject, message })
+    }
+
+    #[test]
+    fn p6_a_launch_hook_waits_while_s3_cannot_be_told_that_the_machine_may_serve() {
+        let failure = must_be_told(refused(ErrorKind::Transient)).unwrap_err();
+        assert!(failure.passing, "{failure:?}");
+        assert!(must_be_told(Ok(())).is_ok());
+        assert!(must_be_told(refused(ErrorKind::Denied)).is_ok());
     }
 }

@@ -139,6 +139,7 @@ impl<C: Commands> Bootstrap<C> {
             Step::Again => self.enable_reboot_unit().await,
             Step::Healthy => self.healthy().await,
             Step::Hook => {
+                self.report_that_it_may_serve().await?;
                 // If no action is pending, the hook was completed before or timed out.
                 self.aws.settle(&self.hook(), HookResult::Continue).await?;
                 Ok(())

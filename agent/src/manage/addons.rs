@@ -20,6 +20,10 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 /// How long after a complete run the next one starts, which also reverts changes that others made meanwhile.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
 
+/// The state of a run in which objects could not be applied, and of the passes before the next try.
+pub(super) const INCOMPLETE: &str = "incomplete";
+pub(super) const RESTING: &str = "resting";
+
 /// The object `clusters/<name>/addons/<digest>.json`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,7 +49,7 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
     }
     if kept.ledger.is_backing_off(&pointer.digest, now, FRESH) {
         return Ok(
-            json!({ "state": "resting", "digest": pointer.digest, "why": "the last try failed, see its answer" }),
+            json!({ "state": RESTING, "digest": pointer.digest, "why": "the last try failed, see its answer" }),
         );
     }
     let addon_file = read_addons(library, cluster, &pointer.digest).await?;
@@ -75,7 +79,7 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
         // If another controller wrote it meanwhile, it has tried too.
         kept.ledger.record_failure(&pointer.digest, Timestamp::now());
         kept.write(client).await?;
-        return Ok(json!({ "state": "incomplete", "digest": pointer.digest, "failures": failures }));
+        return Ok(json!({ "state": INCOMPLETE, "digest": pointer.digest, "failures": failures }));
     }
     let gone = match ledger::read(client).await? {
         // A later generation decides what is wanted.

@@ -5,7 +5,7 @@ use std::path::Path;
 use slipway_core::keys;
 use slipway_core::node::{NodeFile, NodeStatus};
 
-use super::{Instance, status_of_instance};
+use super::{Instance, late_report, status_of_instance};
 use crate::aws::{Aws, Endpoints};
 use crate::failure::AgentResult;
 use crate::machine::Unit;
@@ -21,10 +21,14 @@ pub async fn publish(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStat
 /// The same, for `node` and with the client `aws`.
 pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
     let found = aws.imds().instance().await?;
-    let key = keys::node_status(&node.cluster, &node.role, &found.id);
+    let id = found.id.clone();
+    let key = keys::node_status(&node.cluster, &node.role, &id);
     let status = status_of_instance(root, Some(Instance::from(found))).await?;
     let text = serde_json::to_vec(&status).expect("a status has string keys only");
-    aws.bucket(&node.asset_bucket).put(&key, &text).await?;
+    let bucket = aws.bucket(&node.asset_bucket);
+    bucket.put(&key, &text).await?;
+    let late = keys::bootstrap_report(&node.cluster, &node.role, &id);
+    late_report::publish(root, async |report| bucket.put(&late, &report).await).await;
     Ok(status)
 }
 

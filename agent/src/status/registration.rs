@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use kube::Api;
 use slipway_core::node::NodeConfig;
 use slipway_core::node::report::NodeRegistration;
@@ -33,6 +33,8 @@ pub(crate) async fn registration(root: &Path, config: &NodeConfig, name: &str) -
 enum Needed {
     /// The Node exists.
     Registered,
+    /// The Node is Ready, or all that is missing is the pod network, which the user installs, and perhaps later.
+    ReadyButForNetwork,
     /// The Node is Ready, and flannel says that it runs there.
     ///
     /// Ready alone does not show that: the kubelet takes a network for ready once there is a file in `/etc/cni/net.d`, which an init container
@@ -48,16 +50,26 @@ impl Needed {
         match config {
             NodeConfig::Etcd(_) => None,
             NodeConfig::Controller(_) => Some(Self::Registered),
-            // The user installs the pod network, and perhaps later.
-            NodeConfig::Worker(config) if config.pod_network.external => Some(Self::Registered),
+            NodeConfig::Worker(config) if config.pod_network.external => Some(Self::ReadyButForNetwork),
             NodeConfig::Worker(_) => Some(Self::ReadyWithFlannel),
         }
     }
 }
 
-/// Why pods cannot run on a Node. `None`: they can, or the user installs the pod network.
+/// What the kubelet writes as the message of the condition Ready if all that is missing is the pod network, with the reason
+/// KubeletNotReady (Kubernetes `pkg/kubelet/kubelet.go`, `updateRuntimeUp`). If there are more reasons, the message is a list in brackets
+/// (`pkg/kubelet/nodestatus/setters.go`, `ReadyCondition`, which aggregates the errors).
+const NO_NETWORK: &str = "container runtime network not ready";
+
+/// Whether a Node is not Ready for the only reason that it has no pod network. `Unknown` says that its kubelet has stopped
+/// (Kubernetes `pkg/controller/nodelifecycle`).
+fn lacks_only_network(ready: &NodeCondition) -> bool {
+    ready.status == "False" && ready.message.as_deref().is_some_and(|why| why.starts_with(NO_NETWORK))
+}
+
+/// Why pods cannot run on a Node. `None`: they can, or will be able to when the user has installed the pod network.
 pub(crate) fn problem(name: &str, node: Node, external_network: bool) -> Option<String> {
-    let needed = if external_network { Needed::Registered } else { Needed::ReadyWithFlannel };
+    let needed = if external_network { Needed::ReadyButForNetwork } else { Needed::ReadyWithFlannel };
     judge(name, Ok(Some(node)), needed).problem
 }
 
@@ -90,10 +102,12 @@ fn judge(name: &str, found: Result<Option<Node>, String>, needed: Needed) -> Nod
     registration.ready = condition("Ready").is_some_and(|ready| ready.status == "True");
     registration.problem = match needed {
         Needed::Registered => None,
-        Needed::ReadyWithFlannel if !registration.ready => {
+        Needed::ReadyButForNetwork if condition("Ready").is_some_and(lacks_only_network) => None,
+        Needed::ReadyButForNetwork | Needed::ReadyWithFlannel if !registration.ready => {
             let why = condition("Ready").and_then(|ready| ready.message.as_deref());
             Some(format!("it is not Ready: {}", why.unwrap_or("its kubelet has not said why")))
         }
+        Needed::ReadyButForNetwork => None,
         Needed::ReadyWithFlannel => match condition("NetworkUnavailable") {
             Some(network) if network.status == "False" => None,
             Some(network) => {
@@ -124,7 +138,9 @@ mod tests {
         .unwrap()
     }
 
-    const NO_NETWORK: &str = "container runtime network not ready: cni plugin not initialized";
+    /// As the kubelet writes it with containerd.
+    const CNI: &str = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:Network plugin returns \
+                       error: cni plugin not initialized";
 
     /// As flannel writes it when it runs.
     fn flannel_is_up() -> Value {
@@ -148,7 +164,7 @@ mod tests {
         let pressure = json!({ "type": "DiskPressure", "status": "False" });
         assert_eq!(worker(json!([pressure, posting, flannel_is_up()])), (true, true, None));
         for status in ["False", "Unknown"] {
-            let (registered, is_ready, problem) = worker(json!([pressure, ready(status, NO_NETWORK)]));
+            let (registered, is_ready, problem) = worker(json!([pressure, ready(status, CNI)]));
             assert_eq!((registered, is_ready), (true, false));
             assert!(problem.unwrap().contains("cni plugin not initialized"));
         }
@@ -179,11 +195,29 @@ mod tests {
         let mut none: Value = serde_json::from_str(flannel).unwrap();
         none["podNetwork"]["external"] = json!(true);
         let none = NodeConfig::read(&none.to_string()).unwrap();
-        assert_eq!(Needed::for_config(&none), Some(Needed::Registered));
+        assert_eq!(Needed::for_config(&none), Some(Needed::ReadyButForNetwork));
 
-        let waiting = json!([ready("False", NO_NETWORK)]);
+        let waiting = json!([ready("False", CNI)]);
         assert_eq!(judged(&waiting, Needed::Registered), (true, false, None));
-        assert!(judge("i-1", Ok(None), Needed::Registered).problem.is_some());
+        for needed in [Needed::Registered, Needed::ReadyButForNetwork] {
+            assert!(judge("i-1", Ok(None), needed).problem.is_some());
+        }
+    }
+
+    #[test]
+    fn p11_where_the_user_brings_the_network_a_node_may_lack_it_and_nothing_else() {
+        let problem = |conditions: Value| judged(&conditions, Needed::ReadyButForNetwork).2;
+        assert_eq!(problem(json!([ready("True", "kubelet is posting ready status")])), None);
+        assert_eq!(problem(json!([ready("False", CNI)])), None);
+        let stopped = "Kubelet stopped posting node status.";
+        assert_eq!(problem(json!([ready("Unknown", stopped)])), Some(format!("it is not Ready: {stopped}")));
+        // It stopped before it had a network: the controller manager leaves no message of the kubelet.
+        assert!(problem(json!([ready("Unknown", CNI)])).is_some());
+        let several = format!("[container runtime is down, {CNI}]");
+        for why in ["container runtime is down", "node is shutting down", &several] {
+            assert_eq!(problem(json!([ready("False", why)])), Some(format!("it is not Ready: {why}")));
+        }
+        assert!(problem(json!([])).is_some());
     }
 
     #[tokio::test]

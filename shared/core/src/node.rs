@@ -47,6 +47,8 @@ pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
 /// The launch hook: it holds a new machine until its agent reports that it is healthy.
 pub const LAUNCH_HOOK: &str = "slipway-launch";
+/// How long the launch hook of a worker waits without a heartbeat, in seconds.
+pub const WORKER_LAUNCH_S: u32 = 1800;
 /// The terminate hook: it holds a machine that is to be terminated until it is drained.
 pub const TERMINATE_HOOK: &str = "slipway-terminate";
 

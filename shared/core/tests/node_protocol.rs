@@ -25,7 +25,7 @@ fn printed() -> Vec<(Verb, &'static str)> {
         ),
         (
             Verb::Serves { without: BTreeSet::from(["i-0abc".to_owned(), "i-0abd".to_owned()]) },
-            r#"{"apiServer":{"healthy":true},"etcd":{"etcd-0":{"healthy":true},"etcd-1":{"healthy":false,"problem":"it does not answer"}},"nodeManager":{"healthy":false,"problem":"its last pass ended 20 minutes ago"},"nodes":{"pool-a":{"notReady":[{"node":"i-0abc","why":"it is not Ready: cni plugin not initialized"}],"notReadyMore":0,"ready":2,"registered":3}}}"#,
+            r#"{"apiServer":{"healthy":true},"controllerManager":{"healthy":true},"etcd":{"etcd-0":{"healthy":true},"etcd-1":{"healthy":false,"problem":"it does not answer"}},"nodeManager":{"healthy":false,"problem":"its last complete pass ended 20 minutes ago"},"nodes":{"pool-a":{"notReady":[{"node":"i-0abc","why":"it is not Ready: cni plugin not initialized"}],"notReadyMore":0,"ready":2,"registered":3}},"scheduler":{"healthy":true}}"#,
         ),
         (
             Verb::Refresh { credentials: "d2".repeat(32), restart: true },
@@ -136,7 +136,7 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
         (Verb::EtcdDefragment, r#"{"sizeBefore":2,"sizeAfter":1}"#),
         (
             Verb::Serves { without: BTreeSet::new() },
-            r#"{"apiServer":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#,
+            r#"{"apiServer":{"healthy":true},"controllerManager":{"healthy":true},"scheduler":{"healthy":true},"nodeManager":{"healthy":true},"etcd":{}}"#,
         ),
         (Verb::Drain { node: String::new(), for_s: 1, force_after_s: None }, r#"{"node":"i","done":true}"#),
     ];
@@ -228,6 +228,8 @@ fn what_a_controller_says_of_a_large_cluster_fits_into_what_systems_manager_keep
     let part = || PartHealth::new(Some(why.clone()));
     let serves = ClusterServes {
         api_server: part(),
+        controller_manager: part(),
+        scheduler: part(),
         node_manager: part(),
         etcd: (0..9).map(|n| (format!("etcd-{n}"), part())).collect(),
         nodes: Some(nodes),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, GroupSize, MixedInstances, NodePool, Volume};
+use slipway_core::node::WORKER_LAUNCH_S;
 use slipway_core::release::{LABEL_TAG, NodeRole, StackKind};
 use slipway_core::role::Role;
 
@@ -18,7 +19,7 @@ use super::userdata::Boot;
 /// The prefix of the cluster autoscaler's tags.
 const PREFIX: &str = "k8s.io/cluster-autoscaler";
 /// A drain may take hours; heartbeats extend the hook meanwhile. A worker whose drain was not finished still has pods, so it is retained.
-const HOOKS: Hooks = Hooks { launch_s: 1800, terminate_s: 1800, unspoken: Unspoken::Retain };
+const HOOKS: Hooks = Hooks { launch_s: WORKER_LAUNCH_S, terminate_s: 1800, unspoken: Unspoken::Retain };
 
 /// Renders one pool's stack and its workers' role.
 pub(super) fn template(context: &mut Context<'_>, pool: &NodePool) -> (Template, (Role, NodeRole)) {

@@ -511,6 +511,8 @@ async fn after_a_reboot_in_service_the_launch_hook_is_left_alone_and_nobody_is_g
         !machine.systemd.lock().unwrap().active.contains("slipway-bootstrap.service"),
         "it runs beside the first"
     );
+    let report = account.report().await;
+    assert_eq!((report.state, report.served), (BootstrapState::Working, true), "said before the hook");
     let expected = machine.state();
     account.groups = Scripted::start(&[NO_LIFECYCLE_ACTION]).await;
 

@@ -23,7 +23,8 @@ pub struct BootstrapReport {
     pub agent: String,
     /// How far the bootstrap is.
     pub state: BootstrapState,
-    /// Whether the machine may have been in service: this bootstrap follows a reboot, or has ended successfully.
+    /// Whether the machine may have been in service: this bootstrap follows a reboot, is about to complete its launch hook, or has ended
+    /// successfully.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub served: bool,
     /// The current step, or the step that failed. `None`: the node is healthy.

@@ -324,7 +324,7 @@ pub enum HowUnanswered {
     Succeeded,
     /// It failed or was cancelled.
     Failed,
-    /// The agent does not know the verb: it is older than the verb, and did nothing.
+    /// The agent does not know the verb or an option of it: it is older than that, and did nothing.
     NotUnderstood,
     /// It timed out while running.
     TimedOut,
@@ -353,14 +353,19 @@ const MOST_OUTPUT: usize = 24_000;
 /// How many characters of unreadable output are quoted. The end says most.
 const MOST_PROBLEM: usize = 600;
 
-/// The exit status of an agent that does not know a verb or an option: clap's (`clap::error::Error::exit_code`). A verb that fails ends
-/// with 1, after it has printed why.
+/// The exit status of an agent that was called wrongly: clap's (`clap::error::Error::exit_code`). A verb that fails ends with 1, after it has
+/// printed why.
 const USAGE: i32 = 2;
 
+/// How clap begins its message about a verb or an option that the agent does not know (`clap_builder` 4, `src/error/format.rs`: the kinds
+/// `InvalidSubcommand` and `UnknownArgument`). It begins others, such as `invalid value`, if the agent knows both and the value is wrong.
+const UNKNOWN: [&str; 2] = ["error: unrecognized subcommand ", "error: unexpected argument "];
+
 impl Invocation<'_> {
-    /// Whether the agent did not know the verb.
+    /// Whether the agent did not know the verb or an option of it.
     fn was_not_understood(&self) -> bool {
-        self.response_code == USAGE && self.printed.trim().is_empty()
+        let is_unknown = |line: &str| UNKNOWN.iter().any(|words| line.trim_start().starts_with(words));
+        self.response_code == USAGE && self.printed.trim().is_empty() && self.errors.lines().any(is_unknown)
     }
 
     /// Why there is no answer, in words. `unreadable`: what is wrong with the output.

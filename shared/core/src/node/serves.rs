@@ -15,9 +15,14 @@ const LONGEST: usize = 160;
 pub struct ClusterServes {
     /// Whether the API server on this machine answers `/readyz`.
     pub api_server: PartHealth,
-    /// Whether the node manager on this machine has completed a pass lately.
+    /// Whether the controller manager on this machine answers `/healthz`, also while another one leads. While none works, the Nodes of dead
+    /// machines stay Ready.
+    pub controller_manager: PartHealth,
+    /// Whether the scheduler on this machine answers `/healthz`, also while another one leads.
+    pub scheduler: PartHealth,
+    /// Whether the node manager on this machine has completed a pass lately in which nothing failed.
     pub node_manager: PartHealth,
-    /// The members of etcd by name: a healthy one has a vote, and reads through a majority. Empty: the membership is not known, since no
+    /// The members of etcd by name: a healthy one has a vote, and reads through a majority while no alarm is raised. Empty: the membership is not known, since no
     /// member serves.
     pub etcd: BTreeMap<String, PartHealth>,
     /// The Nodes, by the role of their machines (`controller`, `pool-general`). `None`: the API server did not list them.
@@ -50,8 +55,8 @@ impl PartHealth {
 pub struct NodesReady {
     /// How many are registered.
     pub registered: u32,
-    /// How many of them are Ready, and have their pod network. If the user installs the pod network (`network.provider: none`), every
-    /// registered one counts.
+    /// How many of them are Ready, and have their pod network. If the user installs the pod network (`network.provider: none`), those
+    /// count as well that are not Ready only because they have none.
     pub ready: u32,
     /// The first of those that are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

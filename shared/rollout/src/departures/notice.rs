@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
-use slipway_core::node::{BootstrapReport, BootstrapState};
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::node::{BootstrapReport, BootstrapState, WORKER_LAUNCH_S};
 use slipway_core::role::Role;
 
 use super::Departure;
@@ -46,7 +46,7 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
             }
             let force_after_s = rollout.force_after_s.get(&role).copied();
             let mut one = Departure::by_auto_scaling(role.clone(), name, force_after_s, now);
-            if never_served(rollout, name, observed.booting.get(id)) {
+            if never_served(rollout, name, observed.booting.get(id), now) {
                 one.leaves(now);
                 let (group, instance) = (name.clone(), id.clone());
                 effects.push(match machine.lifecycle {
@@ -70,8 +70,16 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
 /// Whether a machine in its terminate hook never served, because its launch was abandoned, so that nothing has to be drained. Auto Scaling
 /// runs the terminate hook after that, too (others observed this in AWS in September 2026, radkawar/stackd, `lifecycle_native.json`; the
 /// user guide does not mention it), and would retain the machine if nobody completed the hook.
-fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>) -> bool {
-    match report.map(|report| (report.state, report.served)) {
+///
+/// A report of a machine that was still working may be out of date: the machine reports itself healthy when it is, and that report may have
+/// been lost. So it says nothing once it is older than the launch hook waits.
+fn never_served(rollout: &Rollout, group: &str, report: Option<&BootstrapReport>, now: Timestamp) -> bool {
+    const CURRENT: SignedDuration = SignedDuration::from_secs(WORKER_LAUNCH_S as i64);
+    let is_current = |report: &&BootstrapReport| {
+        let works_unserved = report.state == BootstrapState::Working && !report.served;
+        !works_unserved || now.duration_since(report.at) <= CURRENT
+    };
+    match report.filter(is_current).map(|report| (report.state, report.served)) {
         Some((BootstrapState::Healthy, _) | (_, true)) => false,
         Some((BootstrapState::Working | BootstrapState::GivenUp, false)) => true,
         // A machine that never ran the agent has no report. In a stack that exists, the report may have been lost.
@@ -86,20 +94,35 @@ mod tests {
     use super::super::tests::group;
     use super::*;
 
+    fn report(state: &str, served: bool) -> BootstrapReport {
+        serde_json::from_value(json!({
+            "format": 1, "instance": "i-1", "role": "pool-a", "config": "", "credentials": "", "agent": "1", "state": state,
+            "served": served, "at": NOW,
+        }))
+        .unwrap()
+    }
+
     #[test]
     fn p6_a_worker_that_was_in_service_is_drained_although_its_reboot_comes_to_nothing() {
         let rollout = Rollout::new("c");
-        let report = |state: &str, served: bool| -> BootstrapReport {
-            serde_json::from_value(json!({
-                "format": 1, "instance": "i-1", "role": "pool-a", "config": "", "credentials": "", "agent": "1", "state": state,
-                "served": served, "at": "2026-11-22T12:00:00Z",
-            }))
-            .unwrap()
-        };
-        let never = |state, served| never_served(&rollout, "c-pool-a", Some(&report(state, served)));
+        let never = |state, served| never_served(&rollout, "c-pool-a", Some(&report(state, served)), NOW);
         assert!(never("working", false) && never("given-up", false));
         assert!(!never("working", true) && !never("healthy", true) && !never("healthy", false));
-        assert!(!never_served(&rollout, "c-pool-a", None), "a report may be lost");
+        assert!(!never_served(&rollout, "c-pool-a", None, NOW), "a report may be lost");
+    }
+
+    /// It boots slowly, says so, and then serves, while S3 cannot take its report.
+    #[test]
+    fn p6_a_worker_that_said_half_an_hour_ago_that_it_boots_may_have_served() {
+        let rollout = Rollout::new("c");
+        let after = |state, served, minutes| {
+            let now = NOW + SignedDuration::from_mins(minutes);
+            never_served(&rollout, "c-pool-a", Some(&report(state, served)), now)
+        };
+        assert!(after("working", false, 30) && !after("working", false, 31));
+        assert!(after("working", false, -5), "its clock is fast");
+        assert!(after("given-up", false, 60 * 24), "it abandoned its launch");
+        assert!(!after("working", true, 60 * 24));
     }
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use slipway_core::node::report::ComponentName;
 use slipway_core::node::{ClusterServes, NodesReady, Verb};
 use slipway_core::role::Role;
 
@@ -54,7 +55,7 @@ impl State for ClosingState {
     const WAYS: &'static [Way] = &[
         Way::new(
             "check",
-            "all controllers are asked whether etcd, the API, the node managers and the Nodes of all pools serve",
+            "all controllers are asked whether etcd, their components, the node managers and the Nodes of all pools serve",
             &[Wakes::Command],
             &["done", "failed"],
         ),
@@ -207,7 +208,8 @@ impl Closing {
         if controllers.is_none_or(|group| serving(group).next().is_none()) {
             gaps.push(Gap::NoController);
         }
-        gaps.extend(of_etcd(&told, &skipped_members(turn)));
+        let wanted = turn.staying.keys().map(ToString::to_string).collect();
+        gaps.extend(of_etcd(&told, &wanted, &skipped_members(turn)));
         // Of several lists the longest tells most: an API server that has just started lists what it has read so far.
         let nodes = told.iter().filter_map(|answer| answer.nodes.as_ref());
         let nodes = nodes.max_by_key(|nodes| nodes.values().map(|role| role.ready).sum::<u32>());
@@ -235,9 +237,19 @@ fn of_controller(machine: &str, answer: &ClusterServes) -> Vec<Gap> {
     let machine = machine.to_owned();
     let api = (!answer.api_server.healthy)
         .then(|| Gap::ApiServer { machine: machine.clone(), problem: problem(&answer.api_server.problem) });
-    let manager = (!answer.node_manager.healthy)
-        .then(|| Gap::NodeManager { machine, problem: problem(&answer.node_manager.problem) });
-    api.into_iter().chain(manager).collect()
+    // One of each that works is enough for the cluster, and the others are its reserve: after a rollout all must work.
+    let components = [
+        (ComponentName::ControllerManager, &answer.controller_manager),
+        (ComponentName::Scheduler, &answer.scheduler),
+    ];
+    let ill = components.into_iter().filter(|(_, health)| !health.healthy).map(|(component, health)| {
+        Gap::Component { machine: machine.clone(), component, problem: problem(&health.problem) }
+    });
+    let manager = (!answer.node_manager.healthy).then(|| Gap::NodeManager {
+        machine: machine.clone(),
+        problem: problem(&answer.node_manager.problem),
+    });
+    api.into_iter().chain(ill).chain(manager).collect()
 }
 
 /// The members of etcd whose machines a person skipped.
@@ -250,9 +262,10 @@ fn skipped_members(turn: &Turn<'_>) -> BTreeSet<String> {
     skipped.map(|(role, _)| role.to_string()).collect()
 }
 
-/// What the controllers say of etcd. A member serves if each of them says so; the membership is known if one of them knows it. A member
-/// that serves reads through a majority, so that one is enough for the quorum when all others are `skipped`.
-fn of_etcd(told: &[ClusterServes], skipped: &BTreeSet<String>) -> Vec<Gap> {
+/// What the controllers say of etcd, whose members should be those that are `wanted`. A member serves if each of them says so; the membership
+/// is known if one of them knows it. A member that serves reads through a majority, so that one is enough for the quorum when all others are
+/// `skipped`.
+fn of_etcd(told: &[ClusterServes], wanted: &BTreeSet<String>, skipped: &BTreeSet<String>) -> Vec<Gap> {
     let members = || told.iter().flat_map(|answer| &answer.etcd);
     let ill = members().filter(|(member, health)| !health.healthy && !skipped.contains(*member));
     let ill: BTreeMap<&String, &Option<String>> =
@@ -261,7 +274,12 @@ fn of_etcd(told: &[ClusterServes], skipped: &BTreeSet<String>) -> Vec<Gap> {
         member: member.clone(),
         problem: Detail(problem.clone()),
     };
-    let gaps: Vec<Gap> = ill.into_iter().map(gap).collect();
+    // Those that nobody names, as far as the membership is known.
+    let named: BTreeSet<&String> = members().map(|(member, _)| member).collect();
+    let counts = |member: &&String| !named.contains(member) && !skipped.contains(*member);
+    let missing = wanted.iter().filter(counts).filter(|_| !named.is_empty());
+    let missing = missing.map(|member| Gap::NoMember { member: member.clone() });
+    let gaps: Vec<Gap> = ill.into_iter().map(gap).chain(missing).collect();
     if gaps.is_empty() && !told.is_empty() && !members().any(|(_, health)| health.healthy) {
         return vec![Gap::NoQuorum];
     }

@@ -290,8 +290,10 @@ impl Yard {
         });
         let etcd: serde_json::Map<_, _> = members.collect();
         let api_server = json!({"healthy": self.api_down.is_none(), "problem": self.api_down});
+        let well = json!({"healthy": true});
         json!({
-            "apiServer": api_server, "nodeManager": {"healthy": true}, "etcd": etcd, "nodes": nodes.collect::<serde_json::Map<_, _>>(),
+            "apiServer": api_server, "controllerManager": well, "scheduler": well, "nodeManager": well, "etcd": etcd,
+            "nodes": nodes.collect::<serde_json::Map<_, _>>(),
         })
     }
 

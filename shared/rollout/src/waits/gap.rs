@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use slipway_core::node::report::ComponentName;
 use slipway_core::role::Role;
 
 use super::words::Boots;
@@ -33,7 +34,16 @@ pub enum Gap {
         /// The reason, as far as is known.
         problem: Detail<Option<String>>,
     },
-    /// The node manager of a controller does nothing.
+    /// Another component of a controller is not healthy.
+    Component {
+        /// `i-…`.
+        machine: String,
+        /// Which.
+        component: ComponentName,
+        /// The reason, as far as is known.
+        problem: Detail<Option<String>>,
+    },
+    /// The node manager of a controller does not do all its work.
     NodeManager {
         /// `i-…`.
         machine: String,
@@ -42,6 +52,11 @@ pub enum Gap {
     },
     /// No member of etcd serves.
     NoQuorum,
+    /// A machine of etcd is in no list of its members.
+    NoMember {
+        /// Its role, which is the name of its member.
+        member: String,
+    },
     /// A member of etcd does not serve.
     Member {
         /// Its name.
@@ -102,10 +117,14 @@ impl fmt::Display for Gap {
             Self::ApiServer { machine, problem } => {
                 write!(f, "the API server on {machine} is not ready: {}", why(problem))
             }
+            Self::Component { machine, component, problem } => {
+                write!(f, "{component} on {machine} is not healthy: {}", why(problem))
+            }
             Self::NodeManager { machine, problem } => {
                 write!(f, "the node manager on {machine} does not work: {}", why(problem))
             }
             Self::NoQuorum => f.write_str("no member of etcd serves"),
+            Self::NoMember { member } => write!(f, "{member} is not a member of etcd"),
             Self::Member { member, problem } => {
                 write!(f, "the member {member} of etcd does not serve: {}", why(problem))
             }

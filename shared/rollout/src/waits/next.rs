@@ -171,6 +171,8 @@ impl Gap {
             Self::NoController
             | Self::Silent { .. }
             | Self::ApiServer { .. }
+            | Self::Component { .. }
+            | Self::NoMember { .. }
             | Self::NoQuorum
             | Self::Member { .. }
             | Self::NoGroup { .. }
@@ -331,7 +333,12 @@ mod tests {
             (gap(json!({"changed": {"machine": "i-1"}})), Need::Nobody),
             (gap(json!({"silent": {"machine": "i-1", "problem": "p"}})), Need::Must),
             (gap(json!({"apiServer": {"machine": "i-1", "problem": null}})), Need::Must),
+            (
+                gap(json!({"component": {"machine": "i-1", "component": "kube-scheduler", "problem": null}})),
+                Need::Must,
+            ),
             (gap(json!({"nodeManager": {"machine": "i-1", "problem": null}})), Need::Must),
+            (gap(json!({"noMember": {"member": "etcd-0"}})), Need::Must),
             (gap(json!("noQuorum")), Need::Must),
             (gap(json!({"member": {"member": "etcd-0", "problem": null}})), Need::Must),
             (gap(json!({"noGroup": {"group": "g"}})), Need::Must),

@@ -49,6 +49,12 @@ fn an_agent_that_does_not_know_the_verb_is_told_from_one_that_failed() {
         if let CommandView::Unanswered(Unanswered { how, .. }) = view { Some(how) } else { None }
     };
     assert_eq!(how(&usage), Some(HowUnanswered::NotUnderstood));
+    let option = "error: unexpected argument '--without' found\n\nUsage: slipway-node serves";
+    assert_eq!(how(&Invocation { errors: option, ..usage }), Some(HowUnanswered::NotUnderstood));
+    // The agent knows the verb and was called wrongly: that is a failure, of which nobody may say that the agent is older.
+    for errors in ["error: invalid value 'x' for '--without <WITHOUT>': no ids", "bash: syntax error", ""] {
+        assert_eq!(how(&Invocation { errors, ..usage }), Some(HowUnanswered::Failed), "{errors}");
+    }
     assert_eq!(how(&Invocation { response_code: 127, ..usage }), Some(HowUnanswered::Failed));
     assert_eq!(how(&Invocation { printed: "{", ..usage }), Some(HowUnanswered::Failed));
     assert_eq!(how(&Invocation { status: CommandStatus::TimedOut, ..usage }), Some(HowUnanswered::TimedOut));

@@ -17,19 +17,43 @@ fn words(gaps: impl IntoIterator<Item = Gap>) -> Vec<String> {
 #[test]
 fn p11_each_part_of_a_controller_that_does_not_serve_is_named() {
     let told = answer(json!({
-        "apiServer": {"healthy": false, "problem": "503"}, "nodeManager": {"healthy": false}, "etcd": {},
+        "apiServer": {"healthy": false, "problem": "503"}, "controllerManager": {"healthy": false, "problem": "refused"},
+        "scheduler": {"healthy": false}, "nodeManager": {"healthy": false}, "etcd": {},
     }));
-    let both = [
+    let all = [
         "the API server on i-1 is not ready: 503",
+        "kube-controller-manager on i-1 is not healthy: refused",
+        "kube-scheduler on i-1 is not healthy: it does not say why",
         "the node manager on i-1 does not work: it does not say why",
     ];
-    assert_eq!(words(of_controller("i-1", &told)), both);
+    assert_eq!(words(of_controller("i-1", &told)), all);
+}
+
+/// What a controller that is well says, and that of etcd.
+fn told(etcd: Value) -> ClusterServes {
+    let well = json!({"healthy": true});
+    answer(
+        json!({"apiServer": well, "controllerManager": well, "scheduler": well, "nodeManager": well, "etcd": etcd}),
+    )
+}
+
+#[test]
+fn p11_a_machine_of_etcd_that_is_no_member_is_a_gap_although_the_members_serve() {
+    let (well, none) = (told(json!({"etcd-0": {"healthy": true}})), told(json!({})));
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+    let wanted = named(&["etcd-0", "etcd-1"]);
+    let gaps = |told: &[ClusterServes], skipped: &[&str]| words(of_etcd(told, &wanted, &named(skipped)));
+    assert_eq!(gaps(&[well.clone()], &[]), ["etcd-1 is not a member of etcd"]);
+    assert_eq!(gaps(&[well.clone()], &["etcd-1"]), [""; 0], "a person skipped it");
+    let both = told(json!({"etcd-0": {"healthy": true}, "etcd-1": {"healthy": true}}));
+    assert_eq!(gaps(&[well, both], &[]), [""; 0], "one controller knows it");
+    assert_eq!(gaps(&[none], &[]), ["no member of etcd serves"]);
 }
 
 #[test]
 fn p11_etcd_serves_if_every_controller_says_so_of_every_member() {
-    let told = |etcd: Value| {
-        answer(json!({"apiServer": {"healthy": true}, "nodeManager": {"healthy": true}, "etcd": etcd}))
+    let of_etcd = |told: &[ClusterServes], skipped: &BTreeSet<String>| {
+        super::of_etcd(told, &BTreeSet::from(["etcd-0".to_owned()]), skipped)
     };
     let (well, none) = (json!({"etcd-0": {"healthy": true}}), json!({}));
     let ill = json!({"etcd-0": {"healthy": false, "problem": "refused"}});

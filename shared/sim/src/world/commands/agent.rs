@@ -314,6 +314,8 @@ impl World {
         let found = self.fleet.clusters.get(cluster);
         let etcd = found.map(|found| &found.etcd).filter(|etcd| etcd.leader.is_some());
         let members = etcd.into_iter().flat_map(|etcd| &etcd.members);
+        // An alarm concerns every member (`agent/src/serves.rs`).
+        let is_read_only = etcd.is_some_and(|etcd| etcd.alarm.is_some());
         let is_ready = |id: &String, node: &Node| {
             let of_it = self.fleet.machines.get(id);
             node.ready && of_it.is_some_and(|one| one.power == Power::Up && !one.expired && !one.locked_out)
@@ -325,9 +327,14 @@ impl World {
         });
         Ok(ClusterServes {
             api_server: part(api),
+            controller_manager: part(api),
+            scheduler: part(api),
             node_manager: part(machine.ready && !machine.expired),
             etcd: members
-                .map(|(role, member)| (role.clone(), part(!member.learner && Etcd::is_up(member, self.now))))
+                .map(|(role, member)| {
+                    let serves = !member.learner && Etcd::is_up(member, self.now) && !is_read_only;
+                    (role.clone(), part(serves))
+                })
                 .collect(),
             nodes: api.then(|| NodesReady::by_role(nodes, without)),
         }
