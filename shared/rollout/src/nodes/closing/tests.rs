@@ -43,8 +43,8 @@ fn p11_a_machine_of_etcd_that_is_no_member_is_a_gap_although_the_members_serve()
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let wanted = named(&["etcd-0", "etcd-1"]);
     let gaps = |told: &[ClusterServes], skipped: &[&str]| words(of_etcd(told, &wanted, &named(skipped)));
-    assert_eq!(gaps(&[well.clone()], &[]), ["etcd-1 is not a member of etcd"]);
-    assert_eq!(gaps(&[well.clone()], &["etcd-1"]), [""; 0], "a person skipped it");
+    assert_eq!(gaps(std::slice::from_ref(&well), &[]), ["etcd-1 is not a member of etcd"]);
+    assert_eq!(gaps(std::slice::from_ref(&well), &["etcd-1"]), [""; 0], "a person skipped it");
     let both = told(json!({"etcd-0": {"healthy": true}, "etcd-1": {"healthy": true}}));
     assert_eq!(gaps(&[well, both], &[]), [""; 0], "one controller knows it");
     assert_eq!(gaps(&[none], &[]), ["no member of etcd serves"]);
