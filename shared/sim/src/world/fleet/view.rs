@@ -71,6 +71,14 @@ impl World {
         Some(GroupFacts { min, max, desired, template: group.template.clone() })
     }
 
+    /// Whether these machines are as many as their group wants, or as many units of capacity if it has weights.
+    #[must_use]
+    pub fn are_enough<'m>(&self, group: &str, machines: impl Iterator<Item = &'m str>) -> bool {
+        let machines = machines.filter_map(|id| self.fleet.machines.get(id));
+        let units: u32 = machines.map(|machine| machine.weight).sum();
+        self.fleet.groups.get(group).is_none_or(|group| units >= group.desired)
+    }
+
     /// The content of a version of a launch template without its user data; [`MachineFacts`] has what the user data tells each
     /// machine. `None` if there is no such version.
     #[must_use]

@@ -37,13 +37,11 @@ impl Checker {
         machines.map(|one| (one.role.clone(), one.group.clone())).collect()
     }
 
-    /// How many machines of a role lack a Node that is Ready. A machine that a person skipped does not count.
-    fn lacks(&self, world: &World, role: &str, group: &str) -> usize {
+    /// Whether the machines of a role whose Nodes are Ready are what its group wants. A machine that a person skipped does not count.
+    fn serves_whole(&self, world: &World, role: &str, group: &str) -> bool {
         let of_role = self.machines.values().filter(|one| one.role == role);
-        let ready =
-            of_role.filter(|one| can_be_ready(one) || self.skipped.contains(&one.id) && !one.leaving).count();
-        let wanted = world.group_facts(group).map_or(0, |group| group.desired as usize);
-        wanted.saturating_sub(ready)
+        let ready = of_role.filter(|one| can_be_ready(one) || self.skipped.contains(&one.id) && !one.leaving);
+        world.are_enough(group, ready.map(|one| one.id.as_str()))
     }
 
     /// Notes which parts serve.
@@ -59,7 +57,7 @@ impl Checker {
         serve.extend(
             groups
                 .into_iter()
-                .filter(|(role, group)| self.lacks(world, role, group) == 0)
+                .filter(|(role, group)| self.serves_whole(world, role, group))
                 .map(|(role, _)| role),
         );
         // What served until just now did so a moment ago.
