@@ -364,8 +364,8 @@ impl Tries {
     }
 
     /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. A command that never reached
-    /// its machine is no try, because Systems Manager may be out of reach for longer than three of them take; it is given up when three
-    /// tries that time out would be over ([`slipway_core::deadline`] counts on that).
+    /// its machine is no try, because Systems Manager may be out of reach for longer than three tries take. It is given up after the time in
+    /// which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
@@ -391,8 +391,7 @@ impl Tries {
         if is_late {
             let minutes = waited(unreached_since, turn.now).as_mins();
             return Move::Fail(format!(
-                "{what} {machine}: no command has reached it for {} minutes: {why}",
-                minutes
+                "{what} {machine}: no command has reached it for {minutes} minutes: {why}"
             ));
         }
         Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
