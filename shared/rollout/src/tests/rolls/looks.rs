@@ -57,6 +57,13 @@ impl Yard {
     }
 }
 
+/// The release of [`yard`] with newer credentials for the controllers.
+fn renewed() -> Rendering {
+    let mut release = release(&SMALL, Some((Change::Credentials, &is_member)));
+    release.roles.get_mut(&Role::Controller).unwrap().credentials_digest = "newer".to_owned();
+    release
+}
+
 #[test]
 fn p11_a_rollout_waits_with_a_reason_while_a_controller_says_no_and_then_succeeds() {
     let mut yard = looking(|yard| yard.api_down = Some("503"));
@@ -266,6 +273,50 @@ fn p11_answers_that_are_too_old_are_asked_for_again() {
     yard.pace = 1;
     yard.wake(None);
     assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+}
+
+#[test]
+fn p11_a_newer_plan_takes_over_while_the_look_waits() {
+    let mut yard = looking(|yard| yard.api_down = Some("503"));
+    yard.uploads(release(&SMALL, Some((Change::Machines, &is_worker))), "v3", &auto());
+    yard.wake(None);
+    assert!(yard.last_is(RolloutResult::Superseded), "{}", yard.report.message);
+    yard.api_down = None;
+    yard.uploads(yard.wanted.release.clone(), "v3", &auto());
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(yard.last_is(RolloutResult::Succeeded) && yard.state.good[0].spec_version == "v3");
+}
+
+/// P7: neither an open look nor one that has failed holds it, nor the approval that nobody gives.
+#[test]
+fn p11_an_urgent_renewal_is_not_held_behind_a_look() {
+    for ended in [false, true] {
+        let mut yard = looking(|yard| yard.api_down = Some("503"));
+        if ended {
+            assert_eq!(yard.run(), "failed");
+        }
+        let machines = yard.groups.get_mut("c-control-plane").unwrap().machines.values_mut();
+        machines.for_each(|one| one.current = false);
+        // The scan renews: the same version of the spec.
+        let left_h = (yard.now - 1_000_000) / 3_600 + 10;
+        yard.uploads(renewed(), "v2", &policy(Approval::Manual));
+        yard = yard.ends_in(left_h);
+        assert!(yard.wanted.plan.is_renewal());
+        yard.wake(None);
+        if !ended {
+            assert!(yard.last_is(RolloutResult::Superseded), "{}", yard.report.message);
+            yard.uploads(renewed(), "v2", &policy(Approval::Manual));
+            yard = yard.ends_in(left_h);
+        }
+        (0..20).for_each(|_| yard.wake(None));
+        let takes = |role: &str| {
+            yard.log.iter().filter(|line| line.starts_with(role) && line.contains("takes new")).count()
+        };
+        let (controllers, members) = (takes("controller"), takes("etcd"));
+        assert_eq!((controllers, members), (2, 3), "ended: {ended}: {:?} {}", yard.log, yard.report.message);
+        yard.api_down = None;
+        assert_eq!(yard.run(), "succeeded", "ended: {ended}: {}", yard.report.message);
+    }
 }
 
 #[test]
