@@ -52,11 +52,8 @@ impl Installation {
     /// # Errors
     /// If S3 refuses.
     pub async fn publish_agent(&self, digest: &str) -> Result<(), WorldError> {
-        let abilities = json!({ digest: [slipway_core::node::OWN_BOOTSTRAP_TOKENS] });
-        let manifest = json!({ "x86_64": digest, "arm64": digest });
-        for (key, document) in [(keys::AGENT_ABILITIES, abilities), (keys::AGENT_MANIFEST, manifest)] {
-            self.world.upload("AssetBucket", key, document.to_string().into_bytes()).await?;
-        }
+        let manifest = json!({ "x86_64": digest, "arm64": digest }).to_string();
+        self.world.upload("AssetBucket", keys::AGENT_MANIFEST, manifest.into_bytes()).await?;
         Ok(())
     }
 

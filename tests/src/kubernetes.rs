@@ -71,15 +71,6 @@ impl Kubernetes {
 
     /// As [`Kubernetes::start`], with this number of etcd members.
     pub async fn start_with(spec: &str, members: usize) -> Option<Self> {
-        Self::start_as(spec, members, false).await
-    }
-
-    /// As [`Kubernetes::start`], for a cluster whose nodes share a bootstrap token because its agent is older than the tokens of roles.
-    pub async fn start_sharing_a_token(spec: &str) -> Option<Self> {
-        Self::start_as(spec, 1, true).await
-    }
-
-    async fn start_as(spec: &str, members: usize, older_agent: bool) -> Option<Self> {
         let binaries = tools::kubernetes()?;
         let release = binaries.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let etcd_program = tools::etcd(etcd_of(&release), "etcd")?;
@@ -87,11 +78,6 @@ impl Kubernetes {
         let mut workshop = Workshop::for_spec(&spec);
         // Real programs use the machine's clock.
         workshop.now = Timestamp::now();
-        if older_agent {
-            let digest = "a".repeat(64);
-            let published = json!({ "x86_64": digest, "arm64": digest }).to_string();
-            workshop.assets.upload(slipway_core::keys::AGENT_MANIFEST, published);
-        }
         let rendered = workshop.render(&spec).await;
         let NodeConfig::Controller(config) =
             NodeConfig::read(&rendered.rendering.roles[&Role::Controller].config)

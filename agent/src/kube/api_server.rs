@@ -99,6 +99,8 @@ fn callers(flags: &mut Flags, plane: &ControlPlane) {
     flags
         .set("authorization-mode", "Node,RBAC")
         .set("authentication-config", AUTHENTICATION)
+        // The node manager makes the tokens.
+        .set("enable-bootstrap-token-auth", true)
         // The authorities of the cluster and of the kubelets.
         .set("client-ca-file", pki("client-ca.pem"))
         .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
@@ -106,13 +108,6 @@ fn callers(flags: &mut Flags, plane: &ControlPlane) {
         .set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
         .set("requestheader-group-headers", "X-Remote-Group")
         .set("requestheader-username-headers", "X-Remote-User");
-    if !plane.bootstrap_tokens.is_shared() {
-        // The node manager makes the tokens.
-        flags.set("enable-bootstrap-token-auth", true);
-    }
-    if plane.bootstrap_tokens.accept_shared() {
-        flags.set("token-auth-file", pki("tokens.csv"));
-    }
     let mut enabled = plugins(plane, "enable");
     if enabled.is_empty() {
         enabled.push("NodeRestriction".to_owned());

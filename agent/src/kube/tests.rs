@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use slipway_core::node::{BootstrapTokens, NodeConfig};
+use slipway_core::node::NodeConfig;
 use slipway_core::versions::RELEASES;
 
 use super::*;
@@ -42,7 +42,6 @@ fn a_controller_with_every_setting() -> ControllerConfig {
     config.feature_gates = BTreeMap::from([("Alpha".to_owned(), true), ("Beta".to_owned(), false)]);
     config.kubelet.configuration = BTreeMap::from([("maxPods".to_owned(), json!(40))]);
     let plane = &mut config.control_plane;
-    plane.bootstrap_tokens = BootstrapTokens::Both;
     plane.authentication = Some(json!({
         "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
         "jwt": [{ "issuer": { "url": "https://people.example.com", "audiences": ["k"] },
@@ -223,8 +222,7 @@ fn every_flag_is_known_to_the_program_of_that_minor() {
 fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
     let spec = include_bytes!("../../../examples/production.yaml");
     let cluster = slipway_spec::parse(spec, None).unwrap().cluster;
-    let manifest =
-        slipway_credentials::Manifest { bootstrap_tokens: BootstrapTokens::Both, ..Default::default() };
+    let manifest = slipway_credentials::Manifest::default();
     for (role, setup) in [
         (slipway_core::role::Role::Controller, controller(&a_controller_with_every_setting(), &facts())),
         (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),

@@ -16,9 +16,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::role::Role;
-use slipway_credentials::bootstrap::{BOOTSTRAPPERS, SHARED_USER, group};
+use slipway_credentials::bootstrap::{BOOTSTRAPPERS, group};
 use slipway_crypto::CertificateRequest;
 
 pub use crate::aws::Machine;
@@ -163,16 +162,14 @@ pub(super) enum Registration {
 /// A kubelet renews its lease every ten seconds and counts as lost after forty. One whose certificate has expired stays silent.
 pub(super) const SILENT: SignedDuration = SignedDuration::from_mins(10);
 
-/// Why the token of `requester` is not that of `machine`, which is of `role`. Each role has a token with a group of its own. The token that
-/// all nodes of a cluster may have shared counts for machines of a launch template from that time, which lacks the tag.
-fn not_its_token(requester: &Requester, node: &str, machine: &Machine, role: &Role) -> Option<String> {
+/// Why the token of `requester` is not that of the machine `node`, which is of `role`. Each role has a token with a group of its own.
+fn not_its_token(requester: &Requester, node: &str, role: &Role) -> Option<String> {
     let own = group(role)?;
     if requester.groups.contains(&own) {
         return None;
     }
     let others = requester.groups.iter().find(|group| group.starts_with(&format!("{BOOTSTRAPPERS}:")));
     match others {
-        None if requester.user == SHARED_USER && !machine.tags.contains_key(OWN_TOKEN_TAG) => None,
         None => {
             Some(format!("`{}` does not have the bootstrap token of {role}, which {node} is", requester.user))
         }
@@ -202,7 +199,7 @@ pub(super) fn may_ask(
 ) -> Result<(), Verdict> {
     let machine = running_machine(node, machine, age, cluster)?;
     let role = role(node, machine)?;
-    not_its_token(requester, node, machine, &role).map_or(Ok(()), |why| Err(Verdict::Deny(why)))
+    not_its_token(requester, node, &role).map_or(Ok(()), |why| Err(Verdict::Deny(why)))
 }
 
 /// Decides on a first client certificate for `node`, whose instance is `machine`.

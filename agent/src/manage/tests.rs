@@ -2,9 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::role::Role;
-use slipway_credentials::bootstrap::{RoleToken, SHARED_USER, group};
+use slipway_credentials::bootstrap::{RoleToken, group};
 use slipway_crypto::CertificateRequest;
 
 use super::judge::{
@@ -137,7 +136,7 @@ fn a_taken_node_gets_no_certificate_for_another_nodes_address() {
 
 fn first() -> (Requester, CertificateRequest) {
     let requester = Requester {
-        user: SHARED_USER.to_owned(),
+        user: "kubelet-bootstrap".to_owned(),
         groups: texts(&["system:bootstrappers", "system:authenticated"]).into_iter().collect(),
         usages: texts(&["digital signature", "client auth"]).into_iter().collect(),
     };
@@ -154,6 +153,11 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
         machine
     };
     let verdict = |machine: &Machine, stands| {
+        let role = machine
+            .tags
+            .get("slipway:role")
+            .filter(|role| ["controller", "pool-general-a"].contains(&role.as_str()));
+        let requester = role.map_or_else(|| requester.clone(), |role| with_token_of(role));
         judge_client(&requester, "i-1", Some(machine), stands, minutes(1), now(), "c")
     };
     let denied = |verdict| matches!(verdict, Verdict::Deny(_));
@@ -183,21 +187,22 @@ fn a_first_certificate_is_for_a_young_machine_of_ours_whose_node_does_not_stand(
 
 /// The requester with the token of `role`.
 fn with_token_of(role: &str) -> Requester {
-    let (shared, _) = first();
+    let (requester, _) = first();
     let role: Role = role.parse().unwrap();
-    let mut groups = shared.groups;
+    let mut groups = requester.groups;
     groups.insert(group(&role).unwrap());
-    Requester { user: format!("system:bootstrap:{}", RoleToken::derive("key", &role).id), groups, ..shared }
+    Requester {
+        user: format!("system:bootstrap:{}", RoleToken::derive("key", &role).id),
+        groups,
+        ..requester
+    }
 }
 
 #[test]
 fn a_workers_token_makes_nobody_a_controller() {
-    let of = |role: &str, own_token: bool| {
+    let of = |role: &str| {
         let mut machine = machine();
         machine.tags.insert("slipway:role".to_owned(), role.to_owned());
-        if own_token {
-            machine.tags.insert(OWN_TOKEN_TAG.to_owned(), "own".to_owned());
-        }
         machine
     };
     let verdict = |requester: &Requester, machine: &Machine, registration| {
@@ -207,29 +212,26 @@ fn a_workers_token_makes_nobody_a_controller() {
     // Also in the name of a node that is silent: nobody changes its role.
     for registration in [Registration::None, Registration::Silent] {
         for (token, role) in roles.iter().flat_map(|token| roles.map(|role| (*token, role))) {
-            for own_token in [true, false] {
-                let verdict = verdict(&with_token_of(token), &of(role, own_token), registration);
-                if token == role {
-                    assert_eq!(verdict, Verdict::Approve, "{role}");
-                } else {
-                    let Verdict::Deny(why) = verdict else { panic!("{token} became {role}: {verdict:?}") };
-                    assert!(why.contains(token) && why.contains(role), "{why}");
-                }
+            let verdict = verdict(&with_token_of(token), &of(role), registration);
+            if token == role {
+                assert_eq!(verdict, Verdict::Approve, "{role}");
+            } else {
+                let Verdict::Deny(why) = verdict else { panic!("{token} became {role}: {verdict:?}") };
+                assert!(why.contains(token) && why.contains(role), "{why}");
             }
         }
-        // The token that all nodes shared counts for machines from that time alone.
-        let (shared, _) = first();
+        // A token without the group of a role, as in a static token file.
+        let (of_no_role, _) = first();
         for role in roles {
-            assert_eq!(verdict(&shared, &of(role, false), registration), Verdict::Approve, "{role}");
-            assert!(matches!(verdict(&shared, &of(role, true), registration), Verdict::Deny(_)), "{role}");
+            assert!(matches!(verdict(&of_no_role, &of(role), registration), Verdict::Deny(_)), "{role}");
         }
     }
     // Somebody else's bootstrap token, as kubeadm makes them, is none of ours.
     let (mut foreign, _) = first();
     foreign.user = "system:bootstrap:abcdef".to_owned();
-    assert!(matches!(verdict(&foreign, &of("controller", false), Registration::None), Verdict::Deny(_)));
+    assert!(matches!(verdict(&foreign, &of("controller"), Registration::None), Verdict::Deny(_)));
     foreign.groups.insert("system:bootstrappers:kubeadm:default-node-token".to_owned());
-    assert!(matches!(verdict(&foreign, &of("controller", false), Registration::None), Verdict::Deny(_)));
+    assert!(matches!(verdict(&foreign, &of("controller"), Registration::None), Verdict::Deny(_)));
 }
 
 #[test]

@@ -13,7 +13,6 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use slipway_core::node::OWN_BOOTSTRAP_TOKENS;
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::{KEY_FILE, RoleToken, group};
 use slipway_credentials::policy::KUBERNETES_DIR;
@@ -36,20 +35,13 @@ pub(super) async fn keep(
     cluster: &str,
 ) -> AgentResult<Value> {
     let path = below(root, &format!("{KUBERNETES_DIR}/{KEY_FILE}"));
-    let key = match std::fs::read_to_string(&path) {
-        Ok(key) => key,
-        // The nodes of this cluster share one token, which is in the API server's file.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(json!({ "state": "shared" }));
-        }
-        Err(error) => {
-            return Err(AgentError::lasting(
-                FailureCode::ManageUnreadable,
-                format!("{}: {error}", path.display()),
-                "the credentials write it: replace this instance",
-            ));
-        }
-    };
+    let key = std::fs::read_to_string(&path).map_err(|error| {
+        AgentError::lasting(
+            FailureCode::ManageUnreadable,
+            format!("{}: {error}", path.display()),
+            "the credentials write it: replace this instance",
+        )
+    })?;
     // Without EC2 the controllers' own token is there all the same.
     let starting = cloud.starting_roles(cluster, Timestamp::now()).await;
     let mut roles = BTreeSet::from([Role::Controller]);
@@ -62,7 +54,7 @@ pub(super) async fn keep(
         }
     }
     starting?;
-    Ok(json!({ "state": "own", "made": made }))
+    Ok(json!({ "made": made }))
 }
 
 /// `false`: it is there.
@@ -71,7 +63,7 @@ async fn write(client: &Client, token: &RoleToken, group: &str) -> AgentResult<b
     let name = format!("bootstrap-token-{}", token.id);
     let data = BTreeMap::from([
         ("auth-extra-groups", group),
-        ("description", OWN_BOOTSTRAP_TOKENS),
+        ("description", "Slipway: kubelets of one role request their first certificate with it"),
         ("token-id", &token.id),
         ("token-secret", &token.secret),
         ("usage-bootstrap-authentication", "true"),

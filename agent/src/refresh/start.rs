@@ -50,7 +50,7 @@ impl Process {
     }
 
     /// The files that it reads only at its start. etcd: the authority of its clients and peers (etcd #11555). The API server: the
-    /// authorities of etcd and kubelets, static tokens, keys of service accounts. The controller manager: the key that signs
+    /// authorities of etcd and kubelets, keys of service accounts. The controller manager: the key that signs
     /// tokens, and the authority that pods get. Clients with a kubeconfig: the API server's authority, before Kubernetes 1.36
     /// (client-go's `ClientsAllowCARotation`). All other files are watched or read at each handshake.
     fn files_read_at_start(self) -> &'static [&'static str] {
@@ -62,7 +62,6 @@ impl Process {
                 "etcd-ca.pem",
                 "service-account-key.pem",
                 "service-account.pub.pem",
-                "tokens.csv",
             ],
             Self::ControllerManager => &["ca.pem", "root-ca.pem", "service-account-key.pem"],
             Self::Scheduler | Self::Kubelet => &["ca.pem"],
@@ -122,14 +121,14 @@ mod tests {
         let controller = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
         let worker = NodeConfig::read(include_str!("../kube/testdata/worker.json")).unwrap();
         std::fs::create_dir_all(below(root.path(), KUBERNETES_DIR)).unwrap();
-        for name in ["apiserver.pem", "tokens.csv", "ca.pem", "service-account-key.pem"] {
+        for name in ["apiserver.pem", "etcd-ca.pem", "ca.pem", "service-account-key.pem"] {
             std::fs::write(below(root.path(), &format!("{KUBERNETES_DIR}/{name}")), "one").unwrap();
         }
         let due = |config: &NodeConfig, files: &[(&str, &str)]| {
             names(&needs_restart(root.path(), config, &bundle(files)))
         };
-        assert_eq!(due(&controller, &[("apiserver.pem", "two"), ("tokens.csv", "one")]), [""; 0]);
-        assert_eq!(due(&controller, &[("tokens.csv", "two")]), ["kube-apiserver"]);
+        assert_eq!(due(&controller, &[("apiserver.pem", "two"), ("etcd-ca.pem", "one")]), [""; 0]);
+        assert_eq!(due(&controller, &[("etcd-ca.pem", "two")]), ["kube-apiserver"]);
         let signing = [("service-account-key.pem", "two")];
         assert_eq!(due(&controller, &signing), ["kube-apiserver", "kube-controller-manager"]);
         let authority = [("ca.pem", "two")];
@@ -142,7 +141,7 @@ mod tests {
     fn p8_a_swap_that_nobody_settled_is_not_taken_for_a_restart() {
         let root = tempfile::tempdir().unwrap();
         let config = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
-        let (one, two) = (bundle(&[("tokens.csv", "one")]), bundle(&[("tokens.csv", "two")]));
+        let (one, two) = (bundle(&[("etcd-ca.pem", "one")]), bundle(&[("etcd-ca.pem", "two")]));
         write(root.path(), "a1", &one).unwrap().settle().unwrap();
         // Died before it restarted anybody.
         drop(write(root.path(), "a2", &two).unwrap());

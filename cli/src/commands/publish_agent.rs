@@ -1,6 +1,6 @@
 //! `slipway publish-agent`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,8 @@ use serde_json::json;
 use slipway_core::cluster::Architecture;
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
-use slipway_core::node::OWN_BOOTSTRAP_TOKENS;
 use slipway_flows::error::FlowResult;
-use slipway_flows::lock::{Abilities, Agent};
+use slipway_flows::lock::Agent;
 use slipway_flows::store;
 use slipway_ports::Objects;
 
@@ -112,14 +111,6 @@ async fn publish(
         let before = before.get(architecture).cloned();
         published.push(Published { architecture: *architecture, new, before });
     }
-    // Before the agents: a cluster that pins one knows what it can do.
-    store::update(assets, keys::AGENT_ABILITIES, |stored: Option<&Abilities>| {
-        let mut abilities = stored.cloned().unwrap_or_default();
-        abilities
-            .extend(programs.values().map(|program| (program.sha256.clone(), abilities_of(&program.bytes))));
-        Some(abilities)
-    })
-    .await?;
     store::update(assets, keys::AGENT_MANIFEST, |stored: Option<&Agent>| {
         let mut agents = stored.cloned().unwrap_or_default();
         agents.extend(programs.iter().map(|(architecture, program)| (*architecture, program.sha256.clone())));
@@ -146,12 +137,6 @@ fn programs(files: &[PathBuf]) -> Result<BTreeMap<Architecture, Program>, CliErr
         }
     }
     Ok(programs)
-}
-
-/// What an agent can do, by the text that is part of it.
-fn abilities_of(program: &[u8]) -> BTreeSet<String> {
-    let contains = |text: &str| program.windows(text.len()).any(|window| window == text.as_bytes());
-    [OWN_BOOTSTRAP_TOKENS].into_iter().filter(|text| contains(text)).map(str::to_owned).collect()
 }
 
 /// The largest file that is read; an agent has a tenth of that.
@@ -212,18 +197,5 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
             Err(format!("is for another processor (ELF machine {machine}) than x86_64 (62) and arm64 (183)"))
         }
         None => Err("is cut off".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_agent_says_by_a_text_in_it_that_it_gives_each_role_a_token() {
-        let with = format!("ELF..{OWN_BOOTSTRAP_TOKENS}\0more");
-        assert_eq!(abilities_of(with.as_bytes()), [OWN_BOOTSTRAP_TOKENS.to_owned()].into());
-        assert_eq!(abilities_of(b"slipway-node: the bootstrap token"), BTreeSet::new());
-        assert_eq!(abilities_of(b""), BTreeSet::new());
     }
 }

@@ -198,7 +198,7 @@ fn no_earlier_pins(cluster: &str, plan: Option<&str>) -> CliError {
         None => format!("no successful rollout of {cluster} that is recorded had other pins"),
         Some(plan) => format!("the pins of plan {plan} of {cluster} are not recorded"),
     };
-    let help = "an older Slipway did not record them; set amiId or another version in the spec, which counts before the pins";
+    let help = "set amiId or another version in the spec, which counts before the pins";
     CliError::refused(problem, help)
 }
 

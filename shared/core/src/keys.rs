@@ -301,9 +301,6 @@ pub fn clusters_of_group(group: &str) -> Vec<String> {
 /// The digests of the node agent, by architecture.
 pub const AGENT_MANIFEST: &str = "agent/manifest.json";
 
-/// What published node agents can do, by digest ([`crate::node::OWN_BOOTSTRAP_TOKENS`]).
-pub const AGENT_ABILITIES: &str = "agent/abilities.json";
-
 /// The node agent with that digest.
 #[must_use]
 pub fn agent(sha256: &str) -> String {

@@ -35,7 +35,7 @@ pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{
     Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,
 };
-pub use controller::{BootstrapTokens, ControlPlane, ControllerConfig, ServiceAccountTokens};
+pub use controller::{ControlPlane, ControllerConfig, ServiceAccountTokens};
 pub use defragment::Defragmented;
 pub use etcd::{DataVolume, EtcdConfig, EtcdSettings, InitialClusterState, SNAPSHOT_ROLE};
 pub use etcd_flags::{ETCD_FLAGS, ETCD_QUOTA_FLAG, flag_of_variable};
@@ -51,13 +51,6 @@ pub const LAUNCH_HOOK: &str = "slipway-launch";
 pub const WORKER_LAUNCH_S: u32 = 1800;
 /// The terminate hook: it holds a machine that is to be terminated until it is drained.
 pub const TERMINATE_HOOK: &str = "slipway-terminate";
-
-/// Part of every node agent that gives each role a bootstrap token of its own: `slipway publish-agent` looks for it in the program, and
-/// records what it found ([`crate::keys::AGENT_ABILITIES`]). The agent writes it into the description of the tokens.
-pub const OWN_BOOTSTRAP_TOKENS: &str = "slipway-node: the bootstrap token of one role";
-/// The tag of machines whose launch template has a bootstrap token of their role. It is in the launch template, as the token is, so both
-/// come at once. No other token makes them a node.
-pub const OWN_TOKEN_TAG: &str = "slipway:bootstrap-token";
 
 /// The folders that an instance store takes over: containerd's images and writable layers, the kubelet's ephemeral storage, and the logs
 /// of pods.

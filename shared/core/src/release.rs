@@ -52,8 +52,7 @@ pub struct Rendering {
     pub stacks: Vec<Stack>,
     /// The roles that nodes have.
     pub roles: BTreeMap<Role, NodeRole>,
-    /// The add-ons that the node manager applies. Empty: an older release of Slipway rendered this.
-    #[serde(default)]
+    /// The add-ons that the node manager applies.
     pub addons: AddonSet,
 }
 
@@ -120,8 +119,7 @@ pub struct NodeRole {
     pub config_digest: String,
     /// Keyed digest of the credentials. A node is only stale if nothing else differs.
     pub credentials_digest: String,
-    /// The release that its nodes run: of etcd for a member, of Kubernetes for others. `None`: an older release of Slipway did not record
-    /// it.
+    /// The release that its nodes run: of etcd for a member, of Kubernetes for others. `None`: it is not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// The etcd member, if the role is one.
@@ -178,7 +176,7 @@ pub fn stack_name(cluster: &str, kind: StackKind, pool: &str) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonSet {
-    /// SHA-256 of [`AddonSet::to_json`]. Empty: an older release of Slipway rendered no add-ons.
+    /// SHA-256 of [`AddonSet::to_json`]. Empty without add-ons.
     pub digest: String,
     /// The add-ons.
     pub addons: Vec<Installed>,

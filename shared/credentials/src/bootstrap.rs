@@ -11,8 +11,6 @@ use slipway_core::role::Role;
 
 /// The group of whoever has a bootstrap token. It may request a kubelet's certificate.
 pub const BOOTSTRAPPERS: &str = "system:bootstrappers";
-/// The user of the token that all nodes of a cluster shared ([`slipway_core::node::BootstrapTokens::Shared`]).
-pub const SHARED_USER: &str = "kubelet-bootstrap";
 /// The file with the bootstrap key on controllers, below [`crate::policy::KUBERNETES_DIR`].
 pub const KEY_FILE: &str = "bootstrap-key";
 

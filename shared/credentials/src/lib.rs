@@ -20,13 +20,12 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::{KeyAlgorithm, OwnSource};
-use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 
 /// One credential that is made once and kept: a certificate with its key, a key pair, or a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asset {
-    /// The name in the table of [`policy`]: `ca`, `apiserver`, `etcd-server-0`, `bootstrap-token`.
+    /// The name in the table of [`policy`]: `ca`, `apiserver`, `etcd-server-0`, `bootstrap-key`.
     pub name: String,
     /// What it is.
     pub kind: AssetKind,
@@ -79,8 +78,6 @@ pub enum AssetKind {
     Certificate(CertificateProfile),
     /// A key pair without a certificate (`service-account`).
     KeyPair(KeyAlgorithm),
-    /// A kubelet bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`.
-    BootstrapToken,
     /// A random key of 32 bytes, in base64 (the encryption config's key, the digest key).
     RandomKey,
 }
@@ -118,9 +115,9 @@ pub struct Manifest {
     pub sealed_under: String,
     /// The existing assets, by name.
     pub assets: BTreeMap<String, Entry>,
-    /// Which bootstrap tokens are in the bundles.
-    #[serde(default = "BootstrapTokens::shared", skip_serializing_if = "BootstrapTokens::is_shared")]
-    pub bootstrap_tokens: BootstrapTokens,
+    /// In inventories from before each role had a bootstrap token. It is read, and not written again.
+    #[serde(default, skip_serializing, rename = "bootstrapTokens")]
+    pub former_tokens: Option<String>,
     /// The bundle that each role receives.
     pub bundles: BTreeMap<Role, BundleEntry>,
     /// The digests of earlier bundles with the fingerprints in them, until `slipway certs gc` finds that nothing refers to them. A digest

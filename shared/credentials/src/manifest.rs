@@ -13,7 +13,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::digest::{keyed_hex, sha256_hex};
 use slipway_core::role::Role;
 
-use super::policy::{self, BundleFile, Part, SHARED_TOKEN};
+use super::policy::{self, BundleFile, Part};
 use super::{Asset, AssetKind, BundleEntry, CertificateProfile, Manifest, Origin, trust};
 
 /// The current [`Manifest::format`].
@@ -327,7 +327,7 @@ pub fn to_renew<'a>(
                 "rotate it, in stages: `slipway rotate-ca service-account`",
             );
         }
-        AssetKind::BootstrapToken | AssetKind::RandomKey => {
+        AssetKind::RandomKey => {
             return refused("it is a secret, no certificate", "name a certificate");
         }
         AssetKind::Certificate(profile) => profile,
@@ -352,7 +352,7 @@ pub fn to_renew<'a>(
 pub fn profile(asset: &Asset) -> Option<&CertificateProfile> {
     match &asset.kind {
         AssetKind::Certificate(profile) => Some(profile),
-        AssetKind::KeyPair(_) | AssetKind::BootstrapToken | AssetKind::RandomKey => None,
+        AssetKind::KeyPair(_) | AssetKind::RandomKey => None,
     }
 }
 
@@ -395,7 +395,6 @@ pub fn names(kind: &AssetKind) -> String {
             .expect("names have string keys only")
         }
         AssetKind::KeyPair(_) => "key-pair".to_owned(),
-        AssetKind::BootstrapToken => "bootstrap-token".to_owned(),
         AssetKind::RandomKey => "random-key".to_owned(),
     };
     sha256_hex(text.as_bytes())
@@ -439,7 +438,6 @@ pub fn bundle_files(
                     | Part::PublicKey
                     | Part::Secret
                     | Part::RoleToken
-                    | Part::TokensCsv
                     | Part::EncryptionConfig
                     | Part::EncryptionConfigOff => &entry.fingerprint,
                 };
@@ -560,12 +558,10 @@ pub fn plaintext(files: &BTreeMap<String, &str>) -> Vec<u8> {
 pub fn unused(cluster: &Cluster, manifest: &Manifest) -> Unused {
     let assets: BTreeSet<_> = policy::assets(cluster).into_iter().map(|asset| asset.name).collect();
     let roles = policy::roles(cluster);
-    let shares_token = manifest.bootstrap_tokens.accept_shared();
     Unused {
         assets: manifest
             .assets
             .keys()
-            .filter(|name| !(shares_token && *name == SHARED_TOKEN))
             .filter(|name| !assets.contains(slipway_core::role::base(name)))
             .cloned()
             .collect(),

@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use slipway_core::cluster::Cluster;
-use slipway_core::node::BootstrapTokens;
 use slipway_core::role::{CA, ETCD_CA, FRONT_PROXY_CA, KUBELET_CA, Role, SERVICE_ACCOUNT};
 
-use super::bootstrap::{BOOTSTRAPPERS, KEY_FILE, RoleToken, SHARED_USER};
+use super::bootstrap::{KEY_FILE, RoleToken};
 use super::{Asset, AssetKind, CertificateProfile, Origin};
 
 /// Folder of the Kubernetes credentials on controllers and workers.
@@ -27,8 +26,6 @@ pub const KUBELET_API_ADMINS: &str = "slipway:kubelet-api-admins";
 const APISERVER: &str = "apiserver";
 /// The key that bootstrap tokens are derived from.
 pub const BOOTSTRAP_KEY: &str = "bootstrap-key";
-/// The bootstrap token that all nodes share in clusters that have one ([`BootstrapTokens`]).
-pub const SHARED_TOKEN: &str = "bootstrap-token";
 /// The file with a node's bootstrap token.
 const TOKEN_FILE: &str = "bootstrap-token";
 const ENCRYPTION_CONFIG: &str = "encryption-config";
@@ -84,8 +81,6 @@ pub enum Part {
     Secret,
     /// The bootstrap token of the role that receives the file, derived from the bootstrap key.
     RoleToken,
-    /// The file for `--token-auth-file` of the API server, generated from the bootstrap token that all nodes share.
-    TokensCsv,
     /// The file for `--encryption-provider-config` that writes encrypted data and reads both encrypted and plain data.
     EncryptionConfig,
     /// The same with encryption switched off: it writes plain data and still reads encrypted data.
@@ -101,7 +96,6 @@ impl Part {
             Self::PrivateKey
             | Self::Secret
             | Self::RoleToken
-            | Self::TokensCsv
             | Self::EncryptionConfig
             | Self::EncryptionConfigOff => true,
         }
@@ -121,11 +115,6 @@ impl Part {
             | Self::PublicKey
             | Self::Secret => text.to_owned(),
             Self::RoleToken => RoleToken::derive(text, role).text(),
-            // A static token names its user and groups. This group may request kubelet certificates only:
-            // https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#token-authentication-file
-            Self::TokensCsv => {
-                format!("{text},{SHARED_USER},{SHARED_USER},\"{BOOTSTRAPPERS}\"\n")
-            }
             Self::EncryptionConfig => encryption_config(&[&secretbox(text), IDENTITY]),
             Self::EncryptionConfigOff => encryption_config(&[IDENTITY, &secretbox(text)]),
         }
@@ -142,7 +131,6 @@ impl fmt::Display for Part {
             Self::PublicKey => "public-key",
             Self::Secret => "secret",
             Self::RoleToken => "role-token",
-            Self::TokensCsv => "tokens-csv",
             Self::EncryptionConfig => "encryption-config",
             Self::EncryptionConfigOff => "encryption-config-off",
         })
@@ -203,12 +191,6 @@ pub fn assets(cluster: &Cluster) -> Vec<Asset> {
     assets
 }
 
-/// The bootstrap token of a cluster whose nodes share one. It is not among [`assets`].
-#[must_use]
-pub fn shared_token() -> Asset {
-    secret(SHARED_TOKEN, AssetKind::BootstrapToken)
-}
-
 /// A secret or key pair. Slipway always makes these itself.
 fn secret(name: &str, kind: AssetKind) -> Asset {
     Asset { name: name.to_owned(), kind, origin: Origin::Generated }
@@ -228,8 +210,7 @@ pub fn roles(cluster: &Cluster) -> BTreeSet<Role> {
     members.chain(pools).chain([Role::Controller, Role::Admin]).collect()
 }
 
-/// The files that `role` receives, sorted by path. A role receives only what it needs (P9). In a cluster whose nodes share a bootstrap
-/// token some differ: [`with_tokens`].
+/// The files that `role` receives, sorted by path. A role receives only what it needs (P9).
 #[must_use]
 pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     let mut files = match role {
@@ -248,20 +229,6 @@ pub fn bundle(cluster: &Cluster, role: &Role) -> Vec<BundleFile> {
     };
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
-}
-
-/// Changes the files of [`bundle`] in a cluster whose nodes share a bootstrap token, or shared one.
-pub(crate) fn with_tokens(files: &mut Vec<BundleFile>, tokens: BootstrapTokens) {
-    let of_key = |file: &BundleFile| file.sources.iter().any(|source| source.asset == BOOTSTRAP_KEY);
-    let is_controllers = files.iter().any(|file| file.path.ends_with(&format!("/{KEY_FILE}")));
-    if tokens.is_shared() && files.iter().any(of_key) {
-        files.retain(|file| !of_key(file));
-        files.push(file(KUBERNETES_DIR, TOKEN_FILE, SHARED_TOKEN, Part::Secret));
-    }
-    if tokens.accept_shared() && is_controllers {
-        files.push(file(KUBERNETES_DIR, "tokens.csv", SHARED_TOKEN, Part::TokensCsv));
-    }
-    files.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// The roles that receive a part of each asset. An asset that no role receives is not listed.

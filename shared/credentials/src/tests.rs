@@ -7,11 +7,10 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use slipway_core::cluster::{Cluster, EtcdMember, OwnAuthority, OwnSource};
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::BootstrapTokens;
 
 use super::manifest::{self, Brought, PolicyError, Reason};
 use super::policy::{self, Part};
-use super::{AssetKind, BundleEntry, CertificateFacts, ChainFacts, Entry, Manifest, Origin, Role, trust};
+use super::{AssetKind, BundleEntry, CertificateFacts, ChainFacts, Entry, Manifest, Origin, Role};
 
 fn sample() -> Cluster {
     slipway_spec::parse(include_bytes!("testdata/cluster.yaml"), None).unwrap().cluster
@@ -283,7 +282,6 @@ fn the_table_of_a_three_member_cluster() {
                 profile.days,
             ),
             AssetKind::KeyPair(_) => format!("{} | key pair", asset.name),
-            AssetKind::BootstrapToken => format!("{} | token", asset.name),
             AssetKind::RandomKey => format!("{} | random key", asset.name),
         };
         table.push_str(&line);
@@ -414,59 +412,12 @@ fn a_long_member_name_stays_whole_in_the_san_alone() {
 
 #[test]
 fn files_made_of_a_secret_are_what_the_api_server_reads() {
-    assert_eq!(
-        Part::TokensCsv.content(&Role::Controller, "abcdef.0123456789abcdef"),
-        "abcdef.0123456789abcdef,kubelet-bootstrap,kubelet-bootstrap,\"system:bootstrappers\"\n"
-    );
     insta::assert_snapshot!(
         "encryption_config",
         Part::EncryptionConfig.content(&Role::Controller, "c2VjcmV0")
     );
     let off = Part::EncryptionConfigOff.content(&Role::Controller, "c2VjcmV0");
     assert!(off.find("identity").unwrap() < off.find("secretbox").unwrap());
-}
-
-/// The bundles of a cluster whose nodes share a token are what they were, and in between both tokens are accepted.
-#[test]
-fn p8_a_cluster_whose_nodes_share_a_token_keeps_its_bundles_until_it_has_tokens_of_roles() {
-    let cluster = sample();
-    let files = |tokens: BootstrapTokens, role: &Role| -> Vec<String> {
-        let manifest = Manifest { bootstrap_tokens: tokens, ..Manifest::default() };
-        let files = trust::bundle(&cluster, &manifest, role).into_iter();
-        let of_tokens = files.filter(|file| {
-            file.sources
-                .iter()
-                .any(|source| [policy::BOOTSTRAP_KEY, policy::SHARED_TOKEN].contains(&source.asset.as_str()))
-        });
-        let name = |file: &policy::BundleFile| file.path.rsplit('/').next().unwrap_or_default().to_owned();
-        of_tokens
-            .map(|file| format!("{}: {} of {}", name(&file), file.sources[0].part, file.sources[0].asset))
-            .collect()
-    };
-    let pool = Role::Pool("general".to_owned());
-    assert_eq!(files(BootstrapTokens::Shared, &pool), ["bootstrap-token: secret of bootstrap-token"]);
-    assert_eq!(
-        files(BootstrapTokens::Shared, &Role::Controller),
-        ["bootstrap-token: secret of bootstrap-token", "tokens.csv: tokens-csv of bootstrap-token"]
-    );
-    for tokens in [BootstrapTokens::Both, BootstrapTokens::Own] {
-        assert_eq!(files(tokens, &pool), ["bootstrap-token: role-token of bootstrap-key"]);
-        let mut expected =
-            vec!["bootstrap-key: secret of bootstrap-key", "bootstrap-token: role-token of bootstrap-key"];
-        expected
-            .extend((tokens == BootstrapTokens::Both).then_some("tokens.csv: tokens-csv of bootstrap-token"));
-        assert_eq!(files(tokens, &Role::Controller), expected);
-    }
-    for tokens in [BootstrapTokens::Shared, BootstrapTokens::Both, BootstrapTokens::Own] {
-        for role in [Role::Etcd(0), Role::Admin] {
-            assert_eq!(files(tokens, &role), [""; 0], "{role}");
-        }
-    }
-    // An inventory that was written before says nothing about tokens.
-    let mut older = serde_json::to_value(Manifest::default()).unwrap();
-    older.as_object_mut().unwrap().remove("bootstrapTokens");
-    let older: Manifest = serde_json::from_value(older).unwrap();
-    assert_eq!(older.bootstrap_tokens, BootstrapTokens::Shared);
 }
 
 #[test]
@@ -562,7 +513,7 @@ fn what_can_be_renewed_by_itself_is_a_leaf_of_ours() {
     assert!(told("apisever").contains("did you mean apiserver?"), "{}", told("apisever"));
     assert!(told("ca").contains("rotate it, in stages"), "{}", told("ca"));
     assert!(told("service-account").contains("tokens"), "{}", told("service-account"));
-    assert!(told("bootstrap-token").contains("no certificate"), "{}", told("bootstrap-token"));
+    assert!(told("bootstrap-key").contains("no certificate"), "{}", told("bootstrap-key"));
     assert!(told("etcd-peer-0").contains("you bring it"), "{}", told("etcd-peer-0"));
     let in_last_year = now() + jiff::SignedDuration::from_hours(24 * 3600);
     assert!(renew("apiserver", in_last_year).is_ok(), "what is issued ends with its authority");

@@ -29,15 +29,13 @@ pub fn service_account_keys(manifest: &Manifest) -> Vec<String> {
     std::iter::once(SERVICE_ACCOUNT.to_owned()).chain(other).collect()
 }
 
-/// The files that `role` receives, sorted by path: [`policy::bundle`], plus the second trusted authority during a rotation, and with the bootstrap tokens that
-/// the cluster has.
+/// The files that `role` receives, sorted by path: [`policy::bundle`], plus the second trusted authority during a rotation.
 ///
 /// The older of the two always comes first. So roles that hold neither's key nor a certificate signed by either have the same bytes in
 /// both stages.
 #[must_use]
 pub fn bundle(cluster: &Cluster, manifest: &Manifest, role: &Role) -> Vec<BundleFile> {
     let mut files = policy::bundle(cluster, role);
-    policy::with_tokens(&mut files, manifest.bootstrap_tokens);
     for file in &mut files {
         if !is_signer(role, &file.path) {
             let sources = std::mem::take(&mut file.sources);
@@ -61,7 +59,6 @@ fn trusted(manifest: &Manifest, source: Source) -> Vec<Source> {
         | Part::PrivateKey
         | Part::Secret
         | Part::RoleToken
-        | Part::TokensCsv
         | Part::EncryptionConfig
         | Part::EncryptionConfigOff => false,
     };

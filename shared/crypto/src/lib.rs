@@ -51,7 +51,6 @@ impl Crypto for AwsLc {
                 let key = keys::Key::generate(*algorithm)?;
                 Ok(Made { private: key.private_pem(), public: Some(key.public_pem()) })
             }
-            AssetKind::BootstrapToken => Ok(Made { private: secrets::bootstrap_token()?, public: None }),
             AssetKind::RandomKey => Ok(Made { private: secrets::random_key()?, public: None }),
         }
     }

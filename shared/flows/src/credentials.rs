@@ -20,7 +20,6 @@ use jiff::Timestamp;
 use slipway_core::cluster::Cluster;
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
-use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::{self, Brought, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
@@ -88,8 +87,7 @@ pub async fn ensure_for<O: Objects, K: Keys, C: Crypto>(
     now: Timestamp,
 ) -> FlowResult<Credentials> {
     let imported = Imported::new();
-    ensure_with(objects, keys, crypto, cluster, &Given { known, imported: &imported, own_tokens: true }, now)
-        .await
+    ensure_with(objects, keys, crypto, cluster, &Given { known, imported: &imported }, now).await
 }
 
 /// A provided asset that was found valid.
@@ -115,8 +113,6 @@ pub struct Given<'a> {
     pub known: &'a Known,
     /// The assets that the user provided and [`crate::imports::read`] accepted.
     pub imported: &'a Imported,
-    /// Whether the node agent of every new machine knows a bootstrap token for each role. A cluster that has them keeps them.
-    pub own_tokens: bool,
 }
 
 /// As [`ensure_for`], with all that is `given`.
@@ -196,7 +192,7 @@ pub async fn foresee<O: Objects>(
         // Somebody makes the inventory at this moment.
         return Err(FlowError::Race { key, tries: 1 });
     };
-    let assets = to_have(cluster, &manifest);
+    let assets = policy::assets(cluster);
     let brought = brought(given.imported);
     let list = manifest::to_make(&assets, &manifest, &brought, now).map_err(refused)?;
     let mut made = Vec::with_capacity(list.len());
@@ -236,35 +232,21 @@ async fn inventory<O: Objects>(
     objects: &O,
     cluster: &Cluster,
     stored: Option<Manifest>,
-    &Given { known, own_tokens, .. }: &Given<'_>,
+    &Given { known, .. }: &Given<'_>,
 ) -> FlowResult<Option<Manifest>> {
     let key = keys::manifest(&cluster.name);
-    let mut manifest = match stored {
+    let manifest = match stored {
         Some(manifest) => manifest,
         None => {
             if !has_no_pki(objects, cluster, &key, known).await? {
                 return Ok(None);
             }
-            let bootstrap_tokens = if own_tokens { BootstrapTokens::Own } else { BootstrapTokens::Shared };
-            Manifest { format: FORMAT, bootstrap_tokens, ..Manifest::default() }
+            Manifest { format: FORMAT, ..Manifest::default() }
         }
     };
-    if own_tokens && manifest.bootstrap_tokens.is_shared() {
-        // Machines of the launch templates that are deployed start with the shared one.
-        manifest.bootstrap_tokens = BootstrapTokens::Both;
-    }
     refuse_other_format(&key, &manifest)?;
     refuse_older(&key, &manifest, known)?;
     Ok(Some(manifest))
-}
-
-/// The assets that the cluster has to have.
-fn to_have(cluster: &Cluster, manifest: &Manifest) -> Vec<Asset> {
-    let mut assets = policy::assets(cluster);
-    if manifest.bootstrap_tokens.accept_shared() {
-        assets.push(policy::shared_token());
-    }
-    assets
 }
 
 fn brought(imported: &Imported) -> BTreeMap<String, manifest::Brought> {
@@ -309,7 +291,7 @@ async fn make<O: Objects, K: Keys, C: Crypto>(
     imported: &Imported,
     now: Timestamp,
 ) -> FlowResult<Vec<String>> {
-    let assets = to_have(vault.cluster, manifest);
+    let assets = policy::assets(vault.cluster);
     let brought = brought(imported);
     let list = manifest::to_make(&assets, manifest, &brought, now).map_err(refused)?;
     let names: BTreeSet<&str> = list.iter().map(|made| made.asset.name.as_str()).collect();
@@ -389,7 +371,7 @@ fn entry<O: Objects, K: Keys, C: Crypto>(
             let fingerprint = manifest::key_pair_fingerprint(public());
             (fingerprint.expect("a key pair that was just made has a public half in PEM"), None)
         }
-        AssetKind::BootstrapToken | AssetKind::RandomKey => {
+        AssetKind::RandomKey => {
             let secret = made.private.as_ref().map_or(&[][..], Secret::expose);
             let key = if asset.name == DIGEST_KEY { secret } else { vault.private(DIGEST_KEY).expose() };
             (manifest::secret_fingerprint(key, secret), None)

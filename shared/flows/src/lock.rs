@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use slipway_core::cluster::{Architecture, Cluster};
 use slipway_core::keys;
 use slipway_core::members::{DeployedMembers, settle};
-use slipway_core::node::OWN_BOOTSTRAP_TOKENS;
 use slipway_core::pin::Pin;
 use slipway_core::release::Rendering;
 use slipway_ports::{Objects, Parameters, Registry};
@@ -166,23 +165,6 @@ async fn pin_agents(
         lock.agent.extend(agent.into_iter().filter(|(one, _)| architectures.contains(one)));
     }
     Ok(())
-}
-
-/// [`keys::AGENT_ABILITIES`]: what published agents can do, by digest.
-pub type Abilities = BTreeMap<String, BTreeSet<String>>;
-
-/// Whether all agents that `lock` pins give each role a bootstrap token of its own. An agent that was published by an older `slipway` is
-/// not listed, and does not.
-///
-/// # Errors
-/// If the list cannot be read.
-pub async fn agents_know_own_tokens(assets: &impl Objects, lock: &Lock) -> FlowResult<bool> {
-    if lock.agent.is_empty() {
-        return Ok(true);
-    }
-    let abilities = store::load::<Abilities>(assets, keys::AGENT_ABILITIES).await?.value.unwrap_or_default();
-    let knows = |digest: &String| abilities.get(digest).is_some_and(|all| all.contains(OWN_BOOTSTRAP_TOKENS));
-    Ok(lock.agent.values().all(knows))
 }
 
 /// The digest of each of `files`, from the checksum files of their publishers.

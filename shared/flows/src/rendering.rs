@@ -11,7 +11,7 @@ mod upgrade;
 
 use std::fmt;
 
-use findings::{healed, no_agent, shared_token};
+use findings::{healed, no_agent};
 use jiff::Timestamp;
 pub use preview::{Foreseen, Preview, preview};
 use publish::{is_newest, publish_plan, reject, update_spec_status};
@@ -520,8 +520,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     warnings.extend(update(&lock));
     warnings.extend(without_agent(&lock));
     let known = running.known();
-    let own_tokens = lock::agents_know_own_tokens(ports.assets, &lock).await?;
-    let given = Given { known: &known, imported: &imported, own_tokens };
+    let given = Given { known: &known, imported: &imported };
     let credentials = match running.is_preview {
         true => credentials::foresee(ports.assets, &cluster, &given, now).await?,
         false => {
@@ -529,15 +528,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
         }
     };
     warnings.extend(credentials.healed.iter().map(healed));
-    let tokens = credentials.manifest.bootstrap_tokens;
-    if tokens.is_shared() {
-        warnings.push(shared_token());
-    }
-    let inputs = Inputs {
-        patches: &patches,
-        bootstrap_tokens: tokens,
-        ..Inputs::new(&cluster, &lock, &credentials.digests, site)
-    };
+    let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
     let rendering = slipway_render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
     Ok(Prepared { cluster, warnings, rendering, credentials, lock })

@@ -2,8 +2,7 @@
 //! behind, rename etcd's zone, issue tokens that half of the controllers refuse, or change addresses that what runs keeps.
 //!
 //! The rules are those of kubernetes.io/releases/version-skew-policy and of etcd.io/docs ("Upgrading etcd clusters", with the guides of
-//! each minor). The running versions are known from the deployed release. A release of an older Slipway that did not record versions
-//! causes no objections.
+//! each minor). The running versions are known from the deployed release.
 //!
 //! It is checked twice: [`objections`] for a spec, so that the finding has a place, and [`between`] for every plan, because a release
 //! that was harmless when it was uploaded may be a step back once the rollout in progress has ended.

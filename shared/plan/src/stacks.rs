@@ -24,7 +24,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.stacks).filter(|stack| new.stack(&stack.name).is_none());
     plans.extend(gone.map(|stack| {
-        // A pool that a release of an older Slipway orphaned is deleted now.
+        // A pool stays if a person had one of its machines skipped. The next rollout deletes it.
         let is_orphaned = baseline.orphaned.contains(&stack.name) && stack.kind != StackKind::Pool;
         let (action, resources) = if is_orphaned {
             (StackAction::Left, Vec::new())

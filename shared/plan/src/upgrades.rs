@@ -32,7 +32,7 @@ impl MinorChange {
     }
 }
 
-/// The changes from what is deployed to `new`. If an older Slipway did not record the release, it is assumed to be of the same minor.
+/// The changes from what is deployed to `new`. A role whose release is unknown is assumed to be of the same minor.
 pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<MinorChange> {
     let Some(old) = &baseline.rendering else { return Vec::new() };
     let both = new.roles.iter().filter_map(|(role, after)| {

@@ -7,7 +7,6 @@ use slipway_core::cluster::{
     Architecture, Cluster, EtcdMember, Existing, Image, KubernetesVersion, SubnetSource, Vpc,
 };
 use slipway_core::members::{self, MemberPin};
-use slipway_core::node::BootstrapTokens;
 use slipway_core::release::{Site, StackKind, stack_name};
 use slipway_core::role::Role;
 use slipway_core::software::{ProgramFile, SystemImage};
@@ -39,7 +38,6 @@ pub(super) struct Context<'a> {
     pub(super) lock: &'a Lock,
     pub(super) credentials: &'a BTreeMap<Role, String>,
     pub(super) site: &'a Site,
-    pub(super) bootstrap_tokens: BootstrapTokens,
     pub(super) patches: Applied<'a>,
     /// What patches change in the machines of each role.
     pub(super) patched_machines: BTreeMap<Role, Value>,
@@ -48,9 +46,9 @@ pub(super) struct Context<'a> {
 
 impl<'a> Context<'a> {
     pub(super) fn new(inputs: &Inputs<'a>, patches: Applied<'a>) -> Self {
-        let &Inputs { cluster, lock, credentials, site, patches: _, bootstrap_tokens } = inputs;
+        let &Inputs { cluster, lock, credentials, site, patches: _ } = inputs;
         let (patched_machines, errors) = (BTreeMap::new(), Vec::new());
-        Self { cluster, lock, credentials, site, bootstrap_tokens, patches, patched_machines, errors }
+        Self { cluster, lock, credentials, site, patches, patched_machines, errors }
     }
 }
 

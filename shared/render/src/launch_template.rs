@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, GroupSize, Image, Tenancy, Volume};
 use slipway_core::diff::diff;
-use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::release::NodeRole;
 use slipway_core::role::Role;
 
@@ -59,7 +58,7 @@ impl Machine {
             "securityGroups": self.security_groups(|name| context.network_export(name).into()),
             "instanceProfile": self.profile.describe(),
             "metadata": { "tokens": "required", "hopLimit": METADATA_HOPS },
-            "tags": self.tags(context).map(),
+            "tags": node_tags(context, &self.role).map(),
         });
         let volumes: BTreeMap<&str, Value> =
             self.volumes.iter().map(|(device, volume)| (device.as_str(), describe_volume(volume))).collect();
@@ -117,7 +116,7 @@ impl Machine {
     }
 
     fn launch_template(&self, context: &Context<'_>, userdata: Value) -> Resource {
-        let tags = self.tags(context).with_all(&context.cluster.stack_tags).list();
+        let tags = node_tags(context, &self.role).with_all(&context.cluster.stack_tags).list();
         let mut root = ebs(&self.root_volume);
         root["DeleteOnTermination"] = json!(true);
         let mut mappings = vec![json!({ "DeviceName": self.root_device.name, "Ebs": root })];
@@ -172,12 +171,6 @@ impl Machine {
 
     fn key_name<'c>(&'c self, context: &'c Context<'_>) -> Option<&'c str> {
         self.key_name.as_ref().or(context.cluster.key_name.as_ref()).map(String::as_str)
-    }
-
-    fn tags(&self, context: &Context<'_>) -> Tags {
-        let tags = node_tags(context, &self.role);
-        let is_node = slipway_credentials::bootstrap::group(&self.role).is_some();
-        if is_node && !context.bootstrap_tokens.is_shared() { tags.with(OWN_TOKEN_TAG, "own") } else { tags }
     }
 }
 

@@ -42,7 +42,6 @@ use slipway_core::canonical::canonical_json;
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::digest::sha256_hex;
-use slipway_core::node::BootstrapTokens;
 use slipway_core::release::{Rendering, Site, Stack, StackKind};
 use slipway_core::role::Role;
 use slipway_spec::patch::{Applied, Patch, Target};
@@ -63,12 +62,10 @@ pub struct Inputs<'a> {
     pub site: &'a Site,
     /// The user's changes of what is rendered, in the order in which they are applied.
     pub patches: &'a [Patch],
-    /// Which bootstrap tokens are in the bundles.
-    pub bootstrap_tokens: BootstrapTokens,
 }
 
 impl<'a> Inputs<'a> {
-    /// The mandatory inputs; there are no patches, and each role has a bootstrap token of its own.
+    /// The mandatory inputs; there are no patches.
     #[must_use]
     pub const fn new(
         cluster: &'a Cluster,
@@ -76,7 +73,7 @@ impl<'a> Inputs<'a> {
         credentials: &'a BTreeMap<Role, String>,
         site: &'a Site,
     ) -> Self {
-        Self { cluster, lock, credentials, site, patches: &[], bootstrap_tokens: BootstrapTokens::Own }
+        Self { cluster, lock, credentials, site, patches: &[] }
     }
 }
 

@@ -22,7 +22,7 @@ pub struct AddonStep {
 }
 
 impl AddonStep {
-    /// The add-ons of `wanted`; `None` for a release of an older Slipway, which rendered no add-ons.
+    /// The add-ons of `wanted`; `None` for a release without any.
     pub(super) fn from_wanted(generation: u64, wanted: &Wanted) -> Option<Self> {
         let digest = &wanted.release.addons.digest;
         let pointer = || AddonsPointer {

@@ -298,7 +298,6 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     if !approved(state, wanted, now) || state.paused_since().is_some() {
         return effects;
     }
-    state.remember_last();
     state.generation += 1;
     state.said = None;
     let mut active = open(state.generation, wanted, now);

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::words::only_forward;
-use super::{Active, Rollout, RolloutResult};
+use super::{Active, Rollout};
 
 /// A successful rollout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct Good {
     pub plan: String,
     /// Id of its release.
     pub target: String,
-    /// When it began: earlier uploads are included in it. For a rollout that an older Slipway ended, the time of its end.
+    /// When it began: earlier uploads are included in it.
     pub started_at: Timestamp,
     /// When it succeeded.
     pub ended_at: Timestamp,
@@ -50,23 +50,6 @@ impl Rollout {
             started_at: active.started_at,
             ended_at: now,
         });
-    }
-
-    /// An older Slipway remembered only how the last rollout ended.
-    pub(super) fn remember_last(&mut self) {
-        let Some(last) = self.last.as_ref().filter(|last| last.result == RolloutResult::Succeeded) else {
-            return;
-        };
-        if self.good.is_empty() {
-            self.put(Good {
-                generation: self.generation,
-                spec_version: last.spec_version.clone(),
-                plan: last.plan.clone(),
-                target: last.target.clone(),
-                started_at: last.ended_at,
-                ended_at: last.ended_at,
-            });
-        }
     }
 
     fn put(&mut self, good: Good) {

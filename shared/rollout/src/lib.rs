@@ -156,7 +156,7 @@ pub struct Active {
     pub nodes: Nodes,
     /// Stacks that the plan deletes but a person has to handle: those without nodes.
     pub stacks_left: Vec<String>,
-    /// Its add-ons; `None` if an older Slipway began it.
+    /// Its add-ons; `None` if its release has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonStep>,
     /// When it was aborted.

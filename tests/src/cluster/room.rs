@@ -241,11 +241,9 @@ async fn publish_agent(slipway: &Installation) -> Result<(), RoomError> {
     let digest = sha256_hex(&bytes);
     let world = slipway.world();
     let bucket = world.reference("AssetBucket")?;
-    let abilities = json!({ digest.as_str(): [slipway_core::node::OWN_BOOTSTRAP_TOKENS] }).to_string();
     let published = json!({ "x86_64": digest, "arm64": digest }).to_string();
     for (key, bytes) in [
         (format!("agent/{digest}/slipway-node"), bytes),
-        (slipway_core::keys::AGENT_ABILITIES.to_owned(), abilities.into_bytes()),
         (slipway_core::keys::AGENT_MANIFEST.to_owned(), published.into_bytes()),
     ] {
         let put = world.client().s3(Method::PUT, &format!("{bucket}/{key}"), "", bytes).await;

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
-use slipway_core::node::OWN_TOKEN_TAG;
 use slipway_core::release::AddonsPointer;
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::{RoleToken, group};
@@ -220,7 +219,7 @@ fn named(requests: &Value, list: &str) -> Vec<String> {
 }
 
 fn machine(address: &str, cluster: &str, role: &str) -> Machine {
-    let tags = [("slipway:cluster", cluster), ("slipway:role", role), (OWN_TOKEN_TAG, "own")];
+    let tags = [("slipway:cluster", cluster), ("slipway:role", role)];
     Machine {
         state: "running".to_owned(),
         launched: Some(Timestamp::now()),

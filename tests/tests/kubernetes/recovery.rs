@@ -209,12 +209,11 @@ async fn p7_what_has_really_expired_comes_back_by_refresh_without_the_api() {
     );
 }
 
-/// A file that the API server reads only at its start: another bootstrap token that all nodes share, with which a worker that is locked out requests a
-/// certificate.
+/// A file that the API server reads only at its start: the authorities of etcd.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back_if_it_does_not_come() {
     let spec = example("production");
-    let Some(mut cluster) = Kubernetes::start_sharing_a_token(&spec).await else { return };
+    let Some(mut cluster) = Kubernetes::start(&spec).await else { return };
     let cloud = Surroundings::start().await;
     let (role, root) = (Role::Controller, cluster.root().to_owned());
     cluster.configure_agent(&root, &role);
@@ -226,21 +225,19 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
     shorten(&cluster, SignedDuration::from_hours(24)).await;
     cluster.play_kubelet().await;
 
-    let tokens = format!("{KUBERNETES_DIR}/tokens.csv");
-    let token = |token: &str| {
+    let of_etcd = format!("{KUBERNETES_DIR}/etcd-ca.pem");
+    let trusting = |more: &str| {
         let mut files = files.clone();
-        let (_, rest) = files[&tokens].split_once(',').unwrap();
-        let line = format!("{token},{rest}");
-        files.insert(tokens.clone(), line);
+        files.entry(of_etcd.clone()).and_modify(|text| text.push_str(more));
         files
     };
-    let good = cloud.publish(&role, &token("0a1b2c.0123456789abcdef")).await;
+    let good = cloud.publish(&role, &trusting(&files[&format!("{KUBERNETES_DIR}/ca.pem")])).await;
     cloud.host(&root, &role, &good);
     let order = Order { credentials: good.clone(), restart: false, patience: Duration::from_secs(120) };
     let failure = cloud.refresh(&root, &order, async |_| {}).await.unwrap_err();
     assert_eq!(failure.code, FailureCode::RefreshReadAtStart);
     assert!(
-        failure.message.contains("tokens.csv") && failure.message.contains("kube-apiserver"),
+        failure.message.contains("etcd-ca.pem") && failure.message.contains("kube-apiserver"),
         "{failure:?}"
     );
 
@@ -253,16 +250,19 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
         cluster.play_kubelet().await;
     });
     let done = done.await.unwrap();
-    println!("kube-apiserver restarted for another token, and well after {:.1?}", begun.elapsed());
+    println!(
+        "kube-apiserver restarted for one more authority of etcd, and well after {:.1?}",
+        begun.elapsed()
+    );
     assert_eq!(done.restarted, ["kube-apiserver"]);
     assert_ne!(cluster.process("kube-apiserver"), was);
     // A new process proves nothing: a controller manager that is starting may exit by itself if the API server refuses it at first.
     assert_eq!(cluster.static_pod("kube-controller-manager").0, manager, "nobody else");
-    assert_eq!(who(&cluster.bearer(Some("0a1b2c.0123456789abcdef"))).await, "kubelet-bootstrap");
+    assert_eq!(cluster.bearer(None).get("/readyz").await.unwrap().status, 200);
 
     // The API server cannot start with this file: it is restarted, does not become healthy, and the old file is restored.
-    let mut broken = token("0a1b2c.fedcba9876543210");
-    broken.insert(tokens.clone(), "no,token\n".to_owned());
+    let mut broken = files.clone();
+    broken.insert(of_etcd, "no authority\n".to_owned());
     let broken = cloud.publish(&role, &broken).await;
     let order = Order { credentials: broken, patience: Duration::from_secs(30), ..order };
     let done = cloud.refresh(&root, &order, async |_| cluster.play_kubelet().await);
@@ -279,7 +279,6 @@ async fn the_api_server_is_restarted_for_what_it_reads_at_its_start_and_put_back
         cluster.play_kubelet().await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert_eq!(who(&cluster.bearer(Some("0a1b2c.0123456789abcdef"))).await, "kubelet-bootstrap");
     assert_eq!(
         status::status_of_instance(&root, None).await.unwrap().applied.credentials.as_deref(),
         Some(good.as_str())

@@ -137,17 +137,6 @@ async fn the_pins_of_an_earlier_rollout_come_back_and_a_newer_one_never_goes_by_
     assert_eq!(upgraded(&account, &back).await, RenderOutcome::Unchanged, "it is what runs");
     let after = lock(&account);
     assert_eq!((&after.images, &after.looked_up), (&before.images, &before.looked_up));
-    // Without a lock of its own, an older Slipway made the release: before the first upgrade its pins are those of the lock.
-    let first = Workshop::for_spec(PRODUCTION);
-    first.assets.set_clock(first.now);
-    let plan = first.render(PRODUCTION).await.plan;
-    succeeded(&first, &plan, first.now);
-    first.assets.purge(&keys::release_lock(NAME, &plan.to));
-    first.parameters.set(PARAMETER, NEWER);
-    planned(upgraded(&first, &order(&first, &[Pin::Images])).await);
-    let kept: Lock = first.read(&keys::release_lock(NAME, &plan.to)).unwrap();
-    assert_eq!(kept.images, before.images);
-
     // The upgrade's order arrives once more.
     let old =
         UpgradeOrder { at: account.now - SignedDuration::from_mins(90), ..order(&account, &[Pin::Images]) };

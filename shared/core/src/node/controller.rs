@@ -66,49 +66,6 @@ pub struct ControlPlane {
     /// `None`: tokens are valid inside the cluster only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_tokens: Option<ServiceAccountTokens>,
-    /// With which tokens kubelets request their first certificate.
-    #[serde(default = "BootstrapTokens::shared", skip_serializing_if = "BootstrapTokens::is_shared")]
-    pub bootstrap_tokens: BootstrapTokens,
-}
-
-/// With which tokens the kubelets of a cluster request their first certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum BootstrapTokens {
-    /// One for all, in the API server's static token file: clusters whose node agent is older than the tokens of roles.
-    Shared,
-    /// One for each role. The shared one is accepted too, for machines of a launch template that is older: those of a cluster that had
-    /// one.
-    Both,
-    /// One for each role.
-    #[default]
-    Own,
-}
-
-impl BootstrapTokens {
-    /// What files that were written before there was a choice mean.
-    #[must_use]
-    pub const fn shared() -> Self {
-        Self::Shared
-    }
-
-    /// Whether there is nothing but the shared token.
-    #[must_use]
-    pub fn is_shared(&self) -> bool {
-        match self {
-            Self::Shared => true,
-            Self::Both | Self::Own => false,
-        }
-    }
-
-    /// Whether the shared token is accepted.
-    #[must_use]
-    pub fn accept_shared(self) -> bool {
-        match self {
-            Self::Shared | Self::Both => true,
-            Self::Own => false,
-        }
-    }
 }
 
 /// Settings for service account tokens that can be verified outside of the cluster.

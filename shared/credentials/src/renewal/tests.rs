@@ -210,7 +210,7 @@ impl World {
     fn leaves(&self) -> Vec<(String, String)> {
         let leaf = |asset: &crate::Asset| match &asset.kind {
             AssetKind::Certificate(profile) => Some((asset.name.clone(), profile.issuer.clone()?)),
-            AssetKind::KeyPair(_) | AssetKind::BootstrapToken | AssetKind::RandomKey => None,
+            AssetKind::KeyPair(_) | AssetKind::RandomKey => None,
         };
         policy::assets(&self.cluster).iter().filter_map(leaf).collect()
     }

@@ -45,7 +45,7 @@ pub(crate) async fn render(
     if !found.is_empty() {
         return Err(found.into_iter().map(|one| format!("{}: {}", one.code, one.message)).collect());
     }
-    let given = Given { known: &Known::new(), imported: &imported, own_tokens: true };
+    let given = Given { known: &Known::new(), imported: &imported };
     Ok(credentials::ensure_with(&world.bucket, &world.kms, &AwsLc, cluster, &given, now).await)
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use slipway_core::cluster::EtcdMember;
-use slipway_core::node::BootstrapTokens;
 use slipway_core::role::Role;
 use slipway_credentials::bootstrap::RoleToken;
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::{self, Given, Imported, Known};
+use slipway_flows::credentials;
 use slipway_ports::Crypto as _;
 
 use crate::common::{cluster, now};
@@ -56,47 +55,6 @@ async fn a_first_run_makes_everything_that_the_table_asks_for_and_each_node_open
     );
     let ca = credentials::public_half(&world.bucket, &AwsLc, "prod", &made.manifest, "ca").await.unwrap();
     assert_eq!(ca, worker["/etc/kubernetes/pki/ca.pem"]);
-}
-
-/// A cluster from before, whose nodes share a token: nothing changes until its machines have an agent that knows tokens of roles. Then every
-/// role has its own, and the shared one is accepted from machines that have it.
-#[tokio::test]
-async fn p8_a_running_cluster_gets_tokens_of_roles_while_machines_with_the_shared_one_are_accepted() {
-    let (world, cluster, known, imported) = (World::new(), cluster(), Known::new(), Imported::new());
-    let ensure = async |own_tokens| {
-        let given = Given { known: &known, imported: &imported, own_tokens };
-        credentials::ensure_with(&world.bucket, &world.kms, &AwsLc, &cluster, &given, now()).await.unwrap()
-    };
-    let pool = Role::Pool("general".to_owned());
-    let first = ensure(false).await;
-    let (controller, worker) =
-        (bundle(&world, &first, &Role::Controller).await, bundle(&world, &first, &pool).await);
-    let shared = &worker["/etc/kubernetes/pki/bootstrap-token"];
-    assert_eq!(*shared, controller["/etc/kubernetes/pki/bootstrap-token"]);
-    assert!(
-        controller["/etc/kubernetes/pki/tokens.csv"].starts_with(&format!("{shared},kubelet-bootstrap,"))
-    );
-    assert!(!controller.contains_key("/etc/kubernetes/pki/bootstrap-key"));
-    assert_eq!(ensure(false).await.digests, first.digests);
-
-    let second = ensure(true).await;
-    assert_eq!(second.manifest.bootstrap_tokens, BootstrapTokens::Both);
-    assert_eq!(second.made, [""; 0], "the key is there since the first run");
-    for (role, digest) in &second.digests {
-        let changed = matches!(role, Role::Controller | Role::Pool(_));
-        assert_eq!(first.digests[role] != *digest, changed, "{role}");
-    }
-    let (after, worker) =
-        (bundle(&world, &second, &Role::Controller).await, bundle(&world, &second, &pool).await);
-    assert_eq!(after["/etc/kubernetes/pki/tokens.csv"], controller["/etc/kubernetes/pki/tokens.csv"]);
-    let key = &after["/etc/kubernetes/pki/bootstrap-key"];
-    assert_eq!(worker["/etc/kubernetes/pki/bootstrap-token"], RoleToken::derive(key, &pool).text());
-    // It does not go back, whichever agent is pinned then.
-    for own_tokens in [true, false] {
-        assert_eq!(ensure(own_tokens).await.digests, second.digests);
-    }
-    // Another run of a flow that knows nothing of agents leaves it as it is.
-    assert_eq!(crate::flow::ensure(&world, &cluster).await.unwrap().digests, second.digests);
 }
 
 #[tokio::test]

@@ -34,9 +34,9 @@ fn p9_no_two_names_share_a_key_a_serial_or_a_secret() {
 
 #[test]
 fn p9_nothing_printed_shows_a_secret() {
-    let made = AwsLc.make(&AssetKind::BootstrapToken).unwrap();
-    let token = String::from_utf8(made.private.expose().to_vec()).unwrap();
-    assert!(!format!("{made:?}").contains(&token));
+    let made = AwsLc.make(&AssetKind::RandomKey).unwrap();
+    let random = String::from_utf8(made.private.expose().to_vec()).unwrap();
+    assert!(!format!("{made:?}").contains(&random));
     let authority = AwsLc.issue(&profile(&cluster(), "ca"), None, now()).unwrap();
     let key = String::from_utf8(authority.private.expose().to_vec()).unwrap();
     // A key with a missing line is refused, and the message does not quote it.

@@ -118,7 +118,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
         &world.kms,
         &AwsLc,
         &imported,
-        &Given { known: &Known::new(), imported: &read, own_tokens: true },
+        &Given { known: &Known::new(), imported: &read },
         Timestamp::now(),
     )
     .await

@@ -138,7 +138,6 @@ fn half(part: Part) -> Half {
         Part::PrivateKey
         | Part::Secret
         | Part::RoleToken
-        | Part::TokensCsv
         | Part::EncryptionConfig
         | Part::EncryptionConfigOff => Half::Private,
     }

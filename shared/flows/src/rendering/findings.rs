@@ -19,22 +19,6 @@ pub(super) fn healed(healed: &Healed) -> Diagnostic {
     }
 }
 
-pub(super) fn shared_token() -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Warning,
-        help: Some(
-            "publish the agent of this release with `slipway publish-agent`, then order the cluster to use it with \
-             `slipway upgrade agent`: docs/upgrading.md"
-                .to_owned(),
-        ),
-        ..Diagnostic::whole(
-            "shared-bootstrap-token",
-            "the pinned node agent supports only one bootstrap token for all nodes, so a compromised worker can request the first \
-             certificate of a booting controller",
-        )
-    }
-}
-
 pub(super) fn no_agent(architecture: Architecture, severity: Severity) -> Diagnostic {
     let name = architecture.as_str();
     Diagnostic {

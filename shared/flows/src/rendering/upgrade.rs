@@ -82,17 +82,14 @@ pub(super) async fn change_of_pins(
         return Ok(Err(format!("{why}; nothing was upgraded")));
     }
     let to = match &order.back_to {
-        None => {
-            keep_first(assets, rollout).await?;
-            UpgradeTo::Newest
-        }
+        None => UpgradeTo::Newest,
         Some(plan) => {
             let Some(good) = rollout.good.iter().find(|good| good.plan == *plan) else {
                 return Ok(Err(format!("no plan {plan} that succeeded is recorded; no pin was changed")));
             };
             let Some(lock) = lock_of(assets, rollout, good).await? else {
                 return Ok(Err(format!(
-                    "the pins of plan {plan} were not recorded, because an older Slipway made it; no pin was changed"
+                    "the pins of plan {plan} are no longer in the bucket; no pin was changed"
                 )));
             };
             UpgradeTo::Lock(Box::new(lock))
@@ -128,18 +125,7 @@ pub async fn earlier_pins<'r>(
     Ok(None)
 }
 
-/// The lock that a successful rollout was rendered with. `None`: an older Slipway did not store it.
+/// The lock that a successful rollout was rendered with. `None`: it is no longer in the bucket.
 async fn lock_of(assets: &impl Objects, rollout: &Rollout, good: &Good) -> FlowResult<Option<Lock>> {
     Ok(store::load::<Lock>(assets, &keys::release_lock(&rollout.cluster, &good.target)).await?.value)
-}
-
-/// Stores the lock of the last release that succeeded, if an older Slipway made it without storing one. Before the first upgrade the lock only
-/// grew, so it has the pins of that release.
-async fn keep_first(assets: &impl Objects, rollout: &Rollout) -> FlowResult<()> {
-    let Some(good) = rollout.good.first() else { return Ok(()) };
-    let lock = store::load::<Lock>(assets, &keys::lock(&rollout.cluster)).await?.value;
-    if let Some(lock) = lock.filter(|lock| lock.upgraded.is_empty()) {
-        store::keep(assets, &keys::release_lock(&rollout.cluster, &good.target), store::json(&lock)).await?;
-    }
-    Ok(())
 }

@@ -330,11 +330,3 @@ fn volumes_of_the_machine_are_reserved_in_what_the_driver_says_a_node_takes() {
     cluster.pools[0].storage.mounts = mounts;
     assert_eq!(argument(&cluster).as_deref(), Some("4"));
 }
-
-#[test]
-fn an_older_release_reads_back_without_addons() {
-    let mut old: Value = serde_json::from_str(&rendered(&cluster()).to_json()).unwrap();
-    old.as_object_mut().unwrap().remove("addons");
-    let old: slipway_core::release::Rendering = serde_json::from_value(old).unwrap();
-    assert_eq!(old.addons, AddonSet::default());
-}

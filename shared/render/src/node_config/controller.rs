@@ -60,7 +60,6 @@ pub(crate) fn controller(context: &mut Context<'_>, group: &str) -> Config {
             controller_manager: cluster.kubernetes.controller_manager.clone(),
             scheduler: cluster.kubernetes.scheduler.clone(),
             service_account_tokens,
-            bootstrap_tokens: context.bootstrap_tokens,
         },
     };
     Config::new(context, &Role::Controller, &content)

@@ -234,7 +234,7 @@ fn how_addons_come_to_aws_is_settled_once() {
     assert_eq!(settled(&born, &on, Some(&running)), lock());
     assert!(!serde_json::to_string(&born).unwrap().contains("addonsThroughControllers"));
 
-    // A lock of an older Slipway does not say it: the release that runs does, also one that accepts the issuer and no more.
+    // The lock does not say it: the release that runs does, also one that accepts the issuer and no more.
     let between = rendered_at(&cluster_with(false, &[]), &with_issuer()).unwrap();
     for stands in [&rendered(&off), &between] {
         let pinned = settled(&lock(), &on, Some(stands));

@@ -92,18 +92,6 @@ fn a_plan_that_was_made_before_other_add_ons_were_applied_is_not_begun() {
 }
 
 #[test]
-fn a_rollout_of_an_older_slipway_is_read_and_its_first_plan_brings_the_add_ons() {
-    let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
-    let mut stored = serde_json::to_value(launch(&release, &mut fake)).unwrap();
-    stored.as_object_mut().unwrap().remove("addons");
-    let state: Rollout = serde_json::from_value(stored).unwrap();
-    let wanted = wanted(&release, &baseline(&state, &[&release]), Approval::Auto);
-    assert_eq!(wanted.plan.summary(), "no stack; nodes: none touched; add-ons: 1 new");
-    let (state, _) = fake.run(state, &wanted, None, false);
-    assert_eq!(state.addons_release(), Some(release.id().as_str()));
-}
-
-#[test]
 fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let (release, mut fake) = (with_addon(1, "v1"), Fake::default());
     let state = launch(&release, &mut fake);

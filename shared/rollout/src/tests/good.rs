@@ -63,19 +63,6 @@ fn of_each_spec_the_newest_success_is_remembered_and_no_more_than_five() {
 }
 
 #[test]
-fn p8_what_an_older_slipway_saw_succeed_is_a_way_back_too() {
-    let (mut harbour, state) = Harbour::launched();
-    let mut old = serde_json::to_value(&state).unwrap();
-    assert!(old.as_object_mut().unwrap().remove("good").is_some());
-    let state: Rollout = serde_json::from_value(old).unwrap();
-    assert_eq!(state.good.len(), 0);
-    harbour.fake.fails = Some("c-etcd");
-    let (state, report, _) = harbour.roll(state, &exporting(2, true));
-    assert!(report.message.contains("generation 1 succeeded last"), "{}", report.message);
-    assert_eq!(state.good[0].target, exporting(1, true).id());
-}
-
-#[test]
 fn the_spec_in_use_is_that_of_the_open_rollout_and_of_the_last_that_succeeded() {
     let (mut harbour, state) = Harbour::launched();
     let launched = state.good[0].spec_version.clone();

@@ -372,16 +372,6 @@ fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
 }
 
 #[test]
-fn a_state_of_an_older_slipway_was_never_paused() {
-    let mut run = Run::new();
-    run.wake(None);
-    let mut stored = serde_json::to_value(&run.state).unwrap();
-    assert_eq!(stored.get("switch"), None, "an older release can read a state without a pause");
-    stored["doing"]["rolling"].as_object_mut().unwrap().remove("aborted");
-    assert_eq!(serde_json::from_value::<Rollout>(stored).unwrap(), run.state);
-}
-
-#[test]
 fn a_rollout_is_told_to_leave_a_thousand_machines_at_most() {
     let mut state = rolling(&[], &[]);
     let skip = |name: &str| given(Order::Skip { instance: name.to_owned() }, 5);

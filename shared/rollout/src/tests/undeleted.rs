@@ -79,7 +79,7 @@ impl Harbour {
         (harbour, state)
     }
 
-    /// The state of an older Slipway, which removed no pool.
+    /// The pool stayed when it left the spec, because a person had one of its machines skipped.
     fn with_undeleted_pool() -> (Self, Rollout) {
         let (harbour, mut state) = Self::launched();
         let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
@@ -129,7 +129,7 @@ fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
 }
 
 #[test]
-fn a_pool_that_an_older_slipway_left_standing_is_taken_away_by_the_next_rollout() {
+fn a_pool_that_stayed_for_a_skipped_machine_is_deleted_by_the_next_rollout() {
     let (mut harbour, state) = Harbour::with_undeleted_pool();
     let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
     assert_eq!(report.state, "succeeded", "{}", report.message);
@@ -240,7 +240,7 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
 }
 
 #[test]
-fn p8_a_state_of_an_older_slipway_reads_back() {
+fn p8_a_state_without_orphaned_stacks_reads_back() {
     let (_, state) = Harbour::with_undeleted_pool();
     let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
     assert!(

@@ -37,7 +37,6 @@ struct Certificate {
 
 const CERTIFICATE: &str = "CERTIFICATE";
 const PUBLIC_KEY: &str = "PUBLIC KEY";
-const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
 impl SeededCrypto {
     /// Makes an implementation whose keys all follow from `seed`.
@@ -127,12 +126,6 @@ impl Crypto for SeededCrypto {
             AssetKind::KeyPair(_) => {
                 let public = armored(PUBLIC_KEY, &self.bytes());
                 Ok(Made { private: self.private(), public: Some(public) })
-            }
-            AssetKind::BootstrapToken => {
-                let letters: Vec<u8> =
-                    self.bytes().iter().map(|byte| ALPHABET[usize::from(byte % 36)]).collect();
-                let text = String::from_utf8_lossy(&letters).into_owned();
-                Ok(made(format!("{}.{}", &text[..6], &text[6..22])))
             }
             AssetKind::RandomKey => Ok(made(STANDARD.encode(self.bytes()))),
         }
@@ -280,9 +273,9 @@ mod tests {
         assert!(open(&Secret::new(vec![3; 32]), &context).is_err());
         assert!(open(&key.plain, &Context::new()).is_err());
 
-        let token = |crypto: &SeededCrypto| crypto.make(&AssetKind::BootstrapToken).unwrap().private;
+        let random = |crypto: &SeededCrypto| crypto.make(&AssetKind::RandomKey).unwrap().private;
         let (one, other) = (SeededCrypto::new(7), SeededCrypto::new(7));
-        assert_eq!(token(&one).expose(), token(&other).expose());
-        assert_ne!(token(&one).expose(), token(&one.fork()).expose());
+        assert_eq!(random(&one).expose(), random(&other).expose());
+        assert_ne!(random(&one).expose(), random(&one.fork()).expose());
     }
 }

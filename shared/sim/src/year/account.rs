@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use slipway_core::allowed::Allowed;
 use slipway_core::keys;
-use slipway_core::node::{BootstrapReport, OWN_BOOTSTRAP_TOKENS};
+use slipway_core::node::BootstrapReport;
 use slipway_core::release::{Rendering, Site};
 use slipway_core::status::{Report, Status};
 use slipway_credentials::renewal::RenewalRequest;
@@ -108,7 +108,6 @@ const AGENT: &str = "5a9e27b6c0f1d3846c7e90a1b2d4f8350617a9cbde42f37081e5b6c4d9a
 
 /// Publishes the node agent with the digest `sha256` for both architectures, as `slipway publish-agent` does.
 pub fn publish_agent(assets: &MemoryBucket, sha256: &str) {
-    assets.upload(keys::AGENT_ABILITIES, json!({ sha256: [OWN_BOOTSTRAP_TOKENS] }).to_string());
     assets.upload(keys::AGENT_MANIFEST, json!({ "x86_64": sha256, "arm64": sha256 }).to_string());
 }
 

@@ -146,7 +146,7 @@ fn p6_what_a_group_was_never_told_to_want_is_not_taken_away_by_the_next_rollout(
 }
 
 #[test]
-fn p8_what_an_older_slipway_left_over_reads_back() {
+fn p8_what_was_left_over_reads_back() {
     let left = |written: Value| serde_json::from_value::<LeftOver>(written).unwrap();
     assert_eq!(left(json!(2)), LeftOver::Machines(2));
     let told = LeftOver::Requested { machines: 1, desired: 5 };

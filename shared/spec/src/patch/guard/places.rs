@@ -135,7 +135,7 @@ pub(super) const FOREIGN_DATA: &str =
 pub(super) const EGRESS: &str = "the first such rule ends that nodes reach etcd, the API and AWS; only groups that the patch itself brings may have some";
 
 /// Node configurations.
-pub(super) const NODE: [Fixed; 33] = [
+pub(super) const NODE: [Fixed; 32] = [
     fixed("/format", "the node agent reads the configuration by it"),
     fixed("/cluster", "the node is found by it"),
     fixed("/role", "the node reads its bundles by it"),
@@ -178,7 +178,6 @@ pub(super) const NODE: [Fixed; 33] = [
         "/controlPlane/encryptionAtRest",
         "API servers that disagree cannot read secrets: say it in the spec",
     ),
-    fixed("/controlPlane/bootstrapTokens", "kubelets could not request their first certificate"),
     fixed(
         "/controlPlane/serviceAccountTokens",
         "tokens of pods would be refused, or somebody else's accepted: say it in the spec",
