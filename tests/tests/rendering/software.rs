@@ -3,9 +3,6 @@
 use slipway_core::cluster::Architecture;
 use slipway_core::diagnostic::Severity;
 use slipway_core::keys;
-use slipway_core::node::{BootstrapTokens, OWN_BOOTSTRAP_TOKENS, OWN_TOKEN_TAG};
-use slipway_core::release::Rendering;
-use slipway_core::role::Role;
 use slipway_flows::rendering::RenderOutcome;
 use slipway_render::lock::Lock;
 use slipway_sim::mortal::Life;
