@@ -15,6 +15,7 @@
 //! - [`workshop`]: only the flows, in an account in memory.
 //! - [`kubernetes`]: a real control plane, made from a controller's files.
 //! - [`leaks`]: searches for secrets in any form where none may be.
+//! - [`program`]: what the programs that people start have in common.
 //! - [`lambda`]: runs function binaries as Lambda does: Runtime API, retries, timeouts, dead letters.
 
 pub mod bell;
@@ -35,6 +36,7 @@ pub mod narrator;
 pub mod observe;
 pub mod operator;
 pub mod process;
+pub mod program;
 pub mod registry;
 pub mod router;
 pub mod surroundings;

@@ -7,60 +7,36 @@
 //!
 //! Exit status: 0 if the cluster serves, 1 if the launch failed, 2 if it could not be set up or asked wrongly.
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use slipway_ports::refusal::chain;
+use clap::Parser as _;
 use slipway_tests::cluster::launch::Launch;
 use slipway_tests::cluster::room::Stores;
 
-/// What was asked for on the command line, and where the scripts have put things.
-#[derive(Debug)]
+/// Launches a cluster on virtual machines.
+#[derive(Debug, clap::Parser)]
 struct Options {
+    /// Leave the cluster running at the end.
+    #[arg(long)]
     keep: bool,
-    example: PathBuf,
-    stores: Stores,
-}
-
-impl Options {
-    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut keep = false;
-        let mut example = slipway_tests::tools::root().join("examples/development.yaml");
-        let mut arguments = arguments;
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--keep" => keep = true,
-                "--example" => example = arguments.next().ok_or("--example wants a file")?.into(),
-                other => {
-                    return Err(format!("unknown argument `{other}`; there are --keep and --example FILE"));
-                }
-            }
-        }
-        let stores = Stores::from_environment()
-            .ok_or("start it by tests/cluster/run.sh, which makes what it needs")?;
-        Ok(Self { keep, example, stores })
-    }
+    /// Another spec than `examples/development.yaml`.
+    #[arg(long, value_name = "FILE")]
+    example: Option<PathBuf>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(problem) => return fail(&problem),
-    };
-    tokio::select! {
-        ended = run(options) => match ended {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(1),
-            Err(error) => fail(&chain(error.as_ref())),
-        },
-        // Dropping the run takes everything down that it started.
-        _ = tokio::signal::ctrl_c() => ExitCode::from(130),
-    }
+    slipway_tests::program::ended(run(Options::parse())).await
 }
 
-async fn run(options: Options) -> Result<bool, Box<dyn std::error::Error>> {
-    let mut launch = Launch::set_up(&options.stores, &options.example).await?;
+async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
+    let stores =
+        Stores::from_environment().ok_or("start it by tests/cluster/run.sh, which makes what it needs")?;
+    let example =
+        options.example.unwrap_or_else(|| slipway_tests::tools::root().join("examples/development.yaml"));
+    let mut launch = Launch::set_up(&stores, &example).await?;
     let mut good = launch.launch().await?;
     if good {
         good = launch.show().await?;
@@ -70,10 +46,4 @@ async fn run(options: Options) -> Result<bool, Box<dyn std::error::Error>> {
         std::future::pending::<()>().await;
     }
     Ok(good)
-}
-
-#[allow(clippy::print_stderr, reason = "this is the one place that tells a person what went wrong")]
-fn fail(problem: &str) -> ExitCode {
-    eprintln!("error: {problem}");
-    ExitCode::from(2)
 }

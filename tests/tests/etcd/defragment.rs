@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use slipway_core::node::{Defragmented, EtcdHealth};
 
 use super::Credentials;
-use super::machine::{Machine, machines, releases};
+use super::machine::{Machine, machines, releases, running};
 use super::member::Client;
 
 const VALUE: usize = 400_000;
@@ -50,10 +50,7 @@ async fn a_member_gives_back_what_was_deleted_while_all_others_are_well() {
     let credentials = Credentials::made("production").await;
     for release in releases() {
         let dir = tempfile::tempdir().unwrap();
-        let mut three = machines(&credentials, &release, dir.path(), 3).await;
-        for machine in &mut three {
-            machine.member.start();
-        }
+        let mut three = running(&credentials, &release, dir.path(), 3).await;
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
         let value = "v".repeat(VALUE);
         for number in 0..20 {

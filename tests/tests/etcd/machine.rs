@@ -68,6 +68,18 @@ pub(crate) async fn machines(
     machines
 }
 
+/// As [`machines`], with a member that runs on each.
+pub(crate) async fn running(
+    credentials: &Credentials,
+    release: &Release,
+    dir: &Path,
+    count: usize,
+) -> Vec<Machine> {
+    let mut machines = machines(credentials, release, dir, count).await;
+    machines.iter_mut().for_each(|machine| machine.member.start());
+    machines
+}
+
 /// As [`machines`], without credentials.
 pub(crate) fn bare(release: &Release, dir: &Path, count: usize) -> Vec<Machine> {
     let mut machines = Vec::new();

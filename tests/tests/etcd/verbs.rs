@@ -7,7 +7,7 @@ use slipway_crypto::AwsLc;
 use slipway_ports::Crypto as _;
 
 use super::Credentials;
-use super::machine::{Machine, machines, newest, releases};
+use super::machine::{Machine, machines, newest, releases, running};
 use super::member::{Client, put_pair};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,10 +95,7 @@ async fn leadership_is_moved_by_who_has_it_and_by_nobody_else() {
     let credentials = Credentials::made("production").await;
     for release in releases() {
         let dir = tempfile::tempdir().unwrap();
-        let mut three = machines(&credentials, &release, dir.path(), 3).await;
-        for machine in &mut three {
-            machine.member.start();
-        }
+        let mut three = running(&credentials, &release, dir.path(), 3).await;
         let first = leader(&three).await;
         let moved = three[first].does(&["etcd", "move-leader"]).await;
         assert_eq!(moved["moved"], json!(true), "{moved}");
@@ -131,10 +128,7 @@ async fn a_member_is_taken_out_by_another_and_the_rest_serve_on() {
     let credentials = Credentials::made("production").await;
     for release in releases() {
         let dir = tempfile::tempdir().unwrap();
-        let mut three = machines(&credentials, &release, dir.path(), 3).await;
-        for machine in &mut three {
-            machine.member.start();
-        }
+        let three = running(&credentials, &release, dir.path(), 3).await;
         let leads = leader(&three).await;
         let (stays, goes) = ((leads + 1) % 3, (leads + 2) % 3);
         let name = format!("etcd-{goes}");

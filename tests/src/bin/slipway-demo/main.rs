@@ -13,51 +13,26 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use acts::Demo;
-use slipway_ports::refusal::chain;
+use clap::Parser as _;
 
-/// The options of the command line.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// Shows what Slipway does, in an AWS that is embedded on this machine.
+#[derive(Debug, clap::Parser)]
 struct Options {
+    /// Leave the embedded AWS running at the end, and say how to point the AWS CLI at it.
+    #[arg(long)]
     keep: bool,
+    /// How many times faster than in AWS CloudFormation works.
+    #[arg(long, value_name = "FACTOR", default_value_t = 60.0, value_parser = speed)]
     speed: f64,
 }
 
-impl Options {
-    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { keep: false, speed: 60.0 };
-        let mut arguments = arguments;
-        while let Some(argument) = arguments.next() {
-            match argument.as_str() {
-                "--keep" => options.keep = true,
-                "--speed" => {
-                    let speed = arguments.next().and_then(|speed| speed.parse().ok());
-                    options.speed =
-                        speed.filter(|speed| *speed > 0.0).ok_or("--speed wants a number above 0")?;
-                }
-                other => {
-                    return Err(format!("unknown argument `{other}`; there are --keep and --speed FACTOR"));
-                }
-            }
-        }
-        Ok(options)
-    }
+fn speed(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|speed| *speed > 0.0).ok_or_else(|| "it has to be a number above 0".to_owned())
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(problem) => return fail(&problem),
-    };
-    tokio::select! {
-        ended = run(options) => match ended {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(1),
-            Err(error) => fail(&chain(error.as_ref())),
-        },
-        // Dropping the run stops everything that it started.
-        _ = tokio::signal::ctrl_c() => ExitCode::from(130),
-    }
+    slipway_tests::program::ended(run(Options::parse())).await
 }
 
 async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
@@ -78,10 +53,4 @@ async fn run(options: Options) -> Result<bool, Box<dyn Error>> {
         std::future::pending::<()>().await;
     }
     Ok(good)
-}
-
-#[allow(clippy::print_stderr, reason = "this is the one place that tells a person what went wrong")]
-fn fail(problem: &str) -> ExitCode {
-    eprintln!("error: {problem}");
-    ExitCode::from(2)
 }
