@@ -44,7 +44,7 @@ use slipway_plan::Plan;
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 pub use departures::Departure;
-pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save};
+pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
 pub use doing::Doing;
 pub use drain::Drain;
 pub use errand::{Round, SentCommand};
