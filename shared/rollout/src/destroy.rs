@@ -431,9 +431,12 @@ fn delete(
                 && stack.tags.get(OWNER_TAG) == Some(&state.cluster)
         });
         let before_etcd = etcd.and_then(|stack| {
-            let again = || save_again(state, open, stack, observed, now, effects);
-            let saves = (!held).then(again).flatten();
-            saves.or_else(|| retire(state, open, stack, held, observed, now, effects))
+            if !held && let Some(saves) = save_again(state, open, stack, observed, now, effects) {
+                // Machines may boot meanwhile and write their records again.
+                open.records = Records::Stand;
+                return Some(saves);
+            }
+            retire(state, open, stack, held, observed, now, effects)
         });
         if let Some(waits_before) = before_etcd {
             waits.insert(open.stacks[at].stack.clone(), waits_before);

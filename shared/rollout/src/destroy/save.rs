@@ -18,7 +18,6 @@ use super::super::stack_step::{OWNER_TAG, Phase, phase};
 use super::super::states::{LAST_SNAPSHOT, leads, snapshot_name};
 use super::super::waits::Detail;
 use super::super::{Effect, Observed, Rollout, StackView};
-use super::records::Records;
 use super::{Destroy, GoingState, GoingWaits};
 
 /// More members than any etcd has.
@@ -177,7 +176,7 @@ impl Inquiry {
 impl Destroy {
     /// Whether no API server is left, and so nobody who writes to etcd: CloudFormation deletes the stack of controllers only after the last
     /// of their machines is gone, and nothing creates it again.
-    fn is_read_only(&self) -> bool {
+    fn has_no_writers(&self) -> bool {
         let gone = |state: &GoingState| matches!(state, GoingState::Gone | GoingState::NotOurs);
         let controls = |going: &&super::Going| going.kind == StackKind::ControlPlane;
         self.stacks.iter().filter(controls).all(|going| gone(&going.state))
@@ -207,11 +206,11 @@ impl Destroy {
 
     /// The newest order asks for a last snapshot, whatever an earlier one said. Whether there is an etcd is observed.
     pub(super) fn saves_anew(&mut self, etcd_stands: bool, now: Timestamp) {
-        let is_complete = self.is_read_only() && matches!(self.snapshot, LastSnapshot::Complete(_));
+        let is_complete = self.has_no_writers() && matches!(self.snapshot, LastSnapshot::Complete(_));
         if is_complete || !etcd_stands && self.snapshot.failure().is_none() {
             return;
         }
-        let which = if self.is_read_only() { Which::Second } else { Which::First };
+        let which = if self.has_no_writers() { Which::Second } else { Which::First };
         self.becomes(LastSnapshot::wanted(which, self.snapshot.key().cloned(), now));
     }
 
@@ -314,13 +313,11 @@ pub(super) fn save_again(
     effects: &mut Effects,
 ) -> Option<GoingWaits> {
     // Somebody else may have requested the deletion: then there is nothing left to wait for.
-    if matches!(phase(stack.status), Phase::Busy) || !open.is_read_only() {
+    if matches!(phase(stack.status), Phase::Busy) || !open.has_no_writers() {
         return None;
     }
     let LastSnapshot::Taken(key) = &open.snapshot else { return None };
     open.becomes(LastSnapshot::wanted(Which::Second, Some(key.clone()), now));
-    // Machines may boot meanwhile and write their records again.
-    open.records = Records::Stand;
     Some(save(state, open, observed, now, effects))
 }
 

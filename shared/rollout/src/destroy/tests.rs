@@ -442,6 +442,19 @@ fn p4_another_snapshot_is_taken_where_etcd_stands_and_not_where_it_goes_and_othe
 }
 
 #[test]
+fn p4_a_snapshot_of_after_the_last_write_stays_the_last_only_while_nobody_can_write() {
+    let complete = || LastSnapshot::Complete("key".to_owned());
+    let anew = LastSnapshot::wanted(Which::First, Some("key".to_owned()), at(9));
+    // A stack of that name that was somebody else's is looked at again, and may be ours by now.
+    for (control, then) in [(GoingState::Gone, complete()), (GoingState::NotOurs, anew)] {
+        let stacks = [("c-control-plane", control.clone()), ("c-etcd", GoingState::Stands)];
+        let open = Destroy { snapshot: complete(), ..open(&stacks) };
+        assert_eq!(open.clone().again(at(9), false, at(9)).snapshot, then, "{control:?}");
+        assert_eq!(open.again(at(9), true, at(9)).snapshot, complete(), "{control:?}");
+    }
+}
+
+#[test]
 fn p4_nothing_is_saved_only_where_every_group_that_members_may_have_was_seen_not_to_be_there() {
     let wanted = || LastSnapshot::first(NOW);
     let boots = Lifecycle::Pending;
