@@ -396,6 +396,11 @@ pub(super) fn decide(
         found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
     };
     let gone = |going: &&Going| going.state == GoingState::Gone || half_gone(&going.stack);
+    let is_etcd = |going: &Going| going.kind == StackKind::Etcd;
+    let went = |going: &Going| !before.contains(going);
+    if open.stacks.iter().filter(gone).any(|going| is_etcd(going) && went(going)) {
+        next.etcd_gone_at = Some(now);
+    }
     for going in open.stacks.iter().filter(gone) {
         let was_at = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
         let is_wanted = wanted.is_none_or(|release| release.stack(&going.stack).is_some());

@@ -64,6 +64,7 @@ pub(super) fn destroyed(
         addons: next.addons.take(),
         switch: next.switch.take(),
         destroys_over: Some(open.asked_at),
+        etcd_gone_at: next.etcd_gone_at,
         doing: Doing::Gone(Destroyed {
             at: now,
             spec_versions: observed.newest.clone(),

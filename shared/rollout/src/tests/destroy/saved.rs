@@ -214,3 +214,52 @@ fn p4_a_destruction_that_an_older_release_began_takes_the_second_snapshot_too() 
         assert_eq!(quay.state.last_snapshot.as_deref(), Some(SECOND));
     }
 }
+
+/// The cluster id of etcd does not tell one etcd from the next of the same name.
+#[test]
+fn when_an_etcd_was_deleted_is_known_as_long_as_its_snapshots_may_lie_beside_those_of_the_next() {
+    for aborted in [false, true] {
+        let mut quay = with_second(Ok(SECOND));
+        quay.run_to_second();
+        while !quay.deletions().contains(&"c-etcd") {
+            assert_eq!(quay.state.earlier_etcd_until(), None, "it stands");
+            quay.wake(None);
+        }
+        if aborted {
+            quay.give(Order::Abort { plan: None });
+        }
+        let mut last = quay.minute - 1;
+        while quay.state.earlier_etcd_until().is_none() {
+            last = quay.minute;
+            quay.wake(None);
+        }
+        let gone = Some(at(last));
+        while quay.state.is_going() {
+            quay.wake(None);
+        }
+        assert_eq!(quay.state.earlier_etcd_until(), gone, "aborted: {aborted}");
+        let made = quay.harbour.plan(&quay.state, &exporting(1, true));
+        quay.harbour.fake.change_sets.clear();
+        quay.state = quay.harbour.wake(quay.state.clone(), &made, None).0;
+        assert!(quay.state.active().is_some(), "it is launched again");
+        assert_eq!(quay.state.earlier_etcd_until(), gone);
+        // An older release knew only when everything was gone.
+        quay.state.etcd_gone_at = None;
+        let whole = quay.state.last_destroyed().map(|gone| gone.at);
+        assert_eq!((quay.state.earlier_etcd_until(), whole.is_none()), (whole, aborted));
+    }
+}
+
+#[test]
+fn an_etcd_that_is_half_gone_is_one_of_before() {
+    let mut quay = with_second(Ok(SECOND));
+    quay.run_to_second();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    while !quay.state.destroy().is_some_and(Destroy::has_stopped) {
+        quay.wake(None);
+    }
+    let until = quay.state.earlier_etcd_until();
+    assert!(until.is_some());
+    quay.wake(None);
+    assert_eq!(quay.state.earlier_etcd_until(), until, "it was noted once");
+}
