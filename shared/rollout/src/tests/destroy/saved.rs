@@ -15,6 +15,7 @@ impl Quay {
     fn run_to_second(&mut self) {
         self.wake(Some(ordered(0, false)));
         while self.snapshots() < 2 {
+            assert!(self.state.is_going(), "it ended without one: {:?}", self.log);
             self.wake(None);
         }
     }
