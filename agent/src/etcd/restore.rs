@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use super::SERVICE;
 use super::checker::Checker;
 use super::local_member::LocalMember;
+use super::scheduled::schedule;
 use super::snapshot::{Draft, download_any, open};
 use crate::aws::{Aws, Endpoints};
 use crate::credentials::below;
@@ -107,6 +108,7 @@ pub async fn restore(
                 initial_cluster: members,
                 sha256: String::new(),
                 bumped: false,
+                of_earlier_etcd: false,
                 started: false,
                 tokens_before,
             };
@@ -131,6 +133,9 @@ async fn make(
     let tool = restore_tool(&local.root)?;
     let draft = Draft::after_a_scheduled_one(&local.root).await?;
     let key = download_any(&aws, node, &mark.snapshot, &draft).await?;
+    // Nothing depends on it, so a schedule that cannot be read prevents no restore.
+    let schedule = schedule(&aws.bucket(&node.asset_bucket), node).await.ok().flatten();
+    mark.of_earlier_etcd = schedule.is_some_and(|schedule| schedule.is_of_earlier(&mark.snapshot));
     remove(&work)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&work);
     made.map_err(|error| failed(&work, &error))?;

@@ -128,7 +128,10 @@ pub async fn run(local: &LocalMember, endpoints: &Endpoints) -> AgentResult<Run>
 }
 
 /// The schedule; `None`: the scan has not written one. A node may not list the bucket, so S3 denies it a missing object.
-async fn schedule(bucket: &BucketOfAssets, node: &NodeFile) -> AgentResult<Option<SnapshotSchedule>> {
+pub(super) async fn schedule(
+    bucket: &BucketOfAssets,
+    node: &NodeFile,
+) -> AgentResult<Option<SnapshotSchedule>> {
     let key = keys::snapshot_schedule(&node.cluster);
     let bytes = match bucket.get(&key).await {
         Ok(bytes) => bytes,

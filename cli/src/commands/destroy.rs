@@ -12,11 +12,11 @@ use crate::cloud::{BusArgs, Cloud, CloudArgs, must_stand};
 use crate::failure::CliError;
 use crate::printer::Printer;
 
-/// Destroy a cluster in AWS: take a last snapshot of etcd, then delete pools, control plane, etcd and network.
+/// Destroy a cluster in AWS: delete pools, control plane, etcd and network, after a last snapshot of etcd.
 ///
 /// The command shows what is deleted and what is kept. On a terminal it asks for the cluster's name; a script passes --yes. Nodes are not
-/// drained, so all workloads end. Nothing is deleted before the snapshot is taken. An open rollout is aborted first. Deleting
-/// cluster.yaml destroys nothing.
+/// drained, so all workloads end. Nothing is deleted before a snapshot is taken, and etcd not before a last one is taken when no API
+/// server is left. An open rollout is aborted first. Deleting cluster.yaml destroys nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -94,19 +94,21 @@ fn about(cloud: &Cloud, rollout: &Rollout, without_snapshot: bool) -> String {
         let _ = writeln!(text, "{going}; this goes on from there");
     }
     let snapshot = match rollout.destroy().map(|open| &open.snapshot) {
-        Some(LastSnapshot::Taken(_)) if without_snapshot => "the last snapshot of etcd is taken",
-        Some(LastSnapshot::Taken(_)) => {
-            "unless etcd goes already, another last snapshot of it is taken first"
-        }
+        Some(LastSnapshot::Complete(_)) => "the last snapshot of etcd is taken",
         Some(LastSnapshot::Needless) => "no etcd ever stood, so that there is nothing to take a snapshot of",
-        None | Some(LastSnapshot::Wanted { .. }) if !without_snapshot => {
-            "a last snapshot of etcd is taken first"
-        }
-        Some(LastSnapshot::Wanted { earlier: Some(_), .. }) => {
-            "no other snapshot of etcd is taken: what came after the last one is lost"
-        }
-        None | Some(LastSnapshot::Wanted { .. } | LastSnapshot::Declined) => {
+        Some(
+            LastSnapshot::Taken(_) | LastSnapshot::Kept(_) | LastSnapshot::Wanted { earlier: Some(_), .. },
+        ) if without_snapshot => "no other snapshot of etcd is taken: what came after the last one is lost",
+        None | Some(LastSnapshot::Wanted { earlier: None, .. } | LastSnapshot::Declined)
+            if without_snapshot =>
+        {
             "no last snapshot of etcd is taken: what is in no earlier one is lost"
+        }
+        None | Some(LastSnapshot::Wanted { .. }) => {
+            "a snapshot of etcd is taken first, and the last one after the API servers are gone"
+        }
+        Some(LastSnapshot::Taken(_) | LastSnapshot::Kept(_) | LastSnapshot::Declined) => {
+            "unless etcd goes already, the last snapshot of it is taken after the API servers are gone"
         }
     };
     let _ = writeln!(text, "{snapshot}");

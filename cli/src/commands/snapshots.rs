@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::json;
 use slipway_core::keys::{self, SnapshotKey};
+use slipway_core::snapshots::OfEtcd;
 use slipway_core::words::moment;
 
 use crate::Exit;
@@ -16,7 +17,7 @@ use crate::printer::Printer;
 
 /// List the etcd snapshots of a cluster, the newest first.
 ///
-/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. docs/nodes.md says how to restore one.
+/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, those of the etcd before are named as such, and --max-age does not count them. docs/nodes.md says how to restore one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -51,6 +52,8 @@ struct Snapshot {
     stored_at: Timestamp,
     /// Whether the member recorded that it read the snapshot back. Agents without scheduled snapshots record nothing.
     verified: bool,
+    /// Whether it is of an etcd of that name that was deleted.
+    of_earlier_etcd: bool,
 }
 
 /// Why a snapshot was taken.
@@ -75,7 +78,12 @@ impl Kind {
 /// More are not listed.
 const MOST: usize = 30_000;
 
-async fn stored(cloud: &Cloud, folder: &str, kind: Kind) -> Result<Vec<Snapshot>, CliError> {
+async fn stored(
+    cloud: &Cloud,
+    folder: &str,
+    kind: Kind,
+    earlier_until: Option<Timestamp>,
+) -> Result<Vec<Snapshot>, CliError> {
     let listed = cloud.list_below(folder, MOST).await?;
     let mut records = BTreeSet::new();
     for object in &listed {
@@ -91,6 +99,7 @@ async fn stored(cloud: &Cloud, folder: &str, kind: Kind) -> Result<Vec<Snapshot>
             bytes: object.size,
             stored_at: object.modified,
             verified: records.contains(time),
+            of_earlier_etcd: OfEtcd::at(object.modified, earlier_until) == OfEtcd::Earlier,
         }),
         SnapshotKey::Record(_) => None,
     });
@@ -100,20 +109,36 @@ async fn stored(cloud: &Cloud, folder: &str, kind: Kind) -> Result<Vec<Snapshot>
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, now) = (cloud.cluster.as_str(), Timestamp::now());
-    let mut snapshots = stored(&cloud, &keys::scheduled_snapshots(name), Kind::Scheduled).await?;
-    snapshots.extend(stored(&cloud, &keys::etcd_snapshots(name), Kind::Ordered).await?);
+    let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.earlier_etcd_until());
+    let mut snapshots = Vec::new();
+    for (folder, kind) in
+        [(keys::scheduled_snapshots(name), Kind::Scheduled), (keys::etcd_snapshots(name), Kind::Ordered)]
+    {
+        snapshots.extend(stored(&cloud, &folder, kind, earlier_until).await?);
+    }
     snapshots.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
-    let age = snapshots.first().map(|newest| now.duration_since(newest.stored_at));
-    let limit = args.max_age.map(|hours| SignedDuration::from_hours(i64::from(hours)));
+    let (text, is_old) = page(name, &snapshots, args.max_age, now);
+    let machine = json!({ "ok": true, "cluster": name, "snapshots": snapshots, "tooOld": is_old });
+    printer.result(&text, &machine);
+    Ok(if is_old { Exit::Findings } else { Exit::Done })
+}
+
+/// The list for people, and whether the newest one is too old.
+fn page(name: &str, snapshots: &[Snapshot], max_age: Option<u32>, now: Timestamp) -> (String, bool) {
+    // One of an earlier etcd is no backup of this one.
+    let own = snapshots.iter().find(|one| !one.of_earlier_etcd);
+    let age = own.map(|newest| now.duration_since(newest.stored_at));
+    let limit = max_age.map(|hours| SignedDuration::from_hours(i64::from(hours)));
     let is_old = limit.is_some_and(|limit| age.is_none_or(|age| age > limit));
     let mut text = String::new();
-    for one in &snapshots {
+    for one in snapshots {
         let mib = one.bytes.div_ceil(1 << 20);
         let age = now.duration_since(one.stored_at);
         let verified = if one.verified { "verified" } else { "not recorded as verified" };
+        let earlier = if one.of_earlier_etcd { ", of an earlier etcd, which was deleted" } else { "" };
         let _ = writeln!(
             text,
-            "{}  {mib} MiB  {:<9}  stored {} ({} h ago)  {verified}",
+            "{}  {mib} MiB  {:<9}  stored {} ({} h ago)  {verified}{earlier}",
             one.time,
             one.kind.word(),
             moment(one.stored_at),
@@ -126,13 +151,43 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             "{name} has no snapshot of etcd yet; `slipway snapshot --cluster {name}` takes one"
         );
     }
-    if let (true, Some(hours)) = (is_old, args.max_age) {
+    if let (true, Some(hours)) = (is_old, max_age) {
         let _ = writeln!(
             text,
-            "no snapshot is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
+            "no snapshot of this etcd is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
         );
     }
-    let machine = json!({ "ok": true, "cluster": name, "snapshots": snapshots, "tooOld": is_old });
-    printer.result(&text, &machine);
-    Ok(if is_old { Exit::Findings } else { Exit::Done })
+    (text, is_old)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_snapshot_of_an_earlier_etcd_is_named_as_such_and_is_not_young_enough() {
+        let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
+        let stored = |hours_ago: i64, of_earlier_etcd| Snapshot {
+            time: format!("{hours_ago} h"),
+            key: String::new(),
+            kind: Kind::Scheduled,
+            bytes: 1,
+            stored_at: now - SignedDuration::from_hours(hours_ago),
+            verified: true,
+            of_earlier_etcd,
+        };
+        let (text, is_old) = page("prod", &[stored(3, true), stored(9, true)], Some(24), now);
+        assert!(is_old && text.contains("no snapshot of this etcd is younger than 24 h"), "{text}");
+        assert_eq!(text.matches("verified, of an earlier etcd, which was deleted").count(), 2, "{text}");
+        let all = [stored(1, false), stored(3, true)];
+        for (max_age, too_old) in [(Some(24), false), (Some(0), true), (None, false)] {
+            let (text, is_old) = page("prod", &all, max_age, now);
+            assert_eq!(is_old, too_old, "{max_age:?}");
+            let first = text.lines().next().unwrap();
+            assert!(first.starts_with("1 h  1 MiB") && first.ends_with("(1 h ago)  verified"), "{text}");
+        }
+        assert!(page("prod", &[], Some(24), now).1);
+    }
 }

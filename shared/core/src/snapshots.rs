@@ -3,7 +3,7 @@
 //! The scan function writes the [`SnapshotSchedule`] into the asset bucket. A timer of the agent on each member reads it, and decides with
 //! [`turn`]. The members agree through the [`SnapshotLedger`], which they write on the condition that nobody else changed it (`If-Match`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,9 @@ pub struct SnapshotSchedule {
     pub every_hours: Option<u32>,
     /// Since when this interval holds. A snapshot is not missed before it could be taken.
     pub since: Timestamp,
+    /// What was stored until then is of an etcd that was deleted ([`OfEtcd`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier_until: Option<Timestamp>,
 }
 
 impl SnapshotSchedule {
@@ -65,14 +68,50 @@ impl SnapshotSchedule {
     pub fn changed(
         stored: Option<&Self>,
         wanted: Option<&ScheduledSnapshots>,
+        earlier_until: Option<Timestamp>,
         now: Timestamp,
     ) -> Option<Self> {
         let every_hours = wanted.map(|wanted| wanted.every_hours);
         match stored {
-            Some(stored) if stored.every_hours == every_hours => None,
+            Some(stored) if stored.every_hours == every_hours && stored.earlier_until == earlier_until => {
+                None
+            }
             // Nothing was ever scheduled, and nothing is.
             None if every_hours.is_none() => None,
-            Some(_) | None => Some(Self { format: Self::FORMAT, every_hours, since: now }),
+            Some(_) | None => Some(Self { format: Self::FORMAT, every_hours, since: now, earlier_until }),
+        }
+    }
+
+    /// Whether the snapshot with the name `time` is of an etcd that was deleted. Whoever takes a snapshot names it, so this is for words only.
+    #[must_use]
+    pub fn is_of_earlier(&self, time: &str) -> bool {
+        // The names sort as the times do.
+        self.earlier_until.is_some_and(|until| *time <= *until.strftime("%Y%m%dT%H%M%SZ").to_string())
+    }
+}
+
+/// Which etcd a snapshot is of. A cluster that was destroyed and launched again under its name has a new one, whose snapshots lie in the same
+/// folders.
+///
+/// etcd's cluster id does not tell them apart. It is a hash of the members' ids, and the id of a founder is a hash of its peer URLs and the
+/// cluster's token (etcd, `server/etcdserver/api/membership/cluster.go`, `genID`, and `member.go`, `computeMemberID`). Both are the
+/// same for every cluster of that name; and a restore, which needs another token, changes the id although the data live on. So the time
+/// decides: S3 stored it before the stack of the earlier etcd was deleted, or after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OfEtcd {
+    /// The one that exists now, however often it was restored.
+    Present,
+    /// One that was deleted.
+    Earlier,
+}
+
+impl OfEtcd {
+    /// Which etcd a snapshot of the time `stored_at` is of. `earlier_until`: when the last one was deleted.
+    #[must_use]
+    pub fn at(stored_at: Timestamp, earlier_until: Option<Timestamp>) -> Self {
+        match earlier_until {
+            Some(until) if stored_at <= until => Self::Earlier,
+            Some(_) | None => Self::Present,
         }
     }
 }
@@ -213,7 +252,8 @@ pub fn turn(
     }
     let every = SignedDuration::from_hours(i64::from(every_hours));
     // A time in the future, of a wrong clock, must not end the snapshots.
-    let last = ledger.last.as_ref().map(|last| last.begun).filter(|begun| *begun <= now);
+    let of_this = |begun: &Timestamp| OfEtcd::at(*begun, schedule.earlier_until) == OfEtcd::Present;
+    let last = ledger.last.as_ref().map(|last| last.begun).filter(|begun| *begun <= now && of_this(begun));
     let at = last.map_or(schedule.since, |last| last + every);
     if at > now && last.is_some() {
         return Turn::NotDue { at };
@@ -236,23 +276,26 @@ pub struct StoredSnapshot {
     pub stored_at: Timestamp,
     /// Whether the member recorded that it read the snapshot back.
     pub verified: bool,
+    /// Which etcd it is of.
+    pub of: OfEtcd,
 }
 
 /// Those of `all` that `keep` does not keep, by their time, the oldest first. The newest verified ones are always kept, so when no snapshots are taken any more,
-/// the last ones stay.
+/// the last ones stay. Those of the etcds before this one are counted apart: none takes the place of one of the other kind.
 #[must_use]
 pub fn expired(all: &[StoredSnapshot], keep: Retention, now: Timestamp) -> Vec<String> {
     let mut newest_first: Vec<&StoredSnapshot> = all.iter().collect();
     newest_first.sort_by(|one, other| (other.stored_at, &other.time).cmp(&(one.stored_at, &one.time)));
     let days = |days: u32| SignedDuration::from_hours(24 * i64::from(days));
-    let (mut verified, mut kept_days, mut expired) = (0, BTreeSet::new(), Vec::new());
+    let (mut verified, mut kept_days, mut expired) = (BTreeMap::new(), BTreeSet::new(), Vec::new());
     for one in newest_first {
         let age = now.duration_since(one.stored_at);
-        let is_last_good = one.verified && verified < keep.at_least;
-        verified += u32::from(one.verified);
+        let newer: &mut u32 = verified.entry(one.of).or_default();
+        let is_last_good = one.verified && *newer < keep.at_least;
+        *newer += u32::from(one.verified);
         // One that was not verified is no backup, and takes no verified one's place.
         let day = one.stored_at.as_second().div_euclid(24 * 3600);
-        let is_days_last = one.verified && kept_days.insert(day);
+        let is_days_last = one.verified && kept_days.insert((one.of, day));
         let kept =
             age <= days(keep.all_days) || is_last_good || (is_days_last && age <= days(keep.daily_days));
         if !kept {

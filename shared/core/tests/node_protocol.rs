@@ -70,7 +70,7 @@ fn printed() -> Vec<(Verb, &'static str)> {
 }
 
 /// What `etcd restore` prints, which people ask for.
-const RESTORED: &str = r#"{"bumped":true,"changed":true,"etcd":"waiting","initialCluster":"etcd-0=https://a:2380","keptAside":"data.before-1","reason":"it has no leader","sha256":"aa","snapshot":"20261121T204500Z","started":true,"token":"prod-1","tokensBefore":["prod-0"]}"#;
+const RESTORED: &str = r#"{"bumped":true,"changed":true,"etcd":"waiting","initialCluster":"etcd-0=https://a:2380","keptAside":"data.before-1","ofEarlierEtcd":true,"reason":"it has no leader","sha256":"aa","snapshot":"20261121T204500Z","started":true,"token":"prod-1","tokensBefore":["prod-0"]}"#;
 
 const FAILURE: &str = r#"{"error":{"code":"kubernetes.unavailable","help":"look","message":"the node i-1: no answer","passing":true}}"#;
 

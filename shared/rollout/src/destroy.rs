@@ -1,13 +1,13 @@
-//! The destruction of a cluster by order of a person: a last snapshot of etcd, then its stacks, in an order that leaves nothing behind.
+//! The destruction of a cluster by order of a person: its stacks, in an order that leaves nothing behind, and a last snapshot of etcd.
 //!
 //! The stacks are deleted in the reverse order of their waves: pools, control plane, etcd, network. The next wave begins when
 //! CloudFormation says that all stacks of the one before are gone. The state is read from the world each time, including stacks that were
 //! never created completely. Workers are not drained, because their pods have nowhere else to run: their terminate hooks, which would wait
 //! for a drain and then retain the machine, are completed.
 //!
-//! Nothing is deleted before the snapshot is taken on the leader, so that it has every acknowledged write. Before etcd's stack is deleted,
-//! a member deletes the DNS records that members wrote. A failure stops the destruction where it is, and another order continues it. A
-//! pause holds it, and an abort ends it between two stacks.
+//! Nothing is deleted before a snapshot was taken on the leader. Before etcd's stack is deleted, and after the last API server is gone, the
+//! last one is taken, so that it has every acknowledged write (`save.rs`). Then a member deletes the DNS records that members wrote. A
+//! failure stops the destruction where it is, and another order continues it. A pause holds it, and an abort ends it between two stacks.
 
 mod end;
 mod machines;
@@ -19,7 +19,7 @@ mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use end::{destroyed, last_snapshot, listed};
+use end::{cure, destroyed, last_snapshot, listed};
 use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
@@ -37,9 +37,9 @@ use super::words::{clipped, named};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
 pub(super) use records::zone_cure;
 use records::{Records, retire};
-use save::Inquiry;
-pub use save::{LastSnapshot, Save};
-use save::{member_groups, save};
+pub(crate) use save::Inquiry;
+pub use save::{LastSnapshot, Save, Which};
+use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
@@ -175,6 +175,10 @@ pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now
         Some(open) => open.again(given.at, no_snapshot, now),
         None => {
             state.generation += 1;
+            if state.has_etcd() {
+                // It is of another etcd, from before the cluster was created again.
+                state.last_snapshot = None;
+            }
             begin(state, given.at, no_snapshot, now)
         }
     };
@@ -187,7 +191,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
     let snapshot = match (state.has_etcd(), no_snapshot) {
         (false, true) => LastSnapshot::Needless,
         (true, true) => LastSnapshot::Declined,
-        (_, false) => LastSnapshot::wanted(None, now),
+        (_, false) => LastSnapshot::first(now),
     };
     Destroy {
         asked_at: at,
@@ -222,15 +226,16 @@ fn stacks(state: &Rollout) -> Vec<Going> {
 impl Destroy {
     /// Another order: failed calls are made again, and an abort is reverted.
     fn again(mut self, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Self {
-        if no_snapshot {
-            self.does_without()
-        } else {
-            self.saves_anew(now)
-        }
+        let etcd_stands = self.etcd_stands();
         for going in &mut self.stacks {
             if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {
                 going.state = GoingState::Stands;
             }
+        }
+        if no_snapshot {
+            self.does_without()
+        } else {
+            self.saves_anew(etcd_stands, now)
         }
         let attempt = self.attempt + 1;
         Self { asked_at: at, attempt, aborted: None, records: Records::Stand, ..self }
@@ -284,11 +289,7 @@ impl Destroy {
             let going = &self.stacks[at];
             going.kind == StackKind::Etcd && going.state == GoingState::Stands
         };
-        self.saves() || (self.records.are_open() && self.turn().into_iter().any(etcd))
-    }
-
-    const fn saves(&self) -> bool {
-        matches!(self.snapshot, LastSnapshot::Wanted { .. })
+        self.snapshot.is_wanted() || (self.records.are_open() && self.turn().into_iter().any(etcd))
     }
 
     /// CloudFormation refused a call permanently.
@@ -344,7 +345,7 @@ pub(super) fn to_observe(state: &Rollout, open: &Destroy, scope: &mut ToObserve)
             open.commands().iter().filter(|one| one.refused.is_none()).map(|one| one.command.clone()),
         );
     }
-    if open.saves() && !open.in_flight() {
+    if open.snapshot.is_wanted() && !open.in_flight() {
         return;
     }
     for going in open.turn().into_iter().map(|at| &open.stacks[at]) {
@@ -367,7 +368,7 @@ pub(super) fn decide(
     let held = next.paused_since().is_some() || open.aborted.is_some();
     let before = open.stacks.clone();
     if !open.has_stopped() {
-        let saves = open.saves();
+        let saves = open.snapshot.is_wanted();
         if saves && !held && open.snapshot.failure().is_none() {
             let saves = save(&next, &mut open, observed, now, &mut effects);
             waits.insert(stack_name(&next.cluster, StackKind::Etcd, ""), saves);
@@ -395,6 +396,11 @@ pub(super) fn decide(
         found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
     };
     let gone = |going: &&Going| going.state == GoingState::Gone || half_gone(&going.stack);
+    let is_etcd = |going: &Going| going.kind == StackKind::Etcd;
+    let went = |going: &Going| !before.contains(going);
+    if open.stacks.iter().filter(gone).any(|going| is_etcd(going) && went(going)) {
+        next.etcd_gone_at = Some(now);
+    }
     for going in open.stacks.iter().filter(gone) {
         let was_at = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
         let is_wanted = wanted.is_none_or(|release| release.stack(&going.stack).is_some());
@@ -424,10 +430,21 @@ fn delete(
     for at in open.turn() {
         let going = &open.stacks[at];
         let stack = observed.stacks.get(&going.stack).and_then(Option::as_ref);
-        let etcd = stack.filter(|_| going.kind == StackKind::Etcd && going.state == GoingState::Stands);
-        if let Some(retires) = etcd.and_then(|stack| retire(state, open, stack, held, observed, now, effects))
-        {
-            waits.insert(open.stacks[at].stack.clone(), retires);
+        let etcd = stack.filter(|stack| {
+            going.kind == StackKind::Etcd
+                && going.state == GoingState::Stands
+                && stack.tags.get(OWNER_TAG) == Some(&state.cluster)
+        });
+        let before_etcd = etcd.and_then(|stack| {
+            if !held && let Some(saves) = save_again(state, open, stack, observed, now, effects) {
+                // Machines may boot meanwhile and write their records again.
+                open.records = Records::Stand;
+                return Some(saves);
+            }
+            retire(state, open, stack, held, observed, now, effects)
+        });
+        if let Some(waits_before) = before_etcd {
+            waits.insert(open.stacks[at].stack.clone(), waits_before);
             continue;
         }
         let going = &mut open.stacks[at];
@@ -509,7 +526,7 @@ fn conclude(
     let cluster = next.cluster.clone();
     let over = open.aborted.is_some() && !open.in_flight();
     // An abort after the last stack was gone changes nothing.
-    if !open.saves() && open.turn().is_empty() {
+    if !open.snapshot.is_wanted() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
     }
     let mut command = None;
@@ -525,13 +542,7 @@ fn conclude(
         }
         ("aborted", Pace::CalledOff, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
-        let cure = if open.saves() {
-            format!(
-                "`slipway destroy --cluster {cluster} --without-snapshot` does without; nothing is deleted yet"
-            )
-        } else {
-            format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}")
-        };
+        let cure = cure(&open, &cluster, gone, &count);
         let how = Pace::Stopped(Detail(why.to_owned()));
         ("failed", how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
     } else {

@@ -44,7 +44,7 @@ use slipway_plan::Plan;
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 pub use departures::Departure;
-pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save};
+pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
 pub use doing::Doing;
 pub use drain::Drain;
 pub use errand::{Round, SentCommand};
@@ -125,6 +125,9 @@ pub struct Rollout {
     /// Orders to destroy it that were given until then are over: executed or aborted. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
+    /// When the last etcd of that name was deleted, wholly or half: what was stored until then is no snapshot of another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_gone_at: Option<Timestamp>,
     /// The key of the last snapshot of an etcd that was destroyed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_snapshot: Option<String>,
@@ -440,6 +443,7 @@ impl Rollout {
             left_over: BTreeMap::new(),
             destroyed_before: None,
             destroys_over: None,
+            etcd_gone_at: None,
             last_snapshot: None,
             ignored: None,
         }

@@ -130,6 +130,58 @@ pub(crate) const GOING: &[Way] = &[
     ),
 ];
 
+/// The states of the last snapshot of a destruction.
+pub(crate) const LAST_SNAPSHOT: &[Way] = &[
+    Way::new(
+        "first",
+        "a snapshot is taken before anything is deleted: members say which one leads, and that one takes it",
+        &[Wakes::Command],
+        &["taken", "failed", "second", "kept", "declined", "needless"],
+    ),
+    Way::new(
+        "taken",
+        "the first one is taken, and stacks are deleted; the second one follows when no API server is left",
+        &[Wakes::Stack, Wakes::Person],
+        &["first", "second", "kept"],
+    ),
+    Way::new(
+        "second",
+        "no API server is left: the last snapshot is taken before etcd is deleted",
+        &[Wakes::Command],
+        &["complete", "failed", "first", "kept", "declined", "needless"],
+    ),
+    Way::new(
+        "failed",
+        "it cannot be taken: nothing is deleted until another order is given",
+        &[Wakes::Person],
+        &["first", "second", "kept", "declined"],
+    ),
+    Way::new("complete", "it has every write, and etcd may be deleted", &[], &["first"]),
+    Way::new(
+        "kept",
+        "a person ordered to go without another one than the first",
+        &[Wakes::Person],
+        &["first", "second"],
+    ),
+    Way::new("declined", "a person ordered to go without any", &[Wakes::Person], &["first", "second"]),
+    Way::new("needless", "there never was an etcd", &[Wakes::Person], &["first", "second"]),
+];
+
+/// The name of the state of a destruction's last snapshot in [`LAST_SNAPSHOT`].
+pub(crate) const fn snapshot_name(snapshot: &super::LastSnapshot) -> &'static str {
+    use super::{LastSnapshot, Save, Which};
+    match snapshot {
+        LastSnapshot::Wanted { save: Save::Failed(_), .. } => "failed",
+        LastSnapshot::Wanted { which: Which::First, .. } => "first",
+        LastSnapshot::Wanted { which: Which::Second, .. } => "second",
+        LastSnapshot::Taken(_) => "taken",
+        LastSnapshot::Complete(_) => "complete",
+        LastSnapshot::Kept(_) => "kept",
+        LastSnapshot::Declined => "declined",
+        LastSnapshot::Needless => "needless",
+    }
+}
+
 /// The name of a step's state in [`STACK`].
 pub(crate) const fn step_name(state: &super::StepState) -> &'static str {
     match state {
@@ -164,8 +216,11 @@ pub fn page() -> String {
     );
     let kinds = nodes::kinds();
     let all = [("A cluster", DOING), ("A stack of a rollout", STACK)];
-    let rest =
-        [("A machine that is removed", departures::WAYS), ("A stack of a cluster that is destroyed", GOING)];
+    let rest = [
+        ("A machine that is removed", departures::WAYS),
+        ("A stack of a cluster that is destroyed", GOING),
+        ("The last snapshot of a cluster that is destroyed", LAST_SNAPSHOT),
+    ];
     for (name, ways) in all.into_iter().chain(kinds).chain(rest) {
         page.push_str(&format!("\n## {name}\n\n```mermaid\nstateDiagram-v2\n"));
         page.push_str(&format!("    [*] --> {}\n", ways[0].from));
@@ -194,7 +249,7 @@ mod tests {
 
     #[test]
     fn every_state_can_be_reached_and_leads_to_an_end() {
-        let all = [DOING, STACK, GOING, departures::WAYS].into_iter().map(|ways| ("", ways));
+        let all = [DOING, STACK, GOING, LAST_SNAPSHOT, departures::WAYS].into_iter().map(|ways| ("", ways));
         for (name, ways) in nodes::kinds().into_iter().chain(all) {
             let known: BTreeSet<&str> = ways.iter().map(|way| way.from).collect();
             let reached: BTreeSet<&str> = ways.iter().flat_map(|way| way.to).copied().collect();
@@ -208,7 +263,8 @@ mod tests {
 
     #[test]
     fn each_state_bears_the_name_that_its_table_has() {
-        use crate::{GoingState, StepState};
+        use crate::destroy::Inquiry;
+        use crate::{GoingState, LastSnapshot, Save, StepState, Which};
         let known = |ways: &'static [Way]| ways.iter().map(|way| way.from).collect::<Vec<_>>();
         let (now, why) = (jiff::Timestamp::UNIX_EPOCH, || "no".to_owned());
         let steps = [
@@ -227,6 +283,20 @@ mod tests {
             GoingState::Failed(why()),
         ];
         assert_eq!(going.each_ref().map(going_name), known(GOING)[..]);
+        let key = || "key".to_owned();
+        let wanted = |which, save| LastSnapshot::Wanted { which, save, earlier: None };
+        let leader = || Save::Leader(Inquiry::new(now));
+        let snapshots = [
+            wanted(Which::First, leader()),
+            LastSnapshot::Taken(key()),
+            wanted(Which::Second, leader()),
+            wanted(Which::Second, Save::Failed(why())),
+            LastSnapshot::Complete(key()),
+            LastSnapshot::Kept(key()),
+            LastSnapshot::Declined,
+            LastSnapshot::Needless,
+        ];
+        assert_eq!(snapshots.each_ref().map(snapshot_name), known(LAST_SNAPSHOT)[..]);
     }
 
     #[test]
@@ -273,6 +343,6 @@ stateDiagram-v2
             assert!(rows.any(|row| row.ends_with(&format!(" | {wakes} |"))), "{state}");
         }
         let drawn = page.matches("```mermaid").count();
-        assert_eq!(drawn, nodes::kinds().len() + 4);
+        assert_eq!(drawn, nodes::kinds().len() + 5);
     }
 }

@@ -43,7 +43,7 @@ async fn a_scan_writes_the_schedule_and_a_changed_one_replaces_nothing() {
 
     let account = launched(PRODUCTION).await;
     scan(&account, launch()).await;
-    let first = SnapshotSchedule { format: 1, every_hours: Some(6), since: launch() };
+    let first = SnapshotSchedule { format: 1, every_hours: Some(6), since: launch(), earlier_until: None };
     assert_eq!(schedule(&account), Some(first.clone()));
     let writes = account.assets.versions(&keys::snapshot_schedule(NAME));
     scan(&account, launch() + hours(1)).await;
@@ -140,6 +140,32 @@ async fn old_scheduled_snapshots_are_deleted_and_none_that_was_ordered_nor_the_l
     assert_eq!(scan(&account, last + days(400)).await.findings.len(), 1);
     assert_eq!(kept(&account), all[all.len() - 8..]);
     assert!(account.assets.newest(&ordered).is_some());
+}
+
+/// The cluster was destroyed and launched again under its name.
+#[tokio::test]
+async fn snapshots_of_an_etcd_that_was_destroyed_do_not_count_for_the_new_one_and_its_last_good_ones_stay() {
+    let account = launched(PRODUCTION).await;
+    scan(&account, launch()).await;
+    let before: Vec<String> = (0..10).map(|number| takes(&account, launch() + hours(number), true)).collect();
+    let gone = launch() + hours(10);
+    let mut rollout = (*account.rollout().unwrap()).clone();
+    rollout.etcd_gone_at = Some(gone);
+    account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
+    // It was launched again a hundred days later. Nothing is missed yet.
+    let anew = launch() + days(100);
+    let seen = scan(&account, anew).await;
+    assert_eq!((seen.findings, seen.newest_snapshot), (Vec::new(), None));
+    let written = schedule(&account).unwrap();
+    assert_eq!((written.since, written.earlier_until), (anew, Some(gone)));
+    let found = scan(&account, anew + hours(15)).await.findings;
+    assert!(found.len() == 1 && found[0].message.ends_with("there is none yet"), "{found:?}");
+    let own: Vec<String> =
+        (0..25).map(|number| takes(&account, anew + hours(15 + 6 * number), true)).collect();
+    assert_eq!(scan(&account, anew + hours(165)).await.findings, []);
+    let stays = |key: &String| account.assets.newest(key).is_some();
+    assert_eq!(before.iter().map(stays).collect::<Vec<_>>(), [[false; 2].as_slice(), &[true; 8]].concat());
+    assert!(own.iter().all(stays));
 }
 
 #[tokio::test]

@@ -242,6 +242,9 @@ pub struct RestoreMark {
     /// Whether revisions were raised and older ones marked as compacted. If not, everything with a watch or cache must be restarted:
     /// controllers, kubelets and other clients.
     pub bumped: bool,
+    /// Whether it is a snapshot of an etcd of that name that was deleted, as far as the schedule of snapshots tells.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_earlier_etcd: bool,
     /// Whether etcd was started with this data. From then on the data is the member's, and is not restored again.
     #[serde(default)]
     pub started: bool,

@@ -19,7 +19,7 @@ fn taker(member: &str) -> Taker {
 }
 
 fn schedule(every_hours: u32, since: Timestamp) -> SnapshotSchedule {
-    SnapshotSchedule { format: 1, every_hours: Some(every_hours), since }
+    SnapshotSchedule { format: 1, every_hours: Some(every_hours), since, earlier_until: None }
 }
 
 fn taken(member: &str, begun: Timestamp) -> SnapshotLedger {
@@ -29,7 +29,7 @@ fn taken(member: &str, begun: Timestamp) -> SnapshotLedger {
 
 fn stored(hours_ago: i64, verified: bool) -> StoredSnapshot {
     let stored_at = at(NOW) - hours(hours_ago);
-    StoredSnapshot { time: format!("{hours_ago} h"), stored_at, verified }
+    StoredSnapshot { time: format!("{hours_ago} h"), stored_at, verified, of: OfEtcd::Present }
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_snapshot_is_overdue_after_two_intervals_and_a_new_schedule_has_the_same_tim
 fn a_schedule_is_written_when_it_changes() {
     let wanted = ScheduledSnapshots::default();
     let changed =
-        |stored: Option<&SnapshotSchedule>, wanted| SnapshotSchedule::changed(stored, wanted, at(NOW));
+        |stored: Option<&SnapshotSchedule>, wanted| SnapshotSchedule::changed(stored, wanted, None, at(NOW));
     let first = changed(None, Some(&wanted)).unwrap();
     assert_eq!(first, schedule(6, at(NOW)));
     assert_eq!(changed(Some(&first), Some(&wanted)), None);
@@ -170,4 +170,61 @@ fn a_schedule_is_written_when_it_changes() {
     assert_eq!(off.every_hours, None);
     assert_eq!(changed(Some(&off), None), None);
     assert_eq!(changed(None, None), None);
+    // The cluster was destroyed and launched again: nothing is missed before the new etcd could have a snapshot.
+    let gone = Some(at(NOW) - hours(1_000));
+    let old = schedule(6, at(NOW) - hours(2_000));
+    let anew = SnapshotSchedule::changed(Some(&old), Some(&wanted), gone, at(NOW)).unwrap();
+    assert_eq!(anew, SnapshotSchedule { earlier_until: gone, ..schedule(6, at(NOW)) });
+    assert_eq!(SnapshotSchedule::changed(Some(&anew), Some(&wanted), gone, at(NOW)), None);
+    let read: SnapshotSchedule = serde_json::from_value(serde_json::to_value(&anew).unwrap()).unwrap();
+    assert_eq!(read, anew);
+}
+
+#[test]
+fn what_was_stored_until_an_etcd_was_deleted_is_of_that_one() {
+    for (stored_hours, until_hours, of) in [
+        (1, None, OfEtcd::Present),
+        (1, Some(2), OfEtcd::Present),
+        (2, Some(2), OfEtcd::Earlier),
+        (3, Some(2), OfEtcd::Earlier),
+    ] {
+        let until = until_hours.map(|until| at(NOW) - hours(until));
+        assert_eq!(OfEtcd::at(at(NOW) - hours(stored_hours), until), of, "{stored_hours} {until_hours:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_restored_is_of_an_etcd_of_before_if_its_name_is_older_than_the_end_of_that_one() {
+    let until = at("2026-11-26T09:59:59.5Z");
+    let anew = SnapshotSchedule { earlier_until: Some(until), ..schedule(6, at(NOW)) };
+    for (time, of_earlier) in
+        [("20251126T235959Z", true), ("20261126T095959Z", true), ("20261126T100000Z", false)]
+    {
+        assert_eq!(anew.is_of_earlier(time), of_earlier, "{time}");
+        assert!(!schedule(6, at(NOW)).is_of_earlier(time));
+    }
+}
+
+#[test]
+fn a_new_etcd_does_not_wait_since_one_of_before_had_a_snapshot() {
+    let gone = Some(at(NOW) - hours(2));
+    let ledger = taken("etcd-0", at(NOW) - hours(3));
+    for (earlier_until, expected) in [(None, Turn::NotDue { at: at(NOW) + hours(3) }), (gone, Turn::Take)] {
+        let schedule = SnapshotSchedule { earlier_until, ..schedule(6, at(NOW) - hours(1)) };
+        assert_eq!(turn(Some(&schedule), &ledger, &taker("etcd-0"), true, at(NOW)), expected);
+    }
+}
+
+#[test]
+fn snapshots_of_an_etcd_of_before_take_no_place_of_those_of_this_one_and_their_last_good_ones_stay_too() {
+    let keep = Retention { all_days: 1, daily_days: 3, at_least: 2 };
+    let earlier = |hours_ago| StoredSnapshot { of: OfEtcd::Earlier, ..stored(hours_ago, true) };
+    // On the day of the launch both had snapshots: 12:00 less 30 h and less 34 h are of one day.
+    let all = [stored(1, true), stored(30, true), earlier(34), earlier(35), earlier(900), earlier(901)];
+    assert_eq!(expired(&all, keep, at(NOW)), ["901 h", "900 h"]);
+    let old: Vec<StoredSnapshot> = [stored(900, true), earlier(2_000), earlier(2_001), earlier(2_002)].into();
+    assert_eq!(expired(&old, keep, at(NOW)), ["2002 h"]);
+    // Many of this one, and still the last good ones of before stay.
+    let many: Vec<StoredSnapshot> = (0..20).map(|number| stored(number, true)).chain(old).collect();
+    assert_eq!(expired(&many, keep, at(NOW)), ["2002 h", "900 h"]);
 }

@@ -97,7 +97,10 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let etcd = stack_name(name, StackKind::Etcd, "");
     let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.standing().contains_key(&etcd));
     let snapshots = match has_etcd {
-        true => snapshots::look(ports.assets, &cluster, now).await.map(Some),
+        true => {
+            let earlier_until = rollout.as_ref().and_then(Rollout::earlier_etcd_until);
+            snapshots::look(ports.assets, &cluster, earlier_until, now).await.map(Some)
+        }
         false => Ok(None),
     };
     match &snapshots {

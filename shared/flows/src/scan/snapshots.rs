@@ -7,7 +7,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::Cluster;
 use slipway_core::keys::{self, SnapshotKey};
-use slipway_core::snapshots::{self, SnapshotLedger, SnapshotSchedule, StoredSnapshot};
+use slipway_core::snapshots::{self, OfEtcd, SnapshotLedger, SnapshotSchedule, StoredSnapshot};
 use slipway_core::words::moment;
 use slipway_credentials::renewal::Finding;
 use slipway_ports::{Listed, Listing, Objects, Removal};
@@ -30,23 +30,24 @@ pub(super) struct Look {
     change: Option<SnapshotSchedule>,
     /// Keys to delete, in that order.
     expired: Vec<String>,
-    /// When the newest verified one was stored.
+    /// When the newest verified one of this etcd was stored.
     pub(super) newest: Option<Timestamp>,
     /// Whether one is missing.
     pub(super) finding: Option<Finding>,
 }
 
-/// Looks, and changes nothing.
+/// Looks, and changes nothing. `earlier_until`: what was stored until then is of an etcd that was deleted since.
 pub(super) async fn look(
     assets: &(impl Objects + Listing),
     cluster: &Cluster,
+    earlier_until: Option<Timestamp>,
     now: Timestamp,
 ) -> FlowResult<Look> {
     let name = cluster.name.as_str();
     // Only the scan writes it, so one that cannot be read is written again.
     let (stored, _) = store::load_or_none::<SnapshotSchedule>(assets, &keys::snapshot_schedule(name)).await?;
     let wanted = cluster.etcd.snapshots;
-    let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), now);
+    let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), earlier_until, now);
     let mut look = Look { stored, change, expired: Vec::new(), newest: None, finding: None };
     // Without a schedule nothing says how long those of before are kept.
     let Some(wanted) = wanted else { return Ok(look) };
@@ -63,8 +64,9 @@ pub(super) async fn look(
         });
         return Ok(look);
     }
-    let (all, records) = sorted(&folder, &listed);
-    look.newest = all.iter().filter(|one| one.verified).map(|one| one.stored_at).max();
+    let (all, records) = sorted(&folder, &listed, earlier_until);
+    let counts = |one: &&StoredSnapshot| one.verified && one.of == OfEtcd::Present;
+    look.newest = all.iter().filter(counts).map(|one| one.stored_at).max();
     look.expired = expired(name, &all, &records, wanted.keep, now);
     if let Some(schedule) = look.stored.value.as_ref().filter(|_| look.change.is_none())
         && let Some(since) = snapshots::overdue_since(schedule, look.newest, now)
@@ -104,7 +106,11 @@ pub(super) fn not_tended(cluster: &str, error: &FlowError) -> Finding {
 }
 
 /// The snapshots in `listed`, and the times of the records with the time when they were stored.
-fn sorted<'l>(folder: &str, listed: &'l [Listed]) -> (Vec<StoredSnapshot>, BTreeMap<&'l str, Timestamp>) {
+fn sorted<'l>(
+    folder: &str,
+    listed: &'l [Listed],
+    earlier_until: Option<Timestamp>,
+) -> (Vec<StoredSnapshot>, BTreeMap<&'l str, Timestamp>) {
     let records: BTreeMap<&str, Timestamp> = listed
         .iter()
         .filter_map(|one| match keys::snapshot_key(folder, &one.key)? {
@@ -117,6 +123,7 @@ fn sorted<'l>(folder: &str, listed: &'l [Listed]) -> (Vec<StoredSnapshot>, BTree
             time: time.to_owned(),
             stored_at: one.modified,
             verified: records.contains_key(time),
+            of: OfEtcd::at(one.modified, earlier_until),
         }),
         SnapshotKey::Record(_) => None,
     });
@@ -206,7 +213,7 @@ mod tests {
             object("other/d.db", 90),
             object("e.txt", 90),
         ];
-        let (all, records) = sorted("scheduled-snapshots/prod/", &listed);
+        let (all, records) = sorted("scheduled-snapshots/prod/", &listed, None);
         let keep = snapshots::Retention { all_days: 1, daily_days: 1, at_least: 1 };
         let keys = expired("prod", &all, &records, keep, now());
         let names: Vec<&str> =

@@ -64,6 +64,7 @@ pub(super) fn destroyed(
         addons: next.addons.take(),
         switch: next.switch.take(),
         destroys_over: Some(open.asked_at),
+        etcd_gone_at: next.etcd_gone_at,
         doing: Doing::Gone(Destroyed {
             at: now,
             spec_versions: observed.newest.clone(),
@@ -88,12 +89,34 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
     if next.has_etcd() {
         return None;
     }
-    next.last_snapshot = match &open.snapshot {
-        LastSnapshot::Taken(key) => Some(key.clone()),
-        LastSnapshot::Needless => next.last_snapshot.take(),
-        LastSnapshot::Wanted { .. } | LastSnapshot::Declined => None,
+    let misses = ", and what was written after it is lost";
+    let (key, misses) = match &open.snapshot {
+        LastSnapshot::Complete(key) => (Some(key.clone()), ""),
+        // The deletion of etcd was requested by somebody else, or the order was to go without another one.
+        LastSnapshot::Taken(key) | LastSnapshot::Kept(key) => (Some(key.clone()), misses),
+        LastSnapshot::Wanted { earlier: Some(key), .. } => (Some(key.clone()), misses),
+        // That of an earlier destruction, which deleted etcd wholly or half.
+        LastSnapshot::Wanted { earlier: None, .. } | LastSnapshot::Needless | LastSnapshot::Declined => {
+            (next.last_snapshot.take(), "")
+        }
     };
-    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd is stored at {key}"))
+    next.last_snapshot = key;
+    next.last_snapshot.as_ref().map(|key| format!("; the last snapshot of etcd is stored at {key}{misses}"))
+}
+
+/// What a person does about a destruction that has stopped.
+pub(super) fn cure(open: &Destroy, cluster: &str, gone: usize, count: &str) -> String {
+    let LastSnapshot::Wanted { earlier, .. } = &open.snapshot else {
+        return format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}");
+    };
+    let else_lost = match earlier {
+        Some(key) => format!("; then what was written after the snapshot at {key} is lost"),
+        None => String::new(),
+    };
+    let deleted = if gone == 0 { "nothing is deleted yet" } else { count };
+    format!(
+        "`slipway destroy --cluster {cluster}` tries again, and with `--without-snapshot` it does without{else_lost}; {deleted}"
+    )
 }
 
 /// The states of all stacks that exist, existed or may exist. A stack that nobody knows of is included once CloudFormation has it.

@@ -1,4 +1,8 @@
 //! The last snapshot of etcd, taken on the leader, so that it has every acknowledged write.
+//!
+//! Two are taken. The first one comes before anything is deleted: it shows that etcd can take one, and counts if the second fails. Pods and
+//! people may write until the last API server is gone, which can take hours. So the second one is taken after the stack of the control
+//! plane is gone and before the deletion of etcd's is requested: nothing is written any more, and it has every write.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,9 +14,10 @@ use super::super::errand::{PAUSE, Round, Sender, TRIES};
 use super::super::fleet::GroupView;
 use super::super::nodes::{PATIENCE, serving};
 use super::super::outbox::Effects;
-use super::super::stack_step::OWNER_TAG;
+use super::super::stack_step::{OWNER_TAG, Phase, phase};
+use super::super::states::{LAST_SNAPSHOT, leads, snapshot_name};
 use super::super::waits::Detail;
-use super::super::{Effect, Observed, Rollout};
+use super::super::{Effect, Observed, Rollout, StackView};
 use super::{Destroy, GoingState, GoingWaits};
 
 /// More members than any etcd has.
@@ -22,20 +27,38 @@ const MOST_MEMBERS: u32 = 9;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum LastSnapshot {
-    /// It has to be taken before anything is deleted.
+    /// One has to be taken before any other stack is deleted.
     Wanted {
+        /// Which one.
+        #[serde(default)]
+        which: Which,
         /// The progress.
         save: Save,
-        /// The key of an earlier snapshot, which was the last one before another order or a resume.
+        /// The key of an earlier snapshot of this destruction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         earlier: Option<String>,
     },
-    /// It is taken and verified, and has this key.
+    /// The first one is taken and verified, and has this key. The second one follows when no API server is left.
     Taken(String),
-    /// A person ordered to go without it.
+    /// The second one is taken and verified, and has this key: nothing was written after it.
+    Complete(String),
+    /// A person ordered to go without another one. This is the key of the first one, which lacks what was written after it.
+    Kept(String),
+    /// A person ordered to go without any.
     Declined,
     /// There never was an etcd.
     Needless,
+}
+
+/// Which of the two snapshots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Which {
+    /// The one before anything is deleted. An older release took no other.
+    #[default]
+    First,
+    /// The one after the last API server is gone.
+    Second,
 }
 
 /// The progress of a last snapshot.
@@ -51,26 +74,37 @@ pub enum Save {
 }
 
 impl LastSnapshot {
+    /// The first snapshot, which has to be taken.
+    pub(super) fn first(now: Timestamp) -> Self {
+        Self::wanted(Which::First, None, now)
+    }
+
     /// A snapshot that has to be taken.
-    pub(super) fn wanted(earlier: Option<String>, now: Timestamp) -> Self {
-        Self::Wanted { save: Save::Leader(Inquiry::new(now)), earlier }
+    pub(super) fn wanted(which: Which, earlier: Option<String>, now: Timestamp) -> Self {
+        Self::Wanted { which, save: Save::Leader(Inquiry::new(now)), earlier }
     }
 
     pub(super) const fn inquiry(&self) -> Option<&Inquiry> {
         match self {
             Self::Wanted { save: Save::Leader(inquiry) | Save::Taking(inquiry), .. } => Some(inquiry),
-            Self::Wanted { save: Save::Failed(_), .. } | Self::Taken(_) | Self::Declined | Self::Needless => {
-                None
-            }
+            Self::Wanted { save: Save::Failed(_), .. }
+            | Self::Taken(_)
+            | Self::Complete(_)
+            | Self::Kept(_)
+            | Self::Declined
+            | Self::Needless => None,
         }
     }
 
     pub(super) const fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
         match self {
             Self::Wanted { save: Save::Leader(inquiry) | Save::Taking(inquiry), .. } => Some(inquiry),
-            Self::Wanted { save: Save::Failed(_), .. } | Self::Taken(_) | Self::Declined | Self::Needless => {
-                None
-            }
+            Self::Wanted { save: Save::Failed(_), .. }
+            | Self::Taken(_)
+            | Self::Complete(_)
+            | Self::Kept(_)
+            | Self::Declined
+            | Self::Needless => None,
         }
     }
 
@@ -80,9 +114,25 @@ impl LastSnapshot {
             Self::Wanted { save: Save::Failed(why), .. } => Some(why),
             Self::Wanted { save: Save::Leader(_) | Save::Taking(_), .. }
             | Self::Taken(_)
+            | Self::Complete(_)
+            | Self::Kept(_)
             | Self::Declined
             | Self::Needless => None,
         }
+    }
+
+    /// The key of the newest snapshot of this destruction.
+    pub(super) fn key(&self) -> Option<&String> {
+        match self {
+            Self::Wanted { earlier, .. } => earlier.as_ref(),
+            Self::Taken(key) | Self::Complete(key) | Self::Kept(key) => Some(key),
+            Self::Declined | Self::Needless => None,
+        }
+    }
+
+    /// Whether one has to be taken before any other stack is deleted.
+    pub(super) const fn is_wanted(&self) -> bool {
+        matches!(self, Self::Wanted { .. })
     }
 }
 
@@ -124,46 +174,84 @@ impl Inquiry {
 }
 
 impl Destroy {
-    /// The destruction continues after it has stopped: writes since then are in no snapshot, and not certainly in one that was being taken.
-    /// So another one is taken, unless etcd is being deleted already.
+    /// Whether no API server is left, and so nobody who writes to etcd: CloudFormation deletes the stack of controllers only after the last
+    /// of their machines is gone, and nothing creates it again.
+    fn has_no_writers(&self) -> bool {
+        let gone = |state: &GoingState| matches!(state, GoingState::Gone | GoingState::NotOurs);
+        let controls = |going: &&super::Going| going.kind == StackKind::ControlPlane;
+        self.stacks.iter().filter(controls).all(|going| gone(&going.state))
+    }
+
+    /// Whether the stack of etcd is not known to be deleted, wholly or half.
+    pub(super) fn etcd_stands(&self) -> bool {
+        let stands =
+            |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
+        self.stacks.iter().any(stands)
+    }
+
+    /// The destruction continues after it has stopped: the first snapshot is old by now, and one that was being taken may be. So another
+    /// one is taken, unless etcd is being deleted already.
     pub(in super::super) fn saves_again(&mut self, now: Timestamp) {
         match &self.snapshot {
             LastSnapshot::Taken(_) | LastSnapshot::Wanted { save: Save::Leader(_) | Save::Taking(_), .. } => {
-                self.saves_anew(now)
+                self.saves_anew(self.etcd_stands(), now)
             }
             LastSnapshot::Wanted { save: Save::Failed(_), .. }
+            | LastSnapshot::Complete(_)
+            | LastSnapshot::Kept(_)
             | LastSnapshot::Declined
             | LastSnapshot::Needless => {}
         }
     }
 
     /// The newest order asks for a last snapshot, whatever an earlier one said. Whether there is an etcd is observed.
-    pub(super) fn saves_anew(&mut self, now: Timestamp) {
-        let stands =
-            |going: &super::Going| going.kind == StackKind::Etcd && going.state == GoingState::Stands;
-        if !self.stacks.iter().any(stands) && self.snapshot.failure().is_none() {
+    pub(super) fn saves_anew(&mut self, etcd_stands: bool, now: Timestamp) {
+        let is_complete = self.has_no_writers() && matches!(self.snapshot, LastSnapshot::Complete(_));
+        if is_complete || !etcd_stands && self.snapshot.failure().is_none() {
             return;
         }
-        let earlier = match &self.snapshot {
-            LastSnapshot::Taken(key) => Some(key.clone()),
-            LastSnapshot::Wanted { earlier, .. } => earlier.clone(),
-            LastSnapshot::Declined | LastSnapshot::Needless => None,
-        };
-        self.snapshot = LastSnapshot::wanted(earlier, now);
+        let which = if self.has_no_writers() { Which::Second } else { Which::First };
+        self.becomes(LastSnapshot::wanted(which, self.snapshot.key().cloned(), now));
     }
 
     /// A person orders to go without another snapshot.
     pub(super) fn does_without(&mut self) {
-        if let LastSnapshot::Wanted { earlier, .. } = &mut self.snapshot {
-            self.snapshot = earlier.take().map_or(LastSnapshot::Declined, LastSnapshot::Taken);
+        match &self.snapshot {
+            LastSnapshot::Wanted { earlier: None, .. } => self.becomes(LastSnapshot::Declined),
+            LastSnapshot::Wanted { earlier: Some(key), .. } | LastSnapshot::Taken(key) => {
+                self.becomes(LastSnapshot::Kept(key.clone()));
+            }
+            LastSnapshot::Complete(_)
+            | LastSnapshot::Kept(_)
+            | LastSnapshot::Declined
+            | LastSnapshot::Needless => {}
         }
     }
 
-    /// Sets the progress of the last snapshot, which has to be taken.
-    fn saves_by(&mut self, next: Save) {
-        if let LastSnapshot::Wanted { save, .. } = &mut self.snapshot {
-            *save = next;
+    fn becomes(&mut self, next: LastSnapshot) {
+        let moves = (snapshot_name(&self.snapshot), snapshot_name(&next));
+        debug_assert!(leads(LAST_SNAPSHOT, moves.0, moves.1), "{moves:?}");
+        self.snapshot = next;
+    }
+
+    /// Sets the progress of the snapshot that has to be taken.
+    fn saves_by(&mut self, save: Save) {
+        if let LastSnapshot::Wanted { which, earlier, .. } = &self.snapshot {
+            self.becomes(LastSnapshot::Wanted { which: *which, save, earlier: earlier.clone() });
         }
+    }
+
+    /// It is taken and verified.
+    fn saved(&mut self, which: Which, key: String) {
+        self.becomes(match which {
+            Which::First => LastSnapshot::Taken(key),
+            Which::Second => LastSnapshot::Complete(key),
+        });
+    }
+
+    /// There is no etcd.
+    fn has_nothing_to_save(&mut self) {
+        self.becomes(self.snapshot.key().cloned().map_or(LastSnapshot::Needless, LastSnapshot::Kept));
     }
 
     /// Sends members a command.
@@ -215,7 +303,25 @@ pub(super) fn why_not<T>(round: &Round, answers: &[Result<T, String>]) -> String
     why.collect::<Vec<_>>().join("; ")
 }
 
-/// Takes the last snapshot on the leader.
+/// Takes the second snapshot before `stack`, etcd's own, is deleted; `None` if there is no second one to take.
+pub(super) fn save_again(
+    state: &Rollout,
+    open: &mut Destroy,
+    stack: &StackView,
+    observed: &Observed,
+    now: Timestamp,
+    effects: &mut Effects,
+) -> Option<GoingWaits> {
+    // Somebody else may have requested the deletion: then there is nothing left to wait for.
+    if matches!(phase(stack.status), Phase::Busy) || !open.has_no_writers() {
+        return None;
+    }
+    let LastSnapshot::Taken(key) = &open.snapshot else { return None };
+    open.becomes(LastSnapshot::wanted(Which::Second, Some(key.clone()), now));
+    Some(save(state, open, observed, now, effects))
+}
+
+/// Takes a snapshot on the leader.
 pub(super) fn save(
     state: &Rollout,
     open: &mut Destroy,
@@ -224,29 +330,41 @@ pub(super) fn save(
     effects: &mut Effects,
 ) -> GoingWaits {
     match open.snapshot.clone() {
-        LastSnapshot::Wanted { save: Save::Leader(inquiry), .. } => {
-            finds_leader(state, open, inquiry, observed, now, effects)
+        LastSnapshot::Wanted { which, save: Save::Leader(inquiry), .. } => {
+            finds_leader(state, open, which, inquiry, observed, now, effects)
         }
-        LastSnapshot::Wanted { save: Save::Taking(inquiry), .. } => {
+        LastSnapshot::Wanted { which, save: Save::Taking(inquiry), .. } => {
             match inquiry.round.only_answer::<SnapshotTaken>(observed, now) {
-                None => GoingWaits::Snapshot,
+                None => takes(which),
                 Some(Ok(taken)) => {
-                    open.snapshot = LastSnapshot::Taken(taken.key.clone());
-                    GoingWaits::SnapshotTaken(taken.key)
+                    open.saved(which, taken.key.clone());
+                    match which {
+                        Which::First => GoingWaits::FirstTaken(taken.key),
+                        Which::Second => GoingWaits::SnapshotTaken(taken.key),
+                    }
                 }
                 Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, now),
             }
         }
         LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(Detail(why)),
-        LastSnapshot::Taken(key) => GoingWaits::SnapshotTaken(key),
+        LastSnapshot::Taken(key) => GoingWaits::FirstTaken(key),
+        LastSnapshot::Complete(key) | LastSnapshot::Kept(key) => GoingWaits::SnapshotTaken(key),
         LastSnapshot::Declined | LastSnapshot::Needless => GoingWaits::NoEtcd,
     }
 }
 
-/// Finds the leader, and lets it take the last snapshot.
+const fn takes(which: Which) -> GoingWaits {
+    match which {
+        Which::First => GoingWaits::FirstSnapshot,
+        Which::Second => GoingWaits::Snapshot,
+    }
+}
+
+/// Finds the leader, and lets it take a snapshot.
 fn finds_leader(
     state: &Rollout,
     open: &mut Destroy,
+    which: Which,
     inquiry: Inquiry,
     observed: &Observed,
     now: Timestamp,
@@ -258,7 +376,7 @@ fn finds_leader(
             match has_groups(state, observed) {
                 None => return GoingWaits::LooksForMembers,
                 Some(false) => {
-                    open.snapshot = LastSnapshot::Needless;
+                    open.has_nothing_to_save();
                     return GoingWaits::NoEtcd;
                 }
                 Some(true) => {}
@@ -287,7 +405,7 @@ fn finds_leader(
     let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
     let round = open.ask(state, whom, now, effects);
     open.saves_by(Save::Taking(Inquiry { round, ..inquiry }));
-    GoingWaits::Snapshot
+    takes(which)
 }
 
 /// Tried again in a minute, but not forever; `as_before`: the state does not change until then.

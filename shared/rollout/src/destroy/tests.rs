@@ -95,9 +95,10 @@ fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what
 /// An order may be received up to an hour after it was given.
 #[test]
 fn another_order_that_is_heard_late_is_as_patient_as_one_that_was_heard_at_once() {
-    let open = open(&[("c-etcd", GoingState::Stands)]).again(at(9), false, at(3_000));
+    let stacks = [("c-control-plane", GoingState::Stands), ("c-etcd", GoingState::Stands)];
+    let open = open(&stacks).again(at(9), false, at(3_000));
     assert_eq!(open.asked_at, at(9));
-    assert_eq!(open.snapshot, LastSnapshot::wanted(None, at(3_000)));
+    assert_eq!(open.snapshot, LastSnapshot::first(at(3_000)));
 }
 
 #[test]
@@ -137,7 +138,7 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
     ] {
         let without = Destroy { records, ..open(stacks) };
         assert_eq!(without.asks_members(), asks, "{without:?}");
-        let saves = Destroy { snapshot: LastSnapshot::wanted(None, NOW), ..without };
+        let saves = Destroy { snapshot: LastSnapshot::first(NOW), ..without };
         assert!(saves.asks_members());
     }
 }
@@ -145,7 +146,8 @@ fn members_of_etcd_are_asked_for_the_last_snapshot_and_for_their_records_once_et
 #[test]
 fn p8_of_what_members_were_asked_it_is_known_what_was_refused_and_what_was_never_sent() {
     let save = Save::Leader(inquiry(&["1", "2"]));
-    let snapshot = Destroy { snapshot: LastSnapshot::Wanted { save, earlier: None }, ..open(&[]) };
+    let snapshot =
+        Destroy { snapshot: LastSnapshot::Wanted { which: Which::First, save, earlier: None }, ..open(&[]) };
     let records = Destroy { records: Records::SentCommand(inquiry(&["1", "2"])), ..open(&[]) };
     for mut open in [snapshot, records] {
         open.unsent("1", "unknown");
@@ -420,18 +422,41 @@ fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_ti
 #[test]
 fn p4_another_snapshot_is_taken_where_etcd_stands_and_not_where_it_goes_and_others_stand() {
     let taken = || LastSnapshot::Taken("key".to_owned());
-    let anew = LastSnapshot::wanted(Some("key".to_owned()), at(9));
-    for (etcd, then) in [(GoingState::Stands, anew), (deleting(), taken()), (GoingState::Gone, taken())] {
-        let stacks = [("c-etcd", etcd.clone()), ("c-network", GoingState::Stands)];
+    let anew = |which| LastSnapshot::wanted(which, Some("key".to_owned()), at(9));
+    let stands = GoingState::Stands;
+    for (control, etcd, then) in [
+        (stands.clone(), stands.clone(), anew(Which::First)),
+        (deleting(), stands.clone(), anew(Which::First)),
+        (failed(), stands.clone(), anew(Which::First)),
+        (GoingState::Gone, stands.clone(), anew(Which::Second)),
+        (GoingState::NotOurs, stands.clone(), anew(Which::Second)),
+        (GoingState::Gone, deleting(), taken()),
+        (GoingState::Gone, GoingState::Gone, taken()),
+    ] {
+        let stacks =
+            [("c-control-plane", control.clone()), ("c-etcd", etcd.clone()), ("c-network", stands.clone())];
         let mut open = Destroy { snapshot: taken(), ..open(&stacks) };
         open.saves_again(at(9));
-        assert_eq!(open.snapshot, then, "{etcd:?}");
+        assert_eq!(open.snapshot, then, "{control:?} {etcd:?}");
+    }
+}
+
+#[test]
+fn p4_a_snapshot_of_after_the_last_write_stays_the_last_only_while_nobody_can_write() {
+    let complete = || LastSnapshot::Complete("key".to_owned());
+    let anew = LastSnapshot::wanted(Which::First, Some("key".to_owned()), at(9));
+    // A stack of that name that was somebody else's is looked at again, and may be ours by now.
+    for (control, then) in [(GoingState::Gone, complete()), (GoingState::NotOurs, anew)] {
+        let stacks = [("c-control-plane", control.clone()), ("c-etcd", GoingState::Stands)];
+        let open = Destroy { snapshot: complete(), ..open(&stacks) };
+        assert_eq!(open.clone().again(at(9), false, at(9)).snapshot, then, "{control:?}");
+        assert_eq!(open.again(at(9), true, at(9)).snapshot, complete(), "{control:?}");
     }
 }
 
 #[test]
 fn p4_nothing_is_saved_only_where_every_group_that_members_may_have_was_seen_not_to_be_there() {
-    let wanted = || LastSnapshot::wanted(None, NOW);
+    let wanted = || LastSnapshot::first(NOW);
     let boots = Lifecycle::Pending;
     let mut not_all = members_seen(&[]);
     not_all.remove("c-etcd-8");
@@ -455,11 +480,10 @@ fn p8_members_are_asked_in_rounds_that_are_counted_so_that_no_two_share_a_token(
     let state = cluster(&["c-etcd"]);
     let serves = [0, 1].map(|index| (index, "c", Lifecycle::InService));
     let observed = Observed { groups: members_seen(&serves), ..Observed::default() };
-    let mut open =
-        Destroy { snapshot: LastSnapshot::wanted(None, NOW), ..open(&[("c-etcd", GoingState::Stands)]) };
+    let mut open = Destroy { snapshot: LastSnapshot::first(NOW), ..open(&[("c-etcd", GoingState::Stands)]) };
     let mut tokens = BTreeSet::new();
     for rounds in 1..=3 {
-        open.snapshot = LastSnapshot::wanted(None, NOW);
+        open.snapshot = LastSnapshot::first(NOW);
         let mut effects = Effects::new(NOW);
         assert_eq!(save(&state, &mut open, &observed, NOW, &mut effects), GoingWaits::Leader);
         assert_eq!((open.rounds, open.commands().len()), (rounds, 2));

@@ -33,6 +33,10 @@ pub enum GoingWaits {
     NoEtcd,
     /// For the answer which member leads.
     Leader,
+    /// For the snapshot before anything is deleted.
+    FirstSnapshot,
+    /// For nothing: the snapshot before anything is deleted has this key.
+    FirstTaken(String),
     /// For the last snapshot.
     Snapshot,
     /// For nothing: the last snapshot has this key.
@@ -65,7 +69,11 @@ impl Display for GoingWaits {
             Self::LooksForMembers => f.write_str("looks for members of etcd"),
             Self::NoEtcd => f.write_str("there is no etcd"),
             Self::Leader => f.write_str("asks the members of etcd which one leads"),
-            Self::Snapshot => f.write_str("takes the last snapshot"),
+            Self::FirstSnapshot => f.write_str("takes a snapshot before anything is deleted"),
+            Self::FirstTaken(key) => {
+                write!(f, "a snapshot is stored at {key}; the last one follows when no API server is left")
+            }
+            Self::Snapshot => f.write_str("takes the last snapshot, after the last API server is gone"),
             Self::SnapshotTaken(key) => write!(f, "the last snapshot is stored at {key}"),
             Self::SnapshotHeld(why) => write!(f, "waits: {why}"),
             Self::Records => f.write_str("a member deletes the DNS records of all members"),

@@ -3,6 +3,7 @@
 mod back;
 mod ends;
 mod records;
+mod saved;
 
 use slipway_core::node::{CommandView, EtcdHealth, FailureCode, RecordsRetired, Verb, VerbFailure};
 
@@ -31,6 +32,8 @@ struct Quay {
     leader: Option<u32>,
     /// The result of a snapshot.
     snapshot: Result<&'static str, &'static str>,
+    /// The result of one when the control plane is gone, if it is another.
+    second: Option<Result<&'static str, &'static str>>,
     /// The member that can delete the records.
     retires: Option<u32>,
     /// The commands by their token.
@@ -60,6 +63,7 @@ impl Quay {
             members: 3,
             leader: Some(1),
             snapshot: Ok(KEY),
+            second: None,
             retires: Some(2),
             asked: BTreeMap::new(),
             hooked: Vec::new(),
@@ -110,7 +114,8 @@ impl Quay {
         let failed =
             |why: &str| CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, why, "look"));
         let retires = self.retires.is_some_and(|index| instance == format!("i-{index}"));
-        match (verb, self.snapshot) {
+        let second = self.second.filter(|_| !self.harbour.fake.stacks.contains_key("c-control-plane"));
+        match (verb, second.unwrap_or(self.snapshot)) {
             (Verb::EtcdRetire, _) if retires => {
                 CommandView::Answered(RecordsRetired { zone: "Z1".to_owned(), records: Vec::new() }.into())
             }

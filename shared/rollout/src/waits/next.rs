@@ -283,6 +283,8 @@ impl GoingWaits {
             | Self::LooksForMembers
             | Self::NoEtcd
             | Self::Leader
+            | Self::FirstSnapshot
+            | Self::FirstTaken(_)
             | Self::Snapshot
             | Self::SnapshotTaken(_)
             | Self::Records
@@ -430,6 +432,8 @@ mod tests {
             (json!("looksForMembers"), Need::Nobody),
             (json!("noEtcd"), Need::Nobody),
             (json!("leader"), Need::Nobody),
+            (json!("firstSnapshot"), Need::Nobody),
+            (json!({"firstTaken": "key"}), Need::Nobody),
             (json!("snapshot"), Need::Nobody),
             (json!({"snapshotTaken": "key"}), Need::Nobody),
             (json!({"snapshotHeld": "why"}), Need::Can),

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use beliefs::{
-    drained, has_begun, has_just_begun, is_done, no_try_failed, refreshed, snapshot, success, waits_since,
+    drained, has_begun, has_just_begun, is_done, keeps_the_first, no_try_failed, refreshed, snapshot,
+    success, waits_since,
 };
 use jiff::{SignedDuration, Timestamp};
 use place::place;
@@ -59,6 +60,7 @@ enum Bug {
     TrustsWhoeverWakes,
     IgnoresAlarms,
     BelievesTheLastSnapshot,
+    KeepsTheFirstSnapshot,
     TakesTwoStepsAtOnce,
     TakesTheNetworkFirst,
     LeavesRecords,
@@ -78,7 +80,7 @@ enum Bug {
     SucceedsUnseen,
 }
 
-const ALL: [(Bug, &str); 47] = [
+const ALL: [(Bug, &str); 48] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -112,6 +114,7 @@ const ALL: [(Bug, &str); 47] = [
     (Bug::TrustsWhoeverWakes, "any wake counts as the success of all commands"),
     (Bug::IgnoresAlarms, "alarms of etcd are ignored"),
     (Bug::BelievesTheLastSnapshot, "a destruction takes no last snapshot, and believes that there is one"),
+    (Bug::KeepsTheFirstSnapshot, "the snapshot before a destruction deletes anything counts as its last one"),
     (Bug::TakesTwoStepsAtOnce, "a stack counts as deleted as soon as its deletion is requested"),
     (Bug::TakesTheNetworkFirst, "a destruction deletes the network first"),
     (
@@ -205,6 +208,7 @@ impl Mistaken {
                     }
                 }
             }
+            Bug::KeepsTheFirstSnapshot => keeps_the_first(state),
             Bug::TakesTheNetworkFirst => {
                 if let Some(open) = state.destroy_mut() {
                     open.stacks.sort_by_key(|going| going.kind.wave());

@@ -26,6 +26,8 @@ pub(super) struct Ends {
     stopped: BTreeSet<Timestamp>,
     /// When it was resumed after a pause.
     resumed: Option<Timestamp>,
+    /// When an API server answered last: until then something may have been written to etcd.
+    written: Option<Timestamp>,
     /// The time of the newest abort that was received.
     pub(super) called_off: Option<Timestamp>,
     /// Stacks whose deletion was requested.
@@ -118,6 +120,13 @@ impl Checker {
         let Ends { given, deleted, over, unsaved, .. } = std::mem::take(&mut self.ends);
         let (over, unsaved) = (over.max(given.last().copied()), without || unsaved && given.is_empty());
         self.ends = Ends { deleted, apart: true, over, unsaved, ..Ends::default() };
+    }
+
+    /// Notes whether anybody can write to etcd.
+    pub(super) fn note_writers(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        if !facts.api_servers.is_empty() {
+            self.ends.written = Some(now);
+        }
     }
 
     /// The destruction continues after a pause. Writes during the pause are in no snapshot.
@@ -241,15 +250,27 @@ impl Checker {
         self.ends.apart = true;
     }
 
-    /// Whether there is a snapshot that is newer than the order, or none is needed.
+    /// Whether there is a snapshot that is newer than the order, or none is needed. Etcd goes only if there is one that is newer than the last
+    /// answer of an API server, too.
     fn is_saved(&mut self, facts: &ClusterFacts, stack: &str, now: Timestamp) {
         let since = self.ends.obeyed.or(self.ends.given.first().copied()).max(self.ends.resumed);
         let Some(since) = since.filter(|_| !self.ends.does_without() && !facts.members.is_empty()) else {
             return;
         };
-        // If etcd was already being deleted when a later order came, a snapshot after the first order is enough.
-        let etcd_goes = self.ends.deleted.contains(&format!("{}-etcd", self.cluster));
-        let since = if etcd_goes { self.ends.given.first().copied().unwrap_or(since) } else { since };
+        let etcd = format!("{}-etcd", self.cluster);
+        let (is_etcd, etcd_goes) = (stack == etcd, self.ends.deleted.contains(&etcd));
+        if let Some(written) = self.ends.written.filter(|_| is_etcd && !etcd_goes)
+            && !facts.snapshots.iter().any(|at| *at > written)
+        {
+            let what = format!(
+                "{stack} is told to go, and its last snapshot is older than what an API server wrote at {written}"
+            );
+            self.wrong(now, "P4", what);
+        }
+        // If etcd was already being deleted when a later order came, a snapshot after the first order is enough. So it is when nobody has
+        // written since that snapshot.
+        let since =
+            if is_etcd || etcd_goes { self.ends.given.first().copied().unwrap_or(since) } else { since };
         if !facts.snapshots.iter().any(|at| *at >= since) {
             let what = format!("{stack} is told to go without a last snapshot of after the order");
             self.wrong(now, "P4", what);

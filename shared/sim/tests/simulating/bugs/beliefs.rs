@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use slipway_core::node::{Answer, CommandView, DrainRecord, Refreshed, SnapshotTaken};
-use slipway_rollout::{NodeStep, Phase, Place, Task};
+use slipway_rollout::{LastSnapshot, NodeStep, Phase, Place, Rollout, Task};
 
 pub(super) fn success(answer: impl Into<Answer>) -> Option<CommandView> {
     Some(CommandView::Answered(answer.into()))
@@ -32,6 +32,15 @@ pub(super) fn snapshot() -> Option<CommandView> {
         sealed_under: String::new(),
         seconds: 0,
     })
+}
+
+/// The first snapshot of a destruction counts as the last one.
+pub(super) fn keeps_the_first(state: &mut Rollout) {
+    if let Some(open) = state.destroy_mut()
+        && let LastSnapshot::Taken(key) = &open.snapshot
+    {
+        open.snapshot = LastSnapshot::Complete(key.clone());
+    }
 }
 
 pub(super) fn drained(node: &str) -> Option<CommandView> {

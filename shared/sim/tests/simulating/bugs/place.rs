@@ -39,6 +39,7 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::DropsTheOutbox | Bug::SendsTwice => (0.0, People::ByChance, &[(0, All), (0, Refresh)]),
         Bug::DropsATerminate => (0.0, People::ByChance, &[(0, Workers)]),
         Bug::BelievesTheLastSnapshot
+        | Bug::KeepsTheFirstSnapshot
         | Bug::TakesTwoStepsAtOnce
         | Bug::TakesTheNetworkFirst
         | Bug::LeavesRecords
