@@ -2,7 +2,7 @@
 
 use slipway_sim::year::{Change, Trial};
 
-use super::seeds::{Case, all_end_well, base, rates, report};
+use super::seeds::{Case, all_end_well, base, rates, report, trial};
 
 /// The trials of [`super::seeds`], with these clusters in turns and that change.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
@@ -72,6 +72,17 @@ fn p6_a_pool_is_added_while_the_others_are_rolled_whatever_goes_wrong() {
 #[test]
 fn p6_pools_of_many_workers_are_rolled_many_at_a_time_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[16, 17, 18]);
+}
+
+/// The hook of a worker that a person had uncordoned after its drain was completed with pods on it, before it was drained again there.
+#[test]
+fn p6_a_worker_that_a_person_uncordons_goes_without_pods() {
+    for seed in [239, 253] {
+        let rates = "uncordons=10".parse().unwrap();
+        let trial = Trial { rates, ..trial(seed) };
+        let verdict = trial.run(base(trial.base()), None);
+        assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
+    }
 }
 
 /// Pools of 22 workers are added and removed.
