@@ -590,7 +590,8 @@ impl Checker {
         self.released.entry(machine.to_owned()).or_insert(now);
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
         // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
-        let joined = self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= INVOCATION);
+        let joined =
+            self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
         let uncordoned = self.cordons.was_uncordoned_at_the_end(machine);
         if pods > 0 && !self.is_deleted_with_its_stack(machine) && !(self.faults && joined) && !uncordoned {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::targets::reached;
-use super::{CLOCKS, Checker, GRACE, INVOCATION, RESTARTS, Violation};
+use super::{CLOCKS, Checker, GRACE, RESTARTS, Violation};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
@@ -67,7 +67,7 @@ impl Checker {
     /// Nobody can keep pods from it then, or drain it.
     fn joined_too_late(&self, machine: &str) -> bool {
         let joined = self.joined.get(machine).zip(self.released.get(machine));
-        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= INVOCATION)
+        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= self.evidence_lasts())
     }
 
     /// What must hold at every moment in a world without faults.
