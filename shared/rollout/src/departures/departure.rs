@@ -1,18 +1,22 @@
 //! The departure of one machine.
 
+mod again;
+mod stays;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use slipway_core::node::{FailureCode, Uncordoned, Verb};
+use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::{Scene, Slots};
+use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
 use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::states::{Wakes, Way, leads};
 use crate::waits::{Departs, Detail, HowFar};
-use crate::{Effect, Observed};
+use again::{LastDrain, prolong};
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
 const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
@@ -100,6 +104,9 @@ pub enum DepartureState {
     Leave {
         /// When Auto Scaling was last told so.
         told: Timestamp,
+        /// How far it is with its last drain, once it waits in its terminate hook. `None`: its hook is being completed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last: Option<LastDrain>,
     },
     /// It is drained, and stays until its stack is deleted.
     Rest,
@@ -131,7 +138,12 @@ pub(crate) const WAYS: &[Way] = &[
         &[Wakes::Command, Wakes::Machine],
         &["leave", "rest", "withdraw", "gone"],
     ),
-    Way::new("leave", "it is drained, and is terminated", &[Wakes::Machine], &["drain", "withdraw", "gone"]),
+    Way::new(
+        "leave",
+        "it is drained, and is terminated; once it waits in its terminate hook, it is drained again, because a person may have uncordoned it",
+        &[Wakes::Command, Wakes::Machine],
+        &["drain", "withdraw", "gone"],
+    ),
     Way::new(
         "rest",
         "it is drained, and stays until its stack is deleted",
@@ -165,17 +177,21 @@ impl DepartureState {
 
     fn command(&self) -> Option<&SentCommand> {
         match self {
-            Self::Drain { drain, .. } => drain.asked.as_ref(),
+            Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
+                drain.asked.as_ref()
+            }
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
-            Self::Leave { .. } | Self::Rest => None,
+            Self::Leave { last: None, .. } | Self::Rest => None,
         }
     }
 
     fn command_mut(&mut self) -> Option<&mut Option<SentCommand>> {
         match self {
-            Self::Drain { drain, .. } => Some(&mut drain.asked),
+            Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
+                Some(&mut drain.asked)
+            }
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
-            Self::Leave { .. } | Self::Rest => None,
+            Self::Leave { last: None, .. } | Self::Rest => None,
         }
     }
 }
@@ -286,8 +302,10 @@ impl Departure {
 
     /// The drain command for it.
     pub(super) fn drain_command(&self) -> Option<&SentCommand> {
-        let DepartureState::Drain { drain, .. } = &self.state else { return None };
-        drain.asked.as_ref()
+        match &self.state {
+            DepartureState::Drain { .. } | DepartureState::Leave { .. } => self.state.command(),
+            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => None,
+        }
     }
 
     /// Run Command refused the command with that token.
@@ -315,6 +333,10 @@ impl Departure {
     pub(crate) fn departs(&self, id: &str) -> Departs {
         let how = match &self.state {
             DepartureState::Drain { drain, .. } => HowFar::Drains(drain.held.clone()),
+            // Pods that came after its drain hold it.
+            DepartureState::Leave { last: Some(LastDrain { drain, .. }), .. } if drain.held.is_some() => {
+                HowFar::Drains(drain.held.clone())
+            }
             DepartureState::Leave { .. } => HowFar::Leaves,
             DepartureState::Rest => HowFar::Empty,
             DepartureState::Withdraw { .. } => HowFar::Stays,
@@ -338,9 +360,11 @@ impl Departure {
         STAYS
     }
 
-    /// It leaves: Auto Scaling is told so now.
-    pub(super) fn leaves(&mut self, now: Timestamp) {
-        self.enter(DepartureState::Leave { told: now }, now);
+    /// It leaves: Auto Scaling is told so now, by `effect`.
+    pub(super) fn leaves(&mut self, effect: &Effect, now: Timestamp) {
+        let completes = matches!(effect, Effect::CompleteTermination { .. });
+        let last = (!completes).then(LastDrain::default);
+        self.enter(DepartureState::Leave { told: now, last }, now);
     }
 
     /// It stays after all: its command is cancelled, and it is uncordoned once that has ended.
@@ -373,7 +397,10 @@ impl Departure {
         }
         match &self.state {
             DepartureState::Drain { .. } => self.drain(id, hold, scene, slots, effects),
-            DepartureState::Leave { told } => {
+            DepartureState::Leave { last: Some(_), .. } if hold == Hold::Hook => {
+                self.drain_again(id, scene, slots, effects)
+            }
+            DepartureState::Leave { told, .. } => {
                 let told = *told;
                 self.leave(id, told, hold, scene, effects)
             }
@@ -402,9 +429,8 @@ impl Departure {
     ) -> bool {
         let now = scene.now;
         let DepartureState::Drain { drain, prolonged } = &mut self.state else { return STAYS };
-        if hold == Hold::Hook && prolonged.is_none_or(|at| now.duration_since(at) >= HEARTBEAT) {
-            *prolonged = Some(now);
-            effects.push(Effect::ProlongTermination { group: self.group.clone(), instance: id.to_owned() });
+        if hold == Hold::Hook {
+            prolong(&self.group, id, prolonged, now, effects);
         }
         if !hold.must_go() && self.cause == Cause::AutoScaling {
             // A late answer may be older than its hook (docs/aws.md). After a while this is impossible: then somebody removed it from its
@@ -422,18 +448,20 @@ impl Departure {
             DrainProgress::Runs | DrainProgress::Pauses => {}
             DrainProgress::Empty { .. } => self.is_empty(id, hold, scene, effects),
             DrainProgress::GivenUp(why) => return self.withdraw(Some(why), now),
-            DrainProgress::Idle => {
-                if slots.drains > 0
-                    && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
-                {
-                    slots.drains -= 1;
-                    if let DepartureState::Drain { drain, .. } = &mut self.state {
-                        drain.asked = Some(asked);
-                    }
-                }
-            }
+            DrainProgress::Idle => self.ask_to_drain(id, scene, slots, effects),
         }
         STAYS
+    }
+
+    /// Sends its drain to a controller, if one has time for it.
+    fn ask_to_drain(&mut self, id: &str, scene: &Scene<'_>, slots: &mut Slots, effects: &mut Vec<Effect>) {
+        if slots.drains > 0
+            && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
+            && let Some(command) = self.state.command_mut()
+        {
+            slots.drains -= 1;
+            *command = Some(asked);
+        }
     }
 
     /// Sends a command to the controller with the fewest drains; `None` if no controller is in service.
@@ -459,20 +487,6 @@ impl Departure {
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })
     }
 
-    /// Cancels its drain repeatedly until it has ended: Run Command may not list the command yet, and does not guarantee the cancellation.
-    fn take_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
-        let now = scene.now;
-        let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
-        let Some(asked) = asked.as_ref().filter(|asked| still_runs(asked, scene.observed, now)) else {
-            return self.enter(DepartureState::Uncordon { asked: None, tries: 0 }, now);
-        };
-        if told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
-            effects.extend(asked.take_back());
-            *told = Some(now);
-        }
-        STAYS
-    }
-
     /// It has no pods any more, so it is terminated.
     fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
         if self.cause == Cause::Rollout(Ending::Rests) && !hold.must_go() {
@@ -484,13 +498,14 @@ impl Departure {
             self.cause = Cause::Rollout(Ending::Replaced);
         }
         let (group, instance) = (self.group.clone(), id.to_owned());
-        effects.push(match hold {
+        let effect = match hold {
             Hold::Hook => Effect::CompleteTermination { group, instance },
             // A retained machine is not part of the desired capacity.
             Hold::Kept => Effect::Terminate { group, instance, then_desired: None },
             Hold::Free => Effect::Terminate { group, instance, then_desired: self.then_desired(scene) },
-        });
-        self.leaves(scene.now);
+        };
+        self.leaves(&effect, scene.now);
+        effects.push(effect);
     }
 
     /// The desired capacity of its group once it and all other surplus machines are gone. It is the same for each of them, so that it does
@@ -507,7 +522,7 @@ impl Departure {
     /// Auto Scaling refused to terminate it. As a surplus machine it may have been refused because its group is at its minimum: then it is
     /// terminated as a replaced machine. Otherwise it stays and is uncordoned.
     pub(crate) fn not_terminated(&mut self, reason: &str) {
-        let DepartureState::Leave { told } = self.state else { return };
+        let DepartureState::Leave { told, .. } = self.state else { return };
         if self.is_surplus() {
             self.cause = Cause::Rollout(Ending::Replaced);
             self.enter(DepartureState::drains(), told);
@@ -525,14 +540,15 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         if hold.must_go() && scene.now.duration_since(requested_at) >= PAUSE {
-            self.state = DepartureState::Leave { told: scene.now };
             let (group, instance) = (self.group.clone(), id.to_owned());
+            let last = (hold == Hold::Kept).then(LastDrain::default);
             effects.push(if hold == Hold::Hook {
                 Effect::CompleteTermination { group, instance }
             } else {
                 // Its hook timed out before it could be completed. Terminating it once more starts the hook again.
                 Effect::Terminate { group, instance, then_desired: None }
             });
+            self.state = DepartureState::Leave { told: scene.now, last };
         }
         // Its termination was decided and did not happen, because the evidence became too old. No pod is left to be evicted.
         if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
@@ -544,50 +560,6 @@ impl Departure {
         }
         STAYS
     }
-
-    fn uncordon(
-        &mut self,
-        id: &str,
-        scene: &Scene<'_>,
-        slots: &mut Slots,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
-        if scene.paused && scene.rollout_continues {
-            return STAYS;
-        }
-        if let Some(asked) = asked {
-            match asked.answer::<Uncordoned>(scene.observed, scene.now) {
-                None => return STAYS,
-                Some(Ok(_)) => return GONE,
-                Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
-                Some(Err(why)) => {
-                    let pause = if *tries < UNCORDONS { PAUSE } else { SELDOM };
-                    // A failed try counts when the next one is made.
-                    if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
-                        return STAYS;
-                    }
-                    *tries += u32::from(!asked.never_ran(scene.observed));
-                    self.problem = Some(why);
-                }
-            }
-        }
-        // A whole pool may have to be uncordoned at once.
-        let tries = *tries;
-        if slots.uncordons > 0
-            && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
-        {
-            slots.uncordons -= 1;
-            self.state = DepartureState::Uncordon { asked: Some(asked), tries };
-        }
-        STAYS
-    }
-}
-
-/// Whether a cancelled drain may still run.
-fn still_runs(asked: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
-    let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
-    asked.outcome(observed, now).is_none() && !is_late
 }
 
 #[cfg(test)]

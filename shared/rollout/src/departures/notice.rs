@@ -47,16 +47,17 @@ pub(super) fn notice(rollout: &mut Rollout, observed: &Observed, now: Timestamp)
             let force_after_s = rollout.force_after_s.get(&role).copied();
             let mut one = Departure::by_auto_scaling(role.clone(), name, force_after_s, now);
             if never_served(rollout, name, observed.booting.get(id), now) {
-                one.leaves(now);
                 let (group, instance) = (name.clone(), id.clone());
-                effects.push(match machine.lifecycle {
+                let effect = match machine.lifecycle {
                     Lifecycle::Retained => Effect::Terminate { group, instance, then_desired: None },
                     Lifecycle::TerminatingWait
                     | Lifecycle::Terminating
                     | Lifecycle::Pending
                     | Lifecycle::InService
                     | Lifecycle::Elsewhere => Effect::CompleteTermination { group, instance },
-                });
+                };
+                one.leaves(&effect, now);
+                effects.push(effect);
             }
             found.insert(id.clone(), one);
         }

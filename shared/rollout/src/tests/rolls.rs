@@ -350,7 +350,13 @@ impl Yard {
                 Ok(json!({"node": node, "cordoned": false}))
             }
             Verb::Drain { node, .. } => {
-                self.log.push(format!("{id} drains {node}"));
+                // Once it waits in its terminate hook, because a person may have uncordoned it.
+                let goes = format!("{node} goes");
+                let is_again = self.log.iter().any(|line| line.starts_with(&goes));
+                self.log.push(match is_again {
+                    true => format!("{node} is drained again"),
+                    false => format!("{id} drains {node}"),
+                });
                 let done = !self.stuck.contains(node);
                 let waiting = json!([{"pod": "shop/app", "cause": "budget", "why": "its budget"}]);
                 Ok(json!({"node": node, "done": done, "waiting": if done { json!([]) } else { waiting }}))

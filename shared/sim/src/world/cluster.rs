@@ -7,6 +7,7 @@ mod facts;
 mod kube;
 mod load;
 mod pods;
+mod quota;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -31,6 +32,8 @@ pub(crate) struct Cluster {
     pub(crate) losses: Vec<Loss>,
     /// Pods that agents removed from their nodes.
     pub(crate) removals: Vec<Removal>,
+    /// The nodes from which a person took the cordon of a drain, in order.
+    pub(crate) uncordoned: Vec<String>,
 }
 
 /// An event in a cluster that is due at some time.
@@ -44,6 +47,8 @@ pub(crate) enum ClusterTask {
     PodReady { cluster: String, pod: String },
     /// A pod has stopped.
     PodGone { cluster: String, pod: String },
+    /// A person uncordons a node.
+    Uncordoned { cluster: String, node: String },
 }
 
 /// How long the programs of a machine take to start once they may.
@@ -57,6 +62,7 @@ impl World {
             ClusterTask::EtcdReturns { machine } => self.etcd_returns(&machine),
             ClusterTask::PodReady { cluster, pod } => self.pod_ready(&cluster, &pod),
             ClusterTask::PodGone { cluster, pod } => self.pod_gone(&cluster, &pod),
+            ClusterTask::Uncordoned { cluster, node } => self.uncordon_by_hand(&cluster, &node),
         }
     }
 
@@ -91,6 +97,8 @@ impl World {
                 false
             }
             Some(at) if at > self.now => false,
+            // The kubelet cannot register its node.
+            Some(_) if self.refuses_writes(&cluster) => false,
             Some(_) => {
                 self.node_joins(&cluster, &machine);
                 true

@@ -67,6 +67,8 @@ pub(crate) struct Fleet {
     pub(super) autoscaler: Option<autoscaler::Autoscaler>,
     /// How many pods of workloads fit on a worker's node; `None`: any number.
     pub(super) room: Option<usize>,
+    /// How many of the next workers that are cordoned a person uncordons.
+    pub(super) uncordons: usize,
     /// Whether somebody releases the machines of groups that are deleted.
     pub(super) lets_go: bool,
     /// The planned fates of the next machines of a group.

@@ -4,6 +4,7 @@
 //! A decision is based on an observation that is a little old, so the checker ignores what broke within [`Checker::grace`] before. In a
 //! world without faults, that time is zero.
 
+mod cordons;
 mod ends;
 mod evidence;
 mod membership;
@@ -26,6 +27,7 @@ use super::rules::Rules;
 use super::skew::Skew;
 use super::validity::Validity;
 use crate::world::{ClusterFacts, MachineFacts, World};
+use cordons::Cordons;
 use ends::Ends;
 pub(super) use ends::remaining_resources;
 use serves::Serving;
@@ -98,6 +100,7 @@ pub struct Checker {
     surges: Surges,
     /// Machines that were ordered to be drained, and when this was first ordered.
     drained: BTreeMap<String, Timestamp>,
+    cordons: Cordons,
     /// Machines that became nodes while they were already being terminated, and when.
     joined: BTreeMap<String, Timestamp>,
     /// Retained machines that were terminated.
@@ -168,6 +171,7 @@ impl Checker {
             taken: Vec::new(),
             surges: Surges::default(),
             drained: BTreeMap::new(),
+            cordons: Cordons::default(),
             joined: BTreeMap::new(),
             kept_no_more: BTreeSet::new(),
             released: BTreeMap::new(),
@@ -391,7 +395,7 @@ impl Checker {
             self.takes(facts, &machine, false, now);
             self.is_canary(facts, &machine, now);
             let pods = facts.pods.get(id).copied().unwrap_or_default();
-            if pods > 0 {
+            if pods > 0 && !self.cordons.was_uncordoned(id) {
                 self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
             }
         }
@@ -544,6 +548,7 @@ impl Checker {
                     );
                 }
                 let Some(machine) = self.machines.get(node).cloned() else { return };
+                self.cordons.drains(node, &command.token);
                 let is_first = !self.drained.contains_key(node);
                 self.drained.entry(node.clone()).or_insert(now);
                 // Auto Scaling terminates this machine, and the drain only helps.
@@ -585,8 +590,10 @@ impl Checker {
         self.released.entry(machine.to_owned()).or_insert(now);
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
         // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
-        let joined = self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= INVOCATION);
-        if pods > 0 && !self.is_deleted_with_its_stack(machine) && !(self.faults && joined) {
+        let joined =
+            self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
+        let uncordoned = self.cordons.was_uncordoned_at_the_end(machine);
+        if pods > 0 && !self.is_deleted_with_its_stack(machine) && !(self.faults && joined) && !uncordoned {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
     }

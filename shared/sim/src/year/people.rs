@@ -132,9 +132,10 @@ mod tests {
     use super::*;
     use crate::mortal::Life;
     use crate::year::acts::Act;
-    use crate::year::base::{Base, Change};
+    use crate::year::base::Base;
     use crate::year::check::Knowledge;
     use crate::year::meddle::Meddler;
+    use crate::year::shapes::Change;
     use crate::year::trial::Trial;
 
     /// A mistake: the function does not receive orders.

@@ -61,10 +61,12 @@ pub enum Trouble {
     StaleStacks,
     /// An answer of load balancers is some seconds old.
     StaleTargets,
+    /// A person uncordons a worker that is being drained.
+    Uncordons,
 }
 
 /// The name of each trouble, and its rate as a multiple of `faults`.
-const TABLE: [(Trouble, &str, f64); 28] = [
+const TABLE: [(Trouble, &str, f64); 29] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
     (Trouble::StaleGroups, "stale-groups", 1.0),
     (Trouble::Rebalances, "rebalances", 20.0),
@@ -93,6 +95,7 @@ const TABLE: [(Trouble, &str, f64); 28] = [
     (Trouble::Autoscales, "autoscales", 4.0),
     (Trouble::StaleStacks, "stale-stacks", 1.0),
     (Trouble::StaleTargets, "stale-targets", 1.0),
+    (Trouble::Uncordons, "uncordons", 2.0),
 ];
 
 /// The rate of each [`Trouble`], as a multiple of `faults`.

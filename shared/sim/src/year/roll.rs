@@ -1,7 +1,7 @@
 //! The roll of a pool in a world without faults, compared with the lowest possible time: that of the drains and boots themselves.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
@@ -141,7 +141,10 @@ impl Seen {
 
     /// The time from the first drain to the last boot, and the lowest possible time with that many machines at a time.
     fn sum(&self, world: &World, since: Timestamp, at_a_time: u32) -> (SignedDuration, SignedDuration) {
-        let drains: Vec<_> = world.drains().into_iter().filter(|drain| drain.from > since).collect();
+        // The drain of each machine, and not the one in its terminate hook, which ends at once.
+        let mut seen = BTreeSet::new();
+        let drains = world.drains().into_iter().filter(|drain| drain.from > since);
+        let drains: Vec<_> = drains.filter(|drain| seen.insert(drain.node.clone())).collect();
         let all = drains
             .iter()
             .map(|drain| (drain.from, drain.until))

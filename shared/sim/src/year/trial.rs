@@ -10,13 +10,14 @@ use slipway_flows::launch::Waker;
 use slipway_rollout::Order;
 
 use super::account::Woken;
-use super::base::{BASES, Base, Change, NAME, USUAL, number_of, text};
+use super::base::{Base, NAME};
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
+use super::shapes::{Change, chosen_by, number_of, text};
 use crate::ports::lock;
 use crate::world::{FleetFaults, Process, Service};
 
@@ -28,8 +29,6 @@ const BOUND: SignedDuration = SignedDuration::from_hours(36);
 const STUCK: SignedDuration = SignedDuration::from_hours(30);
 /// After this time a scan has seen an urgent renewal, and so has the rollout that it wakes.
 const SCANNED: SignedDuration = SignedDuration::from_hours(26);
-/// The share of seeds that choose among the rare changes.
-const SHARE: f64 = 0.06;
 /// In a world without faults, urgent work is completed within this time.
 const URGENT: SignedDuration = SignedDuration::from_hours(1);
 /// How often a person uploads the spec again after a rollout that did not succeed.
@@ -127,15 +126,7 @@ impl Trial {
     /// The number of its base.
     #[must_use]
     pub fn base(&self) -> usize {
-        if let Some(base) = self.on {
-            return base;
-        }
-        let mut rare = Random::new(self.seed ^ 0x7261_7265);
-        if rare.chance(SHARE) {
-            return USUAL + usize::try_from(rare.below((BASES - USUAL) as u64)).unwrap_or_default();
-        }
-        let choice = Random::new(self.seed ^ 0x6261_7365).below(USUAL as u64);
-        usize::try_from(choice).unwrap_or_default()
+        self.on.unwrap_or_else(|| chosen_by(self.seed))
     }
 
     /// Runs the trial.
@@ -299,8 +290,9 @@ impl Trial {
             engine.person_after(abort, Deed::Say(Order::Abort { plan: None }));
         }
         if random.chance(0.15) {
-            // A person who removed a pool may want it back.
-            let changed = base.change != Change::Removal || self.seed.is_multiple_of(2);
+            // A person who removed a pool may want it back, and one who added a pool may want it gone.
+            let has_other_pool = base.change == Change::Removal || base.change.adds_a_pool();
+            let changed = !has_other_pool || self.seed.is_multiple_of(2);
             let newer_text = text(base.shape, base.change, changed, "m7i.2xlarge");
             engine.person_after(newer, Deed::Upload(newer_text));
             if base.shape.manual {

@@ -85,6 +85,8 @@ pub enum Strike {
         /// When its notice comes.
         reclaimed_after: Option<SignedDuration>,
     },
+    /// A person uncordons the next worker that is drained.
+    Uncordon,
     /// A cluster autoscaler runs from now on.
     Autoscale,
     /// Half of all calls are throttled for a while.
@@ -181,6 +183,7 @@ pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDurat
         vec![(now, Strike::Recommend { choice, reclaimed_after: follows.then_some(after) })]
     });
     some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
+    some(Trouble::Uncordons, 3, &mut |_| vec![(now, Strike::Uncordon)]);
     if faults * rates.rate_of(Trouble::RollbacksFail) > 0.0 {
         all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
     }
@@ -286,6 +289,7 @@ impl Engine<'_> {
                 }
             }
             Strike::Autoscale => world.set_autoscaler(true),
+            Strike::Uncordon => world.uncordon_next_by_hand(),
             Strike::Mend => world.mend_by_hand(),
             Strike::Outage { service, long } => world.outage(service, long),
             Strike::Storm { long } => world.storm(long),
@@ -300,6 +304,7 @@ impl Engine<'_> {
         self.strikes(|world| {
             world.others_let_be();
             world.end_silence();
+            world.uncordon_none_by_hand();
             world.end_partitions();
             world.set_autoscaler(false);
             world.clear_weather();

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use beliefs::{
-    drained, has_begun, has_just_begun, is_done, keeps_the_first, no_try_failed, refreshed, snapshot,
-    success, waits_since,
+    drained, has_begun, has_just_begun, is_done, is_drained_for_good, keeps_the_first, no_try_failed,
+    refreshed, snapshot, success, waits_since,
 };
 use jiff::{SignedDuration, Timestamp};
 use place::place;
@@ -42,6 +42,7 @@ enum Bug {
     SkipsTheDrain,
     ForcesTheDrain,
     CompletesTheHookEarly,
+    DrainsOnce,
     TwoWorkersAtOnce,
     TakesTheWrongMachine,
     TouchesOtherRoles,
@@ -96,6 +97,7 @@ const ALL: [(Bug, &str); 48] = [
         Bug::CompletesTheHookEarly,
         "a worker is terminated and its hook completed as soon as its drain is requested",
     ),
+    (Bug::DrainsOnce, "a worker is not drained again when it waits in its terminate hook"),
     (Bug::TwoWorkersAtOnce, "a second worker is terminated together with the one whose turn it is"),
     (Bug::TakesTheWrongMachine, "another machine of the group is terminated in place of the drained one"),
     (Bug::TouchesOtherRoles, "a machine of a role that the plan does not change is terminated, too"),
@@ -490,6 +492,9 @@ impl Mistaken {
         {
             decision.next.departures.clear();
             decision.effects.push(Effect::DisarmTick);
+        }
+        if self.bug == Bug::DrainsOnce {
+            decision.next.departures.values_mut().for_each(is_drained_for_good);
         }
         if self.bug == Bug::DoneTooEarly {
             for step in decision.next.active_mut().into_iter().flat_map(|active| &mut active.nodes.steps) {

@@ -1,8 +1,8 @@
-//! Rare changes of a cluster: a pool is removed, members of etcd join, certificates are about to expire.
+//! Rare changes of a cluster: a pool is removed or added, pools have many machines, members of etcd join, certificates are about to expire.
 
 use slipway_sim::year::{Change, Trial};
 
-use super::seeds::{Case, all_end_well, base, rates, report};
+use super::seeds::{Case, all_end_well, base, rates, report, trial};
 
 /// The trials of [`super::seeds`], with these clusters in turns and that change.
 fn every_seed_ends_well(change: Change, shapes: &[usize]) {
@@ -54,6 +54,42 @@ fn p6_pools_with_several_surges_and_shares_are_rolled_in_turn_whatever_goes_wron
 #[test]
 fn p6_a_pool_with_weights_is_rolled_whatever_goes_wrong() {
     every_seed_ends_well(Change::Workers, &[15]);
+}
+
+/// A pool is added to a cluster that runs. The checker checks that the rollout does not succeed before the workers serve.
+#[test]
+fn p6_a_pool_that_the_spec_adds_comes_up_beside_the_others_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Addition, &[1, 2, 5, 7, 12, 15]);
+}
+
+/// A pool is added, and the workers of the other pools are replaced in the same rollout.
+#[test]
+fn p6_a_pool_is_added_while_the_others_are_rolled_whatever_goes_wrong() {
+    every_seed_ends_well(Change::AdditionAndRoll, &[1, 2, 5, 14]);
+}
+
+/// Pools of 16 to 24 workers: a quarter of them may be missing, or half, or all, and 22 workers come or go at once.
+#[test]
+fn p6_pools_of_many_workers_are_rolled_many_at_a_time_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Workers, &[16, 17, 18]);
+}
+
+/// The hook of a worker that a person had uncordoned after its drain was completed with pods on it, before it was drained again there.
+#[test]
+fn p6_a_worker_that_a_person_uncordons_goes_without_pods() {
+    for seed in [239, 253] {
+        let rates = "uncordons=10".parse().unwrap();
+        let trial = Trial { rates, ..trial(seed) };
+        let verdict = trial.run(base(trial.base()), None);
+        assert_eq!(verdict.violations, [], "{}", report(trial, &verdict));
+    }
+}
+
+/// Pools of 22 workers are added and removed.
+#[test]
+fn p6_a_pool_of_many_workers_is_added_or_removed_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Addition, &[19]);
+    every_seed_ends_well(Change::Removal, &[19]);
 }
 
 /// From 3 to 5: each is a learner before it votes, and only one at a time is a learner.

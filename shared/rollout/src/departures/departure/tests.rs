@@ -1,12 +1,14 @@
 //! The departure of one machine, look by look: how long it is waited for, which controller gets its commands, and when they are repeated.
 
-use slipway_core::node::{Command, CommandView, VerbFailure};
+use serde_json::json;
+use slipway_core::node::{Command, CommandView, Drained, FailureCode, VerbFailure};
 
+use super::stays::still_runs;
 use super::*;
 use crate::departures::advance;
 use crate::departures::tests::group;
 use crate::waits::HeldBy;
-use crate::{Rollout, Switch};
+use crate::{Observed, Rollout, Switch};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 const REPLACED: Cause = Cause::Rollout(Ending::Replaced);
@@ -67,6 +69,11 @@ impl Leaving {
         advance(&mut self.state, &self.observed, at(second), true)
     }
 
+    /// The lifecycle of `i-1` is this one now.
+    fn is_now(&mut self, lifecycle: Lifecycle) {
+        self.observed.groups.extend([group("c-pool-a", &[("i-1", lifecycle)])]);
+    }
+
     fn departure(&self) -> Option<&Departure> {
         self.state.departures.get("i-1")
     }
@@ -100,7 +107,7 @@ fn failed(code: FailureCode) -> CommandView {
 fn each_state_bears_the_name_that_the_table_has() {
     let states = [
         DepartureState::drains(),
-        DepartureState::Leave { told: NOW },
+        DepartureState::Leave { told: NOW, last: None },
         DepartureState::Rest,
         DepartureState::Withdraw { asked: None, told: None },
         DepartureState::Uncordon { asked: None, tries: 0 },
@@ -113,7 +120,7 @@ fn each_state_bears_the_name_that_the_table_has() {
 fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then_forgotten() {
     let patience = PATIENCE.as_secs();
     for (second, waits) in [(0, true), (patience, true), (patience + 1, false)] {
-        let leaves = departure(REPLACED, DepartureState::Leave { told: NOW });
+        let leaves = departure(REPLACED, DepartureState::Leave { told: NOW, last: None });
         let mut leaving = Leaving::one(1, Lifecycle::Terminating, leaves);
         assert_eq!(leaving.advance_at(second), []);
         assert_eq!(leaving.departure().is_some(), waits, "{second}");
@@ -122,7 +129,7 @@ fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then
 
 #[test]
 fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_way_it_is() {
-    let drained = DepartureState::Leave { told: at(7) };
+    let drained = DepartureState::Leave { told: at(7), last: None };
     for (state, hold, then) in [
         (DepartureState::Rest, Lifecycle::TerminatingWait, drains(None)),
         (DepartureState::Withdraw { asked: None, told: None }, Lifecycle::Retained, drains(None)),
@@ -240,11 +247,58 @@ fn p10_a_drain_that_nobody_knows_of_is_taken_for_ended_once_it_must_have_ended()
 #[test]
 fn p6_a_machine_that_was_to_go_and_did_not_is_drained_again_after_a_while() {
     let reconsidered = RECONSIDERED.as_secs();
-    let leaves = DepartureState::Leave { told: NOW };
+    let leaves = DepartureState::Leave { told: NOW, last: None };
     for (second, state) in [(reconsidered, leaves.clone()), (reconsidered + 1, drains(None))] {
         let mut leaving = Leaving::one(0, Lifecycle::InService, departure(REPLACED, leaves.clone()));
         assert_eq!(leaving.advance_at(second), []);
         assert_eq!(*leaving.state(), state, "{second}");
+    }
+}
+
+/// A person may uncordon a worker after its drain, until it is gone.
+#[test]
+fn p6_a_machine_that_a_rollout_terminated_is_drained_again_in_its_hook_before_that_is_completed() {
+    let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+    let terminate =
+        Effect::Terminate { group: group.clone(), instance: instance.clone(), then_desired: None };
+    let mut leaving =
+        Leaving::one(1, Lifecycle::InService, departure(REPLACED, drains(Some(drain("1", "i-cp-0")))));
+    let answered = |done: bool| {
+        let answer = json!({"node": "i-1", "done": done, "waiting": []});
+        CommandView::Answered(serde_json::from_value::<Drained>(answer).expect("it is an answer").into())
+    };
+    leaving.answers("1", answered(true));
+    assert_eq!(leaving.advance_at(30), [terminate]);
+    // It is asked again once it is in its hook, and the hook is kept alive meanwhile.
+    assert_eq!(leaving.advance_at(31), []);
+    leaving.is_now(Lifecycle::TerminatingWait);
+    let effects = leaving.advance_at(32);
+    assert_eq!(sent(&effects), [("i-cp-0", "i-1")]);
+    assert!(matches!(&effects[0], Effect::ProlongTermination { .. }), "{effects:?}");
+    let token = leaving.departure().unwrap().command().unwrap().command.token.clone();
+    assert_eq!(leaving.advance_at(32 + PAUSE.as_secs()), [], "it runs");
+    // Pods have come: another round follows.
+    leaving.answers(&token, answered(false));
+    let effects = leaving.advance_at(200);
+    assert_eq!(sent(&effects), [("i-cp-0", "i-1")]);
+    let departs = leaving.departure().unwrap().departs("i-1");
+    assert!(matches!(departs.how, HowFar::Drains(Some(_))), "it is said what holds it: {departs:?}");
+    let token = leaving.departure().unwrap().command().unwrap().command.token.clone();
+    leaving.answers(&token, answered(true));
+    assert_eq!(leaving.advance_at(210), [Effect::CompleteTermination { group, instance }]);
+    assert_eq!(*leaving.state(), DepartureState::Leave { told: at(210), last: None });
+}
+
+#[test]
+fn p10_while_paused_a_machine_in_its_hook_is_kept_there_and_not_drained_again() {
+    let leaves = DepartureState::Leave { told: NOW, last: Some(LastDrain::default()) };
+    let mut leaving = Leaving::one(1, Lifecycle::TerminatingWait, departure(REPLACED, leaves));
+    leaving.state.switch = Some(Switch { paused: true, at: NOW });
+    let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+    let keeps_alive = [Effect::ProlongTermination { group, instance }];
+    let heartbeat = HEARTBEAT.as_secs();
+    for (second, effects) in [(1, &keeps_alive[..]), (heartbeat, &[]), (heartbeat + 1, &keeps_alive)] {
+        assert_eq!(leaving.advance_at(second), effects, "{second}");
     }
 }
 
@@ -253,7 +307,7 @@ fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_
     let mut leaving = Leaving::one(
         0,
         Lifecycle::TerminatingWait,
-        departure(Cause::AutoScaling, DepartureState::Leave { told: NOW }),
+        departure(Cause::AutoScaling, DepartureState::Leave { told: NOW, last: None }),
     );
     let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
     let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());

@@ -8,10 +8,14 @@ use slipway_core::node::{DrainRecord, Drained, FailureCode, VerbFailure};
 
 use super::super::World;
 use super::super::commands::HELP;
+use super::ClusterTask;
 use super::kube::Node;
+use super::quota::NO_SPACE_LEFT;
 
 /// How long to wait after a call that failed.
 const PAUSE: SignedDuration = SignedDuration::from_secs(2);
+/// When a person uncordons a node that was cordoned for a drain.
+const UNCORDONED_S: (f64, f64) = (1.0, 180.0);
 
 /// A drain in progress.
 #[derive(Debug, Clone)]
@@ -49,6 +53,11 @@ fn unavailable() -> VerbFailure {
     VerbFailure::passing(FailureCode::KubernetesUnavailable, "the API server does not answer", HELP)
 }
 
+/// The API server answers a write with a 500 (`agent/src/api.rs`).
+fn no_space() -> VerbFailure {
+    VerbFailure::passing(FailureCode::KubernetesUnavailable, NO_SPACE_LEFT, HELP)
+}
+
 fn unknown(node: &str) -> VerbFailure {
     VerbFailure::lasting(FailureCode::DrainNoNode, format!("the cluster has no node `{node}`"), HELP)
 }
@@ -64,6 +73,7 @@ impl World {
             }
             return DrainRound::Answer(Err(unavailable()));
         }
+        let refuses_writes = self.refuses_writes(cluster);
         let kube = &self.fleet.clusters[cluster].kube;
         let Some(scene) = kube.scene(&drain.node, &drain.tries) else {
             return DrainRound::Answer(Err(unknown(&drain.node)));
@@ -73,7 +83,16 @@ impl World {
         if step.done {
             return DrainRound::Answer(Ok(drain.record.answer(true)));
         }
+        if refuses_writes && (step.begin || step.force.is_some()) {
+            let at = now + PAUSE;
+            return if at < drain.ends_at {
+                DrainRound::Again(at)
+            } else {
+                DrainRound::Answer(Err(no_space()))
+            };
+        }
         if step.begin {
+            self.may_be_uncordoned(cluster, &drain.node);
             self.change_node(cluster, &drain.node, |node| {
                 node.scale_down_disabled = true;
                 node.drain.cordoned = true;
@@ -110,12 +129,53 @@ impl World {
         if !self.fleet.clusters[cluster].kube.nodes.contains_key(node) {
             return Err(unknown(node));
         }
+        if self.refuses_writes(cluster) {
+            return Err(no_space());
+        }
         self.change_node(cluster, node, |node| {
             node.scale_down_disabled = false;
             node.drain = slipway_core::drain::NodeState::default();
         });
         self.schedule_pods(cluster);
         Ok(())
+    }
+
+    /// A person will uncordon the next worker that is cordoned for a drain.
+    pub fn uncordon_next_by_hand(&mut self) {
+        self.fleet.uncordons += 1;
+    }
+
+    /// Nobody uncordons workers any more.
+    pub fn uncordon_none_by_hand(&mut self) {
+        self.fleet.uncordons = 0;
+    }
+
+    /// A node is cordoned now. If a person waits for that, the person uncordons it a while later.
+    fn may_be_uncordoned(&mut self, cluster: &str, node: &str) {
+        let is_worker =
+            self.fleet.clusters[cluster].kube.nodes.get(node).is_some_and(|node| node.role != "controller");
+        if self.fleet.uncordons == 0 || !is_worker {
+            return;
+        }
+        self.fleet.uncordons -= 1;
+        let seconds = self.draw_s("a person uncordons", UNCORDONED_S.0, UNCORDONED_S.1);
+        let task = ClusterTask::Uncordoned { cluster: cluster.to_owned(), node: node.to_owned() };
+        self.cluster_after_s(seconds, task);
+    }
+
+    /// A person uncordons a node (`kubectl uncordon`), which leaves the annotations of the drain.
+    pub(super) fn uncordon_by_hand(&mut self, cluster: &str, name: &str) {
+        let found = self.fleet.clusters.get(cluster).and_then(|found| found.kube.nodes.get(name));
+        let is_cordoned = found.is_some_and(|node| node.drain.cordoned);
+        if !is_cordoned || !self.api_serves(cluster) || self.refuses_writes(cluster) {
+            return;
+        }
+        self.change_node(cluster, name, |node| node.drain.cordoned = false);
+        if let Some(found) = self.fleet.clusters.get_mut(cluster) {
+            found.uncordoned.push(name.to_owned());
+        }
+        self.record(format!("somebody uncordons {name}"));
+        self.schedule_pods(cluster);
     }
 
     fn change_node(&mut self, cluster: &str, node: &str, change: impl FnOnce(&mut Node)) {

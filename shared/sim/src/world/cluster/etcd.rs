@@ -41,7 +41,7 @@ pub(crate) struct Etcd {
     removed: BTreeSet<String>,
     /// When each snapshot was taken.
     pub(crate) snapshots: Vec<Timestamp>,
-    /// The alarm that is raised, and the member that raised it. Its effect on writes is not modelled.
+    /// The alarm that is raised, and the member that raised it. `NOSPACE` has an effect on writes: see `quota.rs`.
     pub(crate) alarm: Option<(String, &'static str)>,
 }
 
@@ -133,6 +133,7 @@ impl World {
     pub fn disarm(&mut self, cluster: &str) {
         if let Some((role, kind)) = self.etcd(cluster).alarm.take() {
             self.record(format!("the alarm {kind} that {role} of {cluster} has raised is disarmed"));
+            self.accepts_writes(cluster);
         }
     }
 

@@ -3,6 +3,7 @@
 use slipway_credentials::policy::KUBERNETES_DIR;
 
 use super::super::World;
+use super::quota::NO_SPACE_LEFT;
 use super::{ClusterTask, Machine};
 
 impl World {
@@ -53,6 +54,9 @@ impl World {
         if !self.api_serves(&cluster) {
             let file = format!("{KUBERNETES_DIR}/kubelet-ca.pem");
             return Some(Err(format!("no API server signs by {file} yet")));
+        }
+        if self.refuses_writes(&cluster) {
+            return Some(Err(NO_SPACE_LEFT.to_owned()));
         }
         self.fleet.machines.get_mut(&machine.id)?.locked_out = false;
         Some(Ok(()))

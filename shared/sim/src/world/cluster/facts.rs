@@ -95,6 +95,12 @@ impl World {
         self.fleet.clusters.get(name).map(|cluster| cluster.removals.as_slice()).unwrap_or_default()
     }
 
+    /// The nodes from which a person took the cordon of a drain, in order.
+    #[must_use]
+    pub fn uncordoned(&self, name: &str) -> &[String] {
+        self.fleet.clusters.get(name).map(|cluster| cluster.uncordoned.as_slice()).unwrap_or_default()
+    }
+
     /// Whether etcd of that cluster has a leader, and whether one of its API servers answers.
     #[must_use]
     pub fn serves(&self, name: &str) -> (bool, bool) {

@@ -153,6 +153,9 @@ impl World {
 
     /// Creates missing pods of every workload at once.
     pub(super) fn replenish(&mut self, cluster: &str) {
+        if self.refuses_writes(cluster) {
+            return;
+        }
         let kube = self.kube(cluster);
         let mut missing = Vec::new();
         for (index, workload) in kube.workloads.iter().enumerate() {
@@ -198,7 +201,7 @@ impl World {
     /// Schedules pods without a node to the node of their role with the fewest pods, if a node accepts pods.
     pub(super) fn schedule_pods(&mut self, cluster: &str) {
         let serves = self.api_serves(cluster) || self.kube(cluster).nodes.len() == 1;
-        if !serves {
+        if !serves || self.refuses_writes(cluster) {
             return;
         }
         let now = self.now;

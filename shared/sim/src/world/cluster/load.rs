@@ -62,10 +62,10 @@ impl World {
     pub(in crate::world) fn evicts_all(&mut self, cluster: &str, node: &str) -> bool {
         let pods = self.workload_pods(cluster, node).filter(|pod| pod.terminating.is_none());
         let pods: Vec<Pod> = pods.cloned().collect();
-        let mut refused = false;
+        let (refuses_writes, mut refused) = (self.refuses_writes(cluster), false);
         for pod in pods {
             let kube = self.fleet.clusters.get(cluster).map(|found| &found.kube);
-            if kube.is_some_and(|kube| kube.allows(&pod)) {
+            if !refuses_writes && kube.is_some_and(|kube| kube.allows(&pod)) {
                 self.end_pod(cluster, &pod.uid);
             } else {
                 refused = true;
@@ -76,6 +76,9 @@ impl World {
 
     /// Adds or removes the taint of a node.
     pub(in crate::world) fn taint(&mut self, cluster: &str, node: &str, tainted: bool) {
+        if self.refuses_writes(cluster) {
+            return;
+        }
         let kube = self.fleet.clusters.get_mut(cluster).map(|found| &mut found.kube);
         if let Some(node) = kube.and_then(|kube| kube.nodes.get_mut(node)) {
             node.tainted = tainted;

@@ -7,6 +7,7 @@ use slipway_core::drain::{self, Answer, Budget, ObjectName, Owner, Sibling, Targ
 
 use super::super::World;
 use super::kube::{Kube, Pod};
+use super::quota::NO_SPACE_LEFT;
 use super::{ClusterTask, Removal};
 
 /// The termination grace period of pods.
@@ -118,6 +119,9 @@ impl World {
         let allowed = kube.allows(pod);
         if !allowed {
             return Some(Answer::Budget);
+        }
+        if self.refuses_writes(cluster) {
+            return Some(Answer::Refused(NO_SPACE_LEFT.to_owned()));
         }
         self.keep_removal(cluster, &target.uid, false);
         self.end_pod(cluster, &target.uid);

@@ -194,6 +194,9 @@ impl World {
             alarm: disarmed.then(|| SpaceAlarm::Disarmed.into()),
         };
         self.record(format!("{role} of {cluster} is defragmented"));
+        if disarmed {
+            self.accepts_writes(cluster);
+        }
         Ok(answer.into())
     }
 

@@ -102,8 +102,9 @@ impl Checker {
         let name = id.split('/').nth(1).unwrap_or(id);
         let planned = self.target.as_ref().is_some_and(|target| !target.has_stack(name));
         let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
+        let counts = |one: &&MachineFacts| !self.cordons.was_uncordoned(&one.id);
         let (pods, serve): (usize, usize) =
-            (serve.clone().filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
+            (serve.clone().filter(counts).filter_map(|one| facts.pods.get(&one.id)).sum(), serve.count());
         if pods > 0 || (serve > 0 && !planned) {
             let what =
                 format!("{name} is deleted with {pods} pods on it; the spec has it no longer: {planned}");

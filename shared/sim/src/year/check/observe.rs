@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::targets::reached;
-use super::{CLOCKS, Checker, GRACE, INVOCATION, RESTARTS, Violation};
+use super::{CLOCKS, Checker, GRACE, RESTARTS, Violation};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
@@ -43,8 +43,10 @@ impl Checker {
         self.note_canaries(world, now);
         self.note_standstill(now);
         self.note_removals(world);
+        self.note_cordons(world);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.terminated) {
             if self.is_deleted_with_its_stack(&loss.machine)
+                || self.cordons.was_uncordoned_at_the_end(&loss.machine)
                 || self.faults && self.joined_too_late(&loss.machine)
             {
                 continue;
@@ -66,7 +68,7 @@ impl Checker {
     /// Nobody can keep pods from it then, or drain it.
     fn joined_too_late(&self, machine: &str) -> bool {
         let joined = self.joined.get(machine).zip(self.released.get(machine));
-        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= INVOCATION)
+        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= self.evidence_lasts())
     }
 
     /// What must hold at every moment in a world without faults.

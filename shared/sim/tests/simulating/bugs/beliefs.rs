@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use slipway_core::node::{Answer, CommandView, DrainRecord, Refreshed, SnapshotTaken};
-use slipway_rollout::{LastSnapshot, NodeStep, Phase, Place, Rollout, Task};
+use slipway_rollout::{Departure, LastSnapshot, NodeStep, Phase, Place, Rollout, Task};
 
 pub(super) fn success(answer: impl Into<Answer>) -> Option<CommandView> {
     Some(CommandView::Answered(answer.into()))
@@ -45,6 +45,15 @@ pub(super) fn keeps_the_first(state: &mut Rollout) {
 
 pub(super) fn drained(node: &str) -> Option<CommandView> {
     success(DrainRecord::new(node).answer(true))
+}
+
+/// A machine that was terminated needs no other drain.
+pub(super) fn is_drained_for_good(departure: &mut Departure) {
+    let mut state = serde_json::to_value(&departure.state).unwrap();
+    if let Some(leave) = state.get_mut("leave").and_then(|leave| leave.as_object_mut()) {
+        leave.remove("last");
+        departure.state = serde_json::from_value(state).unwrap();
+    }
 }
 
 /// Makes the step count as done.

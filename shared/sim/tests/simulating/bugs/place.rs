@@ -31,6 +31,7 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::TwoWorkersAtOnce
         | Bug::TakesTheWrongMachine
         | Bug::DoneTooEarly => (0.0, People::ByChance, &[(2, Workers), (3, Workers)]),
+        Bug::DrainsOnce => (0.2, People::ByChance, &[(18, Workers)]),
         Bug::DoesNotHearPauses | Bug::DoesNotHearResumes => (0.0, People::Pause, &[(1, Members), (0, All)]),
         Bug::DoesNotHearAborts => (0.001, People::Abort, &[(1, Members), (0, All)]),
         Bug::ForgetsWhomToSkip => (0.001, People::Skip, &[(0, All), (1, Members)]),

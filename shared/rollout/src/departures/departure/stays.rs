@@ -1,0 +1,69 @@
+//! A machine that stays after all: its drain is cancelled, and it is uncordoned.
+
+use jiff::Timestamp;
+use slipway_core::node::{FailureCode, Uncordoned, Verb};
+
+use super::super::{Scene, Slots};
+use super::{Departure, DepartureState, GONE, SELDOM, STAYS, UNCORDONS};
+use crate::errand::{PAUSE, SentCommand};
+use crate::{Effect, Observed};
+
+impl Departure {
+    /// Cancels its drain repeatedly until it has ended: Run Command may not list the command yet, and does not guarantee the cancellation.
+    pub(super) fn take_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
+        let now = scene.now;
+        let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
+        let Some(asked) = asked.as_ref().filter(|asked| still_runs(asked, scene.observed, now)) else {
+            return self.enter(DepartureState::Uncordon { asked: None, tries: 0 }, now);
+        };
+        if told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            effects.extend(asked.take_back());
+            *told = Some(now);
+        }
+        STAYS
+    }
+
+    pub(super) fn uncordon(
+        &mut self,
+        id: &str,
+        scene: &Scene<'_>,
+        slots: &mut Slots,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
+        if scene.paused && scene.rollout_continues {
+            return STAYS;
+        }
+        if let Some(asked) = asked {
+            match asked.answer::<Uncordoned>(scene.observed, scene.now) {
+                None => return STAYS,
+                Some(Ok(_)) => return GONE,
+                Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
+                Some(Err(why)) => {
+                    let pause = if *tries < UNCORDONS { PAUSE } else { SELDOM };
+                    // A failed try counts when the next one is made.
+                    if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
+                        return STAYS;
+                    }
+                    *tries += u32::from(!asked.never_ran(scene.observed));
+                    self.problem = Some(why);
+                }
+            }
+        }
+        // A whole pool may have to be uncordoned at once.
+        let tries = *tries;
+        if slots.uncordons > 0
+            && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
+        {
+            slots.uncordons -= 1;
+            self.state = DepartureState::Uncordon { asked: Some(asked), tries };
+        }
+        STAYS
+    }
+}
+
+/// Whether a cancelled drain may still run.
+pub(super) fn still_runs(asked: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
+    let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
+    asked.outcome(observed, now).is_none() && !is_late
+}
