@@ -81,7 +81,7 @@ enum Bug {
     SucceedsUnseen,
 }
 
-const ALL: [(Bug, &str); 48] = [
+const ALL: [(Bug, &str); 49] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
