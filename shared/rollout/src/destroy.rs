@@ -11,6 +11,7 @@
 
 mod end;
 mod machines;
+mod owner;
 mod records;
 mod save;
 #[cfg(test)]
@@ -457,13 +458,8 @@ fn delete(
             continue;
         };
         going.unsure = false;
-        if stack.tags.get(OWNER_TAG) != Some(&state.cluster) {
-            // A stack that was deployed is ours, unless somebody has replaced it: then a person has to decide.
-            let known = state.deployed.contains_key(&going.stack) || state.left.contains_key(&going.stack);
-            going.state = match known {
-                true => GoingState::Failed(format!("{} exists and is not Slipway's", going.stack)),
-                false => GoingState::NotOurs,
-            };
+        if let Some(foreign) = owner::foreign(state, &going.stack, stack) {
+            going.state = foreign;
             continue;
         }
         let deleting = stack.status == StackStatus::DeleteInProgress;

@@ -226,7 +226,9 @@ impl Fake {
 
     fn observe(&self, look: &ToObserve, wanted: Option<&Wanted>) -> Observed {
         let stack = |name: &String| {
-            let tags = self.tags.clone();
+            // A stack that is no more than a change set does not have its tags yet.
+            let has_tags = self.stacks.get(name) != Some(&StackStatus::ReviewInProgress);
+            let tags = if has_tags { self.tags.clone() } else { BTreeMap::new() };
             self.stacks.get(name).map(|status| StackView {
                 id: name.clone(),
                 status: *status,

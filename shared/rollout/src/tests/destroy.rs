@@ -435,6 +435,20 @@ fn a_stack_of_that_name_that_is_somebody_elses_is_not_destroyed() {
 }
 
 #[test]
+fn a_stack_that_is_no_more_than_a_change_set_is_deleted_with_the_others() {
+    let mut quay = Quay::new();
+    for (stack, state) in [("c-pool-y", "changeSet"), ("c-pool-z", "waiting")] {
+        let step = serde_json::json!({"stack": stack, "kind": "pool", "templateKey": "", "tags": {}, "mayReplace": [], "state": state});
+        quay.state.last.as_mut().unwrap().steps.push(serde_json::from_value(step).unwrap());
+        quay.harbour.fake.stacks.insert(stack.to_owned(), StackStatus::ReviewInProgress);
+    }
+    let report = quay.run(ordered(0, false));
+    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert!(quay.deletions().contains(&"c-pool-y"), "{:?}", quay.deletions());
+    assert!(!quay.deletions().contains(&"c-pool-z"), "no rollout began it: {:?}", quay.deletions());
+}
+
+#[test]
 fn workers_whose_stack_goes_do_not_wait_for_a_drain() {
     let mut quay = Quay::new();
     quay.hooked = vec!["i-a", "i-b"];
