@@ -89,6 +89,7 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
         (json!({"look": {}}), Place::Look, None, &[], false),
         (json!({"roll": {"begun": {"i-0": "goes"}}}), Place::Roll, None, &[], true),
     ]);
+    check_states::<ClosingState>(vec![(json!({"check": round(0)}), Place::Check, None, ALL, false)]);
     check_states::<RemovalState>(vec![
         (json!("empty"), Place::Empty, None, &[], false),
         (json!("delete"), Place::Delete, None, &[], true),

@@ -351,3 +351,43 @@ fn p11_a_call_that_is_refused_for_a_controller_that_leaves_does_not_end_the_look
     yard.api_down = None;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }
+
+#[test]
+fn p11_a_group_that_has_fewer_machines_than_it_wants_is_waited_for() {
+    let mut yard = looking(|yard| {
+        yard.launches = false;
+        yard.groups.get_mut("c-pool-a").unwrap().desired += 1;
+    });
+    yard.wake(None);
+    assert!(yard.report.message.contains("pool-a: 3 of 4 wanted are in service"), "{}", yard.report.message);
+    yard.launches = true;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+}
+
+#[test]
+fn p11_the_next_upload_looks_again_only_if_all_stacks_were_as_planned() {
+    let yard = looking(|_| {});
+    for (state, unserved) in [("done", true), ("executing", false)] {
+        let step = json!({"stack": "c-etcd", "kind": "etcd", "templateKey": "", "tags": {}, "mayReplace": [], "state": state});
+        let mut active = yard.state.active().unwrap().clone();
+        active.steps.push(serde_json::from_value(step).unwrap());
+        for result in [RolloutResult::Failed, RolloutResult::Aborted] {
+            assert_eq!(crate::end::settle(&mut yard.state.clone(), &active, result), unserved, "{state}");
+        }
+        assert!(!crate::end::settle(&mut yard.state.clone(), &active, RolloutResult::Superseded));
+    }
+}
+
+#[test]
+fn p11_while_machines_come_and_go_all_the_time_it_neither_succeeds_nor_fails_without_a_gap() {
+    let mut yard = looking(|_| {});
+    for number in 10..100 {
+        let pool = yard.groups.get_mut("c-pool-a").unwrap();
+        let comes = Machine { lifecycle: Lifecycle::Pending, ..pool.machines["pool-a.0"].clone() };
+        pool.machines.retain(|_, one| one.lifecycle != Lifecycle::Pending);
+        pool.machines.insert(format!("pool-a.{number}"), comes);
+        yard.wake(None);
+        assert_eq!(yard.report.state, "running", "{number}: {}", yard.report.message);
+    }
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+}
