@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// A client with the node manager's credentials, which controllers have. The credentials are read once, so a caller that runs for long
 /// makes a new client.
 pub async fn client(root: &Path) -> AgentResult<Client> {
-    let help = "run this on a controller; on a controller, run `slipway-node refresh` to fetch the credentials again";
+    let help = "run this on a controller; on a controller, `slipway renew --recover` has it fetch its credentials again";
     read(&below(root, NODE_MANAGER_KUBECONFIG), help).await
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn failed(subject: &str, error: &Error) -> AgentError {
         None | Some(429 | 500..) => AgentError::passing(
             FailureCode::KubernetesUnavailable,
             message,
-            "see with `slipway-node status` whether the API server on this machine is healthy",
+            "see with `/var/lib/slipway/slipway-node status` whether the API server on this machine is healthy",
         ),
         Some(_) => AgentError::lasting(
             FailureCode::KubernetesRefused,

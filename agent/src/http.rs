@@ -102,6 +102,6 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
     AgentError::lasting(
         FailureCode::CredentialsUnreadable,
         format!("{}: {error}", path.display()),
-        "run `slipway-node refresh`, which fetches this node's credentials again",
+        "order `slipway renew --recover`, which has nodes fetch their credentials again",
     )
 }

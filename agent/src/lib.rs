@@ -55,7 +55,7 @@ pub struct Arguments {
 enum Verb {
     /// Make this machine the node that its user data describes
     Bootstrap {
-        /// After a reboot of a node in service: leaves the launch hook alone and keeps the instance whatever happens
+        /// After a reboot: continues a launch whose hook is still pending; keeps an instance that was in service whatever happens
         #[arg(long)]
         again: bool,
     },

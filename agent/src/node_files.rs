@@ -51,6 +51,6 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> AgentError {
     AgentError::lasting(
         FailureCode::ConfigUnreadable,
         format!("{}: {error}", path.display()),
-        "run `slipway-node bootstrap`, which fetches this node's configuration",
+        "run `/var/lib/slipway/slipway-node bootstrap`, which fetches this node's configuration",
     )
 }

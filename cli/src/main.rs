@@ -27,8 +27,8 @@ use commands::{
 };
 use printer::{Format, Printer};
 
-/// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. Only commands with
-/// --cluster and publish-agent call AWS.
+/// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. `validate`, `render`,
+/// `migrate`, `simulate` and `plan --against` work without AWS.
 #[derive(Debug, Parser)]
 #[command(name = "slipway", version = version::LONG, after_help = AFTER_HELP)]
 struct Cli {

@@ -199,7 +199,7 @@ pub fn failed(refusal: &CallError, doing: &str) -> AgentError {
         CallError::Refused(why) => AgentError::passing(
             FailureCode::EtcdRefused,
             format!("{doing}: etcd says: {why}"),
-            "see `slipway-node etcd health` on each member, then run this again",
+            "see `/var/lib/slipway/slipway-node etcd health` on each member, then run this again",
         ),
     }
 }

@@ -79,7 +79,7 @@ fn refuse(health: &EtcdHealth, in_flight: &[String]) -> AgentResult<()> {
                 health.name,
                 why.join("; ")
             ),
-            "see `slipway-node etcd health` on each member; once all are well, run this again",
+            "see `/var/lib/slipway/slipway-node etcd health` on each member; once all are well, run this again",
         ));
     }
     match health.version.as_deref() {

@@ -135,7 +135,7 @@ fn refuse_without_data(local: &LocalMember, member: &Member) -> AgentResult<()> 
             local.config.etcd.name,
             hex(member.id)
         ),
-        "attach its volume again, or remove the member from the cluster first (`slipway-node etcd remove`); then it joins as a new member",
+        "attach its volume again, or remove the member from the cluster first (`/var/lib/slipway/slipway-node etcd remove`); then it joins as a new member",
     ))
 }
 

@@ -55,7 +55,7 @@ pub async fn move_leader(local: &LocalMember) -> AgentResult<LeaderMoved> {
                 "{} leads, and no other voter is reachable, healthy and close enough behind to take over",
                 local.config.etcd.name
             ),
-            "repair the other members first (see `slipway-node etcd health`), then run this again",
+            "repair the other members first (see `/var/lib/slipway/slipway-node etcd health`), then run this again",
         ));
     };
     own.move_leader(to).await.map_err(|refusal| failed(&refusal, "moving leadership"))?;
@@ -78,6 +78,6 @@ fn nobody_leads() -> AgentError {
     AgentError::passing(
         FailureCode::EtcdNoLeader,
         "the cluster has no leader",
-        "see that a majority of the members runs (`slipway-node etcd health` on each), then run this again",
+        "see that a majority of the members runs (`/var/lib/slipway/slipway-node etcd health` on each), then run this again",
     )
 }

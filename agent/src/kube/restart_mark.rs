@@ -23,7 +23,7 @@ pub fn mark(manifest: &str, credentials: &str) -> AgentResult<String> {
         AgentError::lasting(
             FailureCode::RefreshManifest,
             "a static pod's manifest on this machine is not a pod in JSON",
-            "run `slipway-node bootstrap`, which writes it again",
+            "run `/var/lib/slipway/slipway-node bootstrap`, which writes it again",
         )
     })
 }

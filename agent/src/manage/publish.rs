@@ -52,7 +52,7 @@ pub(super) async fn kubelet_authority(client: &Client, path: &Path) -> AgentResu
         AgentError::lasting(
             FailureCode::ManageUnreadable,
             format!("{}: {error}", path.display()),
-            "run `slipway-node refresh`, which fetches this node's credentials again",
+            "order `slipway renew --recover`, which has nodes fetch their credentials again",
         )
     })?;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);

@@ -58,7 +58,7 @@ impl<C: Commands> Restarts<'_, C> {
                     found.name,
                     found.problems.join("; ")
                 ),
-                "repair the other members first (see `slipway-node etcd health`), then run this again; nothing was changed",
+                "repair the other members first (see `/var/lib/slipway/slipway-node etcd health`), then run this again; nothing was changed",
             ));
         }
         move_leader(&local).await.map(drop)
@@ -77,7 +77,7 @@ impl<C: Commands> Restarts<'_, C> {
                     AgentError::lasting(
                         FailureCode::RefreshManifest,
                         format!("{} is missing, so the kubelet does not run that pod", path.display()),
-                        "run `slipway-node bootstrap`, which writes it",
+                        "run `/var/lib/slipway/slipway-node bootstrap`, which writes it",
                     )
                 })?;
                 let text = String::from_utf8_lossy(&stands).into_owned();

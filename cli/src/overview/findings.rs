@@ -222,7 +222,7 @@ pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
 /// The problem that a running node reports.
 fn ailing(node: &Node, about: &str) -> Option<Finding> {
     let status = node.status.as_ref()?;
-    let help = "look at it there: slipway-node status; what it says is in --output json";
+    let help = "run `/var/lib/slipway/slipway-node status` on it; what it reported is in --output json";
     if !status.healthy {
         let problems: Vec<String> = status.problems.iter().map(|problem| plain(problem)).collect();
         let why = if problems.is_empty() { "it does not say why".to_owned() } else { problems.join("; ") };

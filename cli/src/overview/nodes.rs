@@ -390,7 +390,7 @@ mod tests {
             member: None,
             weighted: false,
         };
-        let empty = json!({"format": 1, "cluster": "c", "stacks": [], "roles": {}});
+        let empty = json!({"format": 1, "cluster": "c", "stacks": [], "roles": {}, "addons": {"digest": "", "addons": []}});
         let mut release: Rendering = serde_json::from_value(empty).unwrap();
         release.roles.insert(role.parse().unwrap(), node);
         release

@@ -96,7 +96,7 @@ failure_codes! {
     CommandFailed = "command.failed", "A program of the machine failed or could not be started.";
     ConfigUnreadable = "config.unreadable", "The node's configuration or `node.json` is missing or cannot be read.";
     CredentialsDamaged = "credentials.damaged", "The bundle of credentials was opened, and is no bundle.";
-    CredentialsDigest = "credentials.digest", "A digest of credentials is no digest.";
+    CredentialsDigest = "credentials.digest", "A digest of credentials has another form than a digest.";
     CredentialsFiles = "credentials.files", "Files of credentials cannot be written.";
     CredentialsFormat = "credentials.format", "The bundle of credentials has a format that this agent does not know.";
     CredentialsMissing = "credentials.missing", "The asset bucket has no bundle of that digest.";
@@ -112,7 +112,7 @@ failure_codes! {
     EtcdRefused = "etcd.refused", "etcd refuses the call.";
     EtcdRelease = "etcd.release", "This release of etcd must not do what was asked.";
     EtcdRemoveSelf = "etcd.remove-self", "A member was asked to remove itself.";
-    EtcdUnhealthy = "etcd.unhealthy", "A member may not stand still, because it or another one is not well.";
+    EtcdUnhealthy = "etcd.unhealthy", "A member may not pause, because it or another member is not healthy.";
     EtcdUnreachable = "etcd.unreachable", "etcd does not answer.";
     HttpAuthorities = "http.authorities", "This system has no public certificate authorities.";
     HttpClient = "http.client", "No HTTP client can be made.";
@@ -123,15 +123,15 @@ failure_codes! {
     KubernetesUnavailable = "kubernetes.unavailable", "The API server does not answer, throttled the call or failed.";
     LeaveFiles = "leave.files", "Manifests of static pods cannot be moved away.";
     LeaveMajority = "leave.majority", "The cluster would have no majority without this member.";
-    LeaveUnreadable = "leave.unreadable", "What this node was told cannot be read when it is to leave.";
-    LeaveWorker = "leave.worker", "A worker does not settle its terminate hook.";
+    LeaveUnreadable = "leave.unreadable", "The configuration of this node cannot be read when it is to leave.";
+    LeaveWorker = "leave.worker", "A worker does not complete its own terminate hook.";
     MachineAccount = "machine.account", "This machine has no such user or group.";
     MachineFiles = "machine.files", "Files of this machine cannot be written.";
     ManageAddons = "manage.addons", "The rendered add-ons cannot be read.";
     ManageAws = "manage.aws", "AWS refuses what `manage` must know of the instances.";
     ManageLedger = "manage.ledger", "The record of the applied objects cannot be read.";
     ManageUnknownKind = "manage.unknown-kind", "The API server does not know the kind of an add-on's object.";
-    ManageUnreadable = "manage.unreadable", "What a controller was told cannot be read.";
+    ManageUnreadable = "manage.unreadable", "The configuration of a controller cannot be read.";
     NodeUnhealthy = "node.unhealthy", "A component of this node is not healthy yet.";
     RefreshEtcdUnhealthy = "refresh.etcd-unhealthy", "etcd must be restarted, and its other members are not well enough for that.";
     RefreshFiles = "refresh.files", "Files that `refresh` keeps cannot be written.";
@@ -150,7 +150,7 @@ failure_codes! {
     SnapshotBusy = "snapshot.busy", "On this machine a snapshot is being taken or restored, or etcd is being defragmented.";
     SnapshotFiles = "snapshot.files", "The sealed snapshot cannot be written to the disk or read from it.";
     SnapshotNames = "snapshot.names", "Others took a snapshot in each of the last seconds, so that no name was free.";
-    SnapshotPanic = "snapshot.panic", "Opening the snapshot ended by a defect.";
+    SnapshotPanic = "snapshot.panic", "The agent failed unexpectedly while it opened the snapshot.";
     SnapshotReadBack = "snapshot.read-back", "What lies in the bucket is not what was uploaded.";
     SnapshotSize = "snapshot.size", "The snapshot is larger than S3 takes in one call.";
     SoftwareDigest = "software.digest", "What was downloaded has another SHA-256.";

@@ -138,7 +138,7 @@ impl fmt::Display for Wait {
             }
             Self::NeverReported(role, node) => write!(
                 f,
-                "{node} of {role} was never heard of: see that it runs, and that `slipway-node status --publish` works there"
+                "{node} of {role} was never heard of: see that it runs, and that `/var/lib/slipway/slipway-node status --publish` works there"
             ),
             Self::Other(role, node, at) => write!(
                 f,
