@@ -78,14 +78,18 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     // Issue 5: an instance that cannot boot is reported unhealthy, with the reason.
     let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
     node_object(&slipway, "etcd-0/i-0bad.json", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
-    node_object(&slipway, "pool-general/i-0ok.json", boot(&slipway, "pool-general", "i-0ok", None).await)
-        .await;
+    node_object(&slipway, "pool-general/i-0a.json", boot(&slipway, "pool-general", "i-0a", None).await).await;
     node_object(&slipway, "controller/i-0c.json", boot(&slipway, "controller", "i-0c", None).await).await;
     // It serves a certificate that the store does not have any more, and a component is down.
     let late = serves("controller", &json!("0".repeat(64)), 3, Some("connection refused"));
     node_object(&slipway, "controller/i-0c/status.json", late).await;
-    node_object(&slipway, "controller/i-0z/status.json", b"{".to_vec()).await;
-    node_object(&slipway, "controller/i-0z.json", vec![b' '; 300_000]).await;
+    node_object(&slipway, "controller/i-0d/status.json", b"{".to_vec()).await;
+    node_object(&slipway, "controller/i-0d.json", vec![b' '; 300_000]).await;
+    // A worker chooses the keys below its role's folder: what is no machine's is no report.
+    let forged = boot(&slipway, "pool-general", "i-0a", gave_up).await;
+    for name in ["i-0\u{1b}[2Jforged.json", "i-0\u{1b}[2Jforged/status.json", "\u{fffe}forged.json"] {
+        node_object(&slipway, &format!("pool-general/{name}"), forged.clone()).await;
+    }
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 1, "{shown:?}");
     for words in [
@@ -94,13 +98,16 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         "i-0c (controller) is not healthy: kube-scheduler: connection refused",
         "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
         "runs an earlier configuration",
-        "nodes/controller/i-0z.json cannot be read: 300000 bytes are more than any node says",
-        "nodes/controller/i-0z/status.json cannot be read: 1 bytes that are no report",
+        "nodes/controller/i-0d.json cannot be read: 300000 bytes are more than any node says",
+        "nodes/controller/i-0d/status.json cannot be read: 1 bytes that are no report",
         "2 up, 1 given up",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     assert!(!shown.out.contains('\u{1b}'), "control characters of a report are not printed: {}", shown.out);
+    assert!(!shown.out.contains("forged"), "{}", shown.out);
+    let listed = named(&slipway, ADMINISTRATOR, "list").await;
+    assert!(!listed.out.contains('\u{1b}') && !listed.out.contains("forged"), "{listed:?}");
     let machine = status(&slipway, "--output json").await.json();
     assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
     let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
@@ -113,7 +120,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
     let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
     node_object(&slipway, "controller/i-0c/status.json", current).await;
-    node_object(&slipway, "etcd-0/i-0new.json", boot(&slipway, "etcd-0", "i-0new", None).await).await;
+    node_object(&slipway, "etcd-0/i-0e.json", boot(&slipway, "etcd-0", "i-0e", None).await).await;
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 0, "{shown:?}");
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
@@ -139,7 +146,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         member["etcd"] = json!({"format": 1, "name": "etcd-0", "healthy": true, "problems": [], "serving": true, "id": "1",
             "learner": false, "leads": true, "term": 1, "revision": 1, "raftIndex": 1, "raftAppliedIndex": 1, "alarms": [], "members": [],
             "dbSize": 1900_u64 << 20, "dbSizeInUse": in_use << 20, "dbQuota": 2048_u64 << 20});
-        node_object(&slipway, "etcd-0/i-0new/status.json", serde_json::to_vec(&member).unwrap()).await;
+        node_object(&slipway, "etcd-0/i-0e/status.json", serde_json::to_vec(&member).unwrap()).await;
         let shown = status(&slipway, "--exit-code").await;
         assert!(shown.code == code && shown.out.contains(words) && shown.out.contains(help), "{shown:?}");
     }
