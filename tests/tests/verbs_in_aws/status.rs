@@ -233,13 +233,19 @@ async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     );
     assert_eq!(all["clusters"].as_array().unwrap().len(), 2);
 
+    // What nobody read back is shown, and is no backup; what Slipway does not name so is not shown.
+    let forged = "clusters/other/etcd-snapshots/20261126T120000Z\u{1b}[2J.db";
+    slipway.world().upload("AssetBucket", forged, vec![0; 1]).await.unwrap();
     let one = run("snapshots --cluster other --max-age 1").await;
-    assert!(one.code == 0 && one.out.starts_with("20261125T120000Z  3 MiB  ordered    stored "), "{one:?}");
-    assert!(one.out.trim_end().ends_with("not recorded as verified"), "{one:?}");
+    assert!(one.code == 1 && one.out.starts_with("20261125T120000Z  3 MiB  ordered    stored "), "{one:?}");
+    let shown: Vec<&str> = one.out.lines().collect();
+    assert!(shown[0].ends_with("not recorded as verified"), "{one:?}");
+    assert!(shown.len() == 2 && shown[1].starts_with("no verified snapshot of this etcd"), "{one:?}");
     for file in ["20261125T180000Z.db", "20261125T180000Z.db.json", "ledger.json"] {
         let key = format!("scheduled-snapshots/other/{file}");
         slipway.world().upload("AssetBucket", &key, vec![0; 1 << 20]).await.unwrap();
     }
+    assert_eq!(run("snapshots --cluster other --max-age 1").await.code, 0);
     let both = run("snapshots --cluster other").await.out;
     let scheduled = both.lines().find(|line| line.starts_with("20261125T180000Z")).unwrap();
     assert!(scheduled.contains("  1 MiB  scheduled  stored ") && scheduled.ends_with("  verified"), "{both}");
@@ -247,6 +253,7 @@ async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     let both = run("snapshots --cluster other --output json").await.json();
     let shown = both["snapshots"].as_array().unwrap().iter();
     let mut shown: Vec<_> = shown.map(|one| (one["kind"].to_string(), one["verified"].clone())).collect();
+    assert_eq!((&both["tooOld"], &both["incomplete"]), (&json!(false), &json!(false)));
     shown.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(shown, [("\"ordered\"".to_owned(), json!(false)), ("\"scheduled\"".to_owned(), json!(true))]);
 }
