@@ -120,6 +120,20 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
             }
         }
     }
+    // Nor with an instance profile of the account's own. People may delete, and nobody overwrites.
+    let own = format!("arn:aws:iam::{ACCOUNT}:role/etcd-of-ours");
+    let instance = ("ec2:SourceInstanceArn", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1");
+    for key in ["clusters/production/etcd-snapshots/1.db", "scheduled-snapshots/production/1.db"] {
+        assert!(!denied(&own, "s3:PutObject", key, &[instance, new]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[instance]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[instance, unchanged]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[]), "{key}");
+        for action in ["s3:DeleteObject", "s3:DeleteObjectVersion"] {
+            assert!(denied(&own, action, key, &[instance]), "{action} {key}");
+            assert!(!denied(&own, action, key, &[]), "{action} {key}");
+        }
+    }
+    assert!(!denied(&own, "s3:PutObject", &keys::snapshot_ledger(NAME), &[instance, unchanged]));
     assert!(!denied(&member, "s3:PutObject", &keys::snapshot_ledger(NAME), &[unchanged]));
     assert!(denied(&member, "s3:PutObject", &keys::snapshot_schedule(NAME), &[unchanged]));
     let scan = &world.deployed().arns["ScanRole"];
