@@ -257,7 +257,7 @@ fn decoded(encoding: Option<&EncodingType>, text: String) -> String {
     while let [first, after @ ..] = rest {
         let (byte, after) = match (first, after) {
             (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, after),
+                (Some(high), Some(low)) => ((high << 4) | low, after),
                 _ => (b'%', &rest[1..]),
             },
             (b'+', after) => (b' ', after),
