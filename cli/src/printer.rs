@@ -1,5 +1,7 @@
 //! All output of the CLI: results go to the standard output, everything else to the standard error, with colour only on a terminal.
+//! Whatever a command prints, no text of a node or of an object does anything to the terminal ([`harmless`]).
 
+mod harmless;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -16,6 +18,8 @@ use slipway_core::words;
 
 use crate::failure::CliError;
 use crate::source::Source;
+
+pub(crate) use harmless::is_harmful;
 
 /// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -78,7 +82,7 @@ impl Printer {
     /// The result of a command, as text for people or as one JSON object for programs.
     pub(crate) fn result(&self, text: &str, machine: &impl Serialize) {
         match self.format {
-            Format::Text => self.write(Stream::Out, text),
+            Format::Text => self.text(Stream::Out, text),
             Format::Json | Format::Yaml => self.document(machine),
         }
     }
@@ -86,17 +90,17 @@ impl Printer {
     /// Output before or beside the result, for people.
     pub(crate) fn beside(&self, text: &str) {
         if self.format == Format::Text {
-            self.write(Stream::Err, text);
+            self.text(Stream::Err, text);
         }
     }
 
     /// One of several results: a line of text or JSON.
     pub(crate) fn line(&self, text: &str, machine: &impl Serialize) {
         match self.format {
-            Format::Text => self.write(Stream::Out, &format!("{text}\n")),
+            Format::Text => self.text(Stream::Out, &format!("{text}\n")),
             Format::Json => {
                 let line = serde_json::to_string(machine).expect("results have string keys only");
-                self.write(Stream::Out, &format!("{line}\n"));
+                self.write(Stream::Out, &format!("{}\n", harmless::document(&line)));
             }
             Format::Yaml => {
                 self.write(Stream::Out, "---\n");
@@ -108,6 +112,7 @@ impl Printer {
     /// Replaces the content of the terminal.
     pub(crate) fn redraw(&self, text: &str) {
         // The cursor goes to the top and the rest is cleared afterwards, which avoids flickering.
+        let text = harmless::text(text, self.colour_out);
         let lines: String = text.lines().map(|line| format!("{line}\u{1b}[K\n")).collect();
         self.write(Stream::Out, &format!("\u{1b}[H{lines}\u{1b}[J"));
     }
@@ -223,7 +228,7 @@ impl Printer {
             page.push_str(&format!("… and {} more; -o json lists all\n", findings.len() - MOST_FINDINGS));
         }
         page.push_str(&format!("{}: {}\n", source.name, tally(findings)));
-        self.write(stream, &page);
+        self.text(stream, &page);
     }
 
     /// Prints the findings of a refused spec, for a command whose result would have been something else.
@@ -244,7 +249,7 @@ impl Printer {
                 if let Some(help) = failure.help() {
                     text.push_str(&format!("{cyan} help:{end} {help}\n"));
                 }
-                self.write(Stream::Err, &text);
+                self.text(Stream::Err, &text);
             }
             Format::Json | Format::Yaml => {
                 let error = json!({ "message": failure.to_string(), "help": failure.help() });
@@ -261,7 +266,12 @@ impl Printer {
         } else {
             serde_json::to_string_pretty(&value).expect("a JSON value is JSON") + "\n"
         };
-        self.write(Stream::Out, &text);
+        self.write(Stream::Out, &harmless::document(&text));
+    }
+
+    /// Text for people. It is painted for the standard output, wherever it is written to.
+    fn text(&self, stream: Stream, text: &str) {
+        self.write(stream, &harmless::text(text, self.colour_out || self.colour_err));
     }
 
     fn write(&self, stream: Stream, text: &str) {
@@ -287,7 +297,7 @@ impl Printer {
 /// A line about what is done, for a person who asked for it.
 pub(crate) fn log(line: &str) {
     // There is nowhere left to report the error.
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", harmless::text(line, false));
 }
 
 /// `2 errors, 1 warning`.

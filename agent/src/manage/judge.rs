@@ -117,14 +117,6 @@ pub(super) fn bootstrapping_node<'a>(
     Ok(node)
 }
 
-/// Whether `node` looks like an instance's id: EC2 is asked about no other names.
-pub(super) fn is_instance(node: &str) -> bool {
-    node.strip_prefix("i-").is_some_and(|digits| {
-        (1..=17).contains(&digits.len())
-            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    })
-}
-
 /// What any certificate requires of the machine. `age` is the age of the request.
 fn running_machine<'m>(
     node: &str,

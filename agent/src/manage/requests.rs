@@ -17,11 +17,12 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use slipway_core::node::is_instance;
 use slipway_crypto::{CertificateRequest, certificate_request};
 
 use super::judge::{
-    JOIN_TIME, Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, is_instance,
-    judge_client, judge_serving, may_ask, serving_node,
+    JOIN_TIME, Machine, Registration, Requester, SILENT, Verdict, bootstrapping_node, judge_client,
+    judge_serving, may_ask, serving_node,
 };
 use super::sources::Cloud;
 use crate::api::{failed, status};

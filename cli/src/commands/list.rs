@@ -73,7 +73,7 @@ impl Line {
             nodes: nodes.len(),
             since: view.rollout.ended_at.or(view.rollout.started_at),
             wrong: wrong().count(),
-            first: wrong().next().map(|finding| format!("{}: {}", finding.about, plain(&finding.message))),
+            first: wrong().next().map(|finding| plain(&format!("{}: {}", finding.about, finding.message))),
             state: view.rollout.state,
             serving: view.serving,
             cluster: view.cluster,

@@ -44,7 +44,11 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             Ok(snapshot) => {
                 let text = format!(
                     "{role} ({instance}) took the snapshot {} in {} s: {} bytes, revision {} or later\n{}\n",
-                    snapshot.time, snapshot.seconds, snapshot.size, snapshot.revision, snapshot.key
+                    plain(&snapshot.time),
+                    snapshot.seconds,
+                    snapshot.size,
+                    snapshot.revision,
+                    plain(&snapshot.key)
                 );
                 let machine = json!({
                     "ok": true, "cluster": name, "role": role.to_string(), "instance": instance, "key": snapshot.key,

@@ -9,20 +9,21 @@ use serde_json::json;
 use slipway_core::keys::{self, SnapshotKey};
 use slipway_core::snapshots::OfEtcd;
 use slipway_core::words::moment;
+use slipway_ports::Listed;
 
 use crate::Exit;
-use crate::cloud::{Cloud, CloudArgs};
+use crate::cloud::CloudArgs;
 use crate::failure::CliError;
 use crate::printer::Printer;
 
 /// List the etcd snapshots of a cluster, the newest first.
 ///
-/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, those of the etcd before are named as such, and --max-age does not count them. docs/nodes.md says how to restore one.
+/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, those of the etcd before are named as such. --max-age counts verified ones of the present etcd alone. docs/nodes.md says how to restore one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:
-  0  shown; with --max-age: the newest is young enough
-  1  there is no such cluster; with --max-age: there is none, or the newest is older
+  0  shown; with --max-age: the newest verified one is young enough
+  1  there is no such cluster; with --max-age: none is verified, the newest verified one is older, or not all could be listed
   2  wrong usage
   3  the asset bucket could not be read
 
@@ -35,7 +36,7 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     cloud: CloudArgs,
-    /// Exit with 1 if the newest snapshot is older than this, in hours.
+    /// Exit with 1 if the newest verified snapshot is older than this, in hours.
     #[arg(long, value_name = "HOURS")]
     max_age: Option<u32>,
 }
@@ -75,63 +76,81 @@ impl Kind {
     }
 }
 
-/// More are not listed.
+/// More objects of a folder are not listed. A schedule and its rollouts make fewer.
 const MOST: usize = 30_000;
 
-async fn stored(
-    cloud: &Cloud,
-    folder: &str,
-    kind: Kind,
-    earlier_until: Option<Timestamp>,
-) -> Result<Vec<Snapshot>, CliError> {
-    let listed = cloud.list_below(folder, MOST).await?;
-    let mut records = BTreeSet::new();
-    for object in &listed {
-        if let Some(SnapshotKey::Record(time)) = keys::snapshot_key(folder, &object.key) {
-            records.insert(time);
+/// The snapshots of a cluster, as far as they were listed.
+#[derive(Debug, Default)]
+struct Snapshots {
+    /// The newest first.
+    listed: Vec<Snapshot>,
+    /// The folders with more objects than are listed. S3 lists the oldest times first, so the newest snapshots may be missing.
+    cut: Vec<String>,
+}
+
+impl Snapshots {
+    fn add(&mut self, folder: &str, objects: &[Listed], kind: Kind, earlier_until: Option<Timestamp>) {
+        if objects.len() > MOST {
+            self.cut.push(folder.to_owned());
         }
+        let mut records = BTreeSet::new();
+        for object in objects {
+            if let Some(SnapshotKey::Record(time)) = keys::snapshot_key(folder, &object.key) {
+                records.insert(time);
+            }
+        }
+        self.listed.extend(objects.iter().filter_map(|object| {
+            match keys::snapshot_key(folder, &object.key)? {
+                SnapshotKey::Snapshot(time) => Some(Snapshot {
+                    time: time.to_owned(),
+                    key: object.key.clone(),
+                    kind,
+                    bytes: object.size,
+                    stored_at: object.modified,
+                    verified: records.contains(time),
+                    of_earlier_etcd: OfEtcd::at(object.modified, earlier_until) == OfEtcd::Earlier,
+                }),
+                SnapshotKey::Record(_) => None,
+            }
+        }));
+        self.listed.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
     }
-    let snapshots = listed.iter().filter_map(|object| match keys::snapshot_key(folder, &object.key)? {
-        SnapshotKey::Snapshot(time) => Some(Snapshot {
-            time: time.to_owned(),
-            key: object.key.clone(),
-            kind,
-            bytes: object.size,
-            stored_at: object.modified,
-            verified: records.contains(time),
-            of_earlier_etcd: OfEtcd::at(object.modified, earlier_until) == OfEtcd::Earlier,
-        }),
-        SnapshotKey::Record(_) => None,
-    });
-    Ok(snapshots.collect())
+
+    /// Whether no backup of this etcd is younger than `limit`. One of an earlier etcd is none, and one that nobody read back may be none,
+    /// which is also what the scan counts.
+    fn is_old(&self, limit: SignedDuration, now: Timestamp) -> bool {
+        let newest = self.listed.iter().find(|one| one.verified && !one.of_earlier_etcd);
+        newest.is_none_or(|newest| now.duration_since(newest.stored_at) > limit)
+    }
 }
 
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, now) = (cloud.cluster.as_str(), Timestamp::now());
     let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.earlier_etcd_until());
-    let mut snapshots = Vec::new();
+    let mut snapshots = Snapshots::default();
     for (folder, kind) in
         [(keys::scheduled_snapshots(name), Kind::Scheduled), (keys::etcd_snapshots(name), Kind::Ordered)]
     {
-        snapshots.extend(stored(&cloud, &folder, kind, earlier_until).await?);
+        let objects = cloud.list_below(&folder, MOST + 1).await?;
+        snapshots.add(&folder, &objects, kind, earlier_until);
     }
-    snapshots.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
     let (text, is_old) = page(name, &snapshots, args.max_age, now);
-    let machine = json!({ "ok": true, "cluster": name, "snapshots": snapshots, "tooOld": is_old });
+    let incomplete = !snapshots.cut.is_empty();
+    let machine = json!({
+        "ok": true, "cluster": name, "snapshots": snapshots.listed, "tooOld": is_old, "incomplete": incomplete,
+    });
     printer.result(&text, &machine);
-    Ok(if is_old { Exit::Findings } else { Exit::Done })
+    // Of an incomplete list nobody knows whether what it shows is the newest.
+    Ok(if is_old || (incomplete && args.max_age.is_some()) { Exit::Findings } else { Exit::Done })
 }
 
 /// The list for people, and whether the newest one is too old.
-fn page(name: &str, snapshots: &[Snapshot], max_age: Option<u32>, now: Timestamp) -> (String, bool) {
-    // One of an earlier etcd is no backup of this one.
-    let own = snapshots.iter().find(|one| !one.of_earlier_etcd);
-    let age = own.map(|newest| now.duration_since(newest.stored_at));
+fn page(name: &str, snapshots: &Snapshots, max_age: Option<u32>, now: Timestamp) -> (String, bool) {
     let limit = max_age.map(|hours| SignedDuration::from_hours(i64::from(hours)));
-    let is_old = limit.is_some_and(|limit| age.is_none_or(|age| age > limit));
+    let is_old = limit.is_some_and(|limit| snapshots.is_old(limit, now));
     let mut text = String::new();
-    for one in snapshots {
+    for one in &snapshots.listed {
         let mib = one.bytes.div_ceil(1 << 20);
         let age = now.duration_since(one.stored_at);
         let verified = if one.verified { "verified" } else { "not recorded as verified" };
@@ -145,7 +164,7 @@ fn page(name: &str, snapshots: &[Snapshot], max_age: Option<u32>, now: Timestamp
             age.as_hours()
         );
     }
-    if snapshots.is_empty() {
+    if snapshots.listed.is_empty() {
         let _ = writeln!(
             text,
             "{name} has no snapshot of etcd yet; `slipway snapshot --cluster {name}` takes one"
@@ -154,7 +173,13 @@ fn page(name: &str, snapshots: &[Snapshot], max_age: Option<u32>, now: Timestamp
     if let (true, Some(hours)) = (is_old, max_age) {
         let _ = writeln!(
             text,
-            "no snapshot of this etcd is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
+            "no verified snapshot of this etcd is younger than {hours} h: `slipway snapshot --cluster {name}` takes one, or says why it cannot"
+        );
+    }
+    for folder in &snapshots.cut {
+        let _ = writeln!(
+            text,
+            "not all are shown: {folder} has more than {MOST} objects, and a schedule makes fewer. The newest may be missing. Find out which member of etcd writes there, and replace it; then delete what it wrote"
         );
     }
     (text, is_old)
@@ -166,28 +191,64 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_snapshot_of_an_earlier_etcd_is_named_as_such_and_is_not_young_enough() {
-        let now: Timestamp = "2026-11-26T12:00:00Z".parse().unwrap();
-        let stored = |hours_ago: i64, of_earlier_etcd| Snapshot {
+    fn now() -> Timestamp {
+        "2026-11-26T12:00:00Z".parse().unwrap()
+    }
+
+    fn stored(hours_ago: i64, verified: bool, of_earlier_etcd: bool) -> Snapshot {
+        Snapshot {
             time: format!("{hours_ago} h"),
             key: String::new(),
             kind: Kind::Scheduled,
             bytes: 1,
-            stored_at: now - SignedDuration::from_hours(hours_ago),
-            verified: true,
+            stored_at: now() - SignedDuration::from_hours(hours_ago),
+            verified,
             of_earlier_etcd,
-        };
-        let (text, is_old) = page("prod", &[stored(3, true), stored(9, true)], Some(24), now);
-        assert!(is_old && text.contains("no snapshot of this etcd is younger than 24 h"), "{text}");
+        }
+    }
+
+    fn shown(listed: Vec<Snapshot>, max_age: Option<u32>) -> (String, bool) {
+        page("prod", &Snapshots { listed, cut: Vec::new() }, max_age, now())
+    }
+
+    #[test]
+    fn a_snapshot_of_an_earlier_etcd_is_named_as_such_and_is_not_young_enough() {
+        let (text, is_old) = shown(vec![stored(3, true, true), stored(9, true, true)], Some(24));
+        assert!(is_old && text.contains("no verified snapshot of this etcd is younger than 24 h"), "{text}");
         assert_eq!(text.matches("verified, of an earlier etcd, which was deleted").count(), 2, "{text}");
-        let all = [stored(1, false), stored(3, true)];
         for (max_age, too_old) in [(Some(24), false), (Some(0), true), (None, false)] {
-            let (text, is_old) = page("prod", &all, max_age, now);
+            let (text, is_old) = shown(vec![stored(1, true, false), stored(3, true, true)], max_age);
             assert_eq!(is_old, too_old, "{max_age:?}");
             let first = text.lines().next().unwrap();
             assert!(first.starts_with("1 h  1 MiB") && first.ends_with("(1 h ago)  verified"), "{text}");
         }
-        assert!(page("prod", &[], Some(24), now).1);
+        assert!(shown(Vec::new(), Some(24)).1);
+    }
+
+    #[test]
+    fn a_snapshot_that_nobody_read_back_is_not_young_enough() {
+        assert!(shown(vec![stored(1, false, false), stored(30, true, false)], Some(24)).1);
+        assert!(!shown(vec![stored(1, false, false), stored(23, true, false)], Some(24)).1);
+    }
+
+    /// Whoever has taken over a member can write any number of snapshots of any time; S3 lists the earliest first.
+    #[test]
+    fn a_flood_of_false_snapshots_hides_no_good_one_unnoticed() {
+        let folder = keys::etcd_snapshots("prod");
+        let object = |number: usize| Listed {
+            key: keys::etcd_snapshot("prod", &format!("20000101T{number:06}Z")),
+            etag: String::new(),
+            size: 1,
+            modified: now(),
+        };
+        for (count, is_cut) in [(MOST, false), (MOST + 1, true)] {
+            let mut snapshots = Snapshots::default();
+            let objects: Vec<Listed> = (0..count).map(object).collect();
+            snapshots.add(&folder, &objects, Kind::Ordered, None);
+            let (text, is_old) = page("prod", &snapshots, Some(24), now());
+            assert_eq!(text.contains(&format!("not all are shown: {folder} has more than 30000")), is_cut);
+            assert!(is_old, "none was read back");
+            assert_eq!(!snapshots.cut.is_empty(), is_cut);
+        }
     }
 }

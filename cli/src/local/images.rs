@@ -34,10 +34,7 @@ impl FromStr for ImagePin {
             "arm64" => Architecture::Arm64,
             other => return Err(format!("{other:?} is no architecture: x86_64 or arm64")),
         };
-        let known = id.strip_prefix("ami-").is_some_and(|rest| {
-            (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
-        if !known {
+        if !Image::is_id(id) {
             return Err(format!("{id:?} is no image's id, such as ami-0123456789abcdef0"));
         }
         Ok(Self { architecture, id: id.to_owned() })
@@ -50,7 +47,7 @@ pub(crate) struct LocalParameters;
 
 impl Parameters for LocalParameters {
     async fn value(&self, name: &str) -> PortResult<Option<String>> {
-        Ok(Some(format!("{{{{resolve:ssm:{name}}}}}")))
+        Ok(Some(Image::reference(name)))
     }
 
     async fn secret(&self, _: &str) -> PortResult<SecretParameter> {

@@ -6,7 +6,8 @@ use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use slipway_core::node::{BootstrapReport, NodeStatus};
+use slipway_core::node::{BootstrapReport, NodeStatus, is_instance};
+use slipway_core::role::Role;
 use slipway_ports::{Listed, Objects as _};
 
 use crate::cloud::Cloud;
@@ -154,7 +155,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     })
 }
 
-/// `nodes/<role>/<instance>.json`, `nodes/<role>/<instance>/status.json`.
+/// `nodes/<role>/<instance>.json`, `nodes/<role>/<instance>/status.json`. Nodes choose the keys that they write to, so an object whose key does
+/// not have this form is no report.
 fn place(folder: &str, key: &str) -> Option<Place> {
     let mut parts = key.strip_prefix(folder)?.split('/');
     let (role, second, third) = (parts.next()?, parts.next()?, parts.next());
@@ -163,7 +165,7 @@ fn place(folder: &str, key: &str) -> Option<Place> {
         Some("status.json") => (second, false),
         Some(_) => return None,
     };
-    let whole = !role.is_empty() && !instance.is_empty() && parts.next().is_none();
+    let whole = role.parse::<Role>().is_ok() && is_instance(instance) && parts.next().is_none();
     whole.then(|| Place { role: role.to_owned(), instance: instance.to_owned(), boot })
 }
 
@@ -177,9 +179,17 @@ mod tests {
         let some = |role: &str, instance: &str, boot| Some((role.to_owned(), instance.to_owned(), boot));
         assert_eq!(parsed("c/nodes/etcd-0/i-1.json"), some("etcd-0", "i-1", true));
         assert_eq!(parsed("c/nodes/controller/i-1/status.json"), some("controller", "i-1", false));
-        for other in ["c/nodes/etcd-0", "c/nodes//i.json", "c/nodes/a/b/c.json", "c/nodes/a/b/status.json/x"]
-        {
-            assert_eq!(parsed(other), None, "{other}");
+        for other in [
+            "c/nodes/etcd-0",
+            "c/nodes//i-1.json",
+            "c/nodes/x/i-1.json",
+            "c/nodes/etcd-0/i-1/c.json",
+            "c/nodes/etcd-0/i-1/status.json/x",
+            "c/nodes/etcd-0/i-1\u{1b}[2J.json",
+            "c/nodes/etcd-0/i-1\u{1b}[2J/status.json",
+            "c/nodes/etcd-0/.json",
+        ] {
+            assert_eq!(parsed(other), None, "{other:?}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use jiff::Timestamp;
 
+use crate::printer::is_harmful;
+
 /// How long ago, in a suitable unit.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - then.as_second();
@@ -36,9 +38,9 @@ pub(crate) fn version(id: &str) -> String {
 /// Longer than any message of Slipway's.
 const LONGEST: usize = 2_000;
 
-/// Foreign text, such as a node's, on one line and without control characters.
+/// Foreign text, such as a node's, on one line and without characters that do something to a terminal.
 pub(crate) fn plain(text: &str) -> String {
-    let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let shown = |letter: char| if is_harmful(letter) { ' ' } else { letter };
     let mut plain: String = text.trim().chars().take(LONGEST).map(shown).collect();
     if text.chars().nth(LONGEST).is_some() {
         plain.push('…');

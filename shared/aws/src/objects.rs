@@ -2,7 +2,10 @@
 
 use aws_sdk_s3::error::SdkError;
 use aws_sdk_s3::operation::get_object::GetObjectOutput;
+use aws_sdk_s3::operation::list_objects_v2::ListObjectsV2Output;
+use aws_sdk_s3::operation::list_objects_v2::builders::ListObjectsV2FluentBuilder;
 use aws_sdk_s3::primitives::ByteStream;
+use aws_sdk_s3::types::EncodingType;
 use jiff::Timestamp;
 use slipway_ports::{
     Condition, ErrorKind, Folders, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
@@ -56,17 +59,20 @@ impl S3Bucket {
     /// # Errors
     /// If S3 refuses, or cannot be reached.
     pub async fn folders(&self, prefix: &str) -> PortResult<Vec<String>> {
-        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix).delimiter("/");
-        let mut pages = request.into_paginator().send();
+        let mut pages = self.listing(prefix).delimiter("/").into_paginator().send();
         let mut folders = Vec::new();
         while let Some(page) = pages.next().await {
             let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
-            let found = page.common_prefixes.unwrap_or_default().into_iter();
-            folders.extend(found.filter_map(|folder| {
-                Some(folder.prefix?.strip_prefix(prefix)?.trim_end_matches('/').to_owned())
-            }));
+            folders.extend(folders_of(page, prefix));
         }
         Ok(folders)
+    }
+
+    /// A request for the keys that begin with `prefix`, encoded: nodes choose keys, and no parser of XML reads `U+FFFE` and most control
+    /// characters, so one such key would make the whole answer unreadable. See [`decoded`].
+    fn listing(&self, prefix: &str) -> ListObjectsV2FluentBuilder {
+        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix);
+        request.encoding_type(EncodingType::Url)
     }
 
     /// How errors name an object.
@@ -178,17 +184,17 @@ impl Objects for S3Bucket {
 
 impl Listing for S3Bucket {
     async fn list(&self, prefix: &str, most: usize) -> PortResult<Vec<Listed>> {
-        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix);
-        let mut pages = request.into_paginator().send();
+        let mut pages = self.listing(prefix).into_paginator().send();
         let mut listed = Vec::new();
         while listed.len() < most
             && let Some(page) = pages.next().await
         {
             let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
+            let encoding = page.encoding_type;
             listed.extend(page.contents.unwrap_or_default().into_iter().map(|object| {
                 Listed {
                     size: object.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
-                    key: object.key.unwrap_or_default(),
+                    key: decoded(encoding.as_ref(), object.key.unwrap_or_default()),
                     etag: object.e_tag.unwrap_or_default(),
                     // Without a date an object is as young as can be, and nothing happens to it.
                     modified: object
@@ -207,13 +213,9 @@ impl Folders for S3Bucket {
     async fn folders_after(&self, prefix: &str, after: Option<&str>) -> PortResult<Vec<String>> {
         // All keys of the folder `after` come before this: `0` follows the slash.
         let start = after.map(|after| format!("{prefix}{after}0"));
-        let request = self.client.list_objects_v2().bucket(&self.name).prefix(prefix).delimiter("/");
-        let page = request.set_start_after(start).send().await;
+        let page = self.listing(prefix).delimiter("/").set_start_after(start).send().await;
         let page = page.map_err(|error| port_error("s3:ListBucket", self.subject(prefix), &error))?;
-        let found = page.common_prefixes.unwrap_or_default().into_iter();
-        Ok(found
-            .filter_map(|folder| Some(folder.prefix?.strip_prefix(prefix)?.trim_end_matches('/').to_owned()))
-            .collect())
+        Ok(folders_of(page, prefix))
     }
 }
 
@@ -234,6 +236,41 @@ where
 {
     matches!(code(error), "PreconditionFailed" | "ConditionalRequestConflict" | "NoSuchKey")
         || error.raw_response().is_some_and(|response| response.status().as_u16() == 412)
+}
+
+/// The names of the folders on a page of those right below `prefix`.
+fn folders_of(page: ListObjectsV2Output, prefix: &str) -> Vec<String> {
+    let encoding = page.encoding_type;
+    let found = page.common_prefixes.unwrap_or_default().into_iter();
+    let found = found.filter_map(|folder| Some(decoded(encoding.as_ref(), folder.prefix?)));
+    found.filter_map(|folder| Some(folder.strip_prefix(prefix)?.trim_end_matches('/').to_owned())).collect()
+}
+
+/// A key or a prefix of a list. An answer that says `EncodingType: url` has them encoded, together with the delimiter and `StartAfter`; a
+/// continuation token is never encoded (<https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html>). The encoding is that of
+/// forms, in which `+` is a space: `decode_list_object_v2` in botocore/handlers.py decodes with `unquote_plus`.
+fn decoded(encoding: Option<&EncodingType>, text: String) -> String {
+    if encoding != Some(&EncodingType::Url) {
+        return text;
+    }
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let [first, after @ ..] = rest {
+        let (byte, after) = match (first, after) {
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => ((high << 4) | low, after),
+                _ => (b'%', &rest[1..]),
+            },
+            (b'+', after) => (b' ', after),
+            (byte, after) => (*byte, after),
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// Percent-encodes a key for a URL, as RFC 3986 has it: unreserved characters and the slashes stay.
@@ -347,6 +384,34 @@ mod tests {
         assert!(second.contains("prefix=a%2F") && second.contains("continuation-token=more"), "{second}");
         let error = bucket.list("a/", 9).await.unwrap_err();
         assert_eq!((error.kind, error.operation), (ErrorKind::Denied, "s3:ListBucket"));
+    }
+
+    /// Every character that a worker, who chooses the keys below its role's folder, may put into one.
+    #[tokio::test]
+    async fn p7_no_key_makes_a_list_unreadable() {
+        const ENCODED: Answer = (
+            200,
+            "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>\
+             <Contents><Key>a/b+c%2Bd%25%1b%EF%BF%BE%c3%A9%</Key></Contents><Contents><Key>a/%2</Key></Contents>\
+             <Contents><Key>a/%zz%</Key></Contents><CommonPrefixes><Prefix>a/x+%EF%BF%BF/</Prefix></CommonPrefixes>\
+             </ListBucketResult>",
+        );
+        // A server that does not encode does not say that it did.
+        const AS_IT_IS: Answer = (
+            200,
+            "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a/b+c%2B</Key></Contents>\
+             </ListBucketResult>",
+        );
+        let (server, bucket) = bucket(&[ENCODED, ENCODED, ENCODED, AS_IT_IS]);
+        let keys = async || -> Vec<String> {
+            bucket.list("a/", 9).await.unwrap().into_iter().map(|one| one.key).collect()
+        };
+        assert_eq!(keys().await, ["a/b c+d%\u{1b}\u{fffe}é%", "a/%2", "a/%zz%"]);
+        assert_eq!(bucket.folders("a/").await.unwrap(), ["x \u{ffff}"]);
+        assert_eq!(bucket.folders_after("a/", Some("b c")).await.unwrap(), ["x \u{ffff}"]);
+        assert_eq!(keys().await, ["a/b+c%2B"]);
+        let lines: Vec<String> = server.requests().into_iter().map(|request| request.line).collect();
+        assert!(lines.iter().all(|line| line.contains("encoding-type=url")), "{lines:?}");
     }
 
     #[tokio::test]

@@ -277,6 +277,32 @@ async fn what_nobody_refers_to_is_taken_from_s3_and_its_versions_stay() {
     assert_eq!((end.digests == second.digests, end.healed), (true, vec![]));
 }
 
+/// A worker chooses the keys below the folder of its role, and one that no parser of XML reads must not hide the others.
+#[tokio::test]
+async fn p7_a_worker_cannot_make_a_list_unreadable() {
+    let moto = Moto::start();
+    let bucket = moto.bucket("worker").await;
+    let mut all =
+        ["a", "a b", "a+b", "a%2Bb", "a%", "\u{1b}[2J", "\u{1}", "\u{fffe}", "\u{ffff}", "é", "<&\">"]
+            .map(|name| format!("clusters/c/nodes/pool-a/{name}/status.json"));
+    for key in &all {
+        bucket.put(key, b"{}".to_vec(), Condition::Absent).await.unwrap();
+    }
+    all.sort();
+    let mut listed: Vec<String> =
+        bucket.list("clusters/c/", 100).await.unwrap().into_iter().map(|one| one.key).collect();
+    listed.sort();
+    assert_eq!(listed, all);
+    for key in &listed {
+        assert!(bucket.get(key).await.unwrap().is_some(), "{key:?}");
+    }
+    let folders = bucket.folders("clusters/c/nodes/pool-a/").await.unwrap();
+    let mut of_folders: Vec<String> =
+        folders.iter().map(|folder| format!("clusters/c/nodes/pool-a/{folder}/status.json")).collect();
+    of_folders.sort();
+    assert_eq!(of_folders, all);
+}
+
 #[tokio::test]
 async fn a_group_of_three_is_seen_grows_and_loses_the_machine_that_is_named() {
     let moto = Moto::start();

@@ -179,6 +179,24 @@ pub enum Image {
     SsmParameter(BTreeMap<Architecture, String>),
 }
 
+impl Image {
+    /// Whether `text` has the form of an image's id. The value of an SSM parameter becomes part of plans and templates, and whoever uploads a
+    /// spec chooses the parameter.
+    #[must_use]
+    pub fn is_id(text: &str) -> bool {
+        text.strip_prefix("ami-").is_some_and(|digits| {
+            (8..=17).contains(&digits.len())
+                && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        })
+    }
+
+    /// The text by which CloudFormation looks up the SSM parameter `name` itself, where Slipway cannot: `slipway render` works without AWS.
+    #[must_use]
+    pub fn reference(name: &str) -> String {
+        format!("{{{{resolve:ssm:{name}}}}}")
+    }
+}
+
 /// A block device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {

@@ -1,5 +1,6 @@
 //! Keys of the objects in the buckets.
 
+use crate::node::is_instance;
 use crate::{oidc, role};
 
 /// The folder of a cluster's patches, beside its spec.
@@ -196,15 +197,26 @@ pub enum SnapshotKey<'k> {
     Record(&'k str),
 }
 
-/// What lies at `key` in the folder of snapshots `folder`; `None`: something else.
+/// What lies at `key` in the folder of snapshots `folder`; `None`: something else. Members choose these keys, and people and scripts read the
+/// times, so a name that Slipway does not write is no snapshot.
 #[must_use]
 pub fn snapshot_key<'k>(folder: &str, key: &'k str) -> Option<SnapshotKey<'k>> {
-    let name = key.strip_prefix(folder).filter(|name| !name.contains('/'))?;
-    match (name.strip_suffix(".db"), name.strip_suffix(RECORD).and_then(|name| name.strip_suffix(".db"))) {
-        (Some(time), _) => Some(SnapshotKey::Snapshot(time)),
-        (None, Some(time)) => Some(SnapshotKey::Record(time)),
-        (None, None) => None,
-    }
+    let name = key.strip_prefix(folder)?;
+    let (name, of_time): (&str, fn(&'k str) -> SnapshotKey<'k>) = match name.strip_suffix(RECORD) {
+        Some(name) => (name, SnapshotKey::Record),
+        None => (name, SnapshotKey::Snapshot),
+    };
+    name.strip_suffix(".db").filter(|time| is_snapshot_time(time)).map(of_time)
+}
+
+/// Whether `time` has the form of a snapshot's time, `20261121T204500Z`.
+fn is_snapshot_time(time: &str) -> bool {
+    const FORM: &[u8] = b"00000000T000000Z";
+    let fits = |(letter, form): (u8, &u8)| match form {
+        b'0' => letter.is_ascii_digit(),
+        _ => letter == *form,
+    };
+    time.len() == FORM.len() && time.bytes().zip(FORM).all(fits)
 }
 
 /// What the members that take scheduled snapshots tell each other: [`crate::snapshots::SnapshotLedger`].
@@ -261,8 +273,7 @@ pub fn nodes_of(cluster: &str, role: &str) -> String {
 /// The machine of `role` whose status lies at `key`; `None` for any other key.
 #[must_use]
 pub fn instance_of_status<'k>(cluster: &str, role: &str, key: &'k str) -> Option<&'k str> {
-    let instance = key.strip_prefix(&nodes_of(cluster, role))?.strip_suffix("/status.json")?;
-    (!instance.is_empty() && !instance.contains('/')).then_some(instance)
+    key.strip_prefix(&nodes_of(cluster, role))?.strip_suffix("/status.json").filter(|id| is_instance(id))
 }
 
 /// The discovery document of a cluster's issuer, in the issuer bucket.
@@ -326,6 +337,43 @@ mod tests {
         assert_eq!(clusters_of_group("a-pool-b-etcd-0"), ["a", "a-pool-b"]);
         for other in ["prod-etcd-x", "-etcd-0", "somebody-elses", ""] {
             assert_eq!(clusters_of_group(other), Vec::<String>::new(), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_time_as_slipway_writes_it_names_a_snapshot() {
+        let folder = etcd_snapshots("prod");
+        let (time, key) = ("20261121T204500Z", etcd_snapshot("prod", "20261121T204500Z"));
+        assert_eq!(snapshot_key(&folder, &key), Some(SnapshotKey::Snapshot(time)));
+        let record = snapshot_record(&key);
+        assert_eq!(snapshot_key(&folder, &record), Some(SnapshotKey::Record(time)));
+        for other in [
+            "",
+            "1",
+            "20261121T204500",
+            "20261121T204500Z ",
+            "2026112\u{1b}T204500Z",
+            "20261121t204500z",
+            "a/20261121T204500Z",
+            "\u{1b}[2J20261121T204500Z",
+            "２０２６",
+        ] {
+            let key = etcd_snapshot("prod", other);
+            assert_eq!(snapshot_key(&folder, &key), None, "{key:?}");
+            assert_eq!(snapshot_key(&folder, &snapshot_record(&key)), None, "{key:?}");
+        }
+        assert_eq!(snapshot_key(&folder, &snapshot_ledger("prod")), None);
+    }
+
+    #[test]
+    fn only_an_instances_id_names_the_machine_of_a_status() {
+        let instance_of = |instance: &str| {
+            let key = node_status("prod", "pool-a", instance);
+            instance_of_status("prod", "pool-a", &key).map(str::to_owned)
+        };
+        assert_eq!(instance_of("i-0a1b2c3d4e5f60718").as_deref(), Some("i-0a1b2c3d4e5f60718"));
+        for other in ["", "i-", "i-0/i-1", "i-0\u{1b}[2J", "i-0A", "ip-10-0-0-1"] {
+            assert_eq!(instance_of(other), None, "{other:?}");
         }
     }
 

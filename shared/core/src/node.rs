@@ -45,6 +45,16 @@ pub use serves::{ClusterServes, NodesReady, NotReady, PartHealth};
 pub use word::Word;
 pub use worker::{InstanceStoreSettings, Machine, MountSettings, WorkerConfig};
 
+/// Whether `text` has the form of an instance's id: `i-` and 8 or 17 hexadecimal digits, or fewer, as tests have them. Nodes choose what they
+/// call themselves and the keys that they write to, and people and scripts read these ids.
+#[must_use]
+pub fn is_instance(text: &str) -> bool {
+    text.strip_prefix("i-").is_some_and(|digits| {
+        (1..=17).contains(&digits.len())
+            && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
 /// The launch hook: it holds a new machine until its agent reports that it is healthy.
 pub const LAUNCH_HOOK: &str = "slipway-launch";
 /// How long the launch hook of a worker waits without a heartbeat, in seconds.
@@ -197,6 +207,23 @@ impl NodeConfig {
             Self::Etcd(config) => &config.base,
             Self::Controller(config) => &config.base,
             Self::Worker(config) => &config.base,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_an_instances_id_is_one() {
+        for id in ["i-0a1b2c3d4e5f60718", "i-12345678", "i-1"] {
+            assert!(is_instance(id), "{id}");
+        }
+        for other in
+            ["", "i-", "ip-10-0-0-1", "i-0A", "i-0a1b2c3d4e5f607181", "i-1&Filter.2", "i-*", "i-1\u{1b}[2J"]
+        {
+            assert!(!is_instance(other), "{other:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use slipway_core::cluster::{Architecture, Cluster};
+use slipway_core::cluster::{Architecture, Cluster, Image};
 use slipway_core::keys;
 use slipway_core::members::{DeployedMembers, settle};
 use slipway_core::pin::Pin;
@@ -133,7 +133,18 @@ async fn pin_images(
 ) -> FlowResult<()> {
     for name in names {
         match parameters.value(name).await? {
-            Some(image) => drop(lock.images.insert(name.clone(), image)),
+            Some(image) if Image::is_id(&image) || image == Image::reference(name) => {
+                lock.images.insert(name.clone(), image);
+            }
+            // The value may be anything, also a password: it is neither stored nor shown.
+            Some(_) => {
+                return Err(FlowError::Refused {
+                    problem: format!(
+                        "the SSM parameter {name} in {region} does not hold the id of an image (`ami-` and hexadecimal digits)"
+                    ),
+                    help: "name a parameter that holds one, or set amiId".to_owned(),
+                });
+            }
             // What is pinned still runs.
             None if lock.images.contains_key(name) => {
                 tracing::warn!(

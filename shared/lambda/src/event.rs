@@ -288,7 +288,7 @@ fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<O
         "Rollout Resume" => Order::Resume,
         "Rollout Abort" => Order::Abort { plan },
         "Rollout Skip" => {
-            let instance = instance.filter(|instance| instance.starts_with("i-") && fits(instance, 19));
+            let instance = instance.filter(|instance| slipway_core::node::is_instance(instance));
             Order::Skip {
                 instance: instance.ok_or_else(|| {
                     InvocationError::malformed(

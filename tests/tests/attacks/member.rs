@@ -60,6 +60,21 @@ async fn a_member_speaks_for_no_other_node() {
     assert_eq!(places(&scanned(&workshop, now).await), ["etcd-client on i-1 (etcd-0)"]);
 }
 
+/// A member chooses the keys below its role's folder, and findings name keys: a key that names no machine is no report.
+#[tokio::test]
+async fn a_key_that_names_no_machine_is_no_report() {
+    let workshop = Workshop::launched(&example(NAME)).await;
+    let now = workshop.now + SignedDuration::from_hours(24);
+    workshop.assets.set_clock(now);
+    for name in ["i-1\u{1b}]0;owned\u{7}", "\u{202e}i-1", "owned", "i-1\n"] {
+        let key = keys::node_status(NAME, "etcd-0", name);
+        workshop.assets.upload(&key, status("etcd-0", name, now, "etcd-client").to_string());
+    }
+    let result = scanned(&workshop, now).await;
+    assert_eq!(places(&result), [""; 0], "{:#?}", result.findings);
+    assert!(result.findings.iter().all(|finding| !finding.key.contains("nodes/")), "{:#?}", result.findings);
+}
+
 /// The newest report of a member counts, and a report of the year 2100 was the newest for ever.
 #[tokio::test]
 async fn a_report_is_no_newer_than_its_object() {
@@ -105,6 +120,20 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
             }
         }
     }
+    // Nor with an instance profile of the account's own. People may delete, and nobody overwrites.
+    let own = format!("arn:aws:iam::{ACCOUNT}:role/etcd-of-ours");
+    let instance = ("ec2:SourceInstanceArn", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1");
+    for key in ["clusters/production/etcd-snapshots/1.db", "scheduled-snapshots/production/1.db"] {
+        assert!(!denied(&own, "s3:PutObject", key, &[instance, new]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[instance]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[instance, unchanged]), "{key}");
+        assert!(denied(&own, "s3:PutObject", key, &[]), "{key}");
+        for action in ["s3:DeleteObject", "s3:DeleteObjectVersion"] {
+            assert!(denied(&own, action, key, &[instance]), "{action} {key}");
+            assert!(!denied(&own, action, key, &[]), "{action} {key}");
+        }
+    }
+    assert!(!denied(&own, "s3:PutObject", &keys::snapshot_ledger(NAME), &[instance, unchanged]));
     assert!(!denied(&member, "s3:PutObject", &keys::snapshot_ledger(NAME), &[unchanged]));
     assert!(denied(&member, "s3:PutObject", &keys::snapshot_schedule(NAME), &[unchanged]));
     let scan = &world.deployed().arns["ScanRole"];

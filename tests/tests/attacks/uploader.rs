@@ -431,3 +431,21 @@ async fn p13_a_stack_takes_no_tag_of_another_cluster() {
         says(&findings, "tags", &[key, "which cluster a resource belongs to"]);
     }
 }
+
+/// A parameter's value becomes part of plans, which more people read than may read the parameter.
+#[tokio::test]
+async fn a_parameter_that_holds_no_image_is_neither_stored_nor_shown() {
+    let spec = minimal("image: {ssmParameters: {x86_64: /payroll/password, arm64: /payroll/password}}");
+    for value in ["hunter2hunter2", "ami-hunter2hunter2", "ami-0123456789abcdef0,ami-hunter2", "hunter2\n"] {
+        let workshop = workshop(&spec);
+        workshop.parameters.set("/payroll/password", value);
+        let error = workshop.try_upload(&spec, &Life::unending()).await.unwrap_err();
+        assert!(error.to_string().contains("/payroll/password"), "{error}");
+        assert_eq!(error.kind(), "Slipway.Refused");
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        for key in workshop.assets.keys() {
+            let bytes = workshop.assets.peek(&key).unwrap();
+            assert!(!String::from_utf8_lossy(&bytes).contains("hunter2"), "{key}");
+        }
+    }
+}

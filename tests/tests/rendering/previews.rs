@@ -8,12 +8,25 @@ use slipway_flows::imports::BucketImports;
 use slipway_flows::patches::PatchSet;
 use slipway_flows::rendering::{Foreseen, Preview, RenderOutcome, RenderPorts, preview};
 use slipway_plan::{NodeAction, Plan};
-use slipway_sim::memory::OWN_KEY;
+use slipway_sim::memory::{Call, OWN_KEY};
+use slipway_tests::iam::like;
+use slipway_tests::tools;
 use slipway_tests::workshop::Workshop;
 
 use super::{PRODUCTION, bigger};
 
+/// The keys in the asset bucket that docs/cli.md lets whoever runs `plan` read: patterns, with the agent's manifest among them.
+fn granted(cluster: &str) -> Vec<String> {
+    let page = std::fs::read_to_string(tools::root().join("docs/cli.md")).unwrap();
+    let rows = page.lines().filter(|row| row.starts_with("| `plan` | `s3:GetObject` |"));
+    let rows = rows.filter(|row| row.ends_with(" of the asset bucket |"));
+    let cells = rows.map(|row| row.split(" | ").nth(2).unwrap());
+    let keys = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    keys.map(|key| key.replace("NAME", cluster)).collect()
+}
+
 async fn previewed(account: &Workshop, text: &str) -> Preview {
+    account.assets.journal().clear();
     let (writes, calls) = (account.assets.writes(), account.keys.journal().calls().len());
     let (stored, specs) = (account.assets.keys(), account.specs.writes());
     let ports = RenderPorts {
@@ -42,6 +55,13 @@ async fn previewed(account: &Workshop, text: &str) -> Preview {
     assert_eq!(account.assets.keys(), stored);
     assert_eq!(account.keys.journal().calls().len(), calls, "a key was asked for");
     assert!(account.take_event_types().is_empty());
+    let granted = granted(&account.name);
+    for Call { operation, subject } in account.assets.journal().calls() {
+        // HeadObject needs the permission of GetObject.
+        assert!(["s3:GetObject", "s3:HeadObject"].contains(&operation), "{operation} {subject}");
+        let may = granted.iter().any(|pattern| like(pattern, &subject));
+        assert!(may, "docs/cli.md does not grant {subject}: {granted:?}");
+    }
     found
 }
 

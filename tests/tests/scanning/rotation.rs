@@ -42,7 +42,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
 
     let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
     // A machine that is gone has reported other credentials, and is not waited for.
-    let gone = MachineFacts { id: "i-gone".to_owned(), ..pool.clone() };
+    let gone = MachineFacts { id: "i-90e".to_owned(), ..pool.clone() };
     report_credentials(&account, &gone, &account.manifest(), now);
     let mut before = account.manifest();
     rotation::change(&account.assets, &account.keys, &AwsLc, &cluster, "ca", now, rotation::Request::Start)

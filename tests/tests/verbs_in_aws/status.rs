@@ -78,14 +78,18 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     // Issue 5: an instance that cannot boot is reported unhealthy, with the reason.
     let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
     node_object(&slipway, "etcd-0/i-0bad.json", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
-    node_object(&slipway, "pool-general/i-0ok.json", boot(&slipway, "pool-general", "i-0ok", None).await)
-        .await;
+    node_object(&slipway, "pool-general/i-0a.json", boot(&slipway, "pool-general", "i-0a", None).await).await;
     node_object(&slipway, "controller/i-0c.json", boot(&slipway, "controller", "i-0c", None).await).await;
     // It serves a certificate that the store does not have any more, and a component is down.
     let late = serves("controller", &json!("0".repeat(64)), 3, Some("connection refused"));
     node_object(&slipway, "controller/i-0c/status.json", late).await;
-    node_object(&slipway, "controller/i-0z/status.json", b"{".to_vec()).await;
-    node_object(&slipway, "controller/i-0z.json", vec![b' '; 300_000]).await;
+    node_object(&slipway, "controller/i-0d/status.json", b"{".to_vec()).await;
+    node_object(&slipway, "controller/i-0d.json", vec![b' '; 300_000]).await;
+    // A worker chooses the keys below its role's folder: what is no machine's is no report.
+    let forged = boot(&slipway, "pool-general", "i-0a", gave_up).await;
+    for name in ["i-0\u{1b}[2Jforged.json", "i-0\u{1b}[2Jforged/status.json", "\u{fffe}forged.json"] {
+        node_object(&slipway, &format!("pool-general/{name}"), forged.clone()).await;
+    }
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 1, "{shown:?}");
     for words in [
@@ -94,13 +98,16 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         "i-0c (controller) is not healthy: kube-scheduler: connection refused",
         "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
         "runs an earlier configuration",
-        "nodes/controller/i-0z.json cannot be read: 300000 bytes are more than any node says",
-        "nodes/controller/i-0z/status.json cannot be read: 1 bytes that are no report",
+        "nodes/controller/i-0d.json cannot be read: 300000 bytes are more than any node says",
+        "nodes/controller/i-0d/status.json cannot be read: 1 bytes that are no report",
         "2 up, 1 given up",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     assert!(!shown.out.contains('\u{1b}'), "control characters of a report are not printed: {}", shown.out);
+    assert!(!shown.out.contains("forged"), "{}", shown.out);
+    let listed = named(&slipway, ADMINISTRATOR, "list").await;
+    assert!(!listed.out.contains('\u{1b}') && !listed.out.contains("forged"), "{listed:?}");
     let machine = status(&slipway, "--output json").await.json();
     assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
     let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
@@ -113,7 +120,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
     let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
     node_object(&slipway, "controller/i-0c/status.json", current).await;
-    node_object(&slipway, "etcd-0/i-0new.json", boot(&slipway, "etcd-0", "i-0new", None).await).await;
+    node_object(&slipway, "etcd-0/i-0e.json", boot(&slipway, "etcd-0", "i-0e", None).await).await;
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 0, "{shown:?}");
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
@@ -139,7 +146,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         member["etcd"] = json!({"format": 1, "name": "etcd-0", "healthy": true, "problems": [], "serving": true, "id": "1",
             "learner": false, "leads": true, "term": 1, "revision": 1, "raftIndex": 1, "raftAppliedIndex": 1, "alarms": [], "members": [],
             "dbSize": 1900_u64 << 20, "dbSizeInUse": in_use << 20, "dbQuota": 2048_u64 << 20});
-        node_object(&slipway, "etcd-0/i-0new/status.json", serde_json::to_vec(&member).unwrap()).await;
+        node_object(&slipway, "etcd-0/i-0e/status.json", serde_json::to_vec(&member).unwrap()).await;
         let shown = status(&slipway, "--exit-code").await;
         assert!(shown.code == code && shown.out.contains(words) && shown.out.contains(help), "{shown:?}");
     }
@@ -226,13 +233,19 @@ async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     );
     assert_eq!(all["clusters"].as_array().unwrap().len(), 2);
 
+    // What nobody read back is shown, and is no backup; what Slipway does not name so is not shown.
+    let forged = "clusters/other/etcd-snapshots/20261126T120000Z\u{1b}[2J.db";
+    slipway.world().upload("AssetBucket", forged, vec![0; 1]).await.unwrap();
     let one = run("snapshots --cluster other --max-age 1").await;
-    assert!(one.code == 0 && one.out.starts_with("20261125T120000Z  3 MiB  ordered    stored "), "{one:?}");
-    assert!(one.out.trim_end().ends_with("not recorded as verified"), "{one:?}");
+    assert!(one.code == 1 && one.out.starts_with("20261125T120000Z  3 MiB  ordered    stored "), "{one:?}");
+    let shown: Vec<&str> = one.out.lines().collect();
+    assert!(shown[0].ends_with("not recorded as verified"), "{one:?}");
+    assert!(shown.len() == 2 && shown[1].starts_with("no verified snapshot of this etcd"), "{one:?}");
     for file in ["20261125T180000Z.db", "20261125T180000Z.db.json", "ledger.json"] {
         let key = format!("scheduled-snapshots/other/{file}");
         slipway.world().upload("AssetBucket", &key, vec![0; 1 << 20]).await.unwrap();
     }
+    assert_eq!(run("snapshots --cluster other --max-age 1").await.code, 0);
     let both = run("snapshots --cluster other").await.out;
     let scheduled = both.lines().find(|line| line.starts_with("20261125T180000Z")).unwrap();
     assert!(scheduled.contains("  1 MiB  scheduled  stored ") && scheduled.ends_with("  verified"), "{both}");
@@ -240,6 +253,7 @@ async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     let both = run("snapshots --cluster other --output json").await.json();
     let shown = both["snapshots"].as_array().unwrap().iter();
     let mut shown: Vec<_> = shown.map(|one| (one["kind"].to_string(), one["verified"].clone())).collect();
+    assert_eq!((&both["tooOld"], &both["incomplete"]), (&json!(false), &json!(false)));
     shown.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(shown, [("\"ordered\"".to_owned(), json!(false)), ("\"scheduled\"".to_owned(), json!(true))]);
 }
