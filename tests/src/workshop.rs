@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::allowed::{Allowed, AllowedZone, Boundaries};
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
@@ -25,6 +26,8 @@ use slipway_render::lock::Lock;
 use slipway_rollout::{Good, Rollout};
 use slipway_sim::memory::MemoryParameters;
 use slipway_sim::mortal::Life;
+use slipway_sim::ports::{SharedWorld, SimulatedStacks, lock};
+use slipway_sim::world::{Config, World};
 use slipway_sim::year::{Account, Cause};
 
 use crate::client::ACCOUNT;
@@ -181,6 +184,22 @@ impl Workshop {
         workshop.deployed(&workshop.render(text).await.plan).await;
         drop(workshop.bus.drain());
         workshop
+    }
+
+    /// The machines of the cluster, as launched by the newest plan.
+    pub async fn fleet(&self, seed: u64) -> SharedWorld {
+        let config = Config { region: self.region(), seed, ..Config::default() };
+        let cloud = Arc::new(Mutex::new(World::new(config)));
+        let stacks = SimulatedStacks::new(Arc::clone(&cloud), self.assets.clone());
+        let target = self.desired().expect("there is a plan").target;
+        for stack in &self.release(&target).expect("it is stored").stacks {
+            stacks.bring(stack).await;
+        }
+        let up = lock(&cloud).now() + SignedDuration::from_mins(30);
+        lock(&cloud).advance(up);
+        let machines = lock(&cloud).machines();
+        assert!(machines.iter().all(|machine| machine.ready), "{machines:?}");
+        cloud
     }
 
     /// A copy of the account with its present content.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use futures_util::StreamExt as _;
 use reqwest::{Method, Response};
-use slipway_ports::{Condition, ErrorKind, Object, PortResult, Put};
+use slipway_ports::{Bounded, Condition, ErrorKind, MOST_OBJECT_BYTES, Object, PortResult, Put};
 use tokio::io::AsyncWriteExt as _;
 
 use super::endpoints::Service;
@@ -38,8 +38,20 @@ impl BucketOfAssets {
 
     /// As [`Self::get`], with what a conditional write needs.
     pub async fn object(&self, key: &str) -> PortResult<Option<Object>> {
+        match self.object_at_most(key, MOST_OBJECT_BYTES).await? {
+            None => Ok(None),
+            Some(Bounded::Read(object)) => Ok(Some(object)),
+            Some(Bounded::TooLarge { .. }) => {
+                let message = format!("it has more than {MOST_OBJECT_BYTES} bytes, which are not read");
+                Err(port_error("s3:GetObject", &self.subject(key), ErrorKind::Invalid, message))
+            }
+        }
+    }
+
+    /// As [`Self::object`], but of more than `most` bytes nothing is kept.
+    pub async fn object_at_most(&self, key: &str, most: u64) -> PortResult<Option<Bounded>> {
         let subject = self.subject(key);
-        let response = match self.aws.send(&self.reading(&subject, key)).await {
+        let mut response = match self.aws.send(&self.reading(&subject, key)).await {
             Ok(response) => response,
             Err(error) if error.kind == ErrorKind::Missing && error.message.starts_with("NoSuchKey") => {
                 return Ok(None);
@@ -47,11 +59,24 @@ impl BucketOfAssets {
             Err(error) => return Err(error),
         };
         let etag = etag(&response);
-        let bytes = response.bytes().await.map_err(|error| {
-            let message = format!("the answer broke off: {}", error.without_url());
-            port_error("s3:GetObject", &subject, ErrorKind::Transient, message)
-        })?;
-        Ok(Some(Object { bytes: bytes.to_vec(), etag, version: String::new() }))
+        let is_larger = |length: u64| length > most;
+        if response.content_length().is_some_and(is_larger) {
+            return Ok(Some(Bounded::TooLarge { etag }));
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let part = response.chunk().await.map_err(|error| {
+                let message = format!("the answer broke off: {}", error.without_url());
+                port_error("s3:GetObject", &subject, ErrorKind::Transient, message)
+            })?;
+            let Some(part) = part else { break };
+            // An answer need not say its length.
+            if is_larger(bytes.len() as u64 + part.len() as u64) {
+                return Ok(Some(Bounded::TooLarge { etag }));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(Some(Bounded::Read(Object { bytes, etag, version: String::new() })))
     }
 
     /// `s3:GetObject` into a file, without holding the object in memory; returns its length. The file at `to` is overwritten, so

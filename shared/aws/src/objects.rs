@@ -8,15 +8,11 @@ use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::EncodingType;
 use jiff::Timestamp;
 use slipway_ports::{
-    Condition, ErrorKind, Folders, Head, Listed, Listing, Object, Objects, PortError, PortResult, Put,
-    Removal,
+    Bounded, Condition, ErrorKind, Folders, Head, Listed, Listing, MOST_OBJECT_BYTES, Object, Objects,
+    PortError, PortResult, Put, Removal,
 };
 
 use crate::error::{code, port_error};
-
-/// The most that is read into memory: four times what the largest of our objects, a template or a bundle of 1 MB,
-/// could grow to by mistake, and little enough for a function of 128 MB.
-const MAX_BYTES: i64 = 16 << 20;
 
 /// A bucket of S3. Its writes under a condition rest on `If-None-Match: *` and `If-Match`.
 #[derive(Debug, Clone)]
@@ -81,25 +77,49 @@ impl S3Bucket {
     }
 
     async fn read(&self, operation: &'static str, key: &str, output: GetObjectOutput) -> PortResult<Object> {
-        let length = output.content_length().unwrap_or_default();
-        if length > MAX_BYTES {
-            return Err(PortError {
+        match self.read_at_most(MOST_OBJECT_BYTES, operation, key, output).await? {
+            Bounded::Read(object) => Ok(object),
+            Bounded::TooLarge { .. } => Err(PortError {
                 kind: ErrorKind::Invalid,
                 operation,
                 subject: self.subject(key),
-                message: format!("the object has {length} bytes; more than {MAX_BYTES} are not read"),
-            });
+                message: format!(
+                    "the object has more than {MOST_OBJECT_BYTES} bytes, which are not read: find out who wrote it, and bring back an \
+                     earlier version"
+                ),
+            }),
         }
+    }
+
+    async fn read_at_most(
+        &self,
+        most: u64,
+        operation: &'static str,
+        key: &str,
+        output: GetObjectOutput,
+    ) -> PortResult<Bounded> {
+        let is_larger = |length: u64| length > most;
         let etag = output.e_tag().unwrap_or_default().to_owned();
+        if output.content_length().and_then(|length| u64::try_from(length).ok()).is_some_and(is_larger) {
+            return Ok(Bounded::TooLarge { etag });
+        }
         let version = output.version_id().unwrap_or_default().to_owned();
-        // The connection may break in the middle of a body, after the SDK's own retries.
-        let body = output.body.collect().await.map_err(|error| PortError {
-            kind: ErrorKind::Transient,
-            operation,
-            subject: self.subject(key),
-            message: format!("the body broke off: {error}"),
-        })?;
-        Ok(Object { bytes: body.to_vec(), etag, version })
+        let (mut body, mut bytes) = (output.body, Vec::new());
+        while let Some(part) = body.next().await {
+            // The connection may break in the middle of a body, after the SDK's own retries.
+            let part = part.map_err(|error| PortError {
+                kind: ErrorKind::Transient,
+                operation,
+                subject: self.subject(key),
+                message: format!("the body broke off: {error}"),
+            })?;
+            // An answer need not say its length.
+            if is_larger(bytes.len() as u64 + part.len() as u64) {
+                return Ok(Bounded::TooLarge { etag });
+            }
+            bytes.extend_from_slice(&part);
+        }
+        Ok(Bounded::Read(Object { bytes, etag, version }))
     }
 
     /// A HEAD has no body, so that its 404 does not say what is missing: the object, or the bucket.
@@ -116,6 +136,15 @@ impl Objects for S3Bucket {
         const OPERATION: &str = "s3:GetObject";
         match self.client.get_object().bucket(&self.name).key(key).send().await {
             Ok(output) => self.read(OPERATION, key, output).await.map(Some),
+            Err(error) if code(&error) == "NoSuchKey" => Ok(None),
+            Err(error) => Err(port_error(OPERATION, self.subject(key), &error)),
+        }
+    }
+
+    async fn get_at_most(&self, key: &str, most: u64) -> PortResult<Option<Bounded>> {
+        const OPERATION: &str = "s3:GetObject";
+        match self.client.get_object().bucket(&self.name).key(key).send().await {
+            Ok(output) => self.read_at_most(most, OPERATION, key, output).await.map(Some),
             Err(error) if code(&error) == "NoSuchKey" => Ok(None),
             Err(error) => Err(port_error(OPERATION, self.subject(key), &error)),
         }
@@ -312,6 +341,18 @@ mod tests {
         let object = bucket.get("k").await.unwrap().unwrap();
         assert_eq!((object.bytes.as_slice(), object.etag.as_str()), (b"hello".as_slice(), "\"e1\""));
         assert_eq!(object.version, "v1");
+    }
+
+    #[tokio::test]
+    async fn of_what_is_larger_than_was_asked_for_nothing_is_kept() {
+        let (_server, bucket) = bucket(&[(200, "hello"), (200, "hello"), NO_KEY]);
+        let Some(Bounded::Read(object)) = bucket.get_at_most("k", 5).await.unwrap() else { panic!("none") };
+        assert_eq!(object.bytes, b"hello");
+        assert_eq!(
+            bucket.get_at_most("k", 4).await.unwrap(),
+            Some(Bounded::TooLarge { etag: "\"e1\"".to_owned() })
+        );
+        assert_eq!(bucket.get_at_most("k", 4).await.unwrap(), None);
     }
 
     #[tokio::test]

@@ -62,6 +62,8 @@ pub struct SnapshotSchedule {
 impl SnapshotSchedule {
     /// The current format.
     pub const FORMAT: u32 = 1;
+    /// The most that is read of one. It has some hundred bytes.
+    pub const MOST_BYTES: u64 = 64 * 1024;
 
     /// The schedule that should be stored, if that is another one than `stored`.
     #[must_use]
@@ -136,6 +138,8 @@ pub struct SnapshotLedger {
 impl SnapshotLedger {
     /// The current format.
     pub const FORMAT: u32 = 1;
+    /// The most that is read of one. It has some hundred bytes, and with a failure some kilobytes.
+    pub const MOST_BYTES: u64 = 64 * 1024;
 }
 
 impl Default for SnapshotLedger {
@@ -227,16 +231,24 @@ pub enum Turn {
     },
     /// This member claims it, and takes it.
     Take,
+    /// The last one that this machine took itself is so old that it takes one whatever the ledger says.
+    TakeOwn,
 }
 
+/// After so many intervals a machine takes a snapshot of its own. Every member can write the ledger, and none can see whether a snapshot that it
+/// tells of exists or is a good one: a compromised member alone must not keep the others from taking any.
+pub const OWN_AFTER_INTERVALS: i64 = 4;
+
 /// Decides. `leads`: this member leads. The leader takes each snapshot, so that only one member asks for the claim. A leader may be unable to
-/// take one while it leads, for example because its disk is full, so after a while every other member may.
+/// take one while it leads, for example because its disk is full, so after a while every other member may. `own_since`: when this machine began its
+/// own last one or, before that, when it looked at the schedule for the first time.
 #[must_use]
 pub fn turn(
     schedule: Option<&SnapshotSchedule>,
     ledger: &SnapshotLedger,
     own: &Taker,
     leads: bool,
+    own_since: Timestamp,
     now: Timestamp,
 ) -> Turn {
     let Some((schedule, every_hours)) = schedule.and_then(|one| Some((one, one.every_hours?))) else {
@@ -247,10 +259,18 @@ pub fn turn(
     let holds = |claim: &&SnapshotClaim| {
         claim.by != *own && claim.until > now && claim.until <= now + CLAIM_LIFE + CLOCKS_APART
     };
-    if let Some(claim) = ledger.claim.as_ref().filter(holds) {
+    let every = SignedDuration::from_hours(i64::from(every_hours));
+    let own_age = now.duration_since(own_since);
+    let own_after = SignedDuration::from_hours(OWN_AFTER_INTERVALS * i64::from(every_hours));
+    // For the life of a claim that of another is heeded, so that honest members whose time comes at once take theirs one after the other.
+    if let Some(claim) = ledger.claim.as_ref().filter(holds)
+        && own_age < own_after + CLAIM_LIFE
+    {
         return Turn::Claimed { by: claim.by.clone(), until: claim.until };
     }
-    let every = SignedDuration::from_hours(i64::from(every_hours));
+    if own_age >= own_after {
+        return Turn::TakeOwn;
+    }
     // A time in the future, of a wrong clock, must not end the snapshots.
     let of_this = |begun: &Timestamp| OfEtcd::at(*begun, schedule.earlier_until) == OfEtcd::Present;
     let last = ledger.last.as_ref().map(|last| last.begun).filter(|begun| *begun <= now && of_this(begun));

@@ -29,7 +29,7 @@ use slipway_rollout::{
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
-use crate::store::{self, Stored, TRIES};
+use crate::store::{self, Stored, TRIES, Told};
 
 pub use perform::attempt;
 use perform::perform_and_record;
@@ -407,9 +407,14 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
     }
     for (role, id) in machines {
         let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &id);
-        // One that cannot be read holds nobody up.
-        let (report, _) = store::load_or_none::<BootstrapReport>(ports.assets, &key).await?;
-        observed.booting.extend(report.value.map(|report| (id, report)));
+        match store::told::<BootstrapReport>(ports.assets, &key, BootstrapReport::MOST_BYTES).await? {
+            Told::Nothing => {}
+            Told::Read(report) => drop(observed.booting.insert(id, report)),
+            // It holds nobody up. Without a report a machine may have served, and is drained.
+            Told::Unreadable(problem) => {
+                tracing::warn!(cluster = state.cluster, key, problem, "a report of a machine cannot be read");
+            }
+        }
     }
     Ok(())
 }

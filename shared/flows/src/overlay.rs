@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use slipway_core::digest::sha256_hex;
-use slipway_ports::{Condition, Head, Object, Objects, PortResult, Put};
+use slipway_ports::{Bounded, Condition, Head, Object, Objects, PortResult, Put};
 
 /// Reads from the bucket below, unless the object was written here.
 #[derive(Debug)]
@@ -33,6 +33,13 @@ impl<O: Objects> Objects for Overlay<'_, O> {
             Some(bytes) => Ok(Some(Object { etag: sha256_hex(&bytes), bytes, version: String::new() })),
             None => self.below.get(key).await,
         }
+    }
+
+    async fn get_at_most(&self, key: &str, most: u64) -> PortResult<Option<Bounded>> {
+        if self.written().contains_key(key) {
+            return Ok(self.get(key).await?.map(|object| object.within(most)));
+        }
+        self.below.get_at_most(key, most).await
     }
 
     async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_core::keys;
 use slipway_core::status::Status;
-use slipway_ports::{Condition, Objects, Put};
+use slipway_ports::{Bounded, Condition, ErrorKind, Objects, Put};
 use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
@@ -75,6 +75,46 @@ pub async fn load_or_none<T: DeserializeOwned>(
             (Stored { value: None, etag: Some(object.etag) }, Some(problem))
         }
     })
+}
+
+/// What a node wrote at a key of its own.
+#[derive(Debug)]
+pub enum Told<T> {
+    /// There is no object.
+    Nothing,
+    /// It could be read.
+    Read(T),
+    /// It is there, and cannot be read: what is wrong with it.
+    Unreadable(String),
+}
+
+/// The most of a problem's words that is kept: errors of a parser quote what a node wrote.
+const MOST_WORDS: usize = 300;
+
+/// The JSON object `key`, which a node writes. A node may be compromised, so no object there makes a function fail or fills its memory: of more
+/// than `most` bytes nothing is kept. S3 refuses to give out an object that its writer encrypted with a key of its own, or put into an archive
+/// ("InvalidRequest", "AccessDenied" and "InvalidObjectState" in the API reference of GetObject), so a refusal is no failure either.
+///
+/// # Errors
+/// If the port fails, and may work later.
+pub async fn told<T: DeserializeOwned>(objects: &impl Objects, key: &str, most: u64) -> FlowResult<Told<T>> {
+    let problem = match objects.get_at_most(key, most).await {
+        Ok(None) => return Ok(Told::Nothing),
+        Ok(Some(Bounded::Read(object))) => match serde_json::from_slice(&object.bytes) {
+            Ok(value) => return Ok(Told::Read(value)),
+            Err(error) => format!("{error} ({} bytes)", object.bytes.len()),
+        },
+        Ok(Some(Bounded::TooLarge { .. })) => format!("it has more than {most} bytes, and was not read"),
+        Err(error) if error.kind == ErrorKind::Transient => return Err(error.into()),
+        Err(error) => error.to_string(),
+    };
+    Ok(Told::Unreadable(short(&problem)))
+}
+
+/// The beginning of words that a node may have written.
+#[must_use]
+pub fn short(words: &str) -> String {
+    words.chars().take(MOST_WORDS).collect()
 }
 
 pub(crate) fn corrupt(key: &str, bytes: &[u8], error: &serde_json::Error) -> FlowError {

@@ -100,10 +100,43 @@ pub enum Put {
     Lost,
 }
 
+/// The most that any bucket reads of an object: four times what the largest of Slipway's objects, a template or a bundle of 1 MB, could grow
+/// to by mistake, and little enough for a function of 128 MB. A larger one is [`ErrorKind::Invalid`].
+pub const MOST_OBJECT_BYTES: u64 = 16 << 20;
+
+impl Object {
+    /// The object, if it has `most` bytes at most.
+    #[must_use]
+    pub fn within(self, most: u64) -> Bounded {
+        if self.bytes.len() as u64 <= most {
+            Bounded::Read(self)
+        } else {
+            Bounded::TooLarge { etag: self.etag }
+        }
+    }
+}
+
+/// An object that was read within a bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bounded {
+    /// It is within the bound.
+    Read(Object),
+    /// It has more bytes than that, and was not read.
+    TooLarge {
+        /// As in [`Object::etag`], for whoever writes it anew.
+        etag: String,
+    },
+}
+
 /// A bucket.
 pub trait Objects: Send + Sync {
     /// The newest version of `key`; `None` if there is none. `s3:GetObject`.
     fn get(&self, key: &str) -> impl Future<Output = PortResult<Option<Object>>> + Send;
+    /// As [`Objects::get`], but of more than `most` bytes nothing is kept: for keys that a node may write. `s3:GetObject`.
+    fn get_at_most(&self, key: &str, most: u64) -> impl Future<Output = PortResult<Option<Bounded>>> + Send {
+        // For buckets that only their owner writes. Others refuse before they read.
+        async move { Ok(self.get(key).await?.map(|object| object.within(most))) }
+    }
     /// That version of `key`. `s3:GetObjectVersion`.
     fn get_version(
         &self,

@@ -13,7 +13,7 @@ use slipway_core::event::Event;
 use slipway_core::node::{Command, CommandView};
 use slipway_flows::ports::{Bus, Commands, Groups, Stacks, Ticks};
 use slipway_ports::{
-    Condition, Context, DataKey, ErrorKind, Folders, Head, Keys, Listed, Listing, Object, Objects,
+    Bounded, Condition, Context, DataKey, ErrorKind, Folders, Head, Keys, Listed, Listing, Object, Objects,
     Parameters, PortError, PortResult, Put, Registry, Removal, Secret, SecretParameter,
 };
 use slipway_rollout::fleet::{GroupView, Targets};
@@ -246,6 +246,7 @@ macro_rules! mortal {
 mortal! {
     Objects [url(key: &str)] {
         read S3Read get(key: &str) -> Option<Object>;
+        read S3Read get_at_most(key: &str, most: u64) -> Option<Bounded>;
         read S3Read get_version(key: &str, version: &str) -> Option<Object>;
         read S3Read head(key: &str) -> Option<Head>;
         change S3Write put(key: &str, bytes: Vec<u8>, condition: Condition) -> Put;

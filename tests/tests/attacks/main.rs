@@ -10,8 +10,14 @@ mod worker;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use slipway_core::diagnostic::Diagnostic;
+use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::rendering::RenderOutcome;
+use slipway_flows::scan::{ScanOutcome, Scanned};
+use slipway_ports::ErrorKind;
+use slipway_sim::memory::Fault;
+use slipway_sim::mortal::Life;
 use slipway_tests::iam::{Decision, Request, Statement};
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, allowed};
@@ -44,6 +50,31 @@ fn says(findings: &[Diagnostic], code: &str, parts: &[&str]) {
     let words = format!("{} {found} {}", found.path, found.help.as_deref().unwrap_or_default());
     for part in parts {
         assert!(words.contains(part), "{part:?} is not in {words:?}");
+    }
+}
+
+/// What a node may write at the keys of its reports. S3 also refuses to give out what it encrypted with a key of the writer's own, or what is in
+/// an archive: "Invalid" and "Denied".
+const UNREADABLE: [&str; 4] = ["more than any function reads", "more than a report", "Invalid", "Denied"];
+
+/// Makes the object at `key` one that nobody can read, as a node can. It stays so until it is written again.
+fn spoil(workshop: &Workshop, key: &str, how: &str) {
+    let refused = |kind| workshop.assets.faults().plan("s3:GetObject", key, Fault::Before(kind), 1);
+    workshop.assets.upload(key, "{}");
+    match how {
+        "more than any function reads" => drop(workshop.assets.upload(key, vec![b' '; (16 << 20) + 1])),
+        "more than a report" => drop(workshop.assets.upload(key, vec![b' '; 15 << 20])),
+        "Invalid" => refused(ErrorKind::Invalid),
+        "Denied" => refused(ErrorKind::Denied),
+        other => panic!("{other}"),
+    }
+}
+
+/// Invokes the scan function for the cluster.
+async fn scanned(workshop: &Workshop, now: Timestamp) -> Scanned {
+    match workshop.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap() {
+        ScanOutcome::Scanned(scanned) => *scanned,
+        ScanOutcome::Nothing(why) => panic!("{why}"),
     }
 }
 

@@ -3,15 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::keys;
-use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::scan::{ScanOutcome, Scanned};
-use slipway_sim::mortal::Life;
+use slipway_flows::scan::Scanned;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::{Workshop, example};
 
 use crate::controller::statements_of;
-use crate::{installation, is_allowed, request, workshop};
+use crate::{UNREADABLE, installation, is_allowed, request, scanned, spoil, workshop};
 
 const NAME: &str = "production";
 
@@ -23,13 +21,6 @@ fn status(role: &str, instance: &str, at: Timestamp, served: &str) -> Value {
             "name": served, "address": "127.0.0.1:6443", "verifiable": true, "certificate": {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=x", "issuer": "CN=y",
                 "notBefore": at, "notAfter": at, "verifies": true}}]})
-}
-
-async fn scanned(workshop: &Workshop, now: Timestamp) -> Scanned {
-    match workshop.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap() {
-        ScanOutcome::Scanned(scanned) => *scanned,
-        ScanOutcome::Nothing(why) => panic!("{why}"),
-    }
 }
 
 /// Where certificates other than the inventory's are in use, by the nodes' own words.
@@ -176,4 +167,30 @@ async fn a_flood_of_one_role_hides_no_other() {
     }
     let places = places(&scanned(&workshop, now).await);
     assert!(places.contains(&"kube-apiserver on i-7 (controller)".to_owned()), "{places:?}");
+}
+
+/// A scan reads what members told. One that wrote something else had each scan of its cluster fail, so that nothing was renewed; and what was too
+/// large was passed over in silence.
+#[tokio::test]
+async fn a_report_that_nobody_can_read_ends_no_scan_and_is_named() {
+    let workshop = Workshop::launched(&example(NAME)).await;
+    let now = workshop.now + SignedDuration::from_hours(24);
+    let key = keys::node_status(NAME, "etcd-0", "i-1");
+    let long = "x".repeat(200_000);
+    let lies = [
+        status(&long, "i-1", now, "etcd-client").to_string(),
+        status("etcd-0", &long, now, "etcd-client").to_string(),
+        json!({"format": 1, "etcd": {"alarms": [long]}}).to_string(),
+    ];
+    for how in UNREADABLE.into_iter().chain(lies.iter().map(String::as_str)) {
+        workshop.assets.set_clock(now);
+        match UNREADABLE.contains(&how) {
+            true => spoil(&workshop, &key, how),
+            false => drop(workshop.assets.upload(&key, how)),
+        }
+        let findings = scanned(&workshop, now).await.findings;
+        let found = findings.iter().find(|finding| finding.key == key);
+        let found = found.unwrap_or_else(|| panic!("{}: {findings:#?}", &how[..how.len().min(100)]));
+        assert!(found.message.len() < 1_000, "{} bytes: {:.300}", found.message.len(), found.message);
+    }
 }

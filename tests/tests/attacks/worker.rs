@@ -1,16 +1,26 @@
 //! A compromised worker. It has the permissions of its role, and whatever they grant by a mistake.
 
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::keys;
+use slipway_core::role::Role;
+use slipway_credentials::rotation::Stage;
+use slipway_crypto::AwsLc;
+use slipway_flows::credentials::rotation;
 use slipway_flows::launch::Waker;
+use slipway_flows::ports::Groups as _;
+use slipway_flows::rendering::RenderOutcome;
 use slipway_sim::mortal::Life;
-use slipway_sim::ports::lock;
-use slipway_sim::year::Woken;
+use slipway_sim::ports::{SimulatedGroups, lock};
+use slipway_sim::world::MachineFacts;
+use slipway_sim::year::{Cause, Woken};
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam::{self, Decision};
-use slipway_tests::workshop::example;
+use slipway_tests::workshop::{Workshop, example};
 
-use crate::{installation, is_allowed, request, role, workshop};
+use crate::{UNREADABLE, installation, is_allowed, request, role, scanned, spoil, workshop};
 
 /// What the functions execute and nodes run: written by the render function alone.
 const EXECUTED: [&str; 4] = [
@@ -215,4 +225,126 @@ async fn a_template_or_a_release_that_somebody_wrote_is_not_used() {
         assert!(error.contains(&key) && error.contains("is not what its digest says"), "{tampered}: {error}");
         assert_eq!(lock(&workshop.world).stack_status(&network.name), None, "{tampered}");
     }
+}
+
+/// The rollout function reads what machines told of their boot. A worker that wrote something else and powered itself off had each look at its
+/// group fail, and with it everything else in its cluster.
+#[tokio::test]
+async fn a_report_that_nobody_can_read_holds_up_no_rollout() {
+    for how in UNREADABLE {
+        let mut workshop = Workshop::launched(&example("production")).await;
+        workshop.world = workshop.fleet(1).await;
+        let machines = lock(&workshop.world).machines();
+        let worker = machines.into_iter().find(|one| one.role == "pool-general-a").unwrap();
+        let key = keys::bootstrap_report(&workshop.name, &worker.role, &worker.id);
+        spoil(&workshop, &key, how);
+        SimulatedGroups::new(Arc::clone(&workshop.world))
+            .terminate(&worker.group, &worker.id, None)
+            .await
+            .unwrap();
+        let now = lock(&workshop.world).now() + SignedDuration::from_mins(1);
+        lock(&workshop.world).advance(now);
+        let woken = Woken::Rollout(Waker::Group { name: worker.group.clone() });
+        let rolled = workshop.roll(&woken, &Life::unending(), now, None).await;
+        assert!(rolled.is_ok(), "{how}: {rolled:?}");
+        let read = |call: &slipway_sim::memory::Call| call.operation == "s3:GetObject" && call.subject == key;
+        assert!(workshop.assets.journal().calls().iter().any(read), "{how}: it was looked at");
+        // It may have served, so its pods are moved first.
+        let state: slipway_rollout::Rollout = workshop.read(&keys::rollout(&workshop.name)).unwrap();
+        assert!(state.departures.contains_key(&worker.id), "{how}: {:?}", state.departures);
+        let left = lock(&workshop.world).machines();
+        assert!(left.iter().any(|one| one.id == worker.id), "{how}: it is drained, and not let go at once");
+    }
+}
+
+/// A cluster whose authority `ca` is being rotated, and whose machines have not reported since.
+async fn rotating(now: Timestamp) -> (Workshop, Vec<MachineFacts>) {
+    let text = example("production");
+    let mut workshop = Workshop::launched(&text).await;
+    workshop.world = workshop.fleet(1).await;
+    let machines = lock(&workshop.world).machines();
+    let cluster = slipway_spec::parse(text.as_bytes(), None).unwrap().cluster;
+    let start = rotation::Request::Start;
+    rotation::change(&workshop.assets, &workshop.keys, &AwsLc, &cluster, "ca", now, start).await.unwrap();
+    let RenderOutcome::Planned(plan) =
+        (*workshop).render(Cause::Newest, &Life::unending(), now).await.unwrap()
+    else {
+        panic!("a rotation is rolled out")
+    };
+    workshop.deployed(&plan).await;
+    (workshop, machines)
+}
+
+fn stage_of(workshop: &Workshop) -> Option<Stage> {
+    workshop.manifest().rotations.get("ca").map(|rotation| rotation.stage)
+}
+
+/// The machine reports the present credentials of its role.
+fn report(workshop: &Workshop, machine: &MachineFacts, at: Timestamp) -> Value {
+    let role: Role = machine.role.parse().unwrap();
+    let digest = &workshop.manifest().bundles[&role].digest;
+    let status = json!({"format": 1, "at": at, "cluster": workshop.name, "role": machine.role,
+        "instance": {"id": machine.id, "availabilityZone": "eu-west-1a", "privateAddress": "10.0.0.9"},
+        "applied": {"asAsked": true, "credentials": digest}, "components": [], "healthy": true, "served": []});
+    let key = keys::node_status(&workshop.name, &machine.role, &machine.id);
+    workshop.assets.upload(&key, status.to_string());
+    status
+}
+
+/// A node whose report cannot be read may have any credentials: the rotation waits for it, and a person is told which one it is.
+#[tokio::test]
+async fn a_rotation_waits_for_a_node_whose_report_nobody_can_read_and_names_it() {
+    let now: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+    let (workshop, machines) = rotating(now).await;
+    for machine in &machines {
+        report(&workshop, machine, now);
+    }
+    let worker = machines.iter().find(|one| one.role == "pool-general-a").unwrap();
+    let key = keys::node_status(&workshop.name, &worker.role, &worker.id);
+    let honest = report(&workshop, worker, now);
+    // What is kept of a report is bounded too: a worker may write that of every machine of its role.
+    let with = |change: fn(&mut Value)| {
+        let mut status = honest.clone();
+        change(&mut status);
+        status.to_string()
+    };
+    let lies = [
+        with(|status| status["applied"]["credentials"] = json!("a".repeat(9_000))),
+        with(|status| status["role"] = json!("controller")),
+        with(|status| status["instance"]["id"] = json!("i-another")),
+        "torn".to_owned(),
+    ];
+    for how in UNREADABLE.into_iter().chain(lies.iter().map(String::as_str)) {
+        match UNREADABLE.contains(&how) {
+            true => spoil(&workshop, &key, how),
+            false => drop(workshop.assets.upload(&key, how)),
+        }
+        let result = scanned(&workshop, now).await;
+        let how = &how[..how.len().min(300)];
+        assert_eq!(stage_of(&workshop), Some(Stage::Trust), "{how}");
+        let found = result.findings.iter().find(|finding| finding.key == key);
+        let found = found.unwrap_or_else(|| panic!("{how}: {:#?}", result.findings));
+        assert!(found.message.contains(&worker.id) && found.message.len() < 1_000, "{how}: {found:?}");
+    }
+    report(&workshop, worker, now);
+    let findings = scanned(&workshop, now).await.findings;
+    assert!(findings.iter().all(|finding| finding.key != key), "{findings:#?}");
+    assert_eq!(stage_of(&workshop), Some(Stage::Issue));
+}
+
+/// All reports of a cluster were listed together, up to a limit: whoever filled one folder hid the nodes of all roles after it.
+#[tokio::test]
+async fn a_flood_of_reports_holds_up_no_rotation() {
+    let now: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+    let (workshop, machines) = rotating(now).await;
+    for machine in &machines {
+        report(&workshop, machine, now);
+    }
+    for flood in 0..100_000 {
+        workshop
+            .assets
+            .upload(&keys::node_status(&workshop.name, "pool-general-a", &format!("a{flood}")), "");
+    }
+    scanned(&workshop, now).await;
+    assert_eq!(stage_of(&workshop), Some(Stage::Issue));
 }

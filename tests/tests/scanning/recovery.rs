@@ -2,24 +2,10 @@
 
 use slipway_credentials::renewal::recovery::{Progress, Recovery, Stage};
 use slipway_flows::recovery::{machines, turn};
-use slipway_sim::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, SimulatedStacks, lock};
-use slipway_sim::world::{Config, FleetFaults, MachineFacts, World};
+use slipway_sim::ports::{SharedWorld, SimulatedCommands, SimulatedGroups, lock};
+use slipway_sim::world::{FleetFaults, MachineFacts};
 
 use super::*;
-
-/// The machines of [`NAME`], as launched by the newest plan.
-pub(super) async fn fleet(account: &Workshop, seed: u64) -> SharedWorld {
-    let config = Config { region: account.region(), seed, ..Config::default() };
-    let cloud = Arc::new(Mutex::new(World::new(config)));
-    let stacks = SimulatedStacks::new(Arc::clone(&cloud), account.assets.clone());
-    for stack in &account.release(&account.desired().unwrap().target).unwrap().stacks {
-        stacks.bring(stack).await;
-    }
-    let up = lock(&cloud).now() + SignedDuration::from_mins(30);
-    lock(&cloud).advance(up);
-    assert!(facts(&cloud).iter().all(|machine| machine.ready), "{:?}", facts(&cloud));
-    cloud
-}
 
 pub(super) fn facts(cloud: &SharedWorld) -> Vec<MachineFacts> {
     lock(cloud).machines()
@@ -42,7 +28,7 @@ async fn recover(cloud: &SharedWorld, recovery: &mut Recovery) -> (Vec<String>, 
 
 /// A cluster whose certificates have all expired, with new ones in the store.
 async fn expired(account: &Workshop, seed: u64) -> (SharedWorld, Recovery) {
-    let cloud = fleet(account, seed).await;
+    let cloud = account.fleet(seed).await;
     lock(&cloud).expire(NAME);
     let lost = lock(&cloud).cluster_facts(NAME).unwrap();
     assert!(lost.leader.is_none() && lost.api_servers.is_empty(), "{lost:?}");

@@ -7,7 +7,7 @@ use slipway_flows::ports::Groups as _;
 use slipway_sim::ports::{SimulatedGroups, lock};
 use slipway_sim::world::MachineFacts;
 
-use super::recovery::{facts, fleet};
+use super::recovery::facts;
 use super::*;
 
 fn role(machine: &MachineFacts) -> Role {
@@ -30,7 +30,7 @@ fn stage_of(account: &Workshop) -> Option<Stage> {
 #[tokio::test]
 async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has_told_of_the_last() {
     let mut account = Workshop::launched(PRODUCTION).await;
-    account.world = fleet(&account, 1).await;
+    account.world = account.fleet(1).await;
     // One machine more than the spec asks for: only Auto Scaling knows of it.
     let pool = facts(&account.world).into_iter().find(|one| one.role == "pool-general-a").unwrap();
     let groups = SimulatedGroups::new(Arc::clone(&account.world));

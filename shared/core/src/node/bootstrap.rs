@@ -40,6 +40,8 @@ pub struct BootstrapReport {
 impl BootstrapReport {
     /// The current format.
     pub const FORMAT: u32 = 1;
+    /// The most that is read of one. Reports have some hundred bytes, and with a failure some kilobytes.
+    pub const MOST_BYTES: u64 = 64 * 1024;
 }
 
 /// How far a bootstrap is.

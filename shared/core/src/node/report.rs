@@ -46,6 +46,8 @@ pub struct NodeStatus {
 impl NodeStatus {
     /// The current format.
     pub const FORMAT: u32 = 1;
+    /// The most that is read of one. They have some kilobytes.
+    pub const MOST_BYTES: u64 = 256 * 1024;
 }
 
 /// What the cluster says of a machine's Node, asked with its kubelet's own credentials.

@@ -27,6 +27,44 @@ fn taken(member: &str, begun: Timestamp) -> SnapshotLedger {
     SnapshotLedger { last: Some(last), ..SnapshotLedger::default() }
 }
 
+/// As decided by a machine that has just taken one itself.
+fn turn(
+    schedule: Option<&SnapshotSchedule>,
+    ledger: &SnapshotLedger,
+    own: &Taker,
+    leads: bool,
+    now: Timestamp,
+) -> Turn {
+    super::turn(schedule, ledger, own, leads, now, now)
+}
+
+/// A member that was taken over writes into the ledger that a snapshot was just taken, or claims one again and again.
+#[test]
+fn a_machine_takes_one_of_its_own_after_four_intervals_whatever_the_ledger_says() {
+    let six = schedule(6, at(NOW) - hours(100));
+    let claim = |minutes| {
+        let until = at(NOW) + SignedDuration::from_mins(minutes);
+        Some(SnapshotClaim { by: taker("etcd-0"), until })
+    };
+    let just = taken("etcd-0", at(NOW) - SignedDuration::from_mins(1));
+    let claims = SnapshotLedger { claim: claim(40), ..just.clone() };
+    let since = |ago: SignedDuration, ledger: &SnapshotLedger| {
+        super::turn(Some(&six), ledger, &taker("etcd-1"), false, at(NOW) - ago, at(NOW))
+    };
+    let minute = SignedDuration::from_mins(1);
+    assert!(matches!(since(hours(24) - minute, &just), Turn::NotDue { .. }));
+    assert_eq!(since(hours(24), &just), Turn::TakeOwn);
+    // Another honest member may be taking its own.
+    assert!(matches!(since(hours(24), &claims), Turn::Claimed { .. }));
+    assert!(matches!(since(hours(24) + CLAIM_LIFE - minute, &claims), Turn::Claimed { .. }));
+    assert_eq!(since(hours(24) + CLAIM_LIFE, &claims), Turn::TakeOwn);
+    let off = SnapshotSchedule { every_hours: None, ..six.clone() };
+    assert_eq!(
+        super::turn(Some(&off), &just, &taker("etcd-1"), true, at(NOW) - hours(900), at(NOW)),
+        Turn::Off
+    );
+}
+
 fn stored(hours_ago: i64, verified: bool) -> StoredSnapshot {
     let stored_at = at(NOW) - hours(hours_ago);
     StoredSnapshot { time: format!("{hours_ago} h"), stored_at, verified, of: OfEtcd::Present }

@@ -52,6 +52,9 @@ impl From<&NodeStatus> for NodeReport {
 pub struct Seen {
     /// The last reports, by role and machine. Machines that no longer exist may be among them.
     pub nodes: BTreeMap<Role, BTreeMap<String, NodeReport>>,
+    /// What is wrong with the last reports that cannot be read, by role and machine. A node can write anything in place of its report, so such a
+    /// machine may have any credentials.
+    pub unreadable: BTreeMap<Role, BTreeMap<String, String>>,
     /// The existing machines, as Auto Scaling lists them. A role that is missing was not queried; then every machine that ever reported
     /// counts.
     pub machines: BTreeMap<Role, BTreeSet<String>>,
@@ -92,6 +95,8 @@ pub enum Wait {
     TooFew(Role, usize, u32),
     /// An existing machine has never reported.
     NeverReported(Role, String),
+    /// The last report of an existing machine cannot be read.
+    Unreadable(Role, String),
     /// The machine last reported other credentials.
     Other(Role, String, Timestamp),
     /// The machine last reported that a bootstrap or refresh is in progress.
@@ -110,6 +115,7 @@ impl Wait {
             Self::NotRolledOut(_)
             | Self::TooFew(..)
             | Self::NeverReported(..)
+            | Self::Unreadable(..)
             | Self::UnderWay(..)
             | Self::Serves(..)
             | Self::Until(..) => false,
@@ -139,6 +145,10 @@ impl fmt::Display for Wait {
             Self::NeverReported(role, node) => write!(
                 f,
                 "{node} of {role} was never heard of: see that it runs, and that `/var/lib/slipway/slipway-node status --publish` works there"
+            ),
+            Self::Unreadable(role, node) => write!(
+                f,
+                "the last report of {node} of {role} cannot be read: replace that machine, and find out what runs on it if a new one does the same"
             ),
             Self::Other(role, node, at) => write!(
                 f,
@@ -260,8 +270,13 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
         let heard = seen.nodes.get(&role).unwrap_or(&none);
         let machines = seen.machines.get(&role);
         let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
-        let silent = machines.into_iter().flatten().filter(|node| !heard.contains_key(*node));
+        let unreadable = seen.unreadable.get(&role);
+        let is_unreadable = |node: &String| unreadable.is_some_and(|nodes| nodes.contains_key(node));
+        let silent = machines.into_iter().flatten();
+        let silent = silent.filter(|node| !heard.contains_key(*node) && !is_unreadable(node));
         waits.extend(silent.map(|node| Wait::NeverReported(role.clone(), node.clone())));
+        let unknown = unreadable.into_iter().flat_map(BTreeMap::keys).filter(|node| counts(node));
+        waits.extend(unknown.map(|node| Wait::Unreadable(role.clone(), node.clone())));
         let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, &role));
         if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
             waits.push(Wait::TooFew(role.clone(), count, least));

@@ -310,6 +310,19 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     one.boots_with.insert(Role::Pool("old".to_owned()), BTreeSet::from(["x".to_owned()]));
     assert!(told(&vault, &one)[0].starts_with("pool-old is no longer in the spec and still stands"));
     assert_eq!(next(&vault.cluster, &vault.manifest, CA, &all, vault.now), Some(Next::Issue));
+    // A machine whose report cannot be read may have anything, whether or not the machines are known.
+    let mut one = vault.all();
+    let node = one.nodes.get_mut(&general).unwrap().pop_last().unwrap().0;
+    one.unreadable.insert(general.clone(), [(node.clone(), "torn".to_owned())].into());
+    let words = format!("the last report of {node} of pool-general cannot be read");
+    assert!(told(&vault, &one).iter().any(|wait| wait.starts_with(&words)), "{:?}", told(&vault, &one));
+    let machines = one.nodes[&general].keys().cloned().chain([node]).collect();
+    one.machines.insert(general.clone(), machines);
+    let waits = told(&vault, &one);
+    assert!(waits.len() == 1 && waits[0].starts_with(&words), "{waits:?}");
+    one.machines.get_mut(&general).unwrap().pop_last();
+    let gone = next(&vault.cluster, &vault.manifest, CA, &one, vault.now);
+    assert_eq!(gone, Some(Next::Issue), "the machine is gone");
     let vouched = Seen { vouched: true, ..Seen::default() };
     assert_eq!(next(&vault.cluster, &vault.manifest, CA, &vouched, vault.now), Some(Next::Issue));
     assert_eq!(next(&vault.cluster, &vault.manifest, ETCD_CA, &all, vault.now), None);

@@ -23,12 +23,10 @@ use super::ScanPorts;
 use super::snapshots::{self, Look};
 use super::space::Spaces;
 use crate::error::{FlowError, FlowResult};
-use crate::store::{self, AT_A_TIME};
+use crate::store::{self, AT_A_TIME, Told};
 
 /// The largest certificate that is read. PEM certificates have some kilobytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// The largest node status that is read. They have some kilobytes.
-const MOST_STATUS_BYTES: u64 = 256 * 1024;
 /// How many objects of a cluster's `pki/`, and of each role's `nodes/`, are listed. Certificates beyond that are queried one by one, nodes
 /// are ignored.
 const MOST_LISTED: usize = 4_000;
@@ -321,34 +319,34 @@ async fn nodes(
         Role::Etcd(_) | Role::Controller => true,
         Role::Pool(_) | Role::Admin => false,
     });
-    let read: Vec<Vec<(Place, Option<Vec<u8>>)>> = stream::iter(roles)
+    let read: Vec<Vec<(Place, Told<NodeStatus>)>> = stream::iter(roles)
         .map(|role| read_of_role(assets, &cluster.name, role, since))
         .buffered(AT_A_TIME)
         .try_collect()
         .await?;
     let (mut nodes, mut spaces) = (Vec::new(), Spaces::default());
-    for (place, bytes) in read.into_iter().flatten() {
-        let Some(bytes) = bytes else { continue };
-        match serde_json::from_slice::<NodeStatus>(&bytes) {
-            Ok(status) if !place.is_of(&status) => findings.push(Finding {
+    for (place, told) in read.into_iter().flatten() {
+        match told {
+            Told::Nothing => {}
+            Told::Read(status) if !place.is_of(&status) => findings.push(Finding {
                 message: format!(
                     "it claims to be from {} ({}), but only a node of {} can write here, so it was ignored",
-                    status.role,
-                    status.instance.as_ref().map_or("no machine", |instance| instance.id.as_str()),
+                    store::short(&status.role),
+                    store::short(status.instance.as_ref().map_or("no machine", |instance| &instance.id)),
                     place.role
                 ),
                 help: "find out what runs on that machine, and replace it".to_owned(),
                 key: place.key,
             }),
-            Ok(status) => {
+            Told::Read(status) => {
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
                 }
                 let report = reported(cluster, &place.instance, &status);
                 nodes.extend(report.map(|report| Reported { at: report.at.min(place.modified), ..report }));
             }
-            Err(error) => findings.push(Finding {
-                message: format!("the node's report cannot be read: {error}"),
+            Told::Unreadable(problem) => findings.push(Finding {
+                message: format!("the report of {} of {} cannot be read: {problem}", place.instance, place.role),
                 help: "nothing, if the node writes a new report within the hour; otherwise check slipway-node on the node"
                     .to_owned(),
                 key: place.key,
@@ -380,12 +378,12 @@ async fn read_of_role(
     cluster: &str,
     role: Role,
     since: Timestamp,
-) -> FlowResult<Vec<(Place, Option<Vec<u8>>)>> {
+) -> FlowResult<Vec<(Place, Told<NodeStatus>)>> {
     let name = role.to_string();
     let listed = assets.list(&keys::nodes_of(cluster, &name), MOST_LISTED).await?;
     let mut places: Vec<Place> = listed
         .into_iter()
-        .filter(|one| one.modified >= since && one.size <= MOST_STATUS_BYTES)
+        .filter(|one| one.modified >= since)
         .filter_map(|one| {
             let instance = keys::instance_of_status(cluster, &name, &one.key)?.to_owned();
             Some(Place { role: role.clone(), instance, modified: one.modified, key: one.key })
@@ -395,8 +393,8 @@ async fn read_of_role(
     places.truncate(MOST_NODES);
     stream::iter(places)
         .map(|place| async move {
-            let object = assets.get(&place.key).await?;
-            Ok::<_, FlowError>((place, object.map(|object| object.bytes)))
+            let told = store::told(assets, &place.key, NodeStatus::MOST_BYTES).await?;
+            Ok::<_, FlowError>((place, told))
         })
         .buffered(AT_A_TIME)
         .try_collect()

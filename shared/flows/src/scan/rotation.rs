@@ -5,7 +5,7 @@ use slipway_core::cluster::Cluster;
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{Decision, Finding};
-use slipway_credentials::rotation::due;
+use slipway_credentials::rotation::{Seen, due};
 use slipway_ports::{Crypto, Keys, Listing, Objects};
 
 use super::ScanPorts;
@@ -26,8 +26,10 @@ pub(super) async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Cr
         return Ok(Vec::new());
     }
     let rotated = async {
-        let nodes = rotation::see(ports.assets, ports.groups, &cluster.name).await?;
-        rotation::advance(ports.assets, ports.keys, ports.crypto, cluster, &nodes, now).await
+        let seen = rotation::see(ports.assets, ports.groups, &cluster.name).await?;
+        unreadable(&cluster.name, &seen, &mut decision.findings);
+        decision.next.findings.clone_from(&decision.findings);
+        rotation::advance(ports.assets, ports.keys, ports.crypto, cluster, &seen, now).await
     };
     match rotated.await {
         Err(error) if !error.is_transient() => {
@@ -41,4 +43,28 @@ pub(super) async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Cr
         }
         other => other,
     }
+}
+
+/// How many reports are named that cannot be read. One node can write those of all machines of its role.
+const MOST_NAMED: usize = 10;
+
+/// Names the machines for which the rotations wait because their reports cannot be read, unless a finding does so already.
+fn unreadable(cluster: &str, seen: &Seen, findings: &mut Vec<Finding>) {
+    let all = seen.unreadable.iter().flat_map(|(role, nodes)| nodes.iter().map(move |node| (role, node)));
+    let new: Vec<Finding> = all
+        .map(|(role, (node, problem))| Finding {
+            key: keys::node_status(cluster, &role.to_string(), node),
+            message: format!("the rotation waits for {node} of {role}, whose report cannot be read: {problem}"),
+            help: "nothing, if the node writes a new report within the hour; otherwise replace that machine, and find out what runs on it"
+                .to_owned(),
+        })
+        .filter(|new| findings.iter().all(|old| old.key != new.key))
+        .collect();
+    let more = new.len().saturating_sub(MOST_NAMED);
+    findings.extend(new.into_iter().take(MOST_NAMED));
+    findings.extend((more > 0).then(|| Finding {
+        key: keys::nodes(cluster),
+        message: format!("the reports of {more} more machines cannot be read"),
+        help: "resolve those that are named first".to_owned(),
+    }));
 }

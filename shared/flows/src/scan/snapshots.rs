@@ -13,7 +13,7 @@ use slipway_credentials::renewal::Finding;
 use slipway_ports::{Listed, Listing, Objects, Removal};
 
 use crate::error::{FlowError, FlowResult};
-use crate::store::{self, AT_A_TIME, Stored};
+use crate::store::{self, AT_A_TIME, Stored, Told};
 
 /// How many objects are listed. The most that a spec can keep are fewer, with their records.
 const MOST_LISTED: usize = 30_000;
@@ -72,8 +72,11 @@ pub(super) async fn look(
         && let Some(since) = snapshots::overdue_since(schedule, look.newest, now)
     {
         // For words only. Whoever runs a scan by hand may not read it.
-        let ledger = store::load_or_none::<SnapshotLedger>(assets, &keys::snapshot_ledger(name)).await;
-        let ledger = ledger.ok().and_then(|(ledger, _)| ledger.value);
+        let key = keys::snapshot_ledger(name);
+        let ledger = match store::told::<SnapshotLedger>(assets, &key, SnapshotLedger::MOST_BYTES).await {
+            Ok(Told::Read(ledger)) => Some(ledger),
+            Ok(Told::Nothing | Told::Unreadable(_)) | Err(_) => None,
+        };
         look.finding = Some(overdue(name, wanted.every_hours, since, look.newest, ledger.as_ref()));
     }
     Ok(look)
@@ -171,9 +174,11 @@ fn overdue(
     );
     let help = match ledger.and_then(|ledger| ledger.failure.as_ref()) {
         Some(failure) => {
-            let (member, at) = (&failure.by.member, moment(failure.at));
-            message.push_str(&format!("; {member} failed at {at}: {}", failure.message));
-            failure.help.clone()
+            // A member's words, of which it may write any number.
+            let [member, why, help] =
+                [&failure.by.member, &failure.message, &failure.help].map(|words| store::short(words));
+            message.push_str(&format!("; {member} failed at {}: {why}", moment(failure.at)));
+            help
         }
         None => format!(
             "take one by `slipway snapshot --cluster {cluster}`, which says what is wrong with etcd; if it succeeds, the cluster's agent may be \

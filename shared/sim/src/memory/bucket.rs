@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use slipway_core::digest::sha256_hex;
-use slipway_ports::{Condition, Folders, Head, Listed, Listing, Object, Objects, PortResult, Put, Removal};
+use slipway_ports::{
+    Bounded, Condition, ErrorKind, Folders, Head, Listed, Listing, MOST_OBJECT_BYTES, Object, Objects,
+    PortError, PortResult, Put, Removal,
+};
 
 use super::faults::{Faults, Journal, Meanwhile, call, lock};
 
@@ -213,16 +216,42 @@ impl State {
     }
 }
 
+/// The object, unless it is larger than what a function reads.
+fn read(operation: &'static str, key: &str, object: &Arc<Object>) -> PortResult<Object> {
+    let length = object.bytes.len() as u64;
+    if length > MOST_OBJECT_BYTES {
+        return Err(PortError {
+            kind: ErrorKind::Invalid,
+            operation,
+            subject: key.to_owned(),
+            message: format!("the object has {length} bytes; more than {MOST_OBJECT_BYTES} are not read"),
+        });
+    }
+    Ok(Object::clone(object))
+}
+
 impl Objects for MemoryBucket {
     async fn get(&self, key: &str) -> PortResult<Option<Object>> {
-        self.call("s3:GetObject", key, |state| state.newest(key).map(|object| Object::clone(object)))
+        const OPERATION: &str = "s3:GetObject";
+        let object = self.call(OPERATION, key, |state| state.newest(key).cloned())?;
+        object.map(|object| read(OPERATION, key, &object)).transpose()
+    }
+
+    async fn get_at_most(&self, key: &str, most: u64) -> PortResult<Option<Bounded>> {
+        let object = self.call("s3:GetObject", key, |state| state.newest(key).cloned())?;
+        Ok(object.map(|object| match object.bytes.len() as u64 > most {
+            true => Bounded::TooLarge { etag: object.etag.clone() },
+            false => Bounded::Read(Object::clone(&object)),
+        }))
     }
 
     async fn get_version(&self, key: &str, version: &str) -> PortResult<Option<Object>> {
-        self.call("s3:GetObjectVersion", key, |state| {
+        const OPERATION: &str = "s3:GetObjectVersion";
+        let object = self.call(OPERATION, key, |state| {
             let versions = &state.objects.get(key)?.all;
-            versions.iter().find(|object| object.version == version).map(|object| Object::clone(object))
-        })
+            versions.iter().find(|object| object.version == version).cloned()
+        })?;
+        object.map(|object| read(OPERATION, key, &object)).transpose()
     }
 
     async fn head(&self, key: &str) -> PortResult<Option<Head>> {
@@ -297,8 +326,6 @@ impl Removal for MemoryBucket {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use slipway_ports::ErrorKind;
-
     use super::super::Fault;
     use super::*;
 
@@ -334,6 +361,23 @@ mod tests {
         let etag = read(&third).await.etag;
         assert_eq!(bucket.head("a").await.unwrap().unwrap(), Head { version: third, size: 4, etag });
         assert!(bucket.get_version("a", "none").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_of_a_real_bucket() {
+        let bucket = bucket();
+        bucket.upload("large", vec![b'x'; 16 << 20]);
+        let version = bucket.upload("larger", vec![b'x'; (16 << 20) + 1]);
+        assert_eq!(bucket.get("large").await.unwrap().unwrap().bytes.len(), 16 << 20);
+        assert_eq!(bucket.get("larger").await.unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(bucket.get_version("larger", &version).await.unwrap_err().kind, ErrorKind::Invalid);
+        bucket.upload("small", "four");
+        assert!(matches!(bucket.get_at_most("small", 4).await.unwrap(), Some(Bounded::Read(_))));
+        for key in ["small", "larger"] {
+            let etag = bucket.newest(key).unwrap().etag.clone();
+            assert_eq!(bucket.get_at_most(key, 3).await.unwrap(), Some(Bounded::TooLarge { etag }));
+        }
+        assert_eq!(bucket.get_at_most("none", 3).await.unwrap(), None);
     }
 
     #[tokio::test]

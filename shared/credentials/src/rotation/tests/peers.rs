@@ -199,7 +199,7 @@ impl World {
         }
         let boots =
             self.templates.iter().map(|(role, digest)| (role.clone(), BTreeSet::from([digest.clone()])));
-        Seen { nodes: self.reported.clone(), machines, boots_with: boots.collect(), vouched: false }
+        Seen { nodes: self.reported.clone(), machines, boots_with: boots.collect(), ..Seen::default() }
     }
 
     fn pick(&self, index: &Index) -> String {

@@ -15,22 +15,27 @@ use slipway_rollout::fleet::Lifecycle;
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::Groups;
-use crate::store::{self, AT_A_TIME};
+use crate::store::{self, AT_A_TIME, Told};
 
 /// The existing machines by role, as Auto Scaling lists them. Roles that were not queried are missing.
 pub type Machines = BTreeMap<Role, BTreeSet<String>>;
 
-/// The maximum number of reports that are listed, including those of former nodes.
-const MOST: usize = 100_000;
+/// The maximum number of objects that are listed of a role, including those of former nodes.
+const MOST: usize = 10_000;
+
+/// The most that is kept of a report, because a node can write the reports of all machines of its role. Digests and fingerprints have 64 bytes
+/// each, and a node has fewer than ten.
+const MOST_KEPT_BYTES: usize = 4 * 1024;
 
 /// The deployed releases, each with its stack.
 type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
 
 /// The last report of every node of `cluster`, the machines that Auto Scaling has, and the credentials that they boot with. A report that
-/// cannot be read is ignored.
+/// cannot be read is kept as such: that machine may have any credentials.
 ///
 /// # Errors
-/// If a port fails, or a deployed release is lost, because then it is unknown what machines boot with.
+/// If a port fails, or a deployed release is lost, because then it is unknown what machines boot with; or if the reports of a role without a
+/// group are too many to be read.
 pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
     let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
@@ -39,31 +44,75 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
         Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
         Lifecycle::Terminating | Lifecycle::Retained => false,
     });
-    let machines = machines.await?;
-    let prefix = format!("clusters/{cluster}/nodes/");
-    let listed = assets.list(&prefix, MOST).await?;
-    let reads = listed.into_iter().filter_map(|one| {
-        let (role, node) = one.key.strip_prefix(&prefix)?.strip_suffix("/status.json")?.split_once('/')?;
-        let (role, node) = (role.parse::<Role>().ok()?, node.to_owned());
-        // Reports of machines that no longer exist do not count.
-        let gone = machines.get(&role).is_some_and(|machines| !machines.contains(&node));
-        (!gone && boots_with.contains_key(&role)).then_some(async move {
-            let object = assets.get(&one.key).await?;
-            let status = object.and_then(|object| serde_json::from_slice::<NodeStatus>(&object.bytes).ok());
-            // A node can write whatever it likes, also about another one.
-            let status = status.filter(|status| {
-                status.role == role.to_string() && status.instance.as_ref().is_none_or(|of| of.id == node)
-            });
-            FlowResult::Ok(status.map(|status| (role, node, NodeReport::from(&status))))
-        })
-    });
-    let reads: Vec<_> = reads.collect();
-    let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-    let mut nodes: BTreeMap<Role, BTreeMap<String, NodeReport>> = BTreeMap::new();
-    for (role, node, heard) in heard.into_iter().flatten() {
-        nodes.entry(role).or_default().insert(node, heard);
+    let mut seen = Seen { machines: machines.await?, boots_with, ..Seen::default() };
+    let mut of: Vec<(Role, String)> = Vec::new();
+    for role in seen.boots_with.keys() {
+        let nodes = match seen.machines.get(role) {
+            // Nothing is listed, so whatever else a node writes below the folder of its role, it hides no machine.
+            Some(machines) => machines.iter().cloned().collect(),
+            None => reported(assets, cluster, role).await?,
+        };
+        of.extend(nodes.into_iter().map(|node| (role.clone(), node)));
     }
-    Ok(Seen { nodes, machines, boots_with, vouched: false })
+    let reads = of.into_iter().map(|(role, node)| async move {
+        let told = report(assets, cluster, &role, &node).await?;
+        FlowResult::Ok((role, node, told))
+    });
+    let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
+    for (role, node, told) in heard {
+        match told {
+            Told::Nothing => {}
+            Told::Read(report) => drop(seen.nodes.entry(role).or_default().insert(node, report)),
+            Told::Unreadable(why) => drop(seen.unreadable.entry(role).or_default().insert(node, why)),
+        }
+    }
+    Ok(seen)
+}
+
+/// The nodes of `role` that have ever reported, for a role whose machines are not known.
+async fn reported(assets: &impl Listing, cluster: &str, role: &Role) -> FlowResult<Vec<String>> {
+    let role = role.to_string();
+    let folder = keys::nodes_of(cluster, &role);
+    let listed = assets.list(&folder, MOST).await?;
+    if listed.len() >= MOST {
+        return Err(FlowError::Corrupt {
+            key: folder,
+            problem: format!("has {MOST} objects or more, so it is not known which nodes have reported"),
+            help: "find out which node writes there, and replace it; then delete what it wrote".to_owned(),
+        });
+    }
+    let nodes = listed.iter().filter_map(|one| keys::instance_of_status(cluster, &role, &one.key));
+    Ok(nodes.map(str::to_owned).collect())
+}
+
+/// The last report of a node, if it is one.
+async fn report(
+    assets: &impl Objects,
+    cluster: &str,
+    role: &Role,
+    node: &str,
+) -> FlowResult<Told<NodeReport>> {
+    let key = keys::node_status(cluster, &role.to_string(), node);
+    let status = match store::told::<NodeStatus>(assets, &key, NodeStatus::MOST_BYTES).await? {
+        Told::Nothing => return Ok(Told::Nothing),
+        Told::Read(status) => status,
+        Told::Unreadable(why) => return Ok(Told::Unreadable(why)),
+    };
+    // A node can write whatever it likes, also about another one.
+    if status.role != role.to_string() || status.instance.as_ref().is_some_and(|of| of.id != node) {
+        let of = status.instance.as_ref().map_or("no machine", |of| of.id.as_str());
+        let claim = format!("it claims to be from {} ({of})", status.role);
+        return Ok(Told::Unreadable(store::short(&claim)));
+    }
+    let report = NodeReport::from(&status);
+    let serves = report.serves.iter().map(|(name, fingerprint)| name.len() + fingerprint.len());
+    let kept = serves.sum::<usize>() + report.credentials.as_ref().map_or(0, String::len);
+    Ok(match kept <= MOST_KEPT_BYTES {
+        true => Told::Read(report),
+        false => Told::Unreadable(format!(
+            "its digest and fingerprints have {kept} bytes, and those of an agent have {MOST_KEPT_BYTES} at most"
+        )),
+    })
 }
 
 /// The machines of each role whose group exists, in the lifecycle states for which `counts` holds.
