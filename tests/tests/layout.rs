@@ -70,7 +70,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("rcgen", &["slipway-crypto"]),
     ("x509-parser", &["slipway-crypto"]),
     ("miette", &["slipway"]),
-    ("clap", &["slipway", "slipway-node"]),
+    ("clap", &["slipway", "slipway-node", "slipway-tests"]),
     ("aws-sigv4", &["slipway-node"]),
     ("kube", &["slipway-node"]),
     ("reqwest", &["slipway-node", "slipway-sim", "slipway-tests"]),

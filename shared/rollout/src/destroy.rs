@@ -458,7 +458,9 @@ fn delete(
             continue;
         };
         going.unsure = false;
-        if let Some(foreign) = owner::foreign(state, &going.stack, stack) {
+        // Its deletion was requested by its ARN. A late answer may be of a time when it had no tags yet.
+        let is_late = matches!(going.state, GoingState::Deleting(_)) && stack.tags.is_empty();
+        if let Some(foreign) = owner::foreign(state, &going.stack, stack).filter(|_| !is_late) {
             going.state = foreign;
             continue;
         }

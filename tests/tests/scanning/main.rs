@@ -9,7 +9,7 @@ mod snapshots;
 mod space;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;

@@ -130,3 +130,20 @@ fn a_deletion_that_cloudformation_refuses_stops_a_destruction_and_one_that_came_
         assert_eq!(says, !again, "{}", report.message);
     }
 }
+
+#[test]
+fn a_late_answer_without_tags_does_not_make_a_stack_that_is_being_deleted_somebody_elses() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteInProgress);
+    quay.wake(Some(ordered(0, false)));
+    while !quay.deletions().contains(&"c-pool-a") {
+        quay.wake(None);
+    }
+    quay.harbour.fake.tags.clear();
+    for _ in 0..3 {
+        let report = quay.wake(None);
+        assert_eq!(report.state, "destroying", "{}", report.message);
+    }
+    quay.harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
+    assert!(quay.wake(None).message.contains("is not Slipway's"));
+}
