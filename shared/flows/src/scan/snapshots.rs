@@ -207,15 +207,15 @@ mod tests {
     #[test]
     fn a_snapshot_is_deleted_before_its_record_and_nothing_else_is() {
         let listed = [
-            object("a.db", 50),
-            object("a.db.json", 50),
-            object("b.db", 50),
-            object("c.db", 0),
-            object("c.db.json", 0),
-            object("gone.db.json", 2),
-            object("just-gone.db.json", 0),
+            object("20261001T000000Z.db", 50),
+            object("20261001T000000Z.db.json", 50),
+            object("20261001T010000Z.db", 50),
+            object("20261119T000000Z.db", 0),
+            object("20261119T000000Z.db.json", 0),
+            object("20261118T000000Z.db.json", 2),
+            object("20261119T010000Z.db.json", 0),
             object("ledger.json", 90),
-            object("other/d.db", 90),
+            object("other/20261001T000000Z.db", 90),
             object("e.txt", 90),
         ];
         let (all, records) = sorted("scheduled-snapshots/prod/", &listed, None);
@@ -223,6 +223,14 @@ mod tests {
         let keys = expired("prod", &all, &records, keep, now());
         let names: Vec<&str> =
             keys.iter().map(|key| key.strip_prefix("scheduled-snapshots/prod/").unwrap()).collect();
-        assert_eq!(names, ["a.db", "a.db.json", "b.db", "gone.db.json"]);
+        assert_eq!(
+            names,
+            [
+                "20261001T000000Z.db",
+                "20261001T000000Z.db.json",
+                "20261001T010000Z.db",
+                "20261118T000000Z.db.json"
+            ]
+        );
     }
 }

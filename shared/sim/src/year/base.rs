@@ -10,15 +10,13 @@ use super::account::{Account, Cause, block_on};
 use super::check::Checker;
 use super::engine::{Deed, Engine};
 use super::rules::Rules;
-use super::shapes::{Change, SHAPES, Shape, sized, text, which};
+use super::shapes::{Change, NAME, SHAPES, Shape, sized, text, which};
 use super::skew::Skew;
 use super::validity::Validity;
 use crate::mortal::Life;
 use crate::ports::lock;
 use crate::world::Power;
 
-/// The cluster of every trial.
-pub(super) const NAME: &str = "trial";
 /// The seed of the launch.
 const SEED: u64 = 1;
 /// The age of a cluster whose certificates are about to expire. Certificates that are issued for a year expire in less than three days

@@ -3,11 +3,11 @@
 use jiff::SignedDuration;
 use slipway_rollout::Order;
 
-use super::base::{Base, NAME};
+use super::base::Base;
 use super::check::remaining_resources;
 use super::engine::{Deed, Engine};
 use super::random::Random;
-use super::shapes::{Change, change_of};
+use super::shapes::{Change, NAME, change_of};
 use super::trial::{AGAIN, People, Trial, message, state};
 use crate::ports::lock;
 

@@ -1,7 +1,9 @@
 //! The clusters of trials, what is changed in them, and which seeds choose which: see [`SHAPES`] and [`Change`].
 
-use super::base::NAME;
 use super::random::Random;
+
+/// The cluster of every trial.
+pub(super) const NAME: &str = "trial";
 
 /// The size of a cluster, and how it is rolled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,14 +10,14 @@ use slipway_flows::launch::Waker;
 use slipway_rollout::Order;
 
 use super::account::Woken;
-use super::base::{Base, NAME};
+use super::base::Base;
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
-use super::shapes::{Change, chosen_by, number_of, text};
+use super::shapes::{Change, NAME, chosen_by, number_of, text};
 use crate::ports::lock;
 use crate::world::{FleetFaults, Process, Service};
 

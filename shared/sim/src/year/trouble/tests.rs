@@ -5,8 +5,8 @@ use jiff::SignedDuration;
 use slipway_flows::launch::Waker;
 
 use super::super::account::Woken;
-use super::super::base::{Base, NAME};
-use super::super::shapes::Change;
+use super::super::base::Base;
+use super::super::shapes::{Change, NAME};
 use super::super::trial::Trial;
 use super::*;
 use crate::ports::lock;
