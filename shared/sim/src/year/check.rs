@@ -592,8 +592,10 @@ impl Checker {
         // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
         let joined =
             self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
-        let uncordoned = self.cordons.was_uncordoned_at_the_end(machine);
-        if pods > 0 && !self.is_deleted_with_its_stack(machine) && !(self.faults && joined) && !uncordoned {
+        let excused = self.is_deleted_with_its_stack(machine)
+            || (self.faults && joined)
+            || self.cordons.was_uncordoned_at_the_end(machine);
+        if pods > 0 && !excused {
             self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
         }
     }
