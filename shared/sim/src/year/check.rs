@@ -585,18 +585,4 @@ impl Checker {
             }
         }
     }
-
-    fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
-        self.released.entry(machine.to_owned()).or_insert(now);
-        let pods = facts.pods.get(machine).copied().unwrap_or_default();
-        // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
-        let joined =
-            self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
-        let excused = self.is_deleted_with_its_stack(machine)
-            || (self.faults && joined)
-            || self.cordons.was_uncordoned_at_the_end(machine);
-        if pods > 0 && !excused {
-            self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
-        }
-    }
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::Checker;
-use crate::world::World;
+use crate::world::{ClusterFacts, World};
 
 /// The drains of machines, and the people who uncordoned them.
 #[derive(Debug, Clone, Default)]
@@ -63,5 +65,20 @@ impl Checker {
             }
         }
         self.cordons.read = all.len();
+    }
+
+    /// The terminate hook of a machine is completed.
+    pub(super) fn completes(&mut self, facts: &ClusterFacts, machine: &str, now: Timestamp) {
+        self.released.entry(machine.to_owned()).or_insert(now);
+        let pods = facts.pods.get(machine).copied().unwrap_or_default();
+        // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
+        let joined =
+            self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
+        let excused = self.is_deleted_with_its_stack(machine)
+            || (self.faults && joined)
+            || self.cordons.was_uncordoned_at_the_end(machine);
+        if pods > 0 && !excused {
+            self.wrong(now, "P6", format!("the hook of {machine} is ended with {pods} pods on it"));
+        }
     }
 }
