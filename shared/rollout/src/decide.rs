@@ -17,7 +17,7 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{self, Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin};
+use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin, take_back, unseen_since};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -219,11 +219,12 @@ fn stacks(
         // After a failure or an order to stop, nothing new starts; operations of CloudFormation in progress are completed (P10).
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         let held = failed || stopped;
-        if held && step.state != StepState::Executing {
-            continue;
-        }
         // Its turn has only just come, so it was not observed. The next wake observes it.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+        if held && step.state != StepState::Executing {
+            active.steps[at].missing_since = unseen_since(next, step, stack.as_ref(), now);
+            continue;
+        }
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
             waits.insert_stack(step, StackWaits::CreationCalledOff);
             effects.push(delete);
@@ -451,9 +452,11 @@ fn conclude(
     let paused_since = next.paused_since();
     // A change set that is being created starts nothing by itself, so it is not waited for after a failure or an order to stop.
     let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
+    let is_recent =
+        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) < nodes::CONSISTENT);
     let in_flight = active.steps.iter().any(|step| match step.state {
         StepState::Executing => true,
-        StepState::ChangeSet => !stopped,
+        StepState::ChangeSet => !stopped || is_recent(step.missing_since),
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
     let in_flight = in_flight || active.nodes.is_deleting();
@@ -535,16 +538,12 @@ fn conclude(
         }
         RolloutResult::Failed => Event::RolloutFailed(event),
         RolloutResult::Superseded => Event::RolloutSuperseded(event),
-        RolloutResult::Aborted => {
-            // A call that executes such a change set later finds nothing to execute.
-            let made = active.steps.iter().filter(|step| step.state == StepState::ChangeSet);
-            effects.extend(made.map(|step| Effect::DeleteChangeSet {
-                stack: step.stack.clone(),
-                name: active.change_set.clone(),
-            }));
-            Event::RolloutAborted(event)
-        }
+        RolloutResult::Aborted => Event::RolloutAborted(event),
     };
+    if stops {
+        let view = |step: &Step| observed.stacks.get(&step.stack).and_then(Option::as_ref);
+        effects.extend(active.steps.iter().filter_map(|step| take_back(next, &active, step, view(step))));
+    }
     effects.push(Effect::Publish(event));
     if next.departures.is_empty() && !next.is_going() {
         effects.push(Effect::DisarmTick);

@@ -287,12 +287,49 @@ pub(super) fn called_off_creation(
 ) -> Option<Effect> {
     let stack = stack.filter(|stack| stack.status == StackStatus::CreateInProgress)?;
     let is_ours = stack.tags.get(OWNER_TAG) == step.tags.get(OWNER_TAG);
-    let is_new = !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack);
-    let called_off = active.aborted.is_some() && is_ours && is_new;
-    called_off.then(|| Effect::DeleteStack {
-        stack: step.stack.clone(),
-        id: stack.id.clone(),
-        stands: false,
-        token: active.token(&stack.id, "call-off"),
-    })
+    let called_off = active.aborted.is_some() && is_ours && creates(state, step);
+    called_off.then(|| call_off(active, step, stack))
+}
+
+/// Whether the step creates its stack.
+fn creates(state: &Rollout, step: &Step) -> bool {
+    !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack)
+}
+
+fn call_off(active: &Active, step: &Step, stack: &StackView) -> Effect {
+    let token = active.token(&stack.id, "call-off");
+    Effect::DeleteStack { stack: step.stack.clone(), id: stack.id.clone(), stands: false, token }
+}
+
+/// What a rollout that ends early deletes of a step that has only asked for a change set: the change set, so that a call that executes it
+/// later finds nothing, or the whole stack if it is no more than a change set. Such a stack would stay behind in `REVIEW_IN_PROGRESS` if the
+/// next spec did not have it (`DeleteChangeSet` leaves the stack:
+/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DeleteChangeSet.html>).
+pub(super) fn take_back(
+    state: &Rollout,
+    active: &Active,
+    step: &Step,
+    stack: Option<&StackView>,
+) -> Option<Effect> {
+    let name = active.change_set.clone();
+    let made = match step.state {
+        StepState::ChangeSet => Some(Effect::DeleteChangeSet { stack: step.stack.clone(), name }),
+        // Its change set was deleted when it failed.
+        StepState::Failed(_) => None,
+        StepState::Waiting | StepState::Executing | StepState::Done => return None,
+    };
+    let empty = stack.filter(|stack| stack.status == StackStatus::ReviewInProgress);
+    empty.filter(|_| creates(state, step)).map(|stack| call_off(active, step, stack)).or(made)
+}
+
+/// Since when a rollout that ends early has not seen a stack whose change set it has asked for, if that may still come to light: answers may
+/// be late, and the stack has to be taken back ([`take_back`]).
+pub(super) fn unseen_since(
+    state: &Rollout,
+    step: &Step,
+    stack: Option<&StackView>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let is_unseen = step.state == StepState::ChangeSet && stack.is_none() && creates(state, step);
+    is_unseen.then(|| step.missing_since.unwrap_or(now))
 }

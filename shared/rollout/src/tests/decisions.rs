@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::departures::DepartureState;
 use crate::fleet::GroupView;
+use crate::nodes::CONSISTENT;
 use crate::waits::{Published, RolloutWaits};
 use slipway_core::cluster::Pace;
 
@@ -247,6 +248,36 @@ fn p10_what_is_deleted_at_an_abort_is_a_stack_of_ours_that_was_being_made_for_th
         let decision = decide(&state, observed, NOW);
         let deletes = |effect: &Effect| matches!(effect, Effect::DeleteStack { stands: false, .. });
         assert_eq!(decision.effects.iter().any(deletes), deleted, "{state:?}");
+    }
+}
+
+#[test]
+fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_rollout_ends_early() {
+    let pool = |state| rolling(&[stack("c-pool-a", "pool", state)], &[]);
+    let stood = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let mut empty = seen(&[("c-pool-a", StackStatus::ReviewInProgress)]);
+    empty.stacks.values_mut().flatten().for_each(|view| view.tags.clear());
+    let full = seen(&[("c-pool-a", StackStatus::UpdateComplete)]);
+    let absent = Observed { stacks: BTreeMap::from([("c-pool-a".to_owned(), None)]), ..seen(&[]) };
+    let (stack_goes, change_set_goes, nothing) = ((true, false), (false, true), (false, false));
+    for (state, observed, goes) in [
+        (aborted(pool(json!("changeSet"))), &empty, stack_goes),
+        (pool(json!({"failed": "CloudFormation refuses the template"})), &empty, stack_goes),
+        (aborted(pool(json!("waiting"))), &empty, nothing),
+        (pool(json!({"failed": "the update was rolled back"})), &full, nothing),
+        (Rollout { deployed: stood, ..aborted(pool(json!("changeSet"))) }, &full, change_set_goes),
+        // CloudFormation's answers may be late: the abort waits for the stack to come to light.
+        (aborted(pool(json!("changeSet"))), &absent, nothing),
+    ] {
+        let decision = decide(&state, observed, NOW);
+        let stack = |effect: &Effect| matches!(effect, Effect::DeleteStack { stands: false, .. });
+        let change_set = |effect: &Effect| matches!(effect, Effect::DeleteChangeSet { .. });
+        let effects = &decision.effects;
+        assert_eq!((effects.iter().any(stack), effects.iter().any(change_set)), goes, "{state:?}");
+        assert_eq!(decision.next.active().is_some(), std::ptr::eq(observed, &absent), "{state:?}");
+        // It is not waited for without end.
+        let later = decide(&decision.next, observed, NOW + CONSISTENT);
+        assert!(later.next.active().is_none(), "{state:?}");
     }
 }
 

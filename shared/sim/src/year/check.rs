@@ -330,7 +330,9 @@ impl Checker {
                 }
                 !self.kept_no_more.contains(machine)
             }
-            Act::SetDesired(..) | Act::CreateChangeSet(..) | Act::Execute(..) | Act::DeleteStack(..) => true,
+            Act::SetDesired(..) | Act::CreateChangeSet(..) | Act::Execute(..) => true,
+            // The deletion of a stack that never came to be is part of stopping.
+            Act::DeleteStack(_, stands) => *stands,
             Act::Complete(..) => false,
         };
         if !begins {
