@@ -1,12 +1,16 @@
 //! Searches everything that was written, logged or published for secrets (P9): the bytes of each key as they are, in hex, in base64, across
 //! line breaks, and inside base64 or gzip.
 
+mod world;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read as _;
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+pub use world::{Searched, Secrets};
 
 /// The maximum nesting of base64 and gzip that is followed.
 const DEPTH: usize = 4;

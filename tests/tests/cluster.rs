@@ -6,6 +6,7 @@ use std::time::Duration;
 use slipway_tests::cluster::kubectl::Kubectl;
 use slipway_tests::cluster::launch::Launch;
 use slipway_tests::cluster::room::Stores;
+use slipway_tests::leaks::Secrets;
 use slipway_tests::tools;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
@@ -34,6 +35,8 @@ async fn the_development_example_launches_serves_survives_reboots_and_leaves_not
 
     launch.title("A workload");
     serves(&launch).await;
+    launch.title("What was written");
+    p9_no_key_is_in_what_was_written(&launch).await;
     for role in ["etcd-0", "controller", "pool-spot"] {
         launch.title(&format!("A reboot of {role}"));
         comes_back(&launch, role).await;
@@ -110,6 +113,41 @@ async fn serves(launch: &Launch) {
     let here = format!("127.0.0.1:{NODE_PORT}");
     until(launch, "kubectl's port-forward reaches it", async || answered(&here).await.is_some()).await;
     forward.kill().await.unwrap();
+}
+
+/// On a machine: how many lines its private keys have, and how many lines of its journal, its logs and of what its processes were started
+/// with have one of these.
+const KEYS_IN_LOGS: &str = r#"
+keys=$(mktemp -p /dev/shm)
+grep -rlsI 'PRIVATE KEY' /etc /var/lib | xargs -r cat | grep -v -- '-----' | awk 'length >= 40' | sort -u > "$keys"
+wc -l < "$keys"
+{
+    journalctl --no-pager --output=cat
+    find /var/log -type f -exec cat {} +
+    cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\0' '\n'
+} | grep --text -cFf "$keys"
+rm "$keys"
+"#;
+
+/// P9: no secret of the cluster is in what the installation and its machines wrote.
+async fn p9_no_key_is_in_what_was_written(launch: &Launch) {
+    let (slipway, workshop) = (launch.room().slipway(), launch.room().workshop());
+    let secrets = Secrets::open(slipway, launch.cluster()).await.unwrap();
+    let mut searched = secrets.search(slipway).await.unwrap();
+    for guest in workshop.state.guests() {
+        let console = workshop.console(&guest.id);
+        assert!(console.len() > 1_000, "{console}");
+        let place = format!("the console of {}", guest.role);
+        searched.findings.search(&secrets.scanner, &place, console.as_bytes());
+        let (_, counted) = workshop.state.run(&guest.id, KEYS_IN_LOGS).await.unwrap();
+        let counted: Vec<usize> = counted.lines().map(|line| line.trim().parse().unwrap()).collect();
+        let [lines, found] = counted[..] else { panic!("{}: {counted:?}", guest.role) };
+        assert!(lines > 0, "{} has no private key", guest.role);
+        assert_eq!(found, 0, "the logs of {} hold a key", guest.role);
+    }
+    assert!(searched.findings.0.is_empty(), "{:#?}", searched.findings.0);
+    let (of, pieces) = (secrets.scanner.len(), searched.pieces.values().sum::<usize>());
+    launch.line("slipway", &format!("none of {of} secrets is in {pieces} objects, logs, events and calls"));
 }
 
 /// A machine reboots, and everything serves as before without anybody's help.

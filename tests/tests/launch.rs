@@ -7,22 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::http::Method;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::pin::Pin;
 use slipway_core::status::{Desired, SpecResult, Status};
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
-use slipway_crypto::AwsLc;
 use slipway_plan::{NodeAction, Plan, StackAction};
-use slipway_ports::{Crypto as _, Secret};
 use slipway_render::lock::Lock;
 use slipway_tests::client::Event;
 use slipway_tests::iam::Decision;
 use slipway_tests::installation::Installation;
-use slipway_tests::leaks::{Findings, Scanner};
+use slipway_tests::leaks::{Findings, Secrets};
 use slipway_tests::observe::{Observed, PATIENCE};
 use slipway_tests::tools;
 use slipway_tests::world::Settings;
@@ -227,107 +223,23 @@ async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_pla
 /// P9: the cluster's secrets, opened by an authorized user, are nowhere in the written, logged and published data or in CloudFormation: not
 /// as they are, in hex, in base64 of any alignment, across lines, or inside base64 or gzip.
 async fn p9_no_secret_is_where_it_must_not_be(slipway: &Installation) {
-    let world = slipway.world();
-    let (scanner, plain) = secrets_of(slipway, "production").await;
-    assert!(scanner.len() > 40, "{} secrets", scanner.len());
-    let mut findings = Findings::default();
-    let mut objects = 0;
-    for bucket in ["SpecBucket", "AssetBucket", "IssuerBucket"] {
-        let Ok(bucket) = world.reference(bucket) else { continue };
-        for version in world.client().versions(bucket).await.unwrap() {
-            let (key, query) = (&version.key, format!("versionId={}", version.version));
-            let place = format!("{bucket}/{key}");
-            let (_, bytes) = world.client().s3(Method::GET, &place, &query, Vec::new()).await.unwrap();
-            findings.search(&scanner, &place, &bytes);
-            assert!(!String::from_utf8_lossy(&bytes).contains("PRIVATE KEY"), "{key}");
-            objects += 1;
-        }
+    let secrets = Secrets::open(slipway, "production").await.unwrap();
+    assert!(secrets.scanner.len() > 40, "{} secrets", secrets.scanner.len());
+    let searched = secrets.search(slipway).await.unwrap();
+    for (kind, least) in [("objects", 60), ("calls", 5), ("events", 5), ("logs", 5), ("answers", 5)] {
+        assert!(searched.pieces.get(kind).is_some_and(|count| *count > least), "{:?}", searched.pieces);
     }
-    assert!(objects > 60, "{objects}");
-    let mut kinds = BTreeMap::new();
-    for seen in world.observer().since(0) {
-        let kind = match &seen.what {
-            Observed::Call(_) => "calls",
-            Observed::Event { .. } => "events",
-            Observed::Log { .. } => "logs",
-            Observed::Finished { .. } => "answers",
-            Observed::Started(_)
-            | Observed::DeadLettered { .. }
-            | Observed::Routed { .. }
-            | Observed::NotPermitted { .. }
-            | Observed::Trouble(_) => "others",
-        };
-        *kinds.entry(kind).or_insert(0) += 1;
-        let text = match &seen.what {
-            Observed::Log { line, .. } => line.clone(),
-            Observed::Event { event, .. } => event.to_string(),
-            _ => format!("{:?}", seen.what),
-        };
-        findings.search(&scanner, kind, text.as_bytes());
-    }
-    for kind in ["calls", "events", "logs", "answers"] {
-        assert!(kinds.get(kind).is_some_and(|count| *count > 5), "{kinds:?}");
-    }
-    // Templates, change sets, schedules: all inputs of CloudFormation and other services.
-    let told = world.cloud().with(|cloud| format!("{cloud:?}"));
-    assert!(told.contains("AWS::EC2::LaunchTemplate") && told.len() > 100_000, "{} bytes", told.len());
-    findings.search(&scanner, "the cloud", told.as_bytes());
-    assert!(findings.0.is_empty(), "{:#?}", findings.0);
+    assert!(searched.findings.0.is_empty(), "{:#?}", searched.findings.0);
 
     // The search finds each secret where it should be: in the files that a node opens.
     let mut control = Findings::default();
-    plain.iter().for_each(|(role, text)| control.search(&scanner, role, text));
+    secrets.bundles.iter().for_each(|(role, text)| control.search(&secrets.scanner, role, text));
     let shown: BTreeSet<&String> = control.0.values().flatten().collect();
     assert!(shown.len() > 15 && control.0.contains_key("controller"), "{:#?}", control.0);
     let keys_of =
         |role: &str| control.0.get(role).into_iter().flatten().filter(|name| name.ends_with(" key"));
     assert_eq!(keys_of("pool-general-a").count(), 0, "workers receive no private key");
     assert!(!shown.iter().any(|name| name.starts_with("ca ") || name.starts_with("etcd-ca ")), "{shown:?}");
-}
-
-/// A cluster's secrets: the private half of each asset, the data keys that seal them, and the text of each role's bundle. They are opened
-/// with KMS by an operator who may do everything.
-async fn secrets_of(slipway: &Installation, cluster: &str) -> (Scanner, BTreeMap<String, Vec<u8>>) {
-    let world = slipway.world();
-    let bucket = world.reference("AssetBucket").unwrap();
-    let (mut scanner, mut plain) = (Scanner::default(), BTreeMap::new());
-    let keys: BTreeSet<String> =
-        world.client().versions(bucket).await.unwrap().into_iter().map(|version| version.key).collect();
-    for key in keys {
-        let parts: Vec<&str> = key.split('/').collect();
-        let (role, object) = match parts[..] {
-            ["clusters", of, "pki", asset, file] if of == cluster && file.ends_with(".sealed") => {
-                ("vault", Some(format!("{asset}/{}", file.trim_end_matches(".sealed"))))
-            }
-            ["clusters", of, "bundles", role, file] if of == cluster && file.starts_with("credentials-") => {
-                (role, None)
-            }
-            _ => continue,
-        };
-        let sealed = world.client().object(bucket, &key).await.unwrap().unwrap();
-        let context: slipway_ports::Context = [("cluster", cluster), ("role", role)]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into();
-        for sealing in AwsLc.sealings(&sealed).unwrap() {
-            let asked =
-                json!({"CiphertextBlob": BASE64.encode(sealing.wrapped), "EncryptionContext": context});
-            let answer = world.client().json("kms", "TrentService.Decrypt", asked).await.unwrap();
-            let data_key = Secret::new(BASE64.decode(answer["Plaintext"].as_str().unwrap()).unwrap());
-            let mut context = context.clone();
-            context.extend(object.clone().map(|object| ("object".to_owned(), object)));
-            let opened = AwsLc.open(&data_key, &context, sealing.bytes).unwrap();
-            scanner.add(&format!("{key}: data key"), data_key.expose());
-            match &object {
-                Some(object) => {
-                    let name = object.split('/').next().unwrap();
-                    let kind = if opened.expose().starts_with(b"-----BEGIN") { "key" } else { "secret" };
-                    scanner.add(&format!("{name} {kind}"), opened.expose());
-                }
-                None => drop(plain.insert(role.to_owned(), opened.expose().to_vec())),
-            }
-        }
-    }
-    (scanner, plain)
 }
 
 /// A plan that waits for approval executes nothing until exactly that plan is approved.

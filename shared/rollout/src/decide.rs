@@ -232,14 +232,21 @@ fn stacks(
         }
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
-        let missing = is_missing(step, stack.as_ref(), change_set).then(|| step.missing_since.unwrap_or(now));
+        let missing_since = step.missing_since.unwrap_or(now);
+        let missing = is_missing(step, stack.as_ref(), change_set).then_some(missing_since);
         active.steps[at].missing_since = missing;
         let step = &active.steps[at];
         let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
         if held && moved.effects.iter().any(Effect::begins) {
-            // The execution was decided, but CloudFormation never received it, and does not need to any more.
+            // The execution was decided, and CloudFormation does not show it. Once this cannot be a late answer any more, it was never
+            // received, and does not need to be.
             waits.insert_stack(step, StackWaits::NotBegun);
-            active.steps[at].state = StepState::ChangeSet;
+            let step = &mut active.steps[at];
+            let is_surely = now.duration_since(missing_since) >= nodes::CONSISTENT;
+            step.missing_since = (!is_surely).then_some(missing_since);
+            if is_surely {
+                step.state = StepState::ChangeSet;
+            }
             continue;
         }
         waits.insert_stack(step, moved.waits);

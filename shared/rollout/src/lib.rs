@@ -186,8 +186,8 @@ pub struct Step {
     pub may_replace: Vec<String>,
     /// Its state.
     pub state: StepState,
-    /// Since when its stack has been missing from CloudFormation's answers, although the execution of its change set was requested, or its
-    /// change set was requested and the rollout ends early.
+    /// Since when CloudFormation's answers have not shown what was requested, where that decides something: that the execution of its
+    /// change set was received, or its stack, when the rollout ends early. Answers may be late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_since: Option<Timestamp>,
 }

@@ -175,6 +175,18 @@ impl DepartureState {
         Self::Drain { drain: Drain::default(), prolonged: None }
     }
 
+    /// The drain that was called off and is not cancelled yet: the machine gets no second one beside it.
+    fn drain_that_goes_on(&self) -> Option<SentCommand> {
+        match self {
+            Self::Withdraw { asked, told: None } => asked.clone(),
+            Self::Withdraw { told: Some(_), .. }
+            | Self::Drain { .. }
+            | Self::Leave { .. }
+            | Self::Rest
+            | Self::Uncordon { .. } => None,
+        }
+    }
+
     fn command(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
@@ -274,6 +286,11 @@ impl Departure {
     /// Whether no machine replaces it.
     pub(crate) const fn is_surplus(&self) -> bool {
         matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))
+    }
+
+    /// Whether it is being drained, and no machine replaces it.
+    pub(crate) fn is_drained_as_surplus(&self) -> bool {
+        self.is_surplus() && matches!(self.state, DepartureState::Drain { .. })
     }
 
     /// One more surplus machine of its group is being removed, and may be terminated first.
@@ -410,7 +427,8 @@ impl Departure {
                 // Auto Scaling terminates it now.
                 self.cause = Cause::AutoScaling;
                 self.problem = None;
-                self.enter(DepartureState::drains(), scene.now)
+                let drain = Drain { asked: self.state.drain_that_goes_on(), ..Drain::default() };
+                self.enter(DepartureState::Drain { drain, prolonged: None }, scene.now)
             }
             DepartureState::Rest if scene.rollout_continues => STAYS,
             DepartureState::Rest => self.withdraw(None, scene.now),

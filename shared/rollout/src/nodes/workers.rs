@@ -180,6 +180,7 @@ impl Machine for Workers {
         if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
+        self.keep(&begun, turn, group);
         // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
@@ -283,6 +284,22 @@ impl Workers {
             }
         }
         None
+    }
+
+    /// Somebody else, such as a cluster autoscaler, has taken back machines of the surge: as many workers of the new release that are being
+    /// drained as surplus stay. Otherwise other machines would replace them.
+    fn keep(&self, begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) {
+        let shrinks = |id: &&String| turn.departures.get(*id).is_some_and(Departure::is_drained_as_surplus);
+        let surplus: Vec<&String> = begun.keys().filter(shrinks).collect();
+        let too_many = surplus.len().saturating_sub(self.extra.machines() as usize);
+        let current = |id: &&&String| {
+            group.machines.get(**id).is_some_and(|one| is_current(group, one)) && serves(group, id)
+        };
+        for id in surplus.iter().filter(current).take(too_many) {
+            if let Some(one) = turn.departures.get_mut(*id) {
+                one.withdraw(None, turn.now);
+            }
+        }
     }
 
     /// Why the pool fails, if it does: for too long it has had fewer machines than it should, while no worker is being replaced. Successors

@@ -272,6 +272,25 @@ fn p10_an_execution_that_cloudformation_never_heard_of_is_not_told_again() {
 }
 
 #[test]
+fn p10_an_execution_that_a_late_answer_does_not_show_is_not_forgotten_by_an_abort() {
+    let mut run = Run::new();
+    while run.times("execute c-network") == 0 {
+        run.wake(None);
+    }
+    run.fake.stacks.insert("c-network".to_owned(), StackStatus::ReviewInProgress);
+    run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Ready;
+    run.give(abort());
+    run.wake(None);
+    assert_eq!(run.report.state, "aborting", "{}", run.report.message);
+    run.fake.stacks.insert("c-network".to_owned(), StackStatus::CreateComplete);
+    run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Executed;
+    run.rest();
+    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
+    assert_eq!((run.times("drop c-network"), run.times("delete c-network")), (0, 0), "{:?}", run.fake.log);
+}
+
+#[test]
 fn p10_a_pause_before_anything_began_holds_what_would_begin() {
     let mut run = Run::new();
     run.give(Order::Pause);

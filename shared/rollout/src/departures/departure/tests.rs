@@ -155,6 +155,20 @@ fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_
     }
 }
 
+/// A rollout was superseded, and its drains called off, when a machine had been retained: it is drained in any case.
+#[test]
+fn p8_a_drain_that_was_called_off_goes_on_if_the_machine_must_go_and_was_not_cancelled() {
+    let asked = drain("1", "i-cp-0");
+    for (told, sent_again) in [(None, 0), (Some(NOW), 1)] {
+        let state = DepartureState::Withdraw { asked: Some(asked.clone()), told };
+        let mut leaving = Leaving::one(1, Lifecycle::Retained, departure(REPLACED, state));
+        leaving.answers("1", CommandView::InProgress);
+        assert_eq!(sent(&leaving.advance_at(7)).len(), sent_again, "{told:?}");
+        let is_same = leaving.departure().unwrap().command() == Some(&asked);
+        assert_eq!(is_same, sent_again == 0, "{told:?}");
+    }
+}
+
 #[test]
 fn p10_a_machine_that_rests_takes_pods_again_once_its_rollout_goes_on_no_longer() {
     for goes_on in [true, false] {

@@ -340,6 +340,31 @@ fn p6_a_current_worker_goes_as_surplus_only_where_more_serve_than_there_are_to_b
     assert_eq!(dock.terminated().len(), 1, "{:?}", dock.departures);
 }
 
+/// Otherwise it would be terminated, and another one would replace it.
+#[test]
+fn p2_a_current_worker_is_not_drained_any_more_once_somebody_else_has_taken_back_the_surge() {
+    for (machine, left, ends, stays) in [
+        (NEW, 0, Ending::Surplus { of: 5 }, true),
+        (NEW, 1, Ending::Surplus { of: 5 }, false),
+        (OLD, 0, Ending::Surplus { of: 5 }, false),
+        (GOES, 0, Ending::Surplus { of: 5 }, false),
+        (NEW, 0, Ending::Replaced, false),
+    ] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+        let known = json!({"known": {"machines": left, "expected": null}});
+        let fields = json!({
+            "size": 4, "extra": known, "proved": true, "done": ["i-9"], "pace": pace(0, 1), "phase": phase,
+        });
+        let machines = [("i-1", machine), ("i-2", NEW), ("i-3", NEW), ("i-4", NEW)];
+        let mut dock = pool(4, &machines, &fields);
+        dock.departs("i-1", ends);
+        dock.departures.get_mut("i-1").unwrap().rounds = 1;
+        dock.advance_at(1);
+        let is_kept = matches!(dock.departures["i-1"].state, DepartureState::Withdraw { .. });
+        assert_eq!(is_kept, stays, "{machine:?} {left} {ends:?}");
+    }
+}
+
 /// The desired capacity with which a surplus machine leaves counts every other surplus machine that has not left yet: one that is drained, even
 /// if it died meanwhile, and one whose termination was requested, as long as it serves.
 #[test]
