@@ -127,7 +127,7 @@ impl Snapshots {
 pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let cloud = args.cloud.named().await?;
     let (name, now) = (cloud.cluster.as_str(), Timestamp::now());
-    let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.earlier_etcd_until());
+    let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.etcd_gone_at);
     let mut snapshots = Snapshots::default();
     for (folder, kind) in
         [(keys::scheduled_snapshots(name), Kind::Scheduled), (keys::etcd_snapshots(name), Kind::Ordered)]

@@ -152,8 +152,11 @@ impl Page<'_> {
         }
         let hidden = view.nodes.len() - shown.len();
         if hidden > 0 {
-            let _ =
-                writeln!(text, "{:13}  … and {hidden} more that are up or of the past; --all shows them", "");
+            let _ = writeln!(
+                text,
+                "{:13}  not listed: {hidden} that are up or of the past; --all lists them",
+                ""
+            );
         }
         if view.nodes_unread > 0 {
             let _ = writeln!(text, "{:13}  {} older reports were not read", "", view.nodes_unread);

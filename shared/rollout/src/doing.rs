@@ -1,6 +1,5 @@
 //! What a cluster is doing.
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Active, CalledOff, Destroy, Destroyed, Rollout};
@@ -90,13 +89,6 @@ impl Rollout {
     #[must_use]
     pub fn last_destroyed(&self) -> Option<&Destroyed> {
         self.was_destroyed().or(self.destroyed_before.as_ref())
-    }
-
-    /// Until when snapshots were taken of an etcd that was deleted since (`slipway_core::snapshots::OfEtcd`).
-    #[must_use]
-    pub fn earlier_etcd_until(&self) -> Option<Timestamp> {
-        // An older release remembers only when the whole cluster was gone.
-        self.etcd_gone_at.or(self.last_destroyed().map(|gone| gone.at))
     }
 
     /// Sets what the cluster does from now on. An earlier destruction is remembered.

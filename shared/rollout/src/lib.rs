@@ -125,7 +125,8 @@ pub struct Rollout {
     /// Orders to destroy it that were given until then are over: executed or aborted. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
-    /// When the last etcd of that name was deleted, wholly or half: what was stored until then is no snapshot of another one.
+    /// When the last etcd of that name was deleted, wholly or half: what was stored until then is no snapshot of another one
+    /// (`slipway_core::snapshots::OfEtcd`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_gone_at: Option<Timestamp>,
     /// The key of the last snapshot of an etcd that was destroyed.

@@ -96,7 +96,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.standing().contains_key(&etcd));
     let snapshots = match has_etcd {
         true => {
-            let earlier_until = rollout.as_ref().and_then(Rollout::earlier_etcd_until);
+            let earlier_until = rollout.as_ref().and_then(|rollout| rollout.etcd_gone_at);
             snapshots::look(ports.assets, &cluster, earlier_until, now).await.map(Some)
         }
         false => Ok(None),

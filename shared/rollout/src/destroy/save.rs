@@ -30,7 +30,6 @@ pub enum LastSnapshot {
     /// One has to be taken before any other stack is deleted.
     Wanted {
         /// Which one.
-        #[serde(default)]
         which: Which,
         /// The progress.
         save: Save,
@@ -51,11 +50,10 @@ pub enum LastSnapshot {
 }
 
 /// Which of the two snapshots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Which {
-    /// The one before anything is deleted. An older release took no other.
-    #[default]
+    /// The one before anything is deleted.
     First,
     /// The one after the last API server is gone.
     Second,

@@ -196,26 +196,6 @@ fn of_an_etcd_that_somebody_else_deletes_no_last_snapshot_is_waited_for_and_that
     assert!(gone.message.contains(LOST), "{}", gone.message);
 }
 
-/// Before this release only one snapshot was taken.
-#[test]
-fn p4_a_destruction_that_an_older_release_began_takes_the_second_snapshot_too() {
-    let wanted = serde_json::json!({"wanted": {"save": {"leader": {"since": at(0)}}}});
-    for snapshot in [serde_json::json!({"taken": KEY}), wanted] {
-        let mut quay = with_second(Ok(SECOND));
-        quay.wake(Some(ordered(0, false)));
-        while !quay.deletions().contains(&"c-pool-a") {
-            quay.wake(None);
-        }
-        quay.state.destroy_mut().unwrap().snapshot = serde_json::from_value(snapshot).unwrap();
-        quay.log.retain(|line| !line.contains("EtcdSnapshot"));
-        while quay.state.is_going() {
-            quay.wake(None);
-        }
-        assert!(comes_after(&quay, "EtcdSnapshot", "delete c-control-plane"), "{:?}", quay.log);
-        assert_eq!(quay.state.last_snapshot.as_deref(), Some(SECOND));
-    }
-}
-
 /// The cluster id of etcd does not tell one etcd from the next of the same name.
 #[test]
 fn when_an_etcd_was_deleted_is_known_as_long_as_its_snapshots_may_lie_beside_those_of_the_next() {
@@ -223,14 +203,14 @@ fn when_an_etcd_was_deleted_is_known_as_long_as_its_snapshots_may_lie_beside_tho
         let mut quay = with_second(Ok(SECOND));
         quay.run_to_second();
         while !quay.deletions().contains(&"c-etcd") {
-            assert_eq!(quay.state.earlier_etcd_until(), None, "it stands");
+            assert_eq!(quay.state.etcd_gone_at, None, "it stands");
             quay.wake(None);
         }
         if aborted {
             quay.give(Order::Abort { plan: None });
         }
         let mut last = quay.minute - 1;
-        while quay.state.earlier_etcd_until().is_none() {
+        while quay.state.etcd_gone_at.is_none() {
             last = quay.minute;
             quay.wake(None);
         }
@@ -238,16 +218,12 @@ fn when_an_etcd_was_deleted_is_known_as_long_as_its_snapshots_may_lie_beside_tho
         while quay.state.is_going() {
             quay.wake(None);
         }
-        assert_eq!(quay.state.earlier_etcd_until(), gone, "aborted: {aborted}");
+        assert_eq!(quay.state.etcd_gone_at, gone, "aborted: {aborted}");
         let made = quay.harbour.plan(&quay.state, &exporting(1, true));
         quay.harbour.fake.change_sets.clear();
         quay.state = quay.harbour.wake(quay.state.clone(), &made, None).0;
         assert!(quay.state.active().is_some(), "it is launched again");
-        assert_eq!(quay.state.earlier_etcd_until(), gone);
-        // An older release knew only when everything was gone.
-        quay.state.etcd_gone_at = None;
-        let whole = quay.state.last_destroyed().map(|gone| gone.at);
-        assert_eq!((quay.state.earlier_etcd_until(), whole.is_none()), (whole, aborted));
+        assert_eq!(quay.state.etcd_gone_at, gone);
     }
 }
 
@@ -259,8 +235,8 @@ fn an_etcd_that_is_half_gone_is_one_of_before() {
     while !quay.state.destroy().is_some_and(Destroy::has_stopped) {
         quay.wake(None);
     }
-    let until = quay.state.earlier_etcd_until();
+    let until = quay.state.etcd_gone_at;
     assert!(until.is_some());
     quay.wake(None);
-    assert_eq!(quay.state.earlier_etcd_until(), until, "it was noted once");
+    assert_eq!(quay.state.etcd_gone_at, until, "it was noted once");
 }
