@@ -40,7 +40,7 @@ pub use groups::{Hook, HookResult};
 pub use identity::{Imds, Instance};
 pub use instances::Machine;
 pub use keys::NodeKeys;
-pub use objects::BucketOfAssets;
+pub use objects::{BucketOfAssets, MOST_FILE_BYTES};
 pub use records::Record;
 pub(crate) use records::zone_of;
 pub use volumes::Volume;

@@ -11,6 +11,10 @@ use super::endpoints::Service;
 use super::error::port_error;
 use super::{Aws, Body, Call, LONG_PATIENCE, code_of};
 
+/// The bytes that one `PutObject` can store ([`BucketOfAssets::upload_new`]): no snapshot and no program has more. Whoever may write to a
+/// bucket must not be able to fill the disk of a machine.
+pub const MOST_FILE_BYTES: u64 = 5 << 30;
+
 #[derive(Debug, Clone)]
 pub struct BucketOfAssets {
     aws: Aws,
@@ -80,19 +84,31 @@ impl BucketOfAssets {
     }
 
     /// `s3:GetObject` into a file, without holding the object in memory; returns its length. The file at `to` is overwritten, so
-    /// download to a temporary name and rename it after it was checked.
-    pub async fn download(&self, key: &str, to: &Path) -> PortResult<u64> {
+    /// download to a temporary name and rename it after it was checked. An object of more than `most` bytes is refused.
+    pub async fn download(&self, key: &str, to: &Path, most: u64) -> PortResult<u64> {
         let subject = self.subject(key);
         let failed = |message: String| port_error("s3:GetObject", &subject, ErrorKind::Transient, message);
         let call = Call { patience: LONG_PATIENCE, ..self.reading(&subject, key) };
-        let mut stream = self.aws.send(&call).await?.bytes_stream();
+        let response = self.aws.send(&call).await?;
+        let too_large = || {
+            let message = format!("it has more than {most} bytes, which are not downloaded");
+            port_error("s3:GetObject", &subject, ErrorKind::Invalid, message)
+        };
+        if response.content_length().is_some_and(|length| length > most) {
+            return Err(too_large());
+        }
+        let mut stream = response.bytes_stream();
         let unwritable = |error: std::io::Error| failed(format!("{}: {error}", to.display()));
         let mut file = tokio::fs::File::create(to).await.map_err(unwritable)?;
         let mut length = 0;
         while let Some(bytes) = stream.next().await {
             let bytes = bytes.map_err(|error| failed(format!("it broke off: {}", error.without_url())))?;
-            file.write_all(&bytes).await.map_err(unwritable)?;
             length += bytes.len() as u64;
+            // An answer need not say its length.
+            if length > most {
+                return Err(too_large());
+            }
+            file.write_all(&bytes).await.map_err(unwritable)?;
         }
         file.sync_all().await.map_err(unwritable)?;
         Ok(length)

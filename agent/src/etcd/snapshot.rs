@@ -26,7 +26,7 @@ use super::checker::{Checker, Whole};
 use super::client::{CallError, Endpoint, failed};
 use super::local_member::LocalMember;
 use super::wire::Piece;
-use crate::aws::{Aws, Endpoints};
+use crate::aws::{Aws, Endpoints, MOST_FILE_BYTES};
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::node_files::{SEALED, required_node};
@@ -201,7 +201,7 @@ fn piece(line: &[u8]) -> Result<Vec<u8>, String> {
 /// Downloads a sealed snapshot into `draft`.
 async fn download(aws: &Aws, node: &NodeFile, key: &str, draft: &Draft) -> AgentResult<()> {
     draft.create()?;
-    aws.bucket(&node.asset_bucket).download(key, &draft.path).await?;
+    aws.bucket(&node.asset_bucket).download(key, &draft.path, MOST_FILE_BYTES).await?;
     Ok(())
 }
 

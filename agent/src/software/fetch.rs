@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::unwritable;
-use crate::aws::{Aws, Retry};
+use crate::aws::{Aws, MOST_FILE_BYTES, Retry};
 use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::http;
 
@@ -50,7 +50,7 @@ impl Publisher {
 
     async fn try_fetch(&self, url: &str, sha256: &str, to: &Path) -> AgentResult<()> {
         match url.strip_prefix("s3://").and_then(|place| place.split_once('/')) {
-            Some((bucket, key)) => drop(self.aws.bucket(bucket).download(key, to).await?),
+            Some((bucket, key)) => drop(self.aws.bucket(bucket).download(key, to, MOST_FILE_BYTES).await?),
             None => self.download(url, to).await?,
         }
         let found = digest(to).await?;

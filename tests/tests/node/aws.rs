@@ -60,8 +60,12 @@ async fn objects_go_to_the_bucket_and_come_back() {
     assert!(bucket.upload_new("clusters/a/etcd-snapshots/1.db", &from).await.unwrap());
     std::fs::write(&to, b"another member's").unwrap();
     assert!(!bucket.upload_new("clusters/a/etcd-snapshots/1.db", &to).await.unwrap(), "the name is taken");
-    assert_eq!(bucket.download("clusters/a/etcd-snapshots/1.db", &to).await.unwrap(), 3_000_000);
+    let download = |most| bucket.download("clusters/a/etcd-snapshots/1.db", &to, most);
+    assert_eq!(download(3_000_000).await.unwrap(), 3_000_000);
     assert!(std::fs::read(&to).unwrap() == snapshot);
+    let refused = download(2_999_999).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Invalid, "{refused}");
+    assert!(refused.message.contains("more than 2999999 bytes"), "{refused}");
 
     let error = aws.bucket("nobodys").get(key).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Missing, "{error}");
