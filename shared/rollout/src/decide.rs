@@ -17,7 +17,9 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{self, Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin, take_back, unseen_since};
+use super::stack_step::{
+    advance, called_off_creation, is_missing, is_to_begin, is_unseen, take_back, unseen_since,
+};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -104,7 +106,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     effects.of_the_rollout();
 
     let mut waits = Waiting::default();
-    let (steps_before, nodes_before) = (states(&active), progress(&active.nodes));
+    let before = progress(&active);
     let stopped = is_held(&next, &active);
     let grows_etcd = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
     if !stopped && active.steps.iter().any(grows_etcd) {
@@ -145,19 +147,15 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
         }
     }
 
-    let moved = steps_before != states(&active) || nodes_before != progress(&active.nodes);
+    let moved = before != progress(&active);
     let report = conclude(&mut next, active, observed, now, &waits, moved, &mut effects);
     finish(next, effects, report)
 }
 
-/// The state of each stack's step.
-fn states(active: &Active) -> Vec<StepState> {
-    active.steps.iter().map(|step| step.state.clone()).collect()
-}
-
-/// The parts of the nodes' state that change when they make progress.
-fn progress(nodes: &Nodes) -> Vec<impl PartialEq + use<>> {
-    nodes.steps.iter().map(nodes::NodeStep::progress).collect()
+/// The state of each stack's step, and the parts of the nodes' state that change when they make progress.
+fn progress(active: &Active) -> (Vec<StepState>, Vec<impl PartialEq + use<>>) {
+    let stacks = active.steps.iter().map(|step| step.state.clone()).collect();
+    (stacks, active.nodes.steps.iter().map(nodes::NodeStep::progress).collect())
 }
 
 /// The number of published waiting reasons that are remembered. Further reasons may be published twice.
@@ -459,11 +457,9 @@ fn conclude(
     let paused_since = next.paused_since();
     // A change set that is being created starts nothing by itself, so it is not waited for after a failure or an order to stop.
     let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
-    let is_recent =
-        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) < nodes::CONSISTENT);
     let in_flight = active.steps.iter().any(|step| match step.state {
         StepState::Executing => true,
-        StepState::ChangeSet => !stopped || is_recent(step.missing_since),
+        StepState::ChangeSet => !stopped || is_unseen(step, now),
         StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
     });
     let in_flight = in_flight || active.nodes.is_deleting();

@@ -322,6 +322,11 @@ pub(super) fn take_back(
     empty.filter(|_| creates(state, step)).map(|stack| call_off(active, step, stack)).or(made)
 }
 
+/// Whether its stack, which is not shown, may still come to light ([`unseen_since`]).
+pub(super) fn is_unseen(step: &Step, now: Timestamp) -> bool {
+    step.missing_since.is_some_and(|since| now.duration_since(since) < CONSISTENT)
+}
+
 /// Since when a rollout that ends early has not seen a stack whose change set it has asked for, if that may still come to light: answers may
 /// be late, and the stack has to be taken back ([`take_back`]).
 pub(super) fn unseen_since(
