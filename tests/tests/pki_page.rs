@@ -104,7 +104,7 @@ fn differences() -> Vec<(String, &'static str, String, String)> {
     let kubeadm = kubeadm();
     for row in &kubeadm {
         let Some(own) = ours.get(&row.name) else {
-            found.push((row.name.clone(), "kubeadm's alone", none(&row.common_name), "none".to_owned()));
+            found.push((row.name.clone(), "only kubeadm has it", none(&row.common_name), "none".to_owned()));
             continue;
         };
         let theirs: BTreeSet<String> = row.sans.iter().cloned().collect();
@@ -121,7 +121,7 @@ fn differences() -> Vec<(String, &'static str, String, String)> {
     }
     let known: BTreeSet<&str> = kubeadm.iter().map(|row| row.name.as_str()).collect();
     for (name, row) in ours.iter().filter(|(name, _)| !known.contains(name.as_str())) {
-        found.push((name.clone(), "ours alone", "none".to_owned(), row.common_name.clone()));
+        found.push((name.clone(), "only Slipway has it", "none".to_owned(), row.common_name.clone()));
     }
     found.sort();
     found
