@@ -275,7 +275,7 @@ impl Checker {
             }
             Act::CreateChangeSet(stack, _) => self.changes(stack, false, world.now()),
             Act::Complete(_, machine) => self.completes(facts, machine, world.now()),
-            Act::DeleteStack(id, _) => self.deletes(facts, id, world.now()),
+            Act::DeleteStack(id, stands) => self.deletes(facts, id, *stands, world.now()),
         }
     }
 

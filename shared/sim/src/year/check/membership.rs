@@ -98,7 +98,11 @@ impl Checker {
     }
 
     /// A stack with machines is deleted only if the plan says so, and if no pod is on them.
-    pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, now: Timestamp) {
+    pub(super) fn deletes(&mut self, facts: &ClusterFacts, id: &str, stands: bool, now: Timestamp) {
+        // A creation that a person called off. What its machines have is judged when their terminate hooks are completed.
+        if !stands && (self.aborted || !self.ends.given.is_empty()) {
+            return;
+        }
         let name = id.split('/').nth(1).unwrap_or(id);
         let planned = self.target.as_ref().is_some_and(|target| !target.has_stack(name));
         let serve = self.machines.values().filter(|one| one.group == name && one.ready && !one.leaving);
