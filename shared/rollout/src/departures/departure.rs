@@ -272,9 +272,11 @@ impl Departure {
         }
     }
 
-    /// Whether no command was sent for it yet, or Run Command took none of them.
+    /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.
     pub(crate) const fn is_unsent(&self) -> bool {
-        self.rounds == self.unsent && matches!(self.state, DepartureState::Drain { .. })
+        self.is_of_a_rollout()
+            && self.rounds == self.unsent
+            && matches!(self.state, DepartureState::Drain { .. })
     }
 
     /// Whether no machine replaces it.

@@ -23,10 +23,13 @@ impl Departure {
         Self { cause: Cause::Interruption { at }, ..one }
     }
 
-    /// EC2 interrupts a machine that has a departure already. A drain goes on as it is. If the machine was to stay, it is drained.
+    /// EC2 interrupts a machine that has a departure already. A drain goes on, and nobody can hold it or take it back any more. If the machine
+    /// was to stay, it is drained.
     pub(in super::super) fn goes_after_all(&mut self, at: Timestamp, now: Timestamp) {
         match self.state {
-            DepartureState::Drain { .. } | DepartureState::Leave { .. } | DepartureState::Rest => {}
+            DepartureState::Leave { .. } | DepartureState::Rest => {}
+            DepartureState::Drain { .. } if self.is_of_an_interruption() => {}
+            DepartureState::Drain { .. } => self.cause = Cause::Interruption { at },
             DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => {
                 self.cause = Cause::Interruption { at };
                 self.problem = None;
