@@ -187,6 +187,7 @@ impl Meddler for Mistaken {
             Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
             | Waker::Event
             | Waker::Group { .. }
+            | Waker::Interruption { .. }
             | Waker::Tick
             | Waker::Look => false,
         };
