@@ -9,7 +9,7 @@ use crate::departures::advance;
 use crate::departures::departure::DepartureState;
 use crate::departures::tests::group;
 use crate::fleet::Lifecycle;
-use crate::{Effect, Observed, Switch};
+use crate::{Effect, Given, GoingState, Observed, Order, Switch, after_order};
 
 const POOL: &str = "c-pool-a";
 
@@ -249,6 +249,19 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
     // An event may come twice.
     let once = idle().interrupted(POOL, "i-1", at(0), at(0));
     assert_eq!(once.clone().interrupted(POOL, "i-1", at(0), at(3)), once);
+}
+
+/// CloudFormation terminates its machines, and what is deleted has no departures.
+#[test]
+fn p6_a_notice_changes_nothing_while_the_stacks_of_its_cluster_are_being_deleted() {
+    let given = Given { order: Order::Destroy { without_snapshot: true }, at: at(0) };
+    let mut going = after_order(&idle(), &given, None, at(0));
+    let counts =
+        |state: &Rollout| state.clone().interrupted(POOL, "i-1", at(1), at(1)).departures.contains_key("i-1");
+    assert!(counts(&going), "no stack is being deleted yet");
+    let open = going.destroy_mut().expect("it is going");
+    open.stacks[0].state = GoingState::Deleting(at(0));
+    assert!(!counts(&going));
 }
 
 /// The notice names an instance of the account, and its group only by name.
