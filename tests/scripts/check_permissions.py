@@ -76,6 +76,7 @@ CLOUDFORMATION_ALONE = ("ec2:", "autoscaling:", "elasticloadbalancing:", "route5
 FUNCTIONS_TOO = {
     "iam:PassRole",
     "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:SetDesiredCapacity",
     "autoscaling:TerminateInstanceInAutoScalingGroup",
     "autoscaling:CompleteLifecycleAction",

@@ -1,11 +1,13 @@
 //! The rollout function: takes the next safe step of a cluster's rollout and ends. It is woken by requests and approvals on the bus, by
-//! CloudFormation, Auto Scaling and Run Command, and by a tick while a rollout is open.
+//! CloudFormation, Auto Scaling, EC2 and Run Command, and by a tick while a rollout is open.
 
 use std::process::ExitCode;
 
 use serde_json::Value;
 use slipway_aws::{AutoScaling, Aws, CloudFormation, EventBus, RunCommand, S3Bucket};
-use slipway_flows::launch::{Clock, RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_stack};
+use slipway_flows::launch::{
+    Clock, RolloutPorts, wake, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack,
+};
 use slipway_lambda::event::{Woken, woken};
 use slipway_lambda::{Environment, Function, Invocation, InvocationError, environment};
 
@@ -50,6 +52,7 @@ impl Function for Rollout {
             }
             Woken::Stack(stack) => wake_by_stack(&ports, &stack, invocation.now).await?,
             Woken::Group(group) => wake_by_group(&ports, &group, invocation.now).await?,
+            Woken::Interruption(notice) => wake_by_interruption(&ports, &notice, invocation.now).await?,
             Woken::Command(id) => wake_by_command(&ports, &id, invocation.now).await?,
             Woken::Nobody(why) => return Ok(format!("nobody is woken: {why}")),
         };

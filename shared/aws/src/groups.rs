@@ -50,6 +50,18 @@ impl Groups for AutoScaling {
         }
     }
 
+    async fn group_of(&self, instance: &str) -> PortResult<Option<String>> {
+        // A machine that is in no group is not in the answer, which is no error.
+        match self.client.describe_auto_scaling_instances().instance_ids(instance).send().await {
+            Ok(found) => {
+                let found = found.auto_scaling_instances.unwrap_or_default();
+                let mut of_it = found.into_iter().filter(|one| one.instance_id() == Some(instance));
+                Ok(of_it.find_map(|one| one.auto_scaling_group_name))
+            }
+            Err(error) => Err(port_error("autoscaling:DescribeAutoScalingInstances", instance, &error)),
+        }
+    }
+
     async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
         // All targets come at once: the action knows no pages.
         match self.balancing.describe_target_health().target_group_arn(target_group).send().await {

@@ -4,6 +4,7 @@
 //! anything else is done. A crash after the store leaves the effects in the outbox, and another invocation performs those that are not too old.
 
 mod perform;
+mod received;
 #[cfg(test)]
 mod tests;
 mod wakes;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::event::{Event, PlanReady, RolloutReport};
+use slipway_core::event::{Event, PlanReady};
 use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{AddonsPointer, Rendering};
@@ -23,17 +24,17 @@ use slipway_plan::{Baseline, Plan};
 use slipway_ports::Objects;
 use slipway_rollout::fleet::{GroupView, Lifecycle};
 use slipway_rollout::{
-    Decision, Given, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, after_order, decide,
-    to_observe,
+    Decision, Observed, Order, Pending, Rollout, StackStatus, ToObserve, Wanted, decide, to_observe,
 };
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
-use crate::store::{self, Stored, TRIES, Told};
+use crate::store::{self, Stored, Told};
 
 pub use perform::attempt;
 use perform::perform_and_record;
-pub use wakes::{wake_by_command, wake_by_group, wake_by_stack};
+use received::{receive_notice, receive_order};
+pub use wakes::{Interruption, wake_by_command, wake_by_group, wake_by_interruption, wake_by_stack};
 
 /// How often an invocation looks and decides at most: each wave of stacks and each step of nodes that finds nothing to do is one.
 const ROUNDS: u32 = 25;
@@ -95,6 +96,13 @@ pub enum Waker {
     Group {
         /// Its name.
         name: String,
+    },
+    /// EC2: it interrupts a Spot machine of a pool.
+    Interruption {
+        /// The machine's Auto Scaling group.
+        group: String,
+        /// What EC2 announced.
+        notice: Interruption,
     },
     /// The tick.
     Tick,
@@ -169,6 +177,9 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     if let Waker::Order { order, at } = &wake.by {
         (known, is_ours) = receive_order(ports, wake, order, at.unwrap_or(now), now).await?;
     }
+    if let Waker::Interruption { group, notice } = &wake.by {
+        (known, is_ours) = receive_notice(ports, wake, group, notice, now).await?;
+    }
     // What was tried in this invocation, and stays in the outbox, is tried again by another.
     let mut tried = BTreeSet::new();
     // A step that was taken may let the next begin at once, and a lost race is run again: some rounds, no waiting, until nothing moves
@@ -232,51 +243,6 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     update_report(ports.assets, &wake.cluster, |_| report.clone()).await?;
     // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
     unsaid.map_or(Ok(report), Err)
-}
-
-/// Hears an order and stores that, before anything else is done: whatever fails after it, the order is not lost, and what it stops
-/// is not performed any more. The state from then on, and whether what is in its outbox is for this invocation to perform.
-async fn receive_order<A: Objects, S, G, C, B: Bus, T>(
-    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
-    wake: &Wake,
-    order: &Order,
-    at: Timestamp,
-    now: Timestamp,
-) -> FlowResult<(Option<Stored<Rollout>>, bool)> {
-    let key = keys::rollout(&wake.cluster);
-    for _ in 0..TRIES {
-        let mut stored = store::load::<Rollout>(ports.assets, &key).await?;
-        let is_ours = stored.value.as_ref().is_none_or(|state| !state.is_leased(now));
-        let desired = store::load::<Desired>(ports.assets, &keys::desired(&wake.cluster)).await?.value;
-        let state = recall(ports.assets, &wake.cluster, stored.value.clone()).await?;
-        if !is_meant(order, &state, desired.as_ref()) {
-            tracing::warn!(cluster = wake.cluster, ?order, "an order about nothing that there is: ignored");
-            let is_known = stored.value.is_some() || desired.is_some();
-            if let Some(message) = mistyped(ports.assets, wake, order, is_known).await? {
-                let plan = match order {
-                    Order::Approve { plan } => plan.as_str(),
-                    Order::Pause
-                    | Order::Resume
-                    | Order::Abort { .. }
-                    | Order::Skip { .. }
-                    | Order::Destroy { .. } => "",
-                };
-                let ignored = RolloutReport::new(&wake.cluster, plan, message);
-                ports.bus.publish(&[Event::OrderIgnored(ignored)]).await?;
-            }
-            return Ok((Some(stored), is_ours));
-        }
-        let given = Given::received(order.clone(), at, now);
-        let next = after_order(&state, &given, desired.as_ref(), now);
-        if stored.value.take().as_ref() == Some(&next) {
-            stored.value = Some(next);
-            return Ok((Some(stored), is_ours));
-        }
-        if let Some(stored) = store::save(ports.assets, &key, &stored, next).await? {
-            return Ok((Some(stored), is_ours));
-        }
-    }
-    Err(FlowError::Race { key, tries: TRIES })
 }
 
 /// Makes sure that what is open is woken again: a tick that could not be armed, or that somebody deleted, would leave silence.
@@ -426,42 +392,6 @@ async fn with_targets(groups: &impl Groups, group: GroupView) -> FlowResult<Grou
         health.insert(arn.clone(), groups.targets(arn).await?);
     }
     Ok(group.with_target_health(&health))
-}
-
-/// What is wrong with an order that names a cluster or a plan that there never was. `None`: what it is about has only moved on.
-async fn mistyped(
-    assets: &impl Objects,
-    wake: &Wake,
-    order: &Order,
-    is_known: bool,
-) -> FlowResult<Option<String>> {
-    let cluster = &wake.cluster;
-    if !is_known {
-        return Ok(Some(format!(
-            "the order was ignored, because nothing was ever planned for a cluster `{cluster}`: check its name, which is that of its folder in \
-             the spec bucket"
-        )));
-    }
-    let Order::Approve { plan } = order else { return Ok(None) };
-    let exists = assets.head(&keys::plan(cluster, plan)).await?.is_some();
-    Ok((!exists).then(|| {
-        format!(
-            "the order was ignored, because {cluster} has no plan `{plan}`: `slipway status --cluster {cluster}` names the one that waits"
-        )
-    }))
-}
-
-/// Whether an order is about anything that there is.
-fn is_meant(order: &Order, state: &Rollout, desired: Option<&Desired>) -> bool {
-    match order {
-        Order::Approve { plan } => desired.is_some_and(|desired| &desired.plan == plan),
-        // A name that was mistyped is no cluster, and gets no state.
-        Order::Pause | Order::Resume => desired.is_some() || state.generation > 0,
-        // What it takes back may come after it.
-        Order::Abort { plan } => state.active().is_some() || plan.is_none() && state.generation > 0,
-        Order::Skip { .. } => state.active().is_some(),
-        Order::Destroy { .. } => state.generation > 0,
-    }
 }
 
 /// What should be executed, if that is something other than what is being executed or was.

@@ -54,6 +54,8 @@ pub trait Stacks: Send + Sync {
 pub trait Groups: Send + Sync {
     /// The present state of the group; `None` if it does not exist. `autoscaling:DescribeAutoScalingGroups`.
     fn group(&self, name: &str) -> impl Future<Output = PortResult<Option<GroupView>>> + Send;
+    /// The name of the group that the machine is in; `None` if it is in none. `autoscaling:DescribeAutoScalingInstances`.
+    fn group_of(&self, instance: &str) -> impl Future<Output = PortResult<Option<String>>> + Send;
     /// The health of the targets of a target group, named by its ARN, as the load balancers see it; `None` if it does not exist.
     /// `elasticloadbalancing:DescribeTargetHealth`.
     fn targets(&self, target_group: &str) -> impl Future<Output = PortResult<Option<Targets>>> + Send;

@@ -14,7 +14,7 @@ use slipway_core::event::UpgradeRequested;
 use slipway_core::keys::{cluster_of_patch, cluster_of_spec};
 use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::launch::{Wake, Waker};
+use slipway_flows::launch::{Interruption, Wake, Waker};
 use slipway_flows::rendering::{UpgradeOrder, Upload};
 use slipway_rollout::{CLOCKS_APART, Order};
 
@@ -29,6 +29,8 @@ pub enum Woken {
     Stack(String),
     /// By Auto Scaling, for the group of this name. It may belong to anybody.
     Group(String),
+    /// By EC2, which interrupts a Spot machine. It may belong to anybody.
+    Interruption(Interruption),
     /// By Run Command, for the command with this id. It may belong to anybody.
     Command(String),
     /// By something that needs no work, and why it needs none.
@@ -109,6 +111,14 @@ struct StackChange {
 #[serde(rename_all = "PascalCase")]
 struct MachineMoved {
     auto_scaling_group_name: String,
+}
+
+/// `detail` of `EC2 Spot Instance Interruption Warning`. Its `instance-action` is not read: whether EC2 terminates, stops or hibernates the
+/// machine, its pods are lost.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct SpotInterruption {
+    instance_id: String,
 }
 
 /// `detail` of an event of Run Command.
@@ -271,6 +281,17 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
             }
             Ok(moved) => Woken::Nobody(format!("{:?} is no group of ours", moved.auto_scaling_group_name)),
             Err(failure) => Woken::Nobody(failure.message().to_owned()),
+        }),
+        ("aws.ec2", "EC2 Spot Instance Interruption Warning") => Ok(match (detail(event), at) {
+            (Ok(SpotInterruption { instance_id: instance }), Some(at))
+                if slipway_core::node::is_instance(&instance) =>
+            {
+                Woken::Interruption(Interruption { instance, at })
+            }
+            (Ok(notice), _) => {
+                Woken::Nobody(format!("a notice of {:?} without a machine or a time", notice.instance_id))
+            }
+            (Err(failure), _) => Woken::Nobody(failure.message().to_owned()),
         }),
         ("aws.ssm", _) => Ok(match detail::<CommandChange>(event) {
             Ok(change) if fits(&change.command_id, 36) => Woken::Command(change.command_id),

@@ -1,15 +1,16 @@
 //! Workers that are being removed: a controller drains the worker, then it is terminated, and only then is its terminate hook completed
 //! (P6).
 //!
-//! A [`Departure`] begins in two ways: a rollout replaces a worker, or Auto Scaling terminates one by itself (because the pool got smaller,
-//! or the machine is unhealthy or about to be reclaimed) and holds it in its terminate hook. A departure continues after its rollout has
-//! ended. Heartbeats extend the hook as long as the drain takes, and the hook is never completed before the drain is done.
+//! A [`Departure`] begins in three ways: a rollout replaces a worker; Auto Scaling terminates one by itself, because the pool got smaller or
+//! the machine is unhealthy, and holds it in its terminate hook; or EC2 announces that it interrupts a Spot machine (`interruption`). A
+//! departure continues after its rollout has ended. Heartbeats extend the hook as long as the drain takes, and the hook is never completed before the drain is done.
 //!
 //! If a machine should stay after all, because its rollout was aborted or has failed, its drain is cancelled and the node is uncordoned.
 //! This begins nothing (P10): it evicts, stops and creates nothing. Without it, a stopped rollout would evict pods for more minutes, and
 //! leave a cordoned node. The same is done for a drained controller.
 
 mod departure;
+mod interruption;
 mod notice;
 
 use std::cell::RefCell;
@@ -19,6 +20,8 @@ use jiff::Timestamp;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
+use super::fleet::GroupView;
+use super::stack_step::OWNER_TAG;
 use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 
@@ -171,13 +174,21 @@ pub(super) fn advance(
             *free = free.saturating_sub(1);
         }
     }
-    // The departure with the fewest requests comes first, so that drains that pods block forever leave room for others.
+    // A machine that EC2 takes within minutes comes first. Of the others, the departure with the fewest requests does, so that drains that
+    // pods block forever leave room for others.
     let mut order: Vec<String> = departures.keys().cloned().collect();
-    order.sort_by_key(|id| departures[id].rounds);
+    order.sort_by_key(|id| (!departures[id].is_urgent(now), departures[id].rounds));
     for id in order {
         let Some(one) = departures.get_mut(&id) else { continue };
         // A departure that was not observed does not change.
         let Some(group) = observed.groups.get(&one.group) else { continue };
+        // Of this group only the name was known when the notice came.
+        let is_foreign =
+            |group: &GroupView| group.tags.get(OWNER_TAG).map(String::as_str) != Some(scene.cluster);
+        if one.is_of_an_interruption() && group.as_ref().is_some_and(is_foreign) {
+            departures.remove(&id);
+            continue;
+        }
         let machine = group.as_ref().and_then(|group| group.machines.get(&id));
         // The maximum number of state changes in one look.
         if !(0..4).all(|_| one.advance(&id, machine, &scene, &mut slots, &mut effects)) {

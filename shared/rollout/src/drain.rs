@@ -64,7 +64,12 @@ pub(super) enum DrainProgress {
 impl Drain {
     /// The command to a controller for `node`.
     pub(super) fn verb(node: &str, force_after_s: Option<u32>) -> Verb {
-        Verb::Drain { node: node.to_owned(), for_s: ROUND_S, force_after_s }
+        Self::verb_for(node, ROUND_S, force_after_s)
+    }
+
+    /// As [`Self::verb`], for a round that ends after `for_s` seconds.
+    pub(super) fn verb_for(node: &str, for_s: u32, force_after_s: Option<u32>) -> Verb {
+        Verb::Drain { node: node.to_owned(), for_s, force_after_s }
     }
 
     fn too_late(&self, node: &str, patience: Patience) -> String {

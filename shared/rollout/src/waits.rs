@@ -242,6 +242,8 @@ pub enum HowFar {
     Leaves,
     /// It is drained, and stays until its stack is deleted.
     Empty,
+    /// It is drained, and EC2 is about to interrupt it.
+    Interrupted,
     /// It stays after all, and is being uncordoned.
     Stays,
     /// It stays after all, and cannot be uncordoned, for this reason.

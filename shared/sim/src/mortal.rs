@@ -281,6 +281,7 @@ mortal! {
     }
     Groups {
         read Free group(name: &str) -> Option<GroupView>;
+        read Free group_of(instance: &str) -> Option<String>;
         read Free targets(target_group: &str) -> Option<Targets>;
         change Free raise_desired(group: &str, desired: u32) -> ();
         change Free terminate(group: &str, instance: &str, then_desired: Option<u32>) -> ();

@@ -67,7 +67,9 @@ impl Scope<'_> {
         let field = |name: &str| form.get(name).map_or("", String::as_str);
         let action = format!("autoscaling:{}", field("Action"));
         let name = match field("Action") {
-            "DescribeAutoScalingGroups" => return Ok(Needs::of_all(&action)),
+            "DescribeAutoScalingGroups" | "DescribeAutoScalingInstances" => {
+                return Ok(Needs::of_all(&action));
+            }
             "TerminateInstanceInAutoScalingGroup" => {
                 fleet.machine(field("InstanceId")).map(|(group, _)| group).unwrap_or_default()
             }

@@ -262,3 +262,38 @@ async fn p6_a_group_that_somebody_made_larger_meanwhile_is_not_made_smaller() {
     groups.raise_desired("a-pool-x", 4).await.unwrap();
     assert_eq!(sets(), 1);
 }
+
+/// The answer for one machine: its group, if it is in one.
+fn machine_of(group: Option<(&str, &str)>) -> Answer {
+    let member = group.map(|(id, group)| {
+        format!(
+            "<member><InstanceId>{id}</InstanceId><AutoScalingGroupName>{group}</AutoScalingGroupName><AvailabilityZone>eu-west-1a</AvailabilityZone><LifecycleState>InService</LifecycleState><HealthStatus>HEALTHY</HealthStatus><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>"
+        )
+    });
+    let member = member.unwrap_or_default();
+    (
+        200,
+        leak(format!(
+            "<DescribeAutoScalingInstancesResponse><DescribeAutoScalingInstancesResult><AutoScalingInstances>{member}</AutoScalingInstances></DescribeAutoScalingInstancesResult></DescribeAutoScalingInstancesResponse>"
+        )),
+    )
+}
+
+#[tokio::test]
+async fn p6_the_group_of_a_machine_is_what_auto_scaling_says_of_that_machine() {
+    let (server, groups) = groups(&[
+        machine_of(Some(("i-1", "a-pool-x"))),
+        machine_of(None),
+        machine_of(Some(("i-2", "a-pool-x"))),
+        refusal("AccessDenied", "no"),
+    ]);
+    assert_eq!(groups.group_of("i-1").await.unwrap().as_deref(), Some("a-pool-x"));
+    assert_eq!(groups.group_of("i-1").await.unwrap(), None);
+    assert_eq!(groups.group_of("i-1").await.unwrap(), None, "another machine's group");
+    let error = groups.group_of("i-1").await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.operation),
+        (ErrorKind::Denied, "autoscaling:DescribeAutoScalingInstances")
+    );
+    drop(server);
+}

@@ -18,9 +18,11 @@ use slipway_core::node::{Command, Verb};
 use slipway_core::status::Desired;
 use slipway_ports::ErrorKind;
 use slipway_rollout::{
-    Active, Departure, Doing, Effect, EffectOutcome, Evidence, Order, Pending, Rollout, Seen, StackStatus,
+    Active, Departure, Doing, Effect, EffectOutcome, Evidence, Given, Order, Pending, Rollout, Seen,
+    StackStatus, after_order,
 };
 
+use super::received::is_meant;
 use super::*;
 
 /// A rollout that is open, with one stack in that state.

@@ -16,6 +16,15 @@ use crate::error::FlowResult;
 use crate::ports::{Bus, Commands, Groups, Stacks, Ticks};
 use crate::store;
 
+/// EC2's notice that it interrupts a Spot machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interruption {
+    /// The machine. It may belong to anybody.
+    pub instance: String,
+    /// When EC2 announced it.
+    pub at: Timestamp,
+}
+
 /// Wakes the rollout of the cluster that `stack` belongs to, if it is one of ours and has something left to do.
 ///
 /// # Errors
@@ -42,6 +51,21 @@ pub async fn wake_by_group<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     let waits = |rollout: &Rollout| rollout.is_open() || rollout.drains(group);
     let by = Waker::Group { name: group.to_owned() };
     wake_whoever(ports, keys::clusters_of_group(group), waits, by, now).await
+}
+
+/// Wakes the rollout of the cluster whose worker EC2 interrupts, to drain that worker. The event names no group; Auto Scaling knows it.
+///
+/// # Errors
+/// As [`super::wake`]; also if Auto Scaling does not say which group the machine is in.
+pub async fn wake_by_interruption<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    notice: &Interruption,
+    now: Timestamp,
+) -> FlowResult<Option<Report>> {
+    let Some(group) = ports.groups.group_of(&notice.instance).await? else { return Ok(None) };
+    let (clusters, waits) = (keys::clusters_of_group(&group), |rollout: &Rollout| rollout.drains(&group));
+    let by = Waker::Interruption { group: group.clone(), notice: notice.clone() };
+    wake_whoever(ports, clusters, waits, by, now).await
 }
 
 /// Wakes the rollout that the command which Run Command calls `id` was sent for, if it is open.

@@ -301,6 +301,38 @@ fn machines_and_commands_wake_and_what_cannot_be_used_wakes_nobody_and_is_no_err
     }
 }
 
+/// As the EC2 user guide shows it ("Spot Instance interruption notices").
+fn interruption(time: Value, detail: Value) -> Woken {
+    woken(json!({
+        "version": "0", "id": "12345678-1234-1234-1234-123456789012", "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2", "account": "123456789012", "time": time, "region": "eu-west-1",
+        "resources": ["arn:aws:ec2:eu-west-1a:instance/i-0abc123def4567890"], "detail": detail,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn p6_a_notice_of_ec2_wakes_for_the_machine_and_the_time_that_it_names() {
+    let named = |instance: &str| json!({"instance-id": instance, "instance-action": "terminate"});
+    let time = json!("2026-11-22T12:00:00Z");
+    let (instance, at) = ("i-0abc123def4567890".to_owned(), "2026-11-22T12:00:00Z".parse().unwrap());
+    let woken = Woken::Interruption(Interruption { instance: instance.clone(), at });
+    assert_eq!(interruption(time.clone(), named(&instance)), woken);
+    for (time, detail, word) in [
+        (time.clone(), named("i-0/../../x"), "without a machine"),
+        (time.clone(), named(""), "without a machine"),
+        (Value::Null, named(&instance), "or a time"),
+        (time, json!({}), "cannot be read"),
+    ] {
+        let woken = interruption(time, detail);
+        assert!(matches!(&woken, Woken::Nobody(why) if why.contains(word)), "{woken:?}");
+    }
+    // No rule lets another event of EC2 through.
+    let other =
+        json!({"source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification", "detail": {}});
+    assert_eq!(kind(super::woken(other)), "Slipway.Event.Malformed");
+}
+
 #[test]
 fn a_name_that_leads_out_of_the_folder_is_refused() {
     for name in ["", "../other", "a/b", "a b", &"x".repeat(65)] {

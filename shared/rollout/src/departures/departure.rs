@@ -1,6 +1,7 @@
 //! The departure of one machine.
 
 mod again;
+mod interrupted;
 mod stays;
 
 use jiff::{SignedDuration, Timestamp};
@@ -64,12 +65,17 @@ pub struct Departure {
 
 /// Who removes the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Cause {
     /// A rollout, and what comes after the drain.
     Rollout(Ending),
     /// Auto Scaling itself: its group decides whether another machine replaces it.
     AutoScaling,
+    /// EC2, which takes the Spot machine back.
+    Interruption {
+        /// The time of EC2's notice.
+        at: Timestamp,
+    },
 }
 
 /// What a rollout does with a machine after its drain.
@@ -108,7 +114,7 @@ pub enum DepartureState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<LastDrain>,
     },
-    /// It is drained, and stays until its stack is deleted.
+    /// It is drained, and stays until its stack is deleted, or until EC2 interrupts it.
     Rest,
     /// It stays after all: its drain is being cancelled.
     Withdraw {
@@ -146,7 +152,7 @@ pub(crate) const WAYS: &[Way] = &[
     ),
     Way::new(
         "rest",
-        "it is drained, and stays until its stack is deleted",
+        "it is drained, and stays until its stack is deleted or EC2 interrupts it",
         &[Wakes::Machine],
         &["drain", "withdraw", "gone"],
     ),
@@ -274,13 +280,15 @@ impl Departure {
     pub(crate) const fn is_of_a_rollout(&self) -> bool {
         match self.cause {
             Cause::Rollout(_) => true,
-            Cause::AutoScaling => false,
+            Cause::AutoScaling | Cause::Interruption { .. } => false,
         }
     }
 
-    /// Whether no command was sent for it yet, or Run Command took none of them.
+    /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.
     pub(crate) const fn is_unsent(&self) -> bool {
-        self.rounds == self.unsent && matches!(self.state, DepartureState::Drain { .. })
+        self.is_of_a_rollout()
+            && self.rounds == self.unsent
+            && matches!(self.state, DepartureState::Drain { .. })
     }
 
     /// Whether no machine replaces it.
@@ -355,7 +363,7 @@ impl Departure {
                 HowFar::Drains(drain.held.clone())
             }
             DepartureState::Leave { .. } => HowFar::Leaves,
-            DepartureState::Rest => HowFar::Empty,
+            DepartureState::Rest => self.empty_in_words(),
             DepartureState::Withdraw { .. } => HowFar::Stays,
             DepartureState::Uncordon { .. } => match &self.problem {
                 Some(why) if self.only_stays_cordoned() => HowFar::StaysCordoned(Detail(why.clone())),
@@ -430,7 +438,7 @@ impl Departure {
                 let drain = Drain { asked: self.state.drain_that_goes_on(), ..Drain::default() };
                 self.enter(DepartureState::Drain { drain, prolonged: None }, scene.now)
             }
-            DepartureState::Rest if scene.rollout_continues => STAYS,
+            DepartureState::Rest if self.still_goes(scene) => STAYS,
             DepartureState::Rest => self.withdraw(None, scene.now),
             DepartureState::Withdraw { .. } => self.take_back(scene, effects),
             DepartureState::Uncordon { .. } => self.uncordon(id, scene, slots, effects),
@@ -446,7 +454,8 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let now = scene.now;
-        let DepartureState::Drain { drain, prolonged } = &mut self.state else { return STAYS };
+        let (still_goes, is_urgent) = (self.still_goes(scene), self.is_urgent(now));
+        let DepartureState::Drain { prolonged, .. } = &mut self.state else { return STAYS };
         if hold == Hold::Hook {
             prolong(&self.group, id, prolonged, now, effects);
         }
@@ -455,13 +464,16 @@ impl Departure {
             // group.
             return if now.duration_since(self.since) < CONSISTENT { STAYS } else { GONE };
         }
-        if !hold.must_go() && !scene.rollout_continues {
+        if !hold.must_go() && !still_goes {
             return self.withdraw(None, now);
         }
-        if scene.paused {
+        // A hook waits for a resume; EC2 does not.
+        if scene.paused && !is_urgent {
             return STAYS;
         }
-        let patience = (!hold.must_go()).then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
+        let gives_up = !hold.must_go() && self.is_of_a_rollout();
+        let DepartureState::Drain { drain, .. } = &mut self.state else { return STAYS };
+        let patience = gives_up.then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
         match drain.progress(id, scene.observed, now, patience) {
             DrainProgress::Runs | DrainProgress::Pauses => {}
             DrainProgress::Empty { .. } => self.is_empty(id, hold, scene, effects),
@@ -474,7 +486,7 @@ impl Departure {
     /// Sends its drain to a controller, if one has time for it.
     fn ask_to_drain(&mut self, id: &str, scene: &Scene<'_>, slots: &mut Slots, effects: &mut Vec<Effect>) {
         if slots.drains > 0
-            && let Some(asked) = self.ask(id, Drain::verb(id, self.force_after_s), scene, effects)
+            && let Some(asked) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
             && let Some(command) = self.state.command_mut()
         {
             slots.drains -= 1;
@@ -507,7 +519,7 @@ impl Departure {
 
     /// It has no pods any more, so it is terminated.
     fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
-        if self.cause == Cause::Rollout(Ending::Rests) && !hold.must_go() {
+        if self.rests_once_empty() && !hold.must_go() {
             self.enter(DepartureState::Rest, scene.now);
             return;
         }

@@ -197,7 +197,9 @@ impl Departs {
             HowFar::StaysCordoned(_) => {
                 Next::must("`kubectl get nodes` shows whether the API answers".to_owned())
             }
-            HowFar::Drains(None) | HowFar::Leaves | HowFar::Empty | HowFar::Stays => Next::nothing(cluster),
+            HowFar::Drains(None) | HowFar::Leaves | HowFar::Empty | HowFar::Interrupted | HowFar::Stays => {
+                Next::nothing(cluster)
+            }
         }
     }
 }
@@ -384,6 +386,7 @@ mod tests {
             (json!({"departure": departs(json!({"drains": {"failure": "why"}}))}), Need::Can),
             (json!({"departure": departs(json!("leaves"))}), Need::Nobody),
             (json!({"departure": departs(json!("empty"))}), Need::Nobody),
+            (json!({"departure": departs(json!("interrupted"))}), Need::Nobody),
             (json!({"departure": departs(json!("stays"))}), Need::Nobody),
             (json!({"departure": departs(json!({"staysCordoned": "why"}))}), Need::Must),
             (

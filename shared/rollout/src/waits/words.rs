@@ -170,6 +170,7 @@ impl Display for Departs {
             HowFar::Drains(None) => write!(f, "drains {machine}"),
             HowFar::Leaves => write!(f, "waits for {machine} to leave"),
             HowFar::Empty => write!(f, "{machine} is empty"),
+            HowFar::Interrupted => write!(f, "{machine} is empty, and EC2 interrupts it"),
             HowFar::Stays => write!(f, "uncordons {machine}"),
             HowFar::StaysCordoned(why) => write!(
                 f,

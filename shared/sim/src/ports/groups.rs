@@ -34,6 +34,13 @@ impl Groups for SimulatedGroups {
         }
     }
 
+    async fn group_of(&self, instance: &str) -> PortResult<Option<String>> {
+        match lock(&self.world).machine_in_group(instance) {
+            Ok(found) => Ok(found.map(|(group, _)| group)),
+            Err(error) => Err(port_error("autoscaling:DescribeAutoScalingInstances", instance, &error)),
+        }
+    }
+
     async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
         match lock(&self.world).target_health(target_group) {
             Ok(found) => Ok(Some(found.into_iter().map(target).collect())),

@@ -8,6 +8,7 @@ pub(super) fn perform(world: &mut World, action: &str, query: &Query) -> ApiResu
     let mut xml = Xml::default();
     match action {
         "DescribeAutoScalingGroups" => describe(world, query, &mut xml)?,
+        "DescribeAutoScalingInstances" => describe_machines(world, query, &mut xml)?,
         "SetDesiredCapacity" => {
             let (name, desired) =
                 (query.required("AutoScalingGroupName")?, query.required("DesiredCapacity")?);
@@ -80,6 +81,25 @@ fn describe(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
         shown(xml, &format!("arn:aws:autoscaling:{region}:{account}"), group);
     });
     xml.maybe("NextToken", more.then(|| page_token(next)));
+    Ok(())
+}
+
+/// The answer leaves out a machine that is in no group.
+fn describe_machines(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
+    let ids = query.list("InstanceIds").unwrap_or_default();
+    let &[id] = ids.as_slice() else {
+        return Err(ApiError::not_modelled("DescribeAutoScalingInstances for more or less than one machine"));
+    };
+    query.finish()?;
+    let found = world.machine_in_group(id)?;
+    xml.list("AutoScalingInstances", found, |xml, (group, machine)| {
+        xml.leaf("InstanceId", &machine.id)
+            .leaf("AutoScalingGroupName", group)
+            .leaf("AvailabilityZone", &machine.zone)
+            .leaf("LifecycleState", machine.state.name())
+            .leaf("HealthStatus", if machine.healthy { "HEALTHY" } else { "UNHEALTHY" })
+            .leaf("ProtectedFromScaleIn", machine.protected);
+    });
     Ok(())
 }
 

@@ -188,6 +188,8 @@ pub(crate) struct Machine {
     pub(crate) asked_to_go: bool,
     /// It is protected from scale-in.
     pub(crate) protected: bool,
+    /// EC2 has announced that it interrupts it.
+    pub(crate) interrupted: bool,
     pub(crate) waits: Option<Waits>,
     pub(crate) fate: Fate,
     /// Whether it answers health checks, where machines outside of this world are used.

@@ -48,6 +48,7 @@ fn service(action: &str) -> Service {
             Service::Scheduler
         }
         "DescribeAutoScalingGroups"
+        | "DescribeAutoScalingInstances"
         | "SetDesiredCapacity"
         | "TerminateInstanceInAutoScalingGroup"
         | "CompleteLifecycleAction"

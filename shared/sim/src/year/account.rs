@@ -16,7 +16,8 @@ use slipway_core::status::{Report, Status};
 use slipway_credentials::renewal::RenewalRequest;
 use slipway_flows::FlowResult;
 use slipway_flows::launch::{
-    Clock, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group, wake_by_stack, wake_deciding,
+    Clock, Interruption, RolloutPorts, Wake, Waker, wake, wake_by_command, wake_by_group,
+    wake_by_interruption, wake_by_stack, wake_deciding,
 };
 use slipway_flows::rendering::{self, RenderPorts, UpgradeOrder, Upload, render_newest, render_upload};
 use slipway_flows::scan::{self, ScanPorts, scan};
@@ -57,6 +58,8 @@ pub enum Woken {
     Stack(String),
     /// The rollout function, by Auto Scaling's event about a group.
     Group(String),
+    /// The rollout function, by EC2's notice that it interrupts a machine.
+    Interruption(Interruption),
     /// The rollout function, by Run Command's event about a command.
     Command(String),
     /// The render function, by S3's event about a version of the spec.
@@ -239,7 +242,11 @@ impl<C: Crypto + Clone> Account<C> {
     ) -> FlowResult<String> {
         self.note_outages();
         match who {
-            Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => {
+            Woken::Rollout(_)
+            | Woken::Stack(_)
+            | Woken::Group(_)
+            | Woken::Interruption(_)
+            | Woken::Command(_) => {
                 let report = block_on(self.roll(who, life, now, meddler))?;
                 Ok(report.map_or_else(
                     || "no rollout of ours waits for that".to_owned(),
@@ -365,7 +372,9 @@ impl<C: Crypto + Clone> Account<C> {
             let by = match who {
                 Woken::Rollout(by) => meddler.intercept_wake(by.clone(), state.as_deref()),
                 // A deliberate mistake does not depend on who woke the function here.
-                Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => Some(Waker::Event),
+                Woken::Stack(_) | Woken::Group(_) | Woken::Interruption(_) | Woken::Command(_) => {
+                    Some(Waker::Event)
+                }
                 Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => None,
             };
             let open = state.is_some_and(|rollout| rollout.is_open());
@@ -377,6 +386,7 @@ impl<C: Crypto + Clone> Account<C> {
             Woken::Rollout(by) => wake(&ports, &Wake { by: by.clone(), ..cluster() }, now).await.map(Some),
             Woken::Stack(stack) => wake_by_stack(&ports, stack, now).await,
             Woken::Group(group) => wake_by_group(&ports, group, now).await,
+            Woken::Interruption(notice) => wake_by_interruption(&ports, notice, now).await,
             Woken::Command(id) => wake_by_command(&ports, id, now).await,
             Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => Ok(None),
         }

@@ -134,6 +134,10 @@ impl<T: Groups> Groups for Watched<T> {
         self.port.group(name).await
     }
 
+    async fn group_of(&self, instance: &str) -> PortResult<Option<String>> {
+        self.port.group_of(instance).await
+    }
+
     async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
         self.port.targets(target_group).await
     }

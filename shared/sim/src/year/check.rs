@@ -305,11 +305,13 @@ impl Checker {
     /// P10: nothing begins after a pause or an abort, or when nothing is open.
     fn may_start(&mut self, world: &World, act: &Act) {
         let now = world.now();
-        // Auto Scaling's own termination is not part of a rollout; a pause still holds the drain. A machine that is gone, which a late
-        // answer did not show, has no pods.
+        // Auto Scaling's own termination is not part of a rollout; a pause still holds the drain, unless EC2 interrupts the machine. A
+        // machine that is gone, which a late answer did not show, has no pods.
         let goes_anyway = |node: &String| {
             let machines = world.machines();
-            machines.iter().find(|one| one.id == *node).is_none_or(|one| one.leaving) && !self.is_paused()
+            let machine = machines.iter().find(|one| one.id == *node);
+            machine.is_some_and(|one| one.interrupted)
+                || machine.is_none_or(|one| one.leaving) && !self.is_paused()
         };
         let begins = match act {
             Act::Send(command) => match command.verb {
@@ -553,8 +555,8 @@ impl Checker {
                 self.cordons.drains(node, &command.token);
                 let is_first = !self.drained.contains_key(node);
                 self.drained.entry(node.clone()).or_insert(now);
-                // Auto Scaling terminates this machine, and the drain only helps.
-                if machine.leaving {
+                // Auto Scaling terminates this machine, or EC2 interrupts it, and the drain only helps.
+                if machine.goes_anyway() {
                     self.others_take_the_canary(&machine);
                     return;
                 }

@@ -352,7 +352,11 @@ impl<'m> Engine<'m> {
         skew: SignedDuration,
     ) {
         let function = match &who {
-            Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => "rollout",
+            Woken::Rollout(_)
+            | Woken::Stack(_)
+            | Woken::Group(_)
+            | Woken::Interruption(_)
+            | Woken::Command(_) => "rollout",
             Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) => "render",
             Woken::Scans | Woken::Scan(_) => "scan",
         };

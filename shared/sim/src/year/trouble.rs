@@ -232,6 +232,7 @@ impl Engine<'_> {
             let line = format!("Lambda has no concurrency for {} minutes", long.as_mins());
             return self.transcript.push((self.now(), line));
         }
+        let is_announced = matches!(strike, Strike::Reclaim { .. } | Strike::Recommend { .. });
         self.strikes(|world| match strike {
             Strike::Hang { choice, long, noticed_after } => {
                 if let Some(id) = one(&machines(world, ""), choice) {
@@ -295,6 +296,10 @@ impl Engine<'_> {
             Strike::Storm { long } => world.storm(long),
             Strike::Exhaust { .. } => {}
         });
+        // Two minutes are short: the notice does not wait until something else happens.
+        if is_announced {
+            self.go_on(self.now());
+        }
     }
 
     /// Ends all strikes and reverts what they did.

@@ -2,6 +2,7 @@
 //! them.
 
 mod beliefs;
+mod page;
 mod place;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use beliefs::{
     refreshed, snapshot, success, waits_since,
 };
 use jiff::{SignedDuration, Timestamp};
+use page::page;
 use place::place;
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
@@ -187,6 +189,7 @@ impl Meddler for Mistaken {
             Waker::Order { order: Order::Approve { .. } | Order::Skip { .. }, .. }
             | Waker::Event
             | Waker::Group { .. }
+            | Waker::Interruption { .. }
             | Waker::Tick
             | Waker::Look => false,
         };
@@ -556,18 +559,6 @@ fn each<T: Send>(look: impl Fn(Bug) -> T + Sync) -> Vec<T> {
     });
     done.sort_by_key(|(bug, _)| *bug);
     done.into_iter().map(|(_, one)| one).collect()
-}
-
-/// The page's table: for each mistake, the number of seeds until it was first seen, and the broken promise.
-fn page() -> BTreeMap<String, (u64, String)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/simulation.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let rows = text.lines().filter_map(|line| {
-        let mut cells = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ");
-        let (words, seeds, what) = (cells.next()?, cells.next()?, cells.next()?);
-        Some((words.to_owned(), (seeds.parse().ok()?, what.to_owned())))
-    });
-    rows.collect()
 }
 
 /// The number of seeds in which a mistake is searched for, from the one in the table on.

@@ -299,6 +299,12 @@ impl Groups for Shore {
         Ok(self.inner().groups.get(name).cloned())
     }
 
+    async fn group_of(&self, instance: &str) -> PortResult<Option<String>> {
+        self.call(format!("group of {instance}"))?;
+        let holds = |group: &&GroupView| group.machines.contains_key(instance);
+        Ok(self.inner().groups.values().find(holds).map(|group| group.name.clone()))
+    }
+
     async fn targets(&self, target_group: &str) -> PortResult<Option<Targets>> {
         self.call(format!("targets {target_group}"))?;
         // The first machine of every test is well.

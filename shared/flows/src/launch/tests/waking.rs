@@ -174,6 +174,74 @@ async fn a_group_wakes_what_is_open_and_what_has_to_drain_its_machines_and_is_lo
     }
 }
 
+/// The group `c-pool-a` with the machine `i-1` in service.
+fn pool_of_one() -> GroupView {
+    let machine =
+        json!({"zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": null});
+    let view = json!({
+        "name": "c-pool-a", "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
+        "tags": {"slipway:cluster": "c"},
+    });
+    serde_json::from_value(view).unwrap()
+}
+
+fn notice(instance: &str) -> Interruption {
+    Interruption { instance: instance.to_owned(), at: at(0) }
+}
+
+#[tokio::test]
+async fn p6_a_notice_of_ec2_wakes_the_cluster_whose_worker_it_interrupts_and_no_other() {
+    let other = |name: &str| GroupView { name: name.to_owned(), ..pool_of_one() };
+    for (group, instance, wakes) in [
+        (pool_of_one(), "i-1", true),
+        (pool_of_one(), "i-2", false),
+        (other("c-pool-x"), "i-1", false),
+        (other("c-etcd-0"), "i-1", false),
+        (other("d-pool-a"), "i-1", false),
+        (other("another"), "i-1", false),
+    ] {
+        let (shore, name) = (Shore::with(&idle()), group.name.clone());
+        shore.has_group(group);
+        let (now, notice) = (shore.now(), notice(instance));
+        let report = shore.run(async |ports| wake_by_interruption(ports, &notice, now).await).await.unwrap();
+        assert_eq!(report.is_some(), wakes, "{name}");
+        assert_eq!(shore.state().departures.contains_key("i-1"), wakes, "{name}");
+        assert_eq!(shore.log().contains(&"arm".to_owned()), wakes, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn p6_a_notice_of_ec2_is_stored_before_anything_that_may_fail_and_beside_another_invocation() {
+    let by = || Waker::Interruption { group: "c-pool-a".to_owned(), notice: notice("i-1") };
+    let stored = |shore: &Shore| shore.state().departures.contains_key("i-1");
+    let shore = Shore::with(&idle());
+    shore.fails("arm", ErrorKind::Denied);
+    shore.wakes(by()).await.unwrap_err();
+    assert!(stored(&shore));
+    // Somebody else writes the state meanwhile.
+    let shore = Shore::with(&idle());
+    shore.has_group(pool_of_one());
+    shore.is_raced(&keys::rollout("c"));
+    shore.wakes(by()).await.unwrap();
+    assert!(stored(&shore));
+    // Another invocation performs what it has decided.
+    let leased = Rollout { outbox: vec![pending(1, prolongs("i-9"), 0)], ..departing_of("i-9") };
+    let shore = Shore::with(&leased);
+    let report = shore.wakes(by()).await.unwrap();
+    assert!(report.message.contains("another invocation") && stored(&shore), "{report:?}");
+    // Nothing was ever rolled out.
+    let shore = Shore::default();
+    shore.wakes(by()).await.unwrap();
+    assert!(shore.kept::<Rollout>(&keys::rollout("c")).is_none());
+}
+
+fn departing_of(instance: &str) -> Rollout {
+    let mut state = departing();
+    let one = state.departures.remove("i-1").unwrap();
+    state.departures.insert(instance.to_owned(), one);
+    state
+}
+
 #[tokio::test]
 async fn a_command_wakes_the_open_rollout_that_its_token_names() {
     for (state, id, wakes) in [

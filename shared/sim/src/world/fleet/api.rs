@@ -2,7 +2,7 @@
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
-use super::{Group, HookResult, ShownGroup, State};
+use super::{Group, HookResult, ShownGroup, ShownMachine, State};
 
 /// The parameters of `TerminateInstanceInAutoScalingGroup`.
 #[derive(Debug, Clone)]
@@ -19,6 +19,13 @@ impl World {
         let groups: Vec<String> =
             groups.filter(|name| names.is_empty() || names.contains(name)).cloned().collect();
         Ok(groups.iter().filter_map(|name| self.answered(name)).collect())
+    }
+
+    /// `DescribeAutoScalingInstances` for one machine: the name of its group, and the machine.
+    pub(crate) fn machine_in_group(&mut self, instance: &str) -> ApiResult<Option<(String, ShownMachine)>> {
+        self.enter("DescribeAutoScalingInstances")?;
+        let found = self.fleet.machines.get(instance);
+        Ok(found.map(|machine| (machine.group.clone(), ShownMachine::of(machine))))
     }
 
     /// `SetDesiredCapacity`.

@@ -168,6 +168,7 @@ impl World {
             unmanaged: false,
             asked_to_go: false,
             protected: false,
+            interrupted: false,
             waits: None,
             fate,
             answers: false,

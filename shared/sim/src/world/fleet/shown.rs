@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
-use super::{Group, State};
+use super::{Group, Machine, State};
 use slipway_rollout::fleet::TemplateVersion;
 
 /// How old an answer may be.
@@ -34,6 +34,20 @@ pub(crate) struct ShownMachine {
     pub(crate) protected: bool,
     pub(crate) weight: u32,
     pub(crate) template: Option<TemplateVersion>,
+}
+
+impl ShownMachine {
+    pub(super) fn of(machine: &Machine) -> Self {
+        Self {
+            id: machine.id.clone(),
+            zone: machine.zone.clone(),
+            state: machine.state,
+            healthy: machine.healthy,
+            protected: machine.protected,
+            weight: machine.weight,
+            template: machine.template.clone(),
+        }
+    }
 }
 
 impl World {
@@ -61,16 +75,7 @@ impl World {
     fn shown(&self, name: &str) -> Option<ShownGroup> {
         let group = self.fleet.groups.get(name)?.clone();
         let machines = self.fleet.machines.values().filter(|machine| machine.group == name);
-        let machines = machines.map(|machine| ShownMachine {
-            id: machine.id.clone(),
-            zone: machine.zone.clone(),
-            state: machine.state,
-            healthy: machine.healthy,
-            protected: machine.protected,
-            weight: machine.weight,
-            template: machine.template.clone(),
-        });
-        Some(ShownGroup { machines: machines.collect(), group })
+        Some(ShownGroup { machines: machines.map(ShownMachine::of).collect(), group })
     }
 
     /// With the probability `rate`, the time that a late answer shows; `None`: the answer is up to date.

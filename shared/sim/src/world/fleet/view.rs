@@ -37,6 +37,8 @@ pub struct MachineFacts {
     pub serves: bool,
     /// It is being terminated.
     pub leaving: bool,
+    /// EC2 has announced that it interrupts it.
+    pub interrupted: bool,
     /// Its group has retained it, because nobody had drained it.
     pub retained: bool,
     /// Digest of the configuration that it was launched with.
@@ -173,6 +175,7 @@ impl MachineFacts {
             ready: machine.ready,
             serves: machine.state == State::InService,
             leaving: !machine.state.counts(),
+            interrupted: machine.interrupted,
             retained: machine.state == State::TerminatingRetained,
             config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
             credentials: machine.credentials.clone(),
@@ -181,12 +184,19 @@ impl MachineFacts {
         }
     }
 
+    /// Whether it goes, whatever Slipway does: Auto Scaling terminates it, or EC2 interrupts it.
+    #[must_use]
+    pub fn goes_anyway(&self) -> bool {
+        self.leaving || self.interrupted
+    }
+
     /// Whether the facts are the present state of `machine`. The launch template never changes.
     fn is_of(&self, machine: &Machine) -> bool {
         self.power == machine.power
             && self.ready == machine.ready
             && self.serves == (machine.state == State::InService)
             && self.leaving != machine.state.counts()
+            && self.interrupted == machine.interrupted
             && self.retained == (machine.state == State::TerminatingRetained)
             && self.silent == machine.silent
             && self.expired == (machine.expired || machine.locked_out)

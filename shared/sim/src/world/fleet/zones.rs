@@ -7,7 +7,9 @@
 //! service model says the same: "rebalancing might terminate instances in other zones". "Capacity Rebalancing" does so for a Spot
 //! instance that was sent a rebalance recommendation. That "can arrive sooner than the two-minute Spot Instance interruption
 //! notice", or along with it (EC2 user guide, "EC2 instance rebalance recommendations"); an interruption does not have to follow.
-//! EC2 interrupts an instance two minutes after its notice, even if a lifecycle hook waits.
+//! At the notice, a group with Capacity Rebalancing "calls the termination lifecycle hook and attempts to launch a replacement
+//! immediately" (EC2 Auto Scaling user guide, "Capacity Rebalancing"). EC2 interrupts the instance two minutes after the notice, even
+//! if the hook waits.
 
 use jiff::SignedDuration;
 use serde_json::json;
@@ -126,15 +128,33 @@ impl World {
     /// EC2 reclaims a Spot machine: the notice comes two minutes before, and a recommendation to replace the machine comes no later
     /// than the notice.
     pub fn reclaim_machine(&mut self, id: &str) {
-        let Some(group) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
-        self.record(format!("{id} of {group} is to be interrupted in two minutes"));
-        let is_known = self.fleet.groups.get(&group).and_then(|group| group.ahead.as_ref());
-        if is_known.is_none_or(|ahead| ahead.goes.as_deref() != Some(id)) {
+        let Some(name) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
+        self.record(format!("{id} of {name} is to be interrupted in two minutes"));
+        if let Some(machine) = self.fleet.machines.get_mut(id) {
+            machine.interrupted = true;
+        }
+        let goes = |ahead: &Ahead| ahead.goes.as_deref() == Some(id);
+        let Some(group) = self.fleet.groups.get_mut(&name) else { return };
+        let is_known = group.ahead.as_ref().is_some_and(goes);
+        if group.replaces_spot && !group.suspended.contains(&Process::Terminate) {
+            // Its successor may have been launched already.
+            group.ahead = group.ahead.take().filter(|ahead| !goes(ahead));
+            self.begin_termination(id);
+        }
+        if !is_known {
             self.recommend_to_replace(id, None);
         }
         let detail = json!({"instance-id": id, "instance-action": "terminate"});
         self.about_spot("EC2 Spot Instance Interruption Warning", id, detail);
         self.fleet_after_s(NOTICE_S, FleetTask::Reclaimed { machine: id.to_owned() });
+    }
+
+    /// Whether that group replaces Spot machines that are likely to be interrupted.
+    #[cfg(test)]
+    pub(crate) fn set_capacity_rebalance(&mut self, group: &str, replaces: bool) {
+        if let Some(group) = self.fleet.groups.get_mut(group) {
+            group.replaces_spot = replaces;
+        }
     }
 
     fn about_spot(&mut self, kind: &str, id: &str, detail: serde_json::Value) {

@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::Checker;
-use crate::world::{Removal, World};
+use crate::world::{MachineFacts, Removal, World};
 
 /// What must hold for a pod, the other pods and the node if the pod's budget is ignored (docs/cluster-yaml.md, `forceAfterMinutes`).
 const AGE: SignedDuration = SignedDuration::from_hours(72);
@@ -38,8 +38,8 @@ impl Checker {
                 format!("{pod} is removed from {id}, which nobody asked to be drained"),
             );
         };
-        // A machine that Auto Scaling terminates is drained whatever a person orders.
-        let goes_anyway = self.machines.get(id).is_none_or(|machine| machine.leaving);
+        // A machine that Auto Scaling terminates or EC2 interrupts is drained whatever a person orders.
+        let goes_anyway = self.machines.get(id).is_none_or(MachineFacts::goes_anyway);
         if !goes_anyway && self.stands_still(at) {
             self.wrong(at, "P10", format!("{pod} is removed from {id} although no rollout goes on"));
         }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::event::Event;
 use slipway_core::pin::Pin;
 use slipway_credentials::renewal::RenewalRequest;
-use slipway_flows::launch::Waker;
+use slipway_flows::launch::{Interruption, Waker};
 use slipway_flows::rendering::UpgradeOrder;
 
 use super::{DAY_S, Engine, Happening, REDRIVEN};
@@ -22,7 +22,11 @@ impl Engine<'_> {
         // Lost events are not in the queue; events in the queue are retried, and end in a dead-letter queue if all retries fail.
         let comes = self.queue.values().any(|happening| match happening {
             Happening::Invoke { who, .. } => match who {
-                Woken::Rollout(_) | Woken::Stack(_) | Woken::Group(_) | Woken::Command(_) => true,
+                Woken::Rollout(_)
+                | Woken::Stack(_)
+                | Woken::Group(_)
+                | Woken::Interruption(_)
+                | Woken::Command(_) => true,
                 Woken::Spec(_) | Woken::Credentials | Woken::Pins(_) | Woken::Scans | Woken::Scan(_) => false,
             },
             Happening::Person(_)
@@ -141,6 +145,10 @@ pub(super) fn woken(outgoing: &Outgoing) -> Option<(Woken, bool)> {
             settled.then_some((Woken::Stack(name), true))
         }
         "aws.autoscaling" => Some((Woken::Group(text("/AutoScalingGroupName").to_owned()), false)),
+        "aws.ec2" if event.detail_type == "EC2 Spot Instance Interruption Warning" => {
+            let notice = Interruption { instance: text("/instance-id").to_owned(), at: event.at };
+            Some((Woken::Interruption(notice), false))
+        }
         "aws.ssm" => {
             let over = !matches!(text("/status"), "Pending" | "Delayed" | "InProgress" | "Cancelling");
             over.then(|| (Woken::Command(text("/command-id").to_owned()), false))

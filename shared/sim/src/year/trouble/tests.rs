@@ -3,6 +3,7 @@
 
 use jiff::SignedDuration;
 use slipway_flows::launch::Waker;
+use slipway_rollout::Order;
 
 use super::super::account::Woken;
 use super::super::base::Base;
@@ -175,4 +176,46 @@ fn an_autoscaler_ends_a_machine_that_becomes_no_node_and_never_one_below_the_lea
     pass(&mut engine, 60);
     let wants = engine.with_world(|world| world.group_facts(&group).unwrap().desired);
     assert_eq!((wants, of_role(&engine, "pool-").len()), (2, 2), "{:#?}", engine.transcript);
+}
+
+/// EC2 interrupts a worker with pods in a group that launches its successor at the notice, or does not, and in a cluster that is paused,
+/// or is not.
+#[test]
+fn p6_p10_a_worker_that_ec2_interrupts_is_drained_within_two_minutes_also_while_paused() {
+    for (replaces, paused) in [(false, false), (true, false), (false, true), (true, true)] {
+        let base = Base::small(1, 1, Change::Members);
+        let mut engine = engine(&base);
+        let worker = of_role(&engine, "pool-").remove(0);
+        let facts = |engine: &Engine<'_>| engine.with_world(|world| world.cluster_facts(NAME).unwrap());
+        assert!(facts(&engine).pods[&worker.id] > 0);
+        if paused {
+            let now = engine.now();
+            engine.checker.paused(now);
+            engine.send(Woken::Rollout(Waker::Order { order: Order::Pause, at: Some(now) }), true);
+            pass(&mut engine, 1);
+        }
+        engine.strikes(|world| {
+            world.set_capacity_rebalance(&worker.group, replaces);
+            world.reclaim_machine(&worker.id);
+        });
+        engine.go_on(engine.now());
+        pass(&mut engine, 3);
+        let what = format!("replaces: {replaces}, paused: {paused}: {:#?}", engine.transcript);
+        let gone = engine.with_world(World::machines).into_iter().find(|one| one.id == worker.id);
+        assert!(gone.is_none_or(|one| one.power == Power::Down), "it was interrupted: {what}");
+        assert!(facts(&engine).losses.is_empty(), "{:?}: {what}", facts(&engine).losses);
+        // Another worker takes its place, and nothing remains once the cluster goes on.
+        pass(&mut engine, 30);
+        let now = of_role(&engine, "pool-");
+        assert!(now.len() == 2 && now.iter().all(|one| one.ready && one.id != worker.id), "{now:?}: {what}");
+        if paused {
+            let now = engine.now();
+            engine.checker.resumed(now);
+            engine.send(Woken::Rollout(Waker::Order { order: Order::Resume, at: Some(now) }), true);
+        }
+        pass(&mut engine, 30);
+        let what = format!("replaces: {replaces}, paused: {paused}: {:#?}", engine.transcript);
+        assert!(engine.account.rollout().unwrap().departures.is_empty(), "{what}");
+        assert!(engine.checker.violations.is_empty(), "{:?}: {what}", engine.checker.violations);
+    }
 }

@@ -1,0 +1,49 @@
+//! Spot machines that EC2 is about to interrupt.
+//!
+//! EC2 sends its notice two minutes before it takes the machine, on a best-effort basis (EC2 user guide, "Spot Instance interruption
+//! notices"). If the machine's group has Capacity Rebalancing, Auto Scaling calls the terminate hook and launches another machine at the
+//! notice; otherwise it does so only after the interruption, once it finds the machine unhealthy (EC2 Auto Scaling user guide, "Capacity
+//! Rebalancing"; README of aws-node-termination-handler, "Queue Processor"). So there is one departure, from the notice until the machine
+//! is gone: it drains the machine at once, and completes the hook if Auto Scaling calls it before or after that.
+
+use std::collections::btree_map::Entry;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Departure;
+use crate::Rollout;
+
+/// How long a notice counts. EC2 interrupts the machine two minutes after it; the rest is for an event, a clock or a look that is late.
+/// A machine that is still in service after this time was not interrupted.
+pub(super) const NOTICE_COUNTS: SignedDuration = SignedDuration::from_mins(10);
+
+/// A round of the drain of such a machine ends after this number of seconds, because the machine does not run longer than that. A round of
+/// the usual length would keep its controller waiting for pods that are lost.
+pub(super) const NOTICE_S: u32 = 120;
+
+impl Rollout {
+    /// The state after EC2's notice of the time `at` that it interrupts `instance`, a machine of the group `group`: a worker is drained from
+    /// now on. A drain that is in progress goes on, whoever began it, and nobody takes it back; a worker that was to stay goes after all.
+    ///
+    /// The notice is stored, as an order is, because nothing that can be observed later says the same.
+    #[must_use]
+    pub fn interrupted(mut self, group: &str, instance: &str, at: Timestamp, now: Timestamp) -> Self {
+        let Some(role) = self.pool_of(group) else { return self };
+        let is_being_deleted =
+            self.active().is_none() && self.destroy().is_some_and(|open| !open.sees_to_machines());
+        if is_being_deleted || now.duration_since(at) > NOTICE_COUNTS {
+            return self;
+        }
+        let force_after_s = self.force_after_s.get(&role).copied();
+        match self.departures.entry(instance.to_owned()) {
+            Entry::Vacant(entry) => {
+                entry.insert(Departure::by_interruption(role, group, force_after_s, at, now));
+            }
+            Entry::Occupied(entry) => entry.into_mut().goes_after_all(at, now),
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;
