@@ -10,6 +10,7 @@ mod permissions;
 mod plans;
 mod recovery;
 mod rolling;
+mod sign_in;
 mod status;
 
 use std::time::Duration;
