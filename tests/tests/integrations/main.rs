@@ -21,11 +21,13 @@ use slipway_tests::tools;
 use slipway_tests::world::{Beside, Embedded, Settings};
 
 /// Every template, with the parameters that have no default.
-const TEMPLATES: [(&str, &[(&str, &str)]); 6] = [
+const TEMPLATES: [(&str, &[(&str, &str)]); 7] = [
     ("account", &[("TargetBusArn", "arn:aws:events:eu-west-1:123456789012:event-bus/slipway-events")]),
     ("account-bus", &[("SenderAccount", ACCOUNT)]),
     ("approval", &[]),
     ("chat", &[("Channel", "C0123456789"), ("Authorization", "Bearer xoxb-secret")]),
+    // Its roles are tried by what they may run: `tests/tests/verbs_in_aws/ci.rs`.
+    ("ci-roles", &[]),
     ("sns", &[]),
     (
         "ticket",

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod agent;
+mod ci;
 mod destroying;
 mod orders;
 mod permissions;
