@@ -245,4 +245,57 @@ mod tests {
         }
         assert!(count > 30, "{count} commands are named");
     }
+
+    /// The scripts in a file of CI jobs: the texts below `script`, `before_script` and `run`.
+    fn scripts(node: &slipway_spec::Node, found: &mut Vec<String>) {
+        use slipway_spec::Kind;
+        let lines = |node: &slipway_spec::Node, found: &mut Vec<String>| match &node.kind {
+            Kind::Scalar { text, .. } => found.push(text.clone()),
+            Kind::List(parts) => found.extend(parts.iter().filter_map(|part| match &part.kind {
+                Kind::Scalar { text, .. } => Some(text.clone()),
+                Kind::List(_) | Kind::Map(_) => None,
+            })),
+            Kind::Map(_) => panic!("{node:?} is no script"),
+        };
+        match &node.kind {
+            Kind::Map(entries) => {
+                for entry in entries {
+                    match entry.key.as_str() {
+                        "run" | "script" | "before_script" => lines(&entry.value, found),
+                        _ => scripts(&entry.value, found),
+                    }
+                }
+            }
+            Kind::List(parts) => parts.iter().for_each(|part| scripts(part, found)),
+            Kind::Scalar { .. } => {}
+        }
+    }
+
+    #[test]
+    fn the_jobs_of_ci_are_yaml_and_run_commands_that_there_are() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../infra/integrations");
+        for file in ["github-actions.yml", "gitlab-ci.yml"] {
+            let tree = slipway_spec::read_tree(&std::fs::read(folder.join(file)).unwrap());
+            let tree = tree.unwrap_or_else(|findings| panic!("{file}: {findings:?}"));
+            let mut found = Vec::new();
+            scripts(&tree, &mut found);
+            let mut verbs = Vec::new();
+            for script in &found {
+                let checked = std::process::Command::new("bash").args(["-n", "-c", script]).output().unwrap();
+                assert!(checked.status.success(), "{file}: {script}: {checked:?}");
+                for line in script.lines().map(|line| line.trim_start().trim_start_matches("{ ")) {
+                    if !line.starts_with("slipway ") {
+                        continue;
+                    }
+                    // What follows is for the shell.
+                    let command = line.split([';', '>', '&', '|']).next().unwrap().replace('"', "");
+                    let words: Vec<&str> = command.split_whitespace().collect();
+                    let cli = Cli::try_parse_from(words.iter().copied());
+                    cli.unwrap_or_else(|error| panic!("{file}: `{line}`: {error}"));
+                    verbs.push(words[1].to_owned());
+                }
+            }
+            assert_eq!(verbs, ["validate", "plan", "apply"], "{file}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds infra/template.yaml and the stacks of every example against the rules of checkov (PyPI), by their own names.
+"""Holds infra/template.yaml, infra/integrations and the stacks of every example against the rules of checkov (PyPI), by their own names.
 
     tests/scripts/checkov.py CHECKOV SLIPWAY
 
@@ -47,6 +47,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         shutil.copy(ROOT / "infra/template.yaml", folder)
+        for template in ROOT.glob("infra/integrations/*.yaml"):
+            shutil.copy(template, folder / f"integrations--{template.name}")
         count = stacks(slipway, folder)
         command = [checkov, "--directory", folder, "--framework", "cloudformation", "--compact", "--quiet", "--output", "json"]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -68,7 +70,7 @@ def main():
     if wrong:
         sys.exit("\n".join(sorted(set(wrong))))
     print(
-        f"checkov {summary['checkov_version']}: {summary['passed']} checks of {summary['resource_count']} resources pass in infra/template.yaml and "
+        f"checkov {summary['checkov_version']}: {summary['passed']} checks of {summary['resource_count']} resources pass in infra/template.yaml, infra/integrations and "
         f"{count} stacks of examples; {summary['failed']} fail for a reason that tests/checkov-accepted.txt gives"
     )
 

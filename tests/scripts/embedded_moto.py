@@ -17,8 +17,11 @@ import logging
 import os
 import sys
 import threading
+from urllib.parse import parse_qsl
 
+import boto3
 from jsonpath_ng import ext
+from moto.core.config import default_user_config
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -81,10 +84,34 @@ def one_at_a_time() -> None:
         setattr(S3Response, name, write)
 
 
+def run_state_machines(endpoint: str, key: str) -> None:
+    """`GET /slipway/state-machines?endpoint=URL&key=KEY`: from now on state machines run, and call AWS there with that access key. By
+    itself moto only records them, and its interpreter would call this server without the gateway before it."""
+    import moto.stepfunctions.parser.models  # noqa: F401, as it loads every module that names the function below
+
+    def client(region, service, state_credentials=None):
+        return boto3.client(
+            service,
+            region_name=region,
+            endpoint_url=endpoint,
+            aws_access_key_id=key,
+            aws_secret_access_key="embedded",
+        )
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("moto.stepfunctions.") and hasattr(module, "boto_client_for"):
+            module.boto_client_for = client
+    default_user_config["stepfunctions"] = {"execute_state_machine": True}
+
+
 def waiting(application):
     """`GET /slipway/waiting`: the names of the queues that hold messages. Whoever asks each of ten queues five times a second has moto do little else."""
 
     def serve(environ, start_response):
+        if environ.get("PATH_INFO") == "/slipway/state-machines":
+            run_state_machines(**dict(parse_qsl(environ.get("QUERY_STRING", ""))))
+            start_response("200 OK", [("content-type", "application/json")])
+            return [b"{}"]
         if environ.get("PATH_INFO") != "/slipway/waiting":
             return application(environ, start_response)
         regions = [region for account in list(sqs_backends.values()) for region in list(account.values())]

@@ -109,6 +109,9 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|_| shape(target, &bytes))
     }
 
+    /// The version of the API of SNS.
+    pub const SNS: &'static str = "2010-03-31";
+
     /// Calls CloudFormation with these parameters. Returns the answer, which is XML.
     ///
     /// # Errors
@@ -118,14 +121,31 @@ impl Client {
         action: &str,
         parameters: &[(&str, &str)],
     ) -> Result<String, ClientError> {
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("Action", action).append_pair("Version", "2010-05-15").extend_pairs(parameters);
+        self.query("cloudformation", "2010-05-15", action, parameters).await
+    }
+
+    /// Calls a service that takes forms, with the version of its API. Returns the answer, which is XML.
+    ///
+    /// # Errors
+    /// If the service refuses.
+    pub async fn query(
+        &self,
+        service: &str,
+        version: &str,
+        action: &str,
+        parameters: &[(&str, &str)],
+    ) -> Result<String, ClientError> {
+        let body = form_urlencoded::Serializer::new(String::new())
+            .append_pair("Action", action)
+            .append_pair("Version", version)
+            .extend_pairs(parameters)
+            .finish();
         let request = self
             .http
             .post(&self.endpoint)
             .header("content-type", "application/x-www-form-urlencoded")
-            .header("authorization", self.authorization("cloudformation"))
-            .body(form.finish());
+            .header("authorization", self.authorization(service))
+            .body(body);
         let (_, bytes) = send(action, request).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -268,6 +288,18 @@ impl Client {
         let request = self.http.get(format!("{}/slipway/waiting", self.endpoint));
         let (_, bytes) = send("waiting queues", request).await?;
         serde_json::from_slice(&bytes).map_err(|_| shape("waiting queues", &bytes))
+    }
+
+    /// From now on state machines run, and call AWS at `endpoint` with the access key `key`, by a call that only moto has.
+    ///
+    /// # Errors
+    /// If moto refuses.
+    pub async fn state_machines_call(&self, endpoint: &str, key: &str) -> Result<(), ClientError> {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("endpoint", endpoint), ("key", key)])
+            .finish();
+        let request = self.http.get(format!("{}/slipway/state-machines?{query}", self.endpoint));
+        send("state machines", request).await.map(drop)
     }
 
     /// The number of messages in a queue.

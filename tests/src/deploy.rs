@@ -6,6 +6,7 @@
 
 mod intrinsics;
 mod resources;
+mod rules;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use crate::client::{Client, ClientError};
 use crate::gateway::Gateway;
 use crate::iam::Statement;
 use crate::lambda::Lambda;
+use crate::relay::{Destination, Relay};
 use crate::router::Route;
 use crate::tools;
 use intrinsics::{Stack, Template};
@@ -88,6 +90,10 @@ pub struct Deployed {
     pub outputs: BTreeMap<String, String>,
     /// The routes from rules to functions.
     pub routes: Vec<Route>,
+    /// The rules whose target is no function.
+    pub relays: Vec<Relay>,
+    /// API destinations, by ARN.
+    pub destinations: BTreeMap<String, Destination>,
     /// Pairs of a bus and the queue that receives all of its events.
     pub taps: Vec<(String, String)>,
     /// The roles that services assume, by ARN: Scheduler's.
@@ -165,6 +171,8 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
             .collect(),
         outputs,
         routes: deployer.routes,
+        relays: deployer.relays,
+        destinations: deployer.destinations,
         taps: deployer.taps,
         roles: deployer
             .roles

@@ -70,6 +70,8 @@ struct Rules {
     resources: BTreeMap<String, Vec<Statement>>,
     /// Alias ARN to key ARN.
     aliases: BTreeMap<String, String>,
+    /// ARNs of keys, by the ARNs of the topics that they encrypt.
+    encrypted: BTreeMap<String, String>,
     /// Buckets whose events go to EventBridge.
     telling: BTreeSet<String>,
 }
@@ -214,6 +216,17 @@ impl Gateway {
         rules.resources.get(arn).cloned()
     }
 
+    /// From now on, whoever publishes in that topic must be allowed to use the key.
+    pub fn encrypt(&self, topic: &str, key: &str) {
+        self.rules(|rules| rules.encrypted.insert(topic.to_owned(), key.to_owned()));
+    }
+
+    /// The ARN of the key that encrypts that topic.
+    #[must_use]
+    pub fn key_of(&self, topic: &str) -> Option<String> {
+        self.shared.rules.read().unwrap_or_else(PoisonError::into_inner).encrypted.get(topic).cloned()
+    }
+
     /// From now on, calls that name the alias concern the key.
     pub fn alias(&self, alias: &str, key: &str) {
         self.rules(|rules| rules.aliases.insert(alias.to_owned(), key.to_owned()));
@@ -349,8 +362,12 @@ impl Shared {
         }
         let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
         let principal = rules.principals.get(&identified.access_key)?;
-        identified.needs.iter().find_map(|need| {
-            let mut need = need.clone();
+        // "The publisher must have kms:GenerateDataKey* and kms:Decrypt" (SNS developer guide, "Key management").
+        let keys = identified.needs.iter().filter_map(|need| rules.encrypted.get(&need.resource));
+        let more = keys.flat_map(|key| {
+            ["kms:GenerateDataKey", "kms:Decrypt"].map(|action| needs::need(action, key.clone()))
+        });
+        identified.needs.iter().cloned().chain(more).find_map(|mut need| {
             if let Some(key) = rules.aliases.get(&need.resource) {
                 need.resource.clone_from(key);
             }

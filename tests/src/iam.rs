@@ -119,6 +119,17 @@ pub fn decide_for(statements: &[Statement], principal: &str, request: &Request) 
     decide(&theirs.cloned().collect::<Vec<_>>(), request)
 }
 
+/// Whether a role's trust policy lets a service in on behalf of a resource of `account`.
+#[must_use]
+pub fn trusts(statements: &[Statement], service: &str, account: &str) -> bool {
+    let request = Request {
+        action: "sts:AssumeRole".to_owned(),
+        context: BTreeMap::from([("aws:sourceaccount".to_owned(), vec![account.to_owned()])]),
+        ..Request::default()
+    };
+    matches!(decide_for(statements, &format!("service:{service}"), &request), Decision::Allowed(_))
+}
+
 impl Statement {
     fn matches(&self, request: &Request) -> bool {
         let action = self

@@ -11,6 +11,7 @@
 //! - [`deploy`]: deploys the SAM template resource by resource; unknown parts are errors.
 //! - [`cloud`]: connects the simulated CloudFormation, Scheduler, Auto Scaling and Run Command of `shared/sim`.
 //! - [`registry`]: a registry of container images, with only their digests.
+//! - [`relay`]: delivers them to what is no function: topics, addresses of others, state machines, buses.
 //! - [`router`]: delivers the events that moto's patterns match to the functions; [`bell`] wakes it.
 //! - [`workshop`]: only the flows, in an account in memory.
 //! - [`kubernetes`]: a real control plane, made from a controller's files.
@@ -38,6 +39,7 @@ pub mod operator;
 pub mod process;
 pub mod program;
 pub mod registry;
+pub mod relay;
 pub mod router;
 pub mod surroundings;
 pub mod tools;

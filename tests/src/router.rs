@@ -241,31 +241,43 @@ impl Courier {
             reason: reason.to_owned(),
         });
         let Some(queue) = &route.dead_letters else { return Ok(()) };
-        let context = [
-            ("aws:sourcearn".to_owned(), vec![route.rule_arn.clone()]),
-            ("aws:securetransport".to_owned(), vec!["true".to_owned()]),
-        ];
-        let request = Request {
-            action: "sqs:SendMessage".to_owned(),
-            resource: queue.arn.clone(),
-            context: BTreeMap::from(context),
-        };
-        let decision = iam::decide_for(&queue.policy, "service:events.amazonaws.com", &request);
-        if !matches!(decision, Decision::Allowed(_)) {
-            return Ok(());
-        }
-        let text = |value: &str| json!({"DataType": "String", "StringValue": value});
-        let name = queue.arn.rsplit(':').next().unwrap_or_default();
-        let message = json!({
-            "QueueUrl": self.client.queue_url(name), "MessageBody": event.to_string(),
-            "MessageAttributes": {
-                "RULE_ARN": text(&route.rule_arn), "TARGET_ARN": text(&route.function_arn),
-                "ERROR_CODE": text("NO_PERMISSIONS"), "ERROR_MESSAGE": text(reason),
-            },
-        });
-        self.client.json("sqs", "AmazonSQS.SendMessage", message).await?;
-        Ok(())
+        bury(&self.client, queue, &route.rule_arn, &route.function_arn, event, reason).await
     }
+}
+
+/// Sends an event that its target refuses because of a missing permission to the rule's dead-letter queue, if the queue's policy permits it.
+pub(crate) async fn bury(
+    client: &Client,
+    queue: &DeadLetters,
+    rule: &str,
+    target: &str,
+    event: &Value,
+    reason: &str,
+) -> Result<(), ClientError> {
+    let context = [
+        ("aws:sourcearn".to_owned(), vec![rule.to_owned()]),
+        ("aws:securetransport".to_owned(), vec!["true".to_owned()]),
+    ];
+    let request = Request {
+        action: "sqs:SendMessage".to_owned(),
+        resource: queue.arn.clone(),
+        context: BTreeMap::from(context),
+    };
+    let decision = iam::decide_for(&queue.policy, "service:events.amazonaws.com", &request);
+    if !matches!(decision, Decision::Allowed(_)) {
+        return Ok(());
+    }
+    let text = |value: &str| json!({"DataType": "String", "StringValue": value});
+    let name = queue.arn.rsplit(':').next().unwrap_or_default();
+    let message = json!({
+        "QueueUrl": client.queue_url(name), "MessageBody": event.to_string(),
+        "MessageAttributes": {
+            "RULE_ARN": text(rule), "TARGET_ARN": text(target),
+            "ERROR_CODE": text("NO_PERMISSIONS"), "ERROR_MESSAGE": text(reason),
+        },
+    });
+    client.json("sqs", "AmazonSQS.SendMessage", message).await?;
+    Ok(())
 }
 
 /// The order in which versions of objects were first seen, which is the order in which they were written.

@@ -16,6 +16,7 @@ use crate::lambda::{Caller, Lambda};
 use crate::moto::Moto;
 use crate::observe::Observer;
 use crate::registry::{Manners, Registry};
+use crate::relay::Relays;
 use crate::router::Router;
 
 /// Why the embedded AWS does not start or work.
@@ -106,6 +107,14 @@ pub fn installation_of_examples() -> BTreeMap<String, String> {
     ])
 }
 
+/// A template that was deployed beside the first one. Dropping this value stops the deliveries of its rules.
+#[derive(Debug)]
+pub struct Beside {
+    /// The deployed template.
+    pub deployed: Deployed,
+    _relays: Relays,
+}
+
 /// An embedded AWS with a deployed template.
 #[derive(Debug)]
 pub struct Embedded {
@@ -120,7 +129,7 @@ pub struct Embedded {
     region: String,
     _moto: Moto,
     _registry: Registry,
-    _work_folder: TempDir,
+    work_folder: TempDir,
 }
 
 impl Embedded {
@@ -188,8 +197,36 @@ impl Embedded {
             region: settings.region.clone(),
             _moto: moto,
             _registry: registry,
-            _work_folder: work_folder,
+            work_folder,
         })
+    }
+
+    /// Deploys another template, whose rules deliver to what is no function. Whatever they send to the origin of a URL that `web` names goes to
+    /// its value instead.
+    ///
+    /// # Errors
+    /// If the template cannot be deployed.
+    pub async fn deploy_beside(
+        &self,
+        template: &Path,
+        stack_name: &str,
+        parameters: &[(&str, &str)],
+        web: &[(&str, &str)],
+    ) -> Result<Beside, WorldError> {
+        let target = Target {
+            client: &self.client,
+            gateway: &self.gateway,
+            lambda: &self.lambda,
+            stack_name,
+            parameters: parameters.iter().copied().collect(),
+            extra_environment: BTreeMap::new(),
+            work_folder: self.work_folder.path(),
+        };
+        let deployed = deploy(&translate(template).await?, &target).await?;
+        let web = web.iter().map(|(origin, instead)| ((*origin).to_owned(), (*instead).to_owned()));
+        let (all, destinations) = (deployed.relays.clone(), deployed.destinations.clone());
+        let relays = Relays::start(&self.client, &self.gateway, all, destinations, web.collect());
+        Ok(Beside { deployed, _relays: relays })
     }
 
     /// The stream of observations.

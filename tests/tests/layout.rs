@@ -285,32 +285,44 @@ fn what_is_reserved_is_named_by_its_owner_alone() {
     }
 }
 
-#[test]
-fn what_is_banned_is_nowhere() {
-    // The graph of the metadata is not used, because it has crates that a weak feature names and nothing builds.
+/// The names of all packages that cargo builds for a selection. The graph of the metadata is not used, because it has crates that a weak
+/// feature names and nothing builds.
+fn tree(selection: &[&str]) -> BTreeSet<String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let tree = Command::new(cargo)
         .current_dir(tools::root())
-        .args([
-            "tree",
-            "--offline",
-            "--locked",
-            "--workspace",
-            "--target=all",
-            "--prefix=none",
-            "--format={p}",
-        ])
+        .args(["tree", "--offline", "--locked", "--prefix=none", "--format={p}"])
+        .args(selection)
         .output()
         .unwrap();
-    let names: BTreeSet<&str> = std::str::from_utf8(&tree.stdout)
-        .unwrap()
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
+    let lines = String::from_utf8(tree.stdout).unwrap();
+    let names = lines.lines().filter_map(|line| line.split_whitespace().next());
+    let names: BTreeSet<String> = names.map(str::to_owned).collect();
     assert!(names.contains("aws-lc-rs"), "{}", String::from_utf8_lossy(&tree.stderr));
+    names
+}
+
+/// Issue 22, section 2. Features are united over what is built together, and infra/package.sh builds the functions and the agent without the
+/// command line.
+#[test]
+fn sso_is_in_the_command_line_and_makes_no_function_larger() {
+    let sso = ["aws-sdk-sso", "aws-sdk-ssooidc"];
+    let command_line = tree(&["--package=slipway", "--edges=normal"]);
+    assert!(sso.iter().all(|name| command_line.contains(*name)), "the command line cannot sign in by SSO");
+    let packaged = ["render-function", "rollout-function", "scan-function", "node"];
+    let packaged = packaged.map(|name| format!("--package=slipway-{name}"));
+    let selection: Vec<&str> = packaged.iter().map(String::as_str).chain(["--edges=normal"]).collect();
+    let functions = tree(&selection);
+    assert!(functions.contains("aws-config"), "the search is broken: {functions:?}");
+    assert!(sso.iter().all(|name| !functions.contains(*name)), "a function has the clients of SSO");
+}
+
+#[test]
+fn what_is_banned_is_nowhere() {
+    let names = tree(&["--workspace", "--target=all"]);
     for banned in BANNED {
         assert!(
-            !names.contains(banned),
+            !names.contains(*banned),
             "the workspace depends on {banned}, which is not allowed: `cargo tree -i {banned}`"
         );
     }

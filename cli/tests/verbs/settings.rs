@@ -122,3 +122,19 @@ fn a_profile_that_does_not_exist_is_named_with_what_to_do() {
     let run = place.run_in("list --region eu-west-1 --profile nope", &[("HOME", "/nonexistent"), NOWHERE[4]]);
     assert!(run.code == 3 && run.stderr.contains("aws configure list-profiles"), "{}", run.output());
 }
+
+/// With a login and a portal: `tests/tests/verbs_in_aws/sign_in.rs`.
+#[test]
+fn a_profile_of_sso_without_a_login_says_how_to_log_in() {
+    let place = Place::new();
+    place.write(
+        "home/.aws/config",
+        "[profile corp]\nsso_session = corp\nsso_account_id = 123456789012\nsso_role_name = admin\n\
+         [sso-session corp]\nsso_region = eu-west-1\nsso_start_url = https://corp.awsapps.com/start\n",
+    );
+    let home = place.path("home").display().to_string();
+    let run = place.run_in("list --profile corp", &[&NOWHERE[..], &[("HOME", home.as_str())]].concat());
+    for words in ["failed to load the cached SSO token", "`aws sso login`"] {
+        assert!(run.code == 3 && run.stderr.contains(words), "{words}: {}", run.output());
+    }
+}

@@ -12,7 +12,8 @@ use crate::client::ACCOUNT;
 use crate::gateway::Principal;
 use crate::iam::{self, Statement};
 use crate::lambda::{Function, Launch, Permission};
-use crate::router::{DeadLetters, Route};
+use crate::relay::{Destination, Relay};
+use crate::router::Route;
 use crate::tools;
 
 /// Types that are not created, and why this hides no error.
@@ -39,13 +40,17 @@ const MOST_POLICY: usize = 6_144;
 
 /// Creates resources one by one, and connects them at the end.
 pub(super) struct Deployer<'a> {
-    target: &'a Target<'a>,
-    region: String,
+    pub(super) target: &'a Target<'a>,
+    pub(super) region: String,
     functions: BTreeMap<String, Pending>,
     pub(super) roles: BTreeMap<String, Role>,
     queue_policies: BTreeMap<String, Vec<Statement>>,
     pub(super) policies: BTreeMap<String, Vec<Statement>>,
     pub(super) routes: Vec<Route>,
+    pub(super) relays: Vec<Relay>,
+    pub(super) destinations: BTreeMap<String, Destination>,
+    /// Name and value of the header by which a connection signs in.
+    pub(super) connections: BTreeMap<String, (String, String)>,
     pub(super) taps: Vec<(String, String)>,
     pub(super) recorded: Vec<(String, String, &'static str)>,
 }
@@ -64,13 +69,13 @@ struct Pending {
 }
 
 /// Properties of a resource. An error is reported for every property that is not taken.
-struct Props {
-    place: String,
-    left: Map<String, Value>,
+pub(super) struct Props {
+    pub(super) place: String,
+    pub(super) left: Map<String, Value>,
 }
 
 impl Props {
-    fn new(place: &str, value: Value) -> Result<Self, DeployError> {
+    pub(super) fn new(place: &str, value: Value) -> Result<Self, DeployError> {
         match value {
             Value::Object(left) => Ok(Self { place: place.to_owned(), left }),
             Value::Null => Ok(Self { place: place.to_owned(), left: Map::new() }),
@@ -80,33 +85,33 @@ impl Props {
         }
     }
 
-    fn take(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.left.remove(name)
     }
 
-    fn text(&mut self, name: &str) -> Result<String, DeployError> {
+    pub(super) fn text(&mut self, name: &str) -> Result<String, DeployError> {
         let value = self.take(name);
         let text = value.as_ref().and_then(Value::as_str).map(str::to_owned);
         text.ok_or_else(|| DeployError::new(&self.place, &format!("`{name}` must be text, is {value:?}")))
     }
 
-    fn number(&mut self, name: &str) -> Result<Option<u64>, DeployError> {
+    pub(super) fn number(&mut self, name: &str) -> Result<Option<u64>, DeployError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = value.as_u64();
         number.map(Some).ok_or_else(|| DeployError::new(&self.place, &format!("`{name}` must be a number")))
     }
 
-    fn nested(&mut self, name: &str) -> Result<Self, DeployError> {
+    pub(super) fn nested(&mut self, name: &str) -> Result<Self, DeployError> {
         let place = format!("{}.{name}", self.place);
         Self::new(&place, self.take(name).unwrap_or_default())
     }
 
     /// Takes a property that makes no difference here.
-    fn ignore(&mut self, name: &str, _why: &'static str) {
+    pub(super) fn ignore(&mut self, name: &str, _why: &'static str) {
         self.left.remove(name);
     }
 
-    fn must_be(&mut self, name: &str, wanted: &Value) -> Result<(), DeployError> {
+    pub(super) fn must_be(&mut self, name: &str, wanted: &Value) -> Result<(), DeployError> {
         let value = self.take(name).unwrap_or_default();
         if value == *wanted {
             return Ok(());
@@ -114,7 +119,7 @@ impl Props {
         Err(DeployError::new(&self.place, &format!("`{name}` is {value}; only {wanted} is modelled")))
     }
 
-    fn finish(self) -> Result<(), DeployError> {
+    pub(super) fn finish(self) -> Result<(), DeployError> {
         match self.left.keys().next() {
             Some(name) => Err(DeployError::new(&self.place, &format!("property `{name}` is not modelled"))),
             None => Ok(()),
@@ -122,14 +127,14 @@ impl Props {
     }
 }
 
-fn made(reference: &str, attributes: &[(&'static str, &str)]) -> Made {
+pub(super) fn made(reference: &str, attributes: &[(&'static str, &str)]) -> Made {
     Made {
         reference: reference.to_owned(),
         attributes: attributes.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(),
     }
 }
 
-fn policy(place: &str, document: &Value) -> Result<Vec<Statement>, DeployError> {
+pub(super) fn policy(place: &str, document: &Value) -> Result<Vec<Statement>, DeployError> {
     iam::parse(document).map_err(|error| DeployError::new(place, &error.to_string()))
 }
 
@@ -143,6 +148,9 @@ impl<'a> Deployer<'a> {
             queue_policies: BTreeMap::new(),
             policies: BTreeMap::new(),
             routes: Vec::new(),
+            relays: Vec::new(),
+            destinations: BTreeMap::new(),
+            connections: BTreeMap::new(),
             taps: Vec::new(),
             recorded: Vec::new(),
         }
@@ -173,6 +181,13 @@ impl<'a> Deployer<'a> {
             "AWS::KMS::Alias" => self.alias(id, &mut props).await?,
             "AWS::Events::EventBus" => self.bus(id, &mut props).await?,
             "AWS::Events::Rule" => self.rule(id, &mut props).await?,
+            "AWS::Events::EventBusPolicy" => self.bus_policy(&mut props)?,
+            "AWS::Events::Connection" => self.connection(id, &mut props)?,
+            "AWS::Events::ApiDestination" => self.destination(id, &mut props)?,
+            "AWS::SNS::Topic" => self.topic(id, &mut props).await?,
+            "AWS::SNS::TopicPolicy" => self.topic_policy(id, &mut props)?,
+            "AWS::SNS::Subscription" => self.subscription(id, &mut props).await?,
+            "AWS::StepFunctions::StateMachine" => self.state_machine(id, &mut props).await?,
             "AWS::SQS::Queue" => self.queue(id, &mut props).await?,
             "AWS::SQS::QueuePolicy" => self.queue_policy(id, &mut props)?,
             "AWS::IAM::Role" => self.role(id, &mut props)?,
@@ -188,16 +203,22 @@ impl<'a> Deployer<'a> {
         Ok(created)
     }
 
-    fn arn(&self, service: &str, rest: &str) -> String {
+    pub(super) fn arn(&self, service: &str, rest: &str) -> String {
         format!("arn:aws:{service}:{}:{ACCOUNT}:{rest}", self.region)
     }
 
     /// A name as CloudFormation would generate it.
-    fn physical(&self, id: &str) -> String {
+    pub(super) fn physical(&self, id: &str) -> String {
         format!("{}-{}-1a2b3c4d5e6f", self.target.stack_name, id)
     }
 
-    async fn json(&self, id: &str, service: &str, target: &str, body: Value) -> Result<Value, DeployError> {
+    pub(super) async fn json(
+        &self,
+        id: &str,
+        service: &str,
+        target: &str,
+        body: Value,
+    ) -> Result<Value, DeployError> {
         let answer = self.target.client.json(service, target, body).await;
         answer.map_err(|source| DeployError::Create { place: id.to_owned(), source })
     }
@@ -315,64 +336,6 @@ impl<'a> Deployer<'a> {
         self.json(id, "events", "AWSEvents.CreateEventBus", json!({"Name": name})).await?;
         self.tap(id, &name).await?;
         Ok(made(&name, &[("Arn", &self.arn("events", &format!("event-bus/{name}"))), ("Name", &name)]))
-    }
-
-    /// A rule that matches everything, for observers.
-    async fn tap(&mut self, id: &str, bus: &str) -> Result<(), DeployError> {
-        let pattern = json!({"source": [{"exists": true}]});
-        let queue_url = self.rule_queue(id, bus, &format!("watch-{bus}"), &pattern).await?;
-        self.taps.push((bus.to_owned(), queue_url));
-        Ok(())
-    }
-
-    /// A rule with its own queue.
-    async fn rule_queue(
-        &self,
-        id: &str,
-        bus: &str,
-        name: &str,
-        pattern: &Value,
-    ) -> Result<String, DeployError> {
-        let queue = format!("embedded-{name}");
-        let rule = json!({"Name": name, "EventBusName": bus, "EventPattern": pattern.to_string(), "State": "ENABLED"});
-        self.json(id, "events", "AWSEvents.PutRule", rule).await?;
-        self.json(id, "sqs", "AmazonSQS.CreateQueue", json!({"QueueName": queue})).await?;
-        let targets = json!({"Rule": name, "EventBusName": bus,
-                             "Targets": [{"Id": "queue", "Arn": self.arn("sqs", &queue)}]});
-        self.json(id, "events", "AWSEvents.PutTargets", targets).await?;
-        Ok(self.target.client.queue_url(&queue))
-    }
-
-    async fn rule(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
-        let bus = props.take("EventBusName").and_then(|bus| bus.as_str().map(str::to_owned));
-        let bus = bus.unwrap_or_else(|| "default".to_owned());
-        let bus = bus.rsplit('/').next().unwrap_or_default().to_owned();
-        let name = self.physical(id);
-        let pattern = props.take("EventPattern").unwrap_or_default();
-        if props.left.contains_key("State") {
-            props.must_be("State", &json!("ENABLED"))?;
-        }
-        let queue_url = self.rule_queue(id, &bus, &name, &pattern).await?;
-        let rest = if bus == "default" { format!("rule/{name}") } else { format!("rule/{bus}/{name}") };
-        let rule_arn = self.arn("events", &rest);
-        let targets = props.take("Targets").unwrap_or_default();
-        let [target] = targets.as_array().map(Vec::as_slice).unwrap_or_default() else {
-            return Err(DeployError::new(id, "exactly one target is modelled"));
-        };
-        let mut target = Props::new(&format!("{id}.Targets[0]"), target.clone())?;
-        target.text("Id")?;
-        let function_arn = target.text("Arn")?;
-        let mut retry = target.nested("RetryPolicy")?;
-        retry.number("MaximumRetryAttempts")?;
-        retry.number("MaximumEventAgeInSeconds")?;
-        retry.finish()?;
-        let mut letters = target.nested("DeadLetterConfig")?;
-        let dead_letters = letters.take("Arn").and_then(|arn| arn.as_str().map(str::to_owned));
-        letters.finish()?;
-        target.finish()?;
-        let dead_letters = dead_letters.map(|arn| DeadLetters { arn, policy: Vec::new() });
-        self.routes.push(Route { bus, rule_arn: rule_arn.clone(), queue_url, function_arn, dead_letters });
-        Ok(made(&name, &[("Arn", &rule_arn)]))
     }
 
     async fn queue(&self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
@@ -541,8 +504,9 @@ impl<'a> Deployer<'a> {
     /// Connects functions with their roles, and rules with the policies of their queues.
     pub(super) async fn finish(&mut self) -> Result<(), DeployError> {
         self.tap("default bus", "default").await?;
-        for route in &mut self.routes {
-            if let Some(letters) = &mut route.dead_letters {
+        let of_routes = self.routes.iter_mut().map(|route| &mut route.dead_letters);
+        for letters in of_routes.chain(self.relays.iter_mut().map(|relay| &mut relay.dead_letters)) {
+            if let Some(letters) = letters {
                 letters.policy = self.queue_policies.get(&letters.arn).cloned().unwrap_or_default();
             }
         }

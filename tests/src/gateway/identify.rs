@@ -59,6 +59,7 @@ pub(super) fn identify(
             about_nothing = asked.about_nothing;
             asked.needs
         }
+        ("sns", None) => vec![sns(body)],
         ("elasticloadbalancing", None) => vec![fleet::elasticloadbalancing(body)?],
         ("ssm", Some(operation)) if fleet::is_of_commands(operation) => {
             let asked = scope.commands(operation, &parse(body)?, fleet)?;
@@ -102,6 +103,12 @@ fn decode(path: &str) -> String {
     form_urlencoded::parse(path.replace('+', "%2B").replace('&', "%26").replace('=', "%3D").as_bytes())
         .map(|(key, _)| key.into_owned())
         .collect()
+}
+
+fn sns(body: &[u8]) -> Request {
+    let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
+    let field = |name: &str| form.get(name).cloned().unwrap_or_default();
+    need(&format!("sns:{}", field("Action")), field("TopicArn"))
 }
 
 /// S3 in path style, which SDKs use with an IP address.

@@ -25,7 +25,7 @@ impl Refusal {
         match (self, service) {
             (
                 Self::Denied,
-                "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "scheduler",
+                "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns" | "scheduler",
             ) => StatusCode::FORBIDDEN,
             (Self::Missing, "s3" | "scheduler") => StatusCode::NOT_FOUND,
             (Self::Throttled, "s3") => StatusCode::SERVICE_UNAVAILABLE,
@@ -37,15 +37,19 @@ impl Refusal {
 
     fn code(self, service: &str) -> &'static str {
         match (self, service) {
-            (Self::Denied, "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing") => {
+            (Self::Denied, "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns") => {
                 "AccessDenied"
             }
             (Self::Denied, _) => "AccessDeniedException",
             (Self::Throttled, "s3") => "SlowDown",
-            (Self::Throttled, "cloudformation" | "autoscaling" | "elasticloadbalancing") => "Throttling",
+            (Self::Throttled, "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns") => {
+                "Throttling"
+            }
             (Self::Throttled, _) => "ThrottlingException",
             (Self::Internal, "s3") => "InternalError",
-            (Self::Internal, "cloudformation" | "autoscaling" | "elasticloadbalancing") => "InternalFailure",
+            (Self::Internal, "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns") => {
+                "InternalFailure"
+            }
             (Self::Internal, "kms") => "KMSInternalException",
             (Self::Internal, "events") => "InternalException",
             (Self::Internal, _) => "InternalServerError",
@@ -69,7 +73,7 @@ impl Refusal {
                     "<Error><Code>{code}</Code><Message>{text}</Message><RequestId>gateway</RequestId></Error>"
                 ),
             ),
-            "cloudformation" | "autoscaling" | "elasticloadbalancing" => xml(
+            "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns" => xml(
                 status,
                 &format!(
                     "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>\

@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod agent;
+mod ci;
 mod destroying;
 mod orders;
 mod permissions;
 mod plans;
 mod recovery;
 mod rolling;
+mod sign_in;
 mod status;
 
 use std::time::Duration;
