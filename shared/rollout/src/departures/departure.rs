@@ -181,18 +181,6 @@ impl DepartureState {
         Self::Drain { drain: Drain::default(), prolonged: None }
     }
 
-    /// The drain that was called off and is not cancelled yet: the machine gets no second one beside it.
-    fn drain_that_goes_on(&self) -> Option<SentCommand> {
-        match self {
-            Self::Withdraw { asked, told: None } => asked.clone(),
-            Self::Withdraw { told: Some(_), .. }
-            | Self::Drain { .. }
-            | Self::Leave { .. }
-            | Self::Rest
-            | Self::Uncordon { .. } => None,
-        }
-    }
-
     fn command(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
@@ -399,6 +387,21 @@ impl Departure {
         self.enter(DepartureState::Withdraw { asked, told: None }, now)
     }
 
+    /// It was to stay, and has to go: it is drained. A drain that was called off and is not cancelled yet goes on.
+    fn drains_after_all(&mut self, now: Timestamp) -> bool {
+        self.problem = None;
+        let asked = match &self.state {
+            DepartureState::Withdraw { asked, told: None } => asked.clone(),
+            DepartureState::Withdraw { told: Some(_), .. }
+            | DepartureState::Drain { .. }
+            | DepartureState::Leave { .. }
+            | DepartureState::Rest
+            | DepartureState::Uncordon { .. } => None,
+        };
+        let drain = Drain { asked, ..Drain::default() };
+        self.enter(DepartureState::Drain { drain, prolonged: None }, now)
+    }
+
     pub(super) fn advance(
         &mut self,
         id: &str,
@@ -434,9 +437,7 @@ impl Departure {
             {
                 // Auto Scaling terminates it now.
                 self.cause = Cause::AutoScaling;
-                self.problem = None;
-                let drain = Drain { asked: self.state.drain_that_goes_on(), ..Drain::default() };
-                self.enter(DepartureState::Drain { drain, prolonged: None }, scene.now)
+                self.drains_after_all(scene.now)
             }
             DepartureState::Rest if self.still_goes(scene) => STAYS,
             DepartureState::Rest => self.withdraw(None, scene.now),

@@ -32,8 +32,7 @@ impl Departure {
             DepartureState::Drain { .. } => self.cause = Cause::Interruption { at },
             DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => {
                 self.cause = Cause::Interruption { at };
-                self.problem = None;
-                self.enter(DepartureState::drains(), now);
+                self.drains_after_all(now);
             }
         }
     }

@@ -17,7 +17,7 @@ const LATEST: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ends {
     /// The times of the orders that may have been received and are not over.
-    given: BTreeSet<Timestamp>,
+    pub(super) given: BTreeSet<Timestamp>,
     /// Those of them that need no last snapshot.
     waived: BTreeSet<Timestamp>,
     /// The time of the newest order that was received and has to be executed.
