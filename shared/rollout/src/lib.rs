@@ -125,8 +125,7 @@ pub struct Rollout {
     /// Orders to destroy it that were given until then are over: executed or aborted. An event may come twice, and late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destroys_over: Option<Timestamp>,
-    /// When the last etcd of that name was deleted, wholly or half: what was stored until then is no snapshot of another one
-    /// (`slipway_core::snapshots::OfEtcd`).
+    /// When the last etcd of that name was deleted, wholly or half: snapshots until then are of it (`slipway_core::snapshots::OfEtcd`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd_gone_at: Option<Timestamp>,
     /// The key of the last snapshot of an etcd that was destroyed.
@@ -187,8 +186,7 @@ pub struct Step {
     pub may_replace: Vec<String>,
     /// Its state.
     pub state: StepState,
-    /// Since when CloudFormation's answers have not shown what was requested, where that decides something: that the execution of its
-    /// change set was received, or its stack, when the rollout ends early. Answers may be late.
+    /// Since when CloudFormation's answers have not shown what was requested. They may be late, so this is believed only after a while.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_since: Option<Timestamp>,
 }
