@@ -176,9 +176,11 @@ async fn story(url: &str, s3: &str, subnet: &str) -> Answers {
     let arn = format!("arn:aws:elasticloadbalancing:{REGION}:{ACCOUNT}:targetgroup/none/0123456789abcdef");
     note(&mut told, "targets of a target group that is not there", groups.targets(&arn).await);
     note(&mut told, "the group", Ok(shape(Some(serving(1).await))));
+    note(&mut told, "the group of no machine", groups.group_of("i-0123456789abcdef0").await);
     note(&mut told, "growing", groups.raise_desired(GROUP, 2).await);
     let grown = serving(2).await;
     let first = grown.machines.keys().next().unwrap().clone();
+    note(&mut told, "the group of a machine", groups.group_of(&first).await);
     note(&mut told, "the group grown", Ok(shape(Some(grown))));
 
     let verb = Command { token: "t-1".to_owned(), instance: first.clone(), verb: Verb::Status };

@@ -260,6 +260,13 @@ async fn a_group_and_its_machine_live_their_life_on_the_wire() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let id = text.split("<InstanceId>").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    for (instance, found) in [(id.as_str(), true), ("i-0123456789abcdef0", false)] {
+        let of = ("InstanceIds.member.1", instance);
+        let (status, text) = client.call_of(AUTO_SCALING, "DescribeAutoScalingInstances", &[of]).await;
+        let group =
+            format!("<InstanceId>{id}</InstanceId><AutoScalingGroupName>prod-etcd-0</AutoScalingGroupName>");
+        assert!(status == 200 && text.contains(&group) == found, "{text}");
+    }
     assert!(
         text.contains(&format!("<TargetGroupARNs><member>{TARGETS}</member></TargetGroupARNs>")),
         "{text}"
@@ -330,6 +337,7 @@ async fn what_auto_scaling_and_run_command_do_not_have_here_is_refused() {
     for (action, parameters, words) in [
         ("StartInstanceRefresh", &[][..], "not modelled"),
         ("DescribeAutoScalingGroups", &[("Filters.member.1.Name", "tag-key")], "not modelled"),
+        ("DescribeAutoScalingInstances", &[], "not modelled"),
         ("SetDesiredCapacity", &cooldown, "not modelled"),
         (
             "TerminateInstanceInAutoScalingGroup",

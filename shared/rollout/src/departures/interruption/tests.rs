@@ -239,6 +239,8 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
                 after.is_urgent(at(605)) && !after.is_urgent(at(606)),
                 "neither a pause nor an abort holds it"
             );
+            // Nor does the rollout give it up because another worker is missing.
+            assert!(!after.is_unsent());
         } else if goes.contains(state) {
             assert_eq!(*after, one);
         } else {
