@@ -108,6 +108,7 @@ async fn p1_p2_p3_p9_production_is_launched_left_alone_and_resized() {
     a_patch_is_planned_by_itself_and_taken_back(&slipway).await;
     p1_an_order_to_upgrade_looks_pins_up_and_changes_nothing_where_nothing_is_newer(&slipway).await;
     p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(&slipway).await;
+    the_notice_of_a_machine_of_nobody_is_looked_up_and_ignored(&slipway).await;
 
     // Checks that cover the whole test.
     let errors: Vec<_> = world
@@ -152,7 +153,6 @@ async fn a_patch_is_planned_by_itself_and_taken_back(slipway: &Installation) {
     }
 }
 
-/// P2, P7: six days before the certificates expire, the schedule requests a scan; the renewed certificates lead to a plan.
 async fn p1_an_order_to_upgrade_looks_pins_up_and_changes_nothing_where_nothing_is_newer(
     slipway: &Installation,
 ) {
@@ -173,6 +173,24 @@ async fn p1_an_order_to_upgrade_looks_pins_up_and_changes_nothing_where_nothing_
     assert_eq!(before.changes(&after), BTreeSet::new());
 }
 
+/// EC2 announces the interruption of every Spot machine of the account: the function asks Auto Scaling whose it is.
+async fn the_notice_of_a_machine_of_nobody_is_looked_up_and_ignored(slipway: &Installation) {
+    let world = slipway.world();
+    let mark = world.observer().mark();
+    let notice = Event {
+        source: "aws.ec2".to_owned(),
+        detail_type: "EC2 Spot Instance Interruption Warning".to_owned(),
+        detail: json!({"instance-id": "i-0fedcba9876543210", "instance-action": "terminate"}),
+        resources: Vec::new(),
+    };
+    world.client().put_event("default", &notice).await.unwrap();
+    assert!(world.settle(QUIET, PATIENCE).await);
+    let asked = world.observer().calls(mark);
+    assert!(asked.iter().any(|call| call.action == "autoscaling:DescribeAutoScalingInstances"), "{asked:?}");
+    assert!(!asked.iter().any(|call| call.is_write() && call.action.starts_with("ssm:")), "{asked:?}");
+}
+
+/// P2, P7: six days before the certificates expire, the schedule requests a scan; the renewed certificates lead to a plan.
 async fn p7_the_daily_scan_renews_what_is_due_and_rolls_etcd_and_the_control_plane_alone(
     slipway: &Installation,
 ) {
