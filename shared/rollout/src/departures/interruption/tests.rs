@@ -69,14 +69,16 @@ impl Notice {
 
 /// The nodes that are drained or uncordoned, and for how many seconds.
 fn sent(effects: &[Effect]) -> Vec<(&str, Option<u32>)> {
-    let node = |effect| match effect {
-        &Effect::Send(Command { verb: Verb::Drain { ref node, for_s, .. }, .. }) => {
-            Some((node.as_str(), Some(for_s)))
+    let mut sent = Vec::new();
+    for effect in effects {
+        if let Effect::Send(Command { verb: Verb::Drain { node, for_s, .. }, .. }) = effect {
+            sent.push((node.as_str(), Some(*for_s)));
         }
-        Effect::Send(Command { verb: Verb::Uncordon { node }, .. }) => Some((node.as_str(), None)),
-        _ => None,
-    };
-    effects.iter().filter_map(node).collect()
+        if let Effect::Send(Command { verb: Verb::Uncordon { node }, .. }) = effect {
+            sent.push((node.as_str(), None));
+        }
+    }
+    sent
 }
 
 fn drained(done: bool) -> CommandView {
