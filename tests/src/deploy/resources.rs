@@ -505,10 +505,9 @@ impl<'a> Deployer<'a> {
     pub(super) async fn finish(&mut self) -> Result<(), DeployError> {
         self.tap("default bus", "default").await?;
         let of_routes = self.routes.iter_mut().map(|route| &mut route.dead_letters);
-        for letters in of_routes.chain(self.relays.iter_mut().map(|relay| &mut relay.dead_letters)) {
-            if let Some(letters) = letters {
-                letters.policy = self.queue_policies.get(&letters.arn).cloned().unwrap_or_default();
-            }
+        let of_relays = self.relays.iter_mut().map(|relay| &mut relay.dead_letters);
+        for letters in of_routes.chain(of_relays).flatten() {
+            letters.policy = self.queue_policies.get(&letters.arn).cloned().unwrap_or_default();
         }
         for (name, mut pending) in std::mem::take(&mut self.functions) {
             let role = self.roles.values().find(|role| role.arn == pending.role_arn);

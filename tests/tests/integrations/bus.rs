@@ -5,6 +5,29 @@ use slipway_tests::observe::Observed;
 
 use super::*;
 
+/// What people and functions ask of Slipway. Nobody in another account has a use for it.
+const ORDERS: [&str; 10] = [
+    "Destroy Requested",
+    "Renewal Requested",
+    "Rollout Abort",
+    "Rollout Approved",
+    "Rollout Pause",
+    "Rollout Requested",
+    "Rollout Resume",
+    "Rollout Skip",
+    "Scan Requested",
+    "Upgrade Requested",
+];
+
+#[tokio::test]
+async fn every_event_is_an_order_or_is_sent_to_the_other_account() {
+    let template = translate(&path("account")).await.unwrap();
+    let mut found = kinds(&template, &template["Resources"]["Rule"]);
+    found.extend(ORDERS.map(str::to_owned));
+    found.sort();
+    assert_eq!(found, schemas().into_keys().collect::<Vec<_>>());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_come_to_the_bus_of_the_other_account_and_orders_do_not() {
     let world = world().await;

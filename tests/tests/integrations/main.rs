@@ -5,6 +5,7 @@
 mod approval;
 mod bus;
 mod messages;
+mod schemas;
 mod web;
 
 use std::collections::BTreeMap;
@@ -20,14 +21,15 @@ use slipway_tests::operator::between;
 use slipway_tests::tools;
 use slipway_tests::world::{Beside, Embedded, Settings};
 
-/// Every template, with the parameters that have no default.
-const TEMPLATES: [(&str, &[(&str, &str)]); 7] = [
+/// Every template, with the parameters that have no default if it is deployed here.
+const TEMPLATES: [(&str, &[(&str, &str)]); 8] = [
     ("account", &[("TargetBusArn", "arn:aws:events:eu-west-1:123456789012:event-bus/slipway-events")]),
     ("account-bus", &[("SenderAccount", ACCOUNT)]),
     ("approval", &[]),
     ("chat", &[("Channel", "C0123456789"), ("Authorization", "Bearer xoxb-secret")]),
     // Its roles are tried by what they may run: `tests/tests/verbs_in_aws/ci.rs`.
     ("ci-roles", &[]),
+    ("schemas", &[]),
     ("sns", &[]),
     (
         "ticket",

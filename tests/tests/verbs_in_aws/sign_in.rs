@@ -66,7 +66,7 @@ async fn portal() -> String {
     let app = axum::Router::new().fallback(async |uri: Uri, headers: HeaderMap| {
         let token = headers.get("x-amz-sso_bearer_token").and_then(|token| token.to_str().ok());
         let wanted = "/federation/credentials?role_name=admin&account_id=123456789012";
-        if token != Some("top-secret-token") || uri.to_string() != wanted {
+        if token != Some("top-secret-token") || uri != wanted {
             return (StatusCode::UNAUTHORIZED, format!("{{\"message\": \"{uri}\"}}"));
         }
         let keys = json!({"accessKeyId": "AKIACORP", "secretAccessKey": "top-secret", "sessionToken": "t",
