@@ -179,13 +179,15 @@ impl Installation {
                 | Observed::Log { .. } => {}
             }
         }
-        // It may be that no command was sent to a machine, and that nobody ordered a destruction.
+        // It may be that no command was sent to a machine, that none was interrupted, and that nobody ordered a destruction.
         let happened =
             |prefix: &str| self.world.observer().events(0).iter().any(|(kind, _)| kind.starts_with(prefix));
         let (commanded, destroyed) = (happened("EC2 Command"), happened("Destroy Requested"));
+        let interrupted = happened("EC2 Spot Instance Interruption Warning");
         let rules = self.world.deployed().routes.iter().map(|route| &route.rule_arn);
         let rules = rules.filter(|rule| commanded || !rule.contains("CommandEnded"));
         let rules = rules.filter(|rule| destroyed || !rule.contains("AskedToDestroy"));
+        let rules = rules.filter(|rule| interrupted || !rule.contains("MachineInterrupted"));
         ends.extend(
             rules.filter(|rule| !used.contains(*rule)).map(|rule| format!("{rule} never brought an event")),
         );
