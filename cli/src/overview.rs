@@ -487,7 +487,7 @@ mod tests {
         let mut going = rollout(false, "succeeded");
         going["doing"] = json!({"going": {
             "askedAt": "2026-11-22T13:00:00Z", "attempt": 1, "stacks": [],
-            "snapshot": {"wanted": {"save": {"leader": {"since": "2026-11-22T13:00:00Z"}}}},
+            "snapshot": {"wanted": {"which": "first", "save": {"leader": {"since": "2026-11-22T13:00:00Z"}}}},
         }});
         for (reported, state) in
             [("succeeded", "destroying"), ("destroying", "destroying"), ("paused", "paused")]

@@ -22,7 +22,11 @@ async fn p10_an_abort_is_heard_and_obeyed_though_what_was_decided_before_it_is_d
     assert_eq!((shore.state().outbox.len(), shore.report().unwrap().state.as_str()), (1, "stuck"));
     shore.done();
 
+    // The stack of its change set may still come to light.
     let report = shore.wakes(order(abort())).await.unwrap();
+    assert_eq!(report.state, "aborting", "{}", report.message);
+    shore.passes(180);
+    let report = shore.wakes(Waker::Tick).await.unwrap();
     assert_eq!(report.state, "aborted", "{}", report.message);
     let done = shore.done();
     assert!(!done.iter().any(|line| line.starts_with("execute")), "{done:?}");
