@@ -17,9 +17,7 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{self, Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{
-    advance, called_off_creation, is_missing, is_to_begin, is_unseen, take_back, unseen_since,
-};
+use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin, take_back};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -148,6 +146,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     }
 
     let moved = before != progress(&active);
+    take_back(&next, &mut active, observed, &mut waits, &mut effects, now);
     let report = conclude(&mut next, active, observed, now, &waits, moved, &mut effects);
     finish(next, effects, report)
 }
@@ -217,12 +216,11 @@ fn stacks(
         // After a failure or an order to stop, nothing new starts; operations of CloudFormation in progress are completed (P10).
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         let held = failed || stopped;
-        // Its turn has only just come, so it was not observed. The next wake observes it.
-        let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if held && step.state != StepState::Executing {
-            active.steps[at].missing_since = unseen_since(next, step, stack.as_ref(), now);
             continue;
         }
+        // Its turn has only just come, so it was not observed. The next wake observes it.
+        let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         if let Some(delete) = called_off_creation(next, active, step, stack.as_ref()) {
             waits.insert_stack(step, StackWaits::CreationCalledOff);
             effects.push(delete);
@@ -459,8 +457,9 @@ fn conclude(
     let stopped = !failures.is_empty() || active.aborted.is_some() || paused_since.is_some();
     let in_flight = active.steps.iter().any(|step| match step.state {
         StepState::Executing => true,
-        StepState::ChangeSet => !stopped || is_unseen(step, now),
-        StepState::Waiting | StepState::Done | StepState::Failed(_) => false,
+        StepState::ChangeSet => !stopped || step.is_taken_back(now),
+        StepState::Waiting | StepState::Failed(_) => step.is_taken_back(now),
+        StepState::Done => false,
     });
     let in_flight = in_flight || active.nodes.is_deleting();
     let done = stage(&active).is_none();
@@ -543,10 +542,14 @@ fn conclude(
         RolloutResult::Superseded => Event::RolloutSuperseded(event),
         RolloutResult::Aborted => Event::RolloutAborted(event),
     };
-    if stops {
-        let view = |step: &Step| observed.stacks.get(&step.stack).and_then(Option::as_ref);
-        effects.extend(active.steps.iter().filter_map(|step| take_back(next, &active, step, view(step))));
-    }
+    // A call that executes such a change set later finds nothing to execute.
+    let made = active.steps.iter().filter(|step| stops && step.state == StepState::ChangeSet);
+    effects.extend(
+        made.map(|step| Effect::DeleteChangeSet {
+            stack: step.stack.clone(),
+            name: active.change_set.clone(),
+        }),
+    );
     effects.push(Effect::Publish(event));
     if next.departures.is_empty() && !next.is_going() {
         effects.push(Effect::DisarmTick);

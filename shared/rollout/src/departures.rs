@@ -42,6 +42,8 @@ const LOOKS: usize = 5;
 /// How many more commands controllers may get in this look.
 struct Slots {
     drains: usize,
+    /// Drains, if those of machines that EC2 interrupts are counted, too.
+    urgent: usize,
     uncordons: usize,
 }
 
@@ -160,18 +162,21 @@ pub(super) fn advance(
     };
     let mut slots = Slots {
         drains: MOST_DRAINS.min(scene.controllers.len() * DRAINS_OF_ONE),
+        urgent: MOST_DRAINS.min(scene.controllers.len() * (DRAINS_OF_ONE + 1)),
         // One machine per controller, so that drains that last for hours do not block the machines that have to be uncordoned.
         uncordons: scene.controllers.len(),
     };
     for one in departures.values() {
-        let (asked, free) = match (one.drain_command(), one.uncordon_command()) {
-            (Some(asked), _) => (asked, &mut slots.drains),
-            (None, Some(asked)) => (asked, &mut slots.uncordons),
+        let (asked, is_drain) = match (one.drain_command(), one.uncordon_command()) {
+            (Some(asked), _) => (asked, true),
+            (None, Some(asked)) => (asked, false),
             (None, None) => continue,
         };
         if asked.outcome(observed, now).is_none() {
             *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
-            *free = free.saturating_sub(1);
+            let Slots { drains, urgent, uncordons } = &mut slots;
+            let taken = if is_drain { vec![drains, urgent] } else { vec![uncordons] };
+            taken.into_iter().for_each(|free| *free = free.saturating_sub(1));
         }
     }
     // A machine that EC2 takes within minutes comes first. Of the others, the departure with the fewest requests does, so that drains that

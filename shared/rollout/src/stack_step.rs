@@ -4,7 +4,9 @@ use jiff::Timestamp;
 
 use super::destroy::zone_cure;
 use super::nodes::CONSISTENT;
+use super::outbox::Effects;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
+use super::words::Waiting;
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, Observed, ResourceFailure, Rollout,
     StackStatus, StackView, Step, StepState,
@@ -180,6 +182,8 @@ fn through_change_set(
     };
     let reason = view.reason.as_deref().unwrap_or("CloudFormation gave no reason");
     let drop = || Effect::DeleteChangeSet { stack: step.stack.clone(), name: active.change_set.clone() };
+    // By its change set a stack that is no more than that is known when it is taken back.
+    let drop_update = || (!create).then(drop).into_iter().collect();
     match view.status {
         ChangeSetStatus::Pending => Advance {
             state: StepState::ChangeSet,
@@ -187,7 +191,7 @@ fn through_change_set(
             waits: StackWaits::ChangeSet(ChangeSetWaits::Making),
         },
         ChangeSetStatus::Ready => match unplanned(step, view) {
-            Some(problem) => Advance { effects: vec![drop()], ..failed(problem, &[]) },
+            Some(problem) => Advance { effects: drop_update(), ..failed(problem, &[]) },
             None => Advance {
                 state: StepState::Executing,
                 effects: vec![Effect::ExecuteChangeSet {
@@ -198,15 +202,14 @@ fn through_change_set(
                 waits: StackWaits::Executes,
             },
         },
-        ChangeSetStatus::NoChanges if create => Advance {
-            effects: vec![drop()],
-            ..failed(format!("CloudFormation finds nothing to create in {}: {reason}", step.stack), &[])
-        },
+        ChangeSetStatus::NoChanges if create => {
+            failed(format!("CloudFormation finds nothing to create in {}: {reason}", step.stack), &[])
+        }
         ChangeSetStatus::NoChanges => {
             Advance { state: StepState::Done, effects: vec![drop()], waits: StackWaits::NothingToChange }
         }
         ChangeSetStatus::Failed => Advance {
-            effects: vec![drop()],
+            effects: drop_update(),
             ..failed(format!("CloudFormation refuses the template of {}: {reason}", step.stack), &[])
         },
         ChangeSetStatus::Executing | ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed => {
@@ -301,40 +304,54 @@ fn call_off(active: &Active, step: &Step, stack: &StackView) -> Effect {
     Effect::DeleteStack { stack: step.stack.clone(), id: stack.id.clone(), stands: false, token }
 }
 
-/// What a rollout that ends early deletes of a step that has only asked for a change set: the change set, so that a call that executes it
-/// later finds nothing, or the whole stack if it is no more than a change set. Such a stack would stay behind in `REVIEW_IN_PROGRESS` if the
-/// next spec did not have it (`DeleteChangeSet` leaves the stack:
-/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DeleteChangeSet.html>).
+/// A rollout that is to end early deletes the stacks that are no more than its change sets, in each look until they are gone: such a stack
+/// would stay behind in `REVIEW_IN_PROGRESS` if the next spec did not have it (`DeleteChangeSet` leaves the stack:
+/// <https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DeleteChangeSet.html>). Such a stack has no tags; by its change
+/// set it is ours.
 pub(super) fn take_back(
     state: &Rollout,
-    active: &Active,
-    step: &Step,
-    stack: Option<&StackView>,
-) -> Option<Effect> {
-    let name = active.change_set.clone();
-    let made = match step.state {
-        StepState::ChangeSet => Some(Effect::DeleteChangeSet { stack: step.stack.clone(), name }),
-        // Its change set was deleted when it failed.
-        StepState::Failed(_) => None,
-        StepState::Waiting | StepState::Executing | StepState::Done => return None,
-    };
-    let empty = stack.filter(|stack| stack.status == StackStatus::ReviewInProgress);
-    empty.filter(|_| creates(state, step)).map(|stack| call_off(active, step, stack)).or(made)
-}
-
-/// Whether its stack, which is not shown, may still come to light ([`unseen_since`]).
-pub(super) fn is_unseen(step: &Step, now: Timestamp) -> bool {
-    step.missing_since.is_some_and(|since| now.duration_since(since) < CONSISTENT)
-}
-
-/// Since when a rollout that ends early has not seen a stack whose change set it has asked for, if that may still come to light: answers may
-/// be late, and the stack has to be taken back ([`take_back`]).
-pub(super) fn unseen_since(
-    state: &Rollout,
-    step: &Step,
-    stack: Option<&StackView>,
+    active: &mut Active,
+    observed: &Observed,
+    waits: &mut Waiting,
+    effects: &mut Effects,
     now: Timestamp,
-) -> Option<Timestamp> {
-    let is_unseen = step.state == StepState::ChangeSet && stack.is_none() && creates(state, step);
-    is_unseen.then(|| step.missing_since.unwrap_or(now))
+) {
+    let has_failed = |step: &Step| matches!(step.state, StepState::Failed(_));
+    let failed = active.nodes.failure().is_some() || active.steps.iter().any(has_failed);
+    if active.aborted.is_none() && !failed {
+        return;
+    }
+    let mut steps = std::mem::take(&mut active.steps);
+    for step in steps.iter_mut().filter(|step| creates(state, step)) {
+        // What was not observed is not one of those whose turn it is.
+        let Some(stack) = observed.stacks.get(&step.stack) else { continue };
+        let is_ours = observed.change_sets.get(&step.stack).is_some_and(Option::is_some);
+        let since = match (&step.state, stack) {
+            (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), Some(stack))
+                if is_ours && stack.status == StackStatus::ReviewInProgress =>
+            {
+                effects.push(call_off(active, step, stack));
+                Some(now)
+            }
+            // CloudFormation may not show it yet.
+            (StepState::ChangeSet, None) => step.missing_since.or(Some(now)),
+            (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), _) => None,
+            (StepState::Executing | StepState::Done, _) => continue,
+        };
+        if since == Some(now) && stack.is_some() && step.state == StepState::ChangeSet {
+            step.state = StepState::Waiting;
+        }
+        step.missing_since = since;
+        if step.is_taken_back(now) {
+            waits.insert_stack(step, StackWaits::CreationCalledOff);
+        }
+    }
+    active.steps = steps;
+}
+
+impl Step {
+    /// Whether a rollout that is to end early waits until its stack is gone, or for that to come to light ([`take_back`]).
+    pub(super) fn is_taken_back(&self, now: Timestamp) -> bool {
+        self.missing_since.is_some_and(|since| now.duration_since(since) < CONSISTENT)
+    }
 }

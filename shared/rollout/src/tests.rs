@@ -393,7 +393,7 @@ fn p3_a_change_set_that_would_replace_more_than_the_plan_says_is_not_executed() 
     assert_eq!(report.state, "failed");
     assert!(report.message.contains("would replace or remove Surprise in c-network"), "{}", report.message);
     assert!(!fake.log.iter().any(|line| line.starts_with("execute")));
-    assert!(fake.log.contains(&"drop c-network".to_owned()));
+    assert!(fake.log.contains(&"delete c-network".to_owned()));
 }
 
 #[test]

@@ -391,9 +391,8 @@ impl Departure {
     fn drains_after_all(&mut self, now: Timestamp) -> bool {
         self.problem = None;
         let asked = match &self.state {
-            DepartureState::Withdraw { asked, told: None } => asked.clone(),
-            DepartureState::Withdraw { told: Some(_), .. }
-            | DepartureState::Drain { .. }
+            DepartureState::Withdraw { asked, told } => asked.clone().filter(|_| told.is_none()),
+            DepartureState::Drain { .. }
             | DepartureState::Leave { .. }
             | DepartureState::Rest
             | DepartureState::Uncordon { .. } => None,
@@ -412,6 +411,8 @@ impl Departure {
     ) -> bool {
         let hold = match machine.map(|machine| machine.lifecycle) {
             None => return GONE,
+            // A load balancer deregisters it before its hook comes, and EC2 does not wait (Auto Scaling user guide, "How lifecycle hooks work").
+            Some(Lifecycle::Terminating) if self.is_urgent(scene.now) => Hold::Free,
             // It is being terminated without a hook that would wait.
             Some(Lifecycle::Terminating) if scene.now.duration_since(self.since) > PATIENCE => return GONE,
             Some(Lifecycle::Terminating) => return STAYS,
@@ -486,11 +487,13 @@ impl Departure {
 
     /// Sends its drain to a controller, if one has time for it.
     fn ask_to_drain(&mut self, id: &str, scene: &Scene<'_>, slots: &mut Slots, effects: &mut Vec<Effect>) {
-        if slots.drains > 0
+        let free = if self.is_urgent(scene.now) { slots.urgent } else { slots.drains };
+        if free > 0
             && let Some(asked) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
             && let Some(command) = self.state.command_mut()
         {
-            slots.drains -= 1;
+            slots.drains = slots.drains.saturating_sub(1);
+            slots.urgent -= 1;
             *command = Some(asked);
         }
     }

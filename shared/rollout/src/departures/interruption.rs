@@ -29,6 +29,8 @@ impl Rollout {
     #[must_use]
     pub fn interrupted(mut self, group: &str, instance: &str, at: Timestamp, now: Timestamp) -> Self {
         let Some(role) = self.pool_of(group) else { return self };
+        // Nothing may be urgent longer than from now on.
+        let at = at.min(now);
         let is_being_deleted =
             self.active().is_none() && self.destroy().is_some_and(|open| !open.sees_to_machines());
         if is_being_deleted || now.duration_since(at) > NOTICE_COUNTS {

@@ -149,14 +149,15 @@ impl Removal {
             self.let_all_stay(turn.role, turn.group, turn.departures, turn.now);
             return Some(Move::Done { left: true });
         }
-        self.empty.retain(|id| machines.contains(&id));
+        // One that EC2 wanted to interrupt, and did not, takes pods again.
+        self.empty.retain(|id| machines.contains(&id) && !turn.departs(id));
         for id in std::mem::take(&mut self.begun) {
             // A machine that is not there any more left by itself.
             let Some(one) = turn.departures.get(&id) else { continue };
             if let Some(why) = one.problem.clone() {
                 return Some(Move::Fail(why));
             }
-            if one.state == DepartureState::Rest {
+            if one.state == DepartureState::Rest && one.is_of_a_rollout() {
                 turn.departures.remove(&id);
                 self.empty.insert(id);
             } else {

@@ -180,7 +180,7 @@ impl Machine for Workers {
         if let Some(why) = self.settle(&mut begun, turn, group) {
             return Move::Fail(why);
         }
-        self.keep(&begun, turn, group);
+        self.keep(&mut begun, turn, group);
         // No worker may be terminated in place of a surge machine that was not launched.
         if self.extra.is_to_come(group.desired) {
             return self.stays(begun, self.comes_first(turn, group));
@@ -272,7 +272,8 @@ impl Workers {
                 }
                 Exit::Goes | Exit::Shrinks => {}
             }
-            let Some(why) = one.problem.clone() else {
+            // EC2 interrupts a machine, or does not: that is no failure of the rollout.
+            let Some(why) = one.problem.clone().filter(|_| !one.is_of_an_interruption()) else {
                 begun.insert(id, exit);
                 continue;
             };
@@ -288,15 +289,20 @@ impl Workers {
 
     /// Somebody else, such as a cluster autoscaler, has taken back machines of the surge: as many workers of the new release that are being
     /// drained as surplus stay. Otherwise other machines would replace them.
-    fn keep(&self, begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) {
-        let shrinks = |id: &&String| turn.departures.get(*id).is_some_and(Departure::is_drained_as_surplus);
-        let surplus: Vec<&String> = begun.keys().filter(shrinks).collect();
+    fn keep(&self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView) {
+        // One whose termination was requested is no part of the surge any more.
+        let surplus = begun.iter().filter(|(_, exit)| **exit == Exit::Goes).map(|(id, _)| id);
+        let surplus = surplus
+            .filter(|id| turn.departures.get(*id).is_some_and(Departure::is_drained_as_surplus))
+            .cloned();
+        let surplus: Vec<String> = surplus.collect();
         let too_many = surplus.len().saturating_sub(self.extra.machines() as usize);
-        let current = |id: &&&String| {
-            group.machines.get(**id).is_some_and(|one| is_current(group, one)) && serves(group, id)
+        let current = |id: &&String| {
+            group.machines.get(*id).is_some_and(|one| is_current(group, one)) && serves(group, id)
         };
         for id in surplus.iter().filter(current).take(too_many) {
-            if let Some(one) = turn.departures.get_mut(*id) {
+            begun.remove(id);
+            if let Some(one) = turn.departures.get_mut(id) {
                 one.withdraw(None, turn.now);
             }
         }

@@ -1,5 +1,6 @@
 //! One decision at a time, from a given state: what is observed, what counts as progress, what is published, and how it ends.
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
@@ -255,30 +256,47 @@ fn p10_what_is_deleted_at_an_abort_is_a_stack_of_ours_that_was_being_made_for_th
 fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_rollout_ends_early() {
     let pool = |state| rolling(&[stack("c-pool-a", "pool", state)], &[]);
     let stood = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
-    let mut empty = seen(&[("c-pool-a", StackStatus::ReviewInProgress)]);
-    empty.stacks.values_mut().flatten().for_each(|view| view.tags.clear());
+    let mut ours = executed(&[("c-pool-a", StackStatus::ReviewInProgress)]);
+    ours.stacks.values_mut().flatten().for_each(|view| view.tags.clear());
+    // Without our change set it may be anybody's.
+    let theirs = Observed { change_sets: BTreeMap::new(), ..ours.clone() };
     let full = seen(&[("c-pool-a", StackStatus::UpdateComplete)]);
     let absent = Observed { stacks: BTreeMap::from([("c-pool-a".to_owned(), None)]), ..seen(&[]) };
+    let stack = |effect: &Effect| matches!(effect, Effect::DeleteStack { stands: false, .. });
+    let change_set = |effect: &Effect| matches!(effect, Effect::DeleteChangeSet { .. });
+    let deletes =
+        |decision: &Decision| (decision.effects.iter().any(stack), decision.effects.iter().any(change_set));
     let (stack_goes, change_set_goes, nothing) = ((true, false), (false, true), (false, false));
-    for (state, observed, goes) in [
-        (aborted(pool(json!("changeSet"))), &empty, stack_goes),
-        (pool(json!({"failed": "CloudFormation refuses the template"})), &empty, stack_goes),
-        (aborted(pool(json!("waiting"))), &empty, nothing),
-        (pool(json!({"failed": "the update was rolled back"})), &full, nothing),
-        (Rollout { deployed: stood, ..aborted(pool(json!("changeSet"))) }, &full, change_set_goes),
+    let failed = || pool(json!({"failed": "CloudFormation refuses the template"}));
+    for (state, observed, goes, waits) in [
+        (aborted(pool(json!("changeSet"))), &ours, stack_goes, true),
+        (failed(), &ours, stack_goes, true),
+        // Its deletion was decided, and was not performed.
+        (aborted(pool(json!("waiting"))), &ours, stack_goes, true),
+        (aborted(pool(json!("changeSet"))), &theirs, change_set_goes, false),
+        (failed(), &theirs, nothing, false),
+        (pool(json!("waiting")), &theirs, nothing, true),
+        (failed(), &full, nothing, false),
+        (Rollout { deployed: stood, ..aborted(pool(json!("changeSet"))) }, &full, change_set_goes, false),
         // CloudFormation's answers may be late: the abort waits for the stack to come to light.
-        (aborted(pool(json!("changeSet"))), &absent, nothing),
+        (aborted(pool(json!("changeSet"))), &absent, nothing, true),
     ] {
         let decision = decide(&state, observed, NOW);
-        let stack = |effect: &Effect| matches!(effect, Effect::DeleteStack { stands: false, .. });
-        let change_set = |effect: &Effect| matches!(effect, Effect::DeleteChangeSet { .. });
-        let effects = &decision.effects;
-        assert_eq!((effects.iter().any(stack), effects.iter().any(change_set)), goes, "{state:?}");
-        assert_eq!(decision.next.active().is_some(), std::ptr::eq(observed, &absent), "{state:?}");
-        // It is not waited for without end.
-        let later = decide(&decision.next, observed, NOW + CONSISTENT);
-        assert!(later.next.active().is_none(), "{state:?}");
+        assert_eq!(deletes(&decision), goes, "{state:?}");
+        assert_eq!(decision.next.active().is_some(), waits, "{state:?}");
+        if goes == stack_goes {
+            let again = decide(&decision.next, observed, NOW + SignedDuration::from_secs(10));
+            assert_eq!(deletes(&again), stack_goes, "until it is gone: {state:?}");
+            assert!(
+                decide(&again.next, &absent, NOW + SignedDuration::from_secs(20)).next.active().is_none()
+            );
+        }
     }
+    let first = decide(&aborted(pool(json!("changeSet"))), &absent, NOW).next;
+    let just_before = CONSISTENT - SignedDuration::from_secs(1);
+    assert!(decide(&first, &absent, NOW + just_before).next.active().is_some());
+    let last = decide(&first, &absent, NOW + CONSISTENT);
+    assert_eq!((deletes(&last), last.next.active().is_some()), (change_set_goes, false));
 }
 
 #[test]

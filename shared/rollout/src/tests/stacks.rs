@@ -180,7 +180,7 @@ fn a_step_that_cannot_go_on_fails_with_what_cloudformation_says_and_its_change_s
             Some(S::ReviewInProgress),
             Some(C::NoChanges),
             "CloudFormation finds nothing to create in c-etcd: why",
-            vec![drops()],
+            vec![],
         ),
         (
             ChangeSet,

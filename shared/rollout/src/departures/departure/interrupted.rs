@@ -46,7 +46,7 @@ impl Departure {
     }
 
     /// Whether EC2's notice is why it is removed.
-    pub(in super::super) const fn is_of_an_interruption(&self) -> bool {
+    pub(crate) const fn is_of_an_interruption(&self) -> bool {
         match self.cause {
             Cause::Interruption { .. } => true,
             Cause::Rollout(_) | Cause::AutoScaling => false,

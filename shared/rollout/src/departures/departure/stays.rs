@@ -30,8 +30,9 @@ impl Departure {
         slots: &mut Slots,
         effects: &mut Vec<Effect>,
     ) -> bool {
+        let is_of_a_rollout = self.is_of_a_rollout();
         let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
-        if scene.paused && scene.rollout_continues {
+        if scene.paused && scene.rollout_continues && is_of_a_rollout {
             return STAYS;
         }
         if let Some(asked) = asked {

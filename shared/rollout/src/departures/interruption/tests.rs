@@ -277,3 +277,48 @@ fn p6_a_worker_of_a_group_of_somebody_else_is_not_drained() {
     }
     assert_eq!((notice.look(1), notice.state()), (vec![], None));
 }
+
+/// A load balancer deregisters it first, which takes longer than EC2 waits.
+#[test]
+fn p6_a_worker_that_ec2_interrupts_is_drained_before_it_gets_to_its_hook() {
+    let mut notice = Notice::given();
+    notice.is_now(Lifecycle::Terminating);
+    assert_eq!(sent(&notice.look(1)), [("i-1", Some(NOTICE_S))]);
+    notice.ends(drained(true));
+    assert_eq!(notice.look(30), []);
+    assert_eq!(notice.state(), Some(&DepartureState::Rest));
+    notice.is_now(Lifecycle::TerminatingWait);
+    assert_eq!(sent(&notice.look(300)).len(), 1, "pods may have come");
+}
+
+#[test]
+fn p6_drains_that_pods_hold_leave_room_for_a_worker_that_ec2_interrupts() {
+    let waits = ["i-2", "i-3", "i-4", "i-5"].map(|id| (id, Lifecycle::TerminatingWait));
+    let serves = ["i-1", "i-6"].map(|id| (id, Lifecycle::InService));
+    let mut notice = Notice::of(idle(), &[&waits[..], &serves].concat());
+    assert_eq!(sent(&notice.look(0)).len(), 3, "as many as one controller gets");
+    for one in notice.state.departures.values() {
+        if let Some(asked) = one.command() {
+            notice.observed.answers.insert(asked.command.token.clone(), Some(CommandView::InProgress));
+        }
+    }
+    for id in ["i-1", "i-6"] {
+        notice.state = notice.state.interrupted(POOL, id, at(1), at(1));
+    }
+    let effects = notice.look(2);
+    assert_eq!(sent(&effects).len(), 1, "its agent runs five commands at a time: {effects:?}");
+    assert_eq!(sent(&effects)[0].1, Some(NOTICE_S));
+}
+
+/// Its pause holds what a rollout has cordoned.
+#[test]
+fn p6_a_worker_that_ec2_did_not_interrupt_takes_pods_again_while_a_rollout_is_paused() {
+    let mut notice = Notice::given();
+    notice.look(1);
+    notice.ends(drained(true));
+    notice.look(30);
+    let paused = Given { order: Order::Pause, at: at(40) };
+    notice.state = after_order(&notice.state, &paused, None, at(40));
+    let mut looks = [601, 603].map(|second| advance(&mut notice.state, &notice.observed, at(second), true));
+    assert!(looks.iter_mut().any(|effects| sent(effects) == [("i-1", None)]), "{looks:?}");
+}
