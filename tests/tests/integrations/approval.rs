@@ -74,7 +74,9 @@ async fn an_answer_approves_the_plan_that_was_asked_about_whatever_it_says() {
     let (subject, text) = question(&world, &queue).await;
     assert!(subject.contains("the-cluster") && subject.len() <= 100, "{subject}");
     let summary = asked.detail["summary"].as_str().unwrap();
-    for words in ["the-plan", "the-cluster", summary, "slipway approve --cluster the-cluster"] {
+    // What comes from the event is in no command that somebody copies.
+    let region = format!("--region {} ", world.region());
+    for words in ["the-plan", "the-cluster", summary, "slipway approve --cluster NAME", &region] {
         assert!(text.contains(words), "{words}: {text}");
     }
     assert_eq!(approvals(&world), Vec::<Value>::new());
@@ -106,6 +108,22 @@ async fn who_declines_or_does_not_answer_approves_nothing() {
         tokio::time::sleep(WHILE).await;
         assert_eq!(approvals(&world), Vec::<Value>::new());
     }
+}
+
+/// A mistyped error, or a call that fails for a moment, does not end the question. (In AWS the second one has a token of its own; moto
+/// gives out the first one again.)
+#[tokio::test(flavor = "multi_thread")]
+async fn another_error_than_declined_asks_again() {
+    let world = world().await;
+    let stack = deployed(&world, "approval", &[], &[]).await;
+    let queue = subscribed(&world, &stack.deployed.outputs["TopicArn"]).await;
+    world.client().put_event("slipway", &plan_ready(true)).await.unwrap();
+    let (_, first) = question(&world, &queue).await;
+    let token = token(&first, "send-task-failure --error Declined");
+    answer(&world, "SendTaskFailure", json!({"taskToken": token, "error": "Decline"})).await;
+    let (_, again) = question(&world, &queue).await;
+    assert!(again.starts_with("The plan the-plan of the cluster the-cluster "), "{again}");
+    assert_eq!(approvals(&world), Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
