@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::destroy::zone_cure;
+use super::errand::PAUSE;
 use super::nodes::CONSISTENT;
 use super::outbox::Effects;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
@@ -304,7 +305,7 @@ fn call_off(active: &Active, step: &Step, stack: &StackView) -> Effect {
     Effect::DeleteStack { stack: step.stack.clone(), id: stack.id.clone(), stands: false, token }
 }
 
-/// A rollout that is to end early deletes the stacks that are no more than its change sets, in each look until they are gone: such a stack
+/// A rollout that is to end early deletes the stacks that are no more than its change sets, again and again until they are gone: such a stack
 /// would stay behind in `REVIEW_IN_PROGRESS` if the next spec did not have it (`DeleteChangeSet` leaves the stack:
 /// <https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DeleteChangeSet.html>). Such a stack has no tags; by its change
 /// set it is ours.
@@ -316,8 +317,7 @@ pub(super) fn take_back(
     effects: &mut Effects,
     now: Timestamp,
 ) {
-    let has_failed = |step: &Step| matches!(step.state, StepState::Failed(_));
-    let failed = active.nodes.failure().is_some() || active.steps.iter().any(has_failed);
+    let failed = active.nodes.failure().is_some() || active.steps.iter().any(|step| step.failure().is_some());
     if active.aborted.is_none() && !failed {
         return;
     }
@@ -330,26 +330,36 @@ pub(super) fn take_back(
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), Some(stack))
                 if is_ours && stack.status == StackStatus::ReviewInProgress =>
             {
-                effects.push(call_off(active, step, stack));
-                Some(now)
+                let asked = step.missing_since.filter(|_| step.state != StepState::ChangeSet);
+                let is_due = asked.is_none_or(|at| now.duration_since(at) >= PAUSE);
+                effects.extend(is_due.then(|| call_off(active, step, stack)));
+                if is_due { Some(now) } else { asked }
             }
             // CloudFormation may not show it yet.
             (StepState::ChangeSet, None) => step.missing_since.or(Some(now)),
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), _) => None,
             (StepState::Executing | StepState::Done, _) => continue,
         };
-        if since == Some(now) && stack.is_some() && step.state == StepState::ChangeSet {
+        if since.is_some() && stack.is_some() && step.state == StepState::ChangeSet {
             step.state = StepState::Waiting;
         }
         step.missing_since = since;
         if step.is_taken_back(now) {
-            waits.insert_stack(step, StackWaits::CreationCalledOff);
+            let called_off = || StackWaits::CreationCalledOff;
+            waits.insert_stack(step, step.failure().map_or_else(called_off, StackWaits::Failed));
         }
     }
     active.steps = steps;
 }
 
 impl Step {
+    fn failure(&self) -> Option<Detail<String>> {
+        match &self.state {
+            StepState::Failed(reason) => Some(Detail(reason.clone())),
+            StepState::Waiting | StepState::ChangeSet | StepState::Executing | StepState::Done => None,
+        }
+    }
+
     /// Whether a rollout that is to end early waits until its stack is gone, or for that to come to light ([`take_back`]).
     pub(super) fn is_taken_back(&self, now: Timestamp) -> bool {
         self.missing_since.is_some_and(|since| now.duration_since(since) < CONSISTENT)

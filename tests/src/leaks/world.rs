@@ -116,10 +116,12 @@ impl Secrets {
                 | Observed::NotPermitted { .. }
                 | Observed::Trouble(_) => "others",
             };
-            let text = match seen.what {
-                Observed::Log { line, .. } => line,
-                Observed::Event { event, .. } => event.to_string(),
-                what => format!("{what:?}"),
+            let text = if let Observed::Log { line, .. } = &seen.what {
+                line.clone()
+            } else if let Observed::Event { event, .. } = &seen.what {
+                event.to_string()
+            } else {
+                format!("{:?}", seen.what)
             };
             self.look(&mut searched, kind, kind, text.as_bytes());
         }

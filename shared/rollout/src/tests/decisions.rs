@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::departures::DepartureState;
+use crate::errand::PAUSE;
 use crate::fleet::GroupView;
 use crate::nodes::CONSISTENT;
 use crate::waits::{Published, RolloutWaits};
@@ -285,11 +286,11 @@ fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_r
         assert_eq!(deletes(&decision), goes, "{state:?}");
         assert_eq!(decision.next.active().is_some(), waits, "{state:?}");
         if goes == stack_goes {
-            let again = decide(&decision.next, observed, NOW + SignedDuration::from_secs(10));
+            let soon = decide(&decision.next, observed, NOW + SignedDuration::from_secs(1));
+            assert_eq!((deletes(&soon), soon.next.active().is_some()), (nothing, true), "{state:?}");
+            let again = decide(&decision.next, observed, NOW + PAUSE);
             assert_eq!(deletes(&again), stack_goes, "until it is gone: {state:?}");
-            assert!(
-                decide(&again.next, &absent, NOW + SignedDuration::from_secs(20)).next.active().is_none()
-            );
+            assert!(decide(&again.next, &absent, NOW + PAUSE * 2).next.active().is_none());
         }
     }
     let first = decide(&aborted(pool(json!("changeSet"))), &absent, NOW).next;
