@@ -182,12 +182,15 @@ impl Installation {
         // It may be that no command was sent to a machine, that none was interrupted, and that nobody ordered a destruction.
         let happened =
             |prefix: &str| self.world.observer().events(0).iter().any(|(kind, _)| kind.starts_with(prefix));
-        let (commanded, destroyed) = (happened("EC2 Command"), happened("Destroy Requested"));
-        let interrupted = happened("EC2 Spot Instance Interruption Warning");
+        let may_be_unused = [
+            ("CommandEnded", "EC2 Command"),
+            ("AskedToDestroy", "Destroy Requested"),
+            ("MachineInterrupted", "EC2 Spot Instance Interruption Warning"),
+        ]
+        .map(|(rule, event)| (rule, !happened(event)));
         let rules = self.world.deployed().routes.iter().map(|route| &route.rule_arn);
-        let rules = rules.filter(|rule| commanded || !rule.contains("CommandEnded"));
-        let rules = rules.filter(|rule| destroyed || !rule.contains("AskedToDestroy"));
-        let rules = rules.filter(|rule| interrupted || !rule.contains("MachineInterrupted"));
+        let rules =
+            rules.filter(|rule| !may_be_unused.iter().any(|(name, unused)| *unused && rule.contains(name)));
         ends.extend(
             rules.filter(|rule| !used.contains(*rule)).map(|rule| format!("{rule} never brought an event")),
         );

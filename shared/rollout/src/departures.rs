@@ -42,7 +42,7 @@ const LOOKS: usize = 5;
 /// How many more commands controllers may get in this look.
 struct Slots {
     drains: usize,
-    /// Drains, if those of machines that EC2 interrupts are counted, too.
+    /// Drains of machines that EC2 interrupts: they may use `drains`, and one more of each controller.
     urgent: usize,
     uncordons: usize,
 }
@@ -174,9 +174,12 @@ pub(super) fn advance(
         };
         if asked.outcome(observed, now).is_none() {
             *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
-            let Slots { drains, urgent, uncordons } = &mut slots;
-            let taken = if is_drain { vec![drains, urgent] } else { vec![uncordons] };
-            taken.into_iter().for_each(|free| *free = free.saturating_sub(1));
+            if is_drain {
+                slots.drains = slots.drains.saturating_sub(1);
+                slots.urgent = slots.urgent.saturating_sub(1);
+            } else {
+                slots.uncordons = slots.uncordons.saturating_sub(1);
+            }
         }
     }
     // A machine that EC2 takes within minutes comes first. Of the others, the departure with the fewest requests does, so that drains that

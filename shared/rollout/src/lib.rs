@@ -186,7 +186,7 @@ pub struct Step {
     pub may_replace: Vec<String>,
     /// Its state.
     pub state: StepState,
-    /// Since when CloudFormation's answers have not shown what was requested. They may be late, so this is believed only after a while.
+    /// Since when CloudFormation has not shown what was requested: an execution, a stack, or its deletion. Its answers may be late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing_since: Option<Timestamp>,
 }

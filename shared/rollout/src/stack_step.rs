@@ -340,6 +340,7 @@ pub(super) fn take_back(
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), _) => None,
             (StepState::Executing | StepState::Done, _) => continue,
         };
+        // It has come to light: once it is gone, nothing is waited for any more.
         if since.is_some() && stack.is_some() && step.state == StepState::ChangeSet {
             step.state = StepState::Waiting;
         }
