@@ -228,23 +228,21 @@ fn stacks(
         }
         let change_set = observed.change_sets.get(&step.stack).and_then(Option::as_ref);
         let failures = observed.failures.get(&step.stack).map(Vec::as_slice).unwrap_or_default();
-        let missing_since = step.missing_since.unwrap_or(now);
-        let missing = is_missing(step, stack.as_ref(), change_set).then_some(missing_since);
-        active.steps[at].missing_since = missing;
-        let step = &active.steps[at];
         let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
-        if held && moved.effects.iter().any(Effect::begins) {
-            // The execution was decided, and CloudFormation does not show it. Once this cannot be a late answer any more, it was never
-            // received, and does not need to be.
+        // The execution was decided, and CloudFormation does not show it.
+        let is_not_begun = held && moved.effects.iter().any(Effect::begins);
+        let is_unseen = is_not_begun || is_missing(step, stack.as_ref(), change_set);
+        let step = &mut active.steps[at];
+        step.sees_execution(is_unseen, now);
+        if is_not_begun {
             waits.insert_stack(step, StackWaits::NotBegun);
-            let step = &mut active.steps[at];
-            let is_surely = now.duration_since(missing_since) >= nodes::CONSISTENT;
-            step.missing_since = (!is_surely).then_some(missing_since);
-            if is_surely {
-                step.state = StepState::ChangeSet;
+            // Once this cannot be a late answer any more, it was never received, and does not need to be.
+            if step.is_execution_lost(now) {
+                (step.state, step.unseen) = (StepState::ChangeSet, None);
             }
             continue;
         }
+        let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
         effects.extend(moved.effects);
         debug_assert!(
@@ -389,7 +387,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
             tags: rendered.tags.clone(),
             may_replace: stack.may_replace(),
             state: StepState::Waiting,
-            missing_since: None,
+            unseen: None,
         })
     };
     let in_action = |action| plan.stacks.iter().filter(move |stack| stack.action == action);

@@ -34,7 +34,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::Event;
-use slipway_core::node::BootstrapReport;
+use slipway_core::node::{BootstrapReport, Command, CommandView};
 use slipway_core::release::{AddonsPointer, Rendering, StackKind};
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, Report};
@@ -56,7 +56,7 @@ pub use observed::{
 };
 pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, after_order};
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
-use slipway_core::node::{Command, CommandView};
+pub use stack_step::Unseen;
 use waits::Published;
 
 /// `clusters/<name>/rollout.json`.
@@ -186,9 +186,9 @@ pub struct Step {
     pub may_replace: Vec<String>,
     /// Its state.
     pub state: StepState,
-    /// Since when CloudFormation has not shown what was requested: an execution, a stack, or its deletion. Its answers may be late.
+    /// What was requested, and CloudFormation does not show yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing_since: Option<Timestamp>,
+    pub unseen: Option<Unseen>,
 }
 
 /// The state of a [`Step`].

@@ -1,6 +1,7 @@
 //! The step of one stack, from its template to `…_COMPLETE`, through a change set.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::destroy::zone_cure;
 use super::errand::PAUSE;
@@ -21,6 +22,27 @@ pub(super) struct Advance {
     pub(super) effects: Vec<Effect>,
     /// What it waits for.
     pub(super) waits: StackWaits,
+}
+
+/// What was requested of CloudFormation, and is not visible yet. Its answers may be late, for at most [`CONSISTENT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Unseen {
+    /// The execution of a change set.
+    Execution {
+        /// Since when neither its result nor the change set is there.
+        since: Timestamp,
+    },
+    /// The stack of a change set that is taken back.
+    Stack {
+        /// Since when it is looked for.
+        since: Timestamp,
+    },
+    /// The deletion of a stack that is taken back.
+    Deletion {
+        /// When it was last requested.
+        asked: Timestamp,
+    },
 }
 
 /// The tag with the name of the stack's cluster.
@@ -107,7 +129,7 @@ pub(super) fn advance(
             waits: StackWaits::Wreck,
         },
         Phase::Absent if is_missing(step, stack, change_set) => {
-            if step.missing_since.is_none_or(|since| now.duration_since(since) < CONSISTENT) {
+            if !step.is_execution_lost(now) {
                 return stay(StackWaits::AtWork(None));
             }
             failed(format!("{} was deleted while it was being created", step.stack), failures)
@@ -326,25 +348,33 @@ pub(super) fn take_back(
         // What was not observed is not one of those whose turn it is.
         let Some(stack) = observed.stacks.get(&step.stack) else { continue };
         let is_ours = observed.change_sets.get(&step.stack).is_some_and(Option::is_some);
-        let since = match (&step.state, stack) {
+        step.unseen = match (&step.state, stack) {
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), Some(stack))
                 if is_ours && stack.status == StackStatus::ReviewInProgress =>
             {
-                let asked = step.missing_since.filter(|_| step.state != StepState::ChangeSet);
+                let asked = match step.unseen {
+                    Some(Unseen::Deletion { asked }) => Some(asked),
+                    Some(Unseen::Execution { .. } | Unseen::Stack { .. }) | None => None,
+                };
                 let is_due = asked.is_none_or(|at| now.duration_since(at) >= PAUSE);
                 effects.extend(is_due.then(|| call_off(active, step, stack)));
-                if is_due { Some(now) } else { asked }
+                let asked = asked.filter(|_| !is_due).unwrap_or(now);
+                // It has come to light: once it is gone, nothing is waited for any more.
+                if step.state == StepState::ChangeSet {
+                    step.state = StepState::Waiting;
+                }
+                Some(Unseen::Deletion { asked })
             }
-            // CloudFormation may not show it yet.
-            (StepState::ChangeSet, None) => step.missing_since.or(Some(now)),
+            (StepState::ChangeSet, None) => {
+                let since = match step.unseen {
+                    Some(Unseen::Stack { since }) => since,
+                    Some(Unseen::Execution { .. } | Unseen::Deletion { .. }) | None => now,
+                };
+                Some(Unseen::Stack { since })
+            }
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), _) => None,
             (StepState::Executing | StepState::Done, _) => continue,
         };
-        // It has come to light: once it is gone, nothing is waited for any more.
-        if since.is_some() && stack.is_some() && step.state == StepState::ChangeSet {
-            step.state = StepState::Waiting;
-        }
-        step.missing_since = since;
         if step.is_taken_back(now) {
             let called_off = || StackWaits::CreationCalledOff;
             waits.insert_stack(step, step.failure().map_or_else(called_off, StackWaits::Failed));
@@ -363,6 +393,28 @@ impl Step {
 
     /// Whether a rollout that is to end early waits until its stack is gone, or for that to come to light ([`take_back`]).
     pub(super) fn is_taken_back(&self, now: Timestamp) -> bool {
-        self.missing_since.is_some_and(|since| now.duration_since(since) < CONSISTENT)
+        match self.unseen {
+            Some(Unseen::Stack { since: at } | Unseen::Deletion { asked: at }) => {
+                now.duration_since(at) < CONSISTENT
+            }
+            Some(Unseen::Execution { .. }) | None => false,
+        }
+    }
+
+    /// Records whether the requested execution is visible.
+    pub(super) fn sees_execution(&mut self, is_missing: bool, now: Timestamp) {
+        let since = match self.unseen {
+            Some(Unseen::Execution { since }) => since,
+            Some(Unseen::Stack { .. } | Unseen::Deletion { .. }) | None => now,
+        };
+        self.unseen = is_missing.then_some(Unseen::Execution { since });
+    }
+
+    /// Whether the requested execution has not been visible for so long that no late answer explains it.
+    pub(super) fn is_execution_lost(&self, now: Timestamp) -> bool {
+        match self.unseen {
+            Some(Unseen::Execution { since }) => now.duration_since(since) >= CONSISTENT,
+            Some(Unseen::Stack { .. } | Unseen::Deletion { .. }) | None => false,
+        }
     }
 }

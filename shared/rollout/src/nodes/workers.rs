@@ -172,7 +172,7 @@ impl Machine for Workers {
             WorkersState::Roll { begun } => (begun, None),
         };
         if let Extra::Left(left_over) = self.extra {
-            self.extra = Extra::Known { machines: self.left_over(left_over, group), expected: None };
+            self.extra = Extra::found(self.left_over(left_over, group), group.desired, turn.now);
         }
         let still_to_go = begun.iter().filter(|(id, exit)| **exit == Exit::Shrinks && serves(group, id));
         let still_to_go = u32::try_from(still_to_go.count()).unwrap_or(u32::MAX);

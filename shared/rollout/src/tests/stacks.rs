@@ -37,7 +37,7 @@ fn moved_after(
     let now = Timestamp::from_second(1_000).unwrap();
     let rollout = rolling(&[stack(STACK, "etcd", json!(state))], &[]);
     let mut active = rollout.active().unwrap().clone();
-    active.steps[0].missing_since = Some(now - SignedDuration::from_secs(missing_s));
+    active.steps[0].unseen = Some(Unseen::Execution { since: now - SignedDuration::from_secs(missing_s) });
     let stands = stands.map(view);
     let reason = Some("why".to_owned());
     let change_set = change_set.map(|status| ChangeSetView { status, reason, replaces: Vec::new() });

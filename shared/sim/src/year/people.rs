@@ -10,6 +10,7 @@ use slipway_rollout::Order;
 use super::account::Woken;
 use super::engine::{Deed, Engine};
 use crate::ports::lock;
+use crate::world::MachineFacts;
 
 impl Engine<'_> {
     /// An order that lets work continue counts from when it may have been received.
@@ -71,17 +72,19 @@ impl Engine<'_> {
         !begun && plan.is_some_and(|plan| plan.needs_approval() && !plan.is_empty())
     }
 
-    /// The last workers of a cluster, for example of a pool whose creation rolls back, have pods that fit nowhere else. The status says so,
+    /// The last workers of a pool, for example of one whose creation was called off, have pods that fit nowhere else. The status says so,
     /// and a person has to decide.
     fn takes_down(&mut self) {
         let mut world = lock(&self.account.world);
-        let workers: Vec<_> =
-            world.machines().into_iter().filter(|one| one.role.starts_with("pool-")).collect();
-        if workers.iter().any(|one| one.ready && !one.leaving) {
-            return;
-        }
-        for machine in workers.iter().filter(|one| one.leaving) {
-            world.kill_machine(&machine.id);
+        let workers = world.machines().into_iter().filter(|one| one.role.starts_with("pool-"));
+        let (leaving, staying): (Vec<_>, Vec<_>) = workers.partition(|one| one.leaving);
+        for machine in leaving {
+            let takes_its_pods = |other: &&MachineFacts| {
+                other.ready && world.may_run_on(&self.account.name, &machine.role, &other.role)
+            };
+            if !staying.iter().any(|other| takes_its_pods(&other)) {
+                world.kill_machine(&machine.id);
+            }
         }
     }
 

@@ -117,6 +117,13 @@ impl Extra {
         }
     }
 
+    /// The surge that an earlier rollout left over, in a group whose desired capacity is `desired`. From now on it is noticed if somebody
+    /// else takes it back.
+    pub(super) fn found(machines: u32, desired: u32, now: Timestamp) -> Self {
+        let expected = Expected { desired, first: 0, unseen: 0, before: 0, since: now };
+        Self::Known { machines, expected: (machines > 0).then_some(expected) }
+    }
+
     /// A surge that is larger by `first` machines. The desired capacity was `desired` before.
     pub(super) const fn raised(self, first: u32, desired: u32, since: Timestamp) -> Self {
         let expected = Some(Expected { desired: desired + first, first, unseen: 0, before: 0, since });

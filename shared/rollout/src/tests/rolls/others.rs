@@ -110,6 +110,34 @@ fn p6_what_an_autoscaler_takes_back_of_the_machines_that_come_first_is_asked_for
     assert!(last.is_some_and(|last| last > 0), "no worker is terminated before it comes: {:?}", yard.log);
 }
 
+/// A worker of the pool was terminated as surplus instead, and the group had one fewer than the autoscaler wants.
+#[test]
+fn p6_what_an_autoscaler_takes_back_of_an_earlier_rollouts_surge_is_not_taken_away_again() {
+    let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &surging());
+    // The autoscaler keeps the pool above its minimum. The surge comes only after the rollout has failed.
+    yard.groups.get_mut("c-pool-a").unwrap().desired = 4;
+    yard.boots = 0;
+    while yard.groups["c-pool-a"].machines.len() < 4 {
+        yard.wake(None);
+    }
+    yard.launches = false;
+    assert_eq!(yard.run(), "failed");
+    assert_eq!(yard.groups["c-pool-a"].desired, 5, "{:?}", yard.log);
+    yard.launches = true;
+    yard.wanted.desired.spec_version = "v3".to_owned();
+    while !yard.log.iter().any(|line| line.contains(" drains ")) {
+        yard.wake(None);
+    }
+    let group = yard.groups.get_mut("c-pool-a").unwrap();
+    let surge = group.machines.iter().find(|(_, one)| one.current).map(|(id, _)| id.clone()).unwrap();
+    group.machines.remove(&surge);
+    group.desired = 4;
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    let group = &yard.groups["c-pool-a"];
+    assert_eq!((group.desired, group.machines.len()), (4, 4), "{:?}", yard.log);
+    assert!(group.machines.values().all(|one| one.current), "{:?}", yard.log);
+}
+
 #[test]
 fn p6_a_worker_that_its_group_keeps_since_nobody_drained_it_is_drained_and_terminated_and_none_comes_short() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());

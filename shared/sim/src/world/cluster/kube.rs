@@ -114,6 +114,12 @@ impl World {
         self.schedule_pods(cluster);
     }
 
+    /// Whether the pods of `role` may run on the nodes of `other`.
+    pub fn may_run_on(&self, cluster: &str, role: &str, other: &str) -> bool {
+        let elsewhere = self.fleet.clusters.get(cluster).and_then(|found| found.kube.elsewhere.get(role));
+        role == other || elsewhere.is_some_and(|elsewhere| elsewhere == other)
+    }
+
     fn kube(&mut self, cluster: &str) -> &mut Kube {
         &mut self.fleet.clusters.entry(cluster.to_owned()).or_default().kube
     }
