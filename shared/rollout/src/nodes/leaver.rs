@@ -10,7 +10,6 @@ use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
-use super::super::outbox::Seen;
 use super::super::waits::{Asks, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Machine, Move, Place, State, Tries, waited};
@@ -334,7 +333,6 @@ fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut
         return Move::Stay(checks(round), Waits::MemberThatStays);
     };
     let verb = Verb::EtcdRemove { member: turn.role.to_string() };
-    let at = round.at().unwrap_or(turn.now);
-    let asked = turn.ask_one_on(Seen::Members, at, &role, id, verb);
+    let asked = turn.ask_one_on(turn.evidence_of_members(&round), &role, id, verb);
     Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::TakenOut)
 }

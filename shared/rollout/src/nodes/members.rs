@@ -64,7 +64,7 @@ pub(super) fn ask_everyone(turn: &mut Turn<'_>) -> Round {
 }
 
 /// Each member's answer, once all have answered. The present state of its group is newer than any answer: a member whose machine is not in
-/// service any more has no answer.
+/// service any more, or that Auto Scaling is about to replace, has no answer.
 pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     let serve = everyone(turn);
     let mut by_member: Answers = turn
@@ -73,6 +73,13 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
         .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
         .collect();
     for asked in round.iter() {
+        if let Some(id) = replaced_by_others(&asked.role, turn) {
+            by_member.insert(
+                asked.role.clone(),
+                Err(format!("Auto Scaling finds {id} unhealthy, and replaces it")),
+            );
+            continue;
+        }
         let health = match asked.answer(turn.observed, turn.now) {
             Some(health) => health,
             // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
@@ -89,6 +96,13 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
         };
     }
     Some(by_member)
+}
+
+/// The machine of a member other than the one to be taken down, if Auto Scaling is about to replace it: such a machine may serve until then.
+fn replaced_by_others(role: &Role, turn: &Turn<'_>) -> Option<String> {
+    let group = turn.members.get(role).and_then(|group| turn.observed.groups.get(group)?.as_ref())?;
+    let mut ill = serving(group).filter(|(_, machine)| !machine.healthy);
+    ill.next().filter(|_| role != turn.role).map(|(id, _)| id.clone())
 }
 
 /// Whether a member leads, by its own answer.

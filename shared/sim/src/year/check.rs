@@ -397,7 +397,7 @@ impl Checker {
         }
         if machine.ready {
             self.takes(facts, &machine, false, now);
-            self.is_canary(facts, &machine, now);
+            self.is_canary(facts, &machine, true, now);
             let pods = facts.pods.get(id).copied().unwrap_or_default();
             if pods > 0 && !self.cordons.was_uncordoned(id) {
                 self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
@@ -565,7 +565,7 @@ impl Checker {
                     self.wrong(now, "P2", what);
                 }
                 self.touches(&machine, false, now);
-                self.is_canary(facts, &machine, now);
+                self.is_canary(facts, &machine, false, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }

@@ -13,7 +13,6 @@ use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, State, Tries, waited};
 use crate::nodes::members::leads;
 use crate::nodes::{PATIENCE, RECONSIDERED, Turn, is_current, serving};
-use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::{Boot, Boots, Comes, Waits};
 
@@ -114,7 +113,7 @@ impl MemberWork<Replacing> for ReplaceMember {
         }
         let (group, instance) = (turn.group.to_owned(), machine.clone());
         let effect = Effect::Terminate { group, instance, then_desired: None };
-        turn.effects.push_on(effect, Seen::Members, round.at().unwrap_or(turn.now));
+        turn.effects.push_on(effect, turn.evidence_of_members(round));
         Move::Enter(MemberState::Act(Replacing::Successor { machine }), Waits::Replaced)
     }
 

@@ -96,6 +96,34 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
     assert_eq!(dock.effects(), []);
 }
 
+/// Its termination is decided at the end of the quarter of an hour, and may be performed by another invocation minutes later.
+#[test]
+fn p4_p12_the_age_of_the_snapshot_ends_the_evidence_too() {
+    for (age, until) in [(11, 3), (13, 2), (15, 0)] {
+        let now = 2_000;
+        let mut dock = Dock::of_etcd_0(replace(since(now, check(round(now))))).saved(now - age * MINUTE);
+        assert_eq!(dock.advance_at(now), (Place::Successor, Some(Waits::Replaced)));
+        let evidence = Evidence { until: at(now + until * MINUTE), ..Evidence::new(Seen::Members, at(now)) };
+        assert_eq!(dock.done[0].evidence, Some(evidence), "{age}");
+    }
+}
+
+/// Auto Scaling terminates a machine that it finds unhealthy although its member serves: two of three would go in the same minute.
+#[test]
+fn p4_no_member_goes_while_auto_scaling_is_about_to_replace_another_one() {
+    for (unhealthy, place) in [(0, Place::Successor), (1, Place::Check), (2, Place::Check)] {
+        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
+        let name = format!("c-etcd-{unhealthy}");
+        let group = dock.observed.groups.get_mut(&name).unwrap().as_mut().unwrap();
+        group.machines.values_mut().for_each(|machine| machine.healthy = false);
+        let (reached, waits) = dock.advance_at(10);
+        assert_eq!(reached, place, "{unhealthy}");
+        let problem = Detail(format!("Auto Scaling finds i-{unhealthy} unhealthy, and replaces it"));
+        let danger = Danger::SilentMember { role: Role::Etcd(unhealthy), problem };
+        assert_eq!(waits == Some(Waits::Dangers(vec![danger])), place == Place::Check, "{waits:?}");
+    }
+}
+
 #[test]
 fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
     let lags = |now| {
