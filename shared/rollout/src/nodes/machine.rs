@@ -346,6 +346,11 @@ impl Tries {
         self.0.is_none()
     }
 
+    /// Whether the last try on `machine` failed.
+    pub(super) fn have_failed(&self, machine: &str) -> bool {
+        self.0.as_ref().is_some_and(|failures| failures.machine == machine)
+    }
+
     /// That machine is worked on from now on: failures of another one do not count.
     pub(super) fn choose(&mut self, machine: &str) {
         self.0 = self.0.take().filter(|failures| failures.machine == machine);

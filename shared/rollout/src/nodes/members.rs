@@ -11,7 +11,7 @@ use super::super::fleet::GroupView;
 use super::super::outbox::FRESH;
 use super::super::waits::{Asks, Danger, Waits};
 use super::danger::{self, Answers};
-use super::machine::{Move, State, waited, waits_for};
+use super::machine::{Move, State, Tries, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
 
 /// After this time the member to be taken down counts as silent. Healthy members answer within seconds, and their answers count for three
@@ -105,9 +105,24 @@ fn replaced_by_others(role: &Role, turn: &Turn<'_>) -> Option<String> {
     ill.next().filter(|_| role != turn.role).map(|(id, _)| id.clone())
 }
 
-/// Whether a member leads, by its own answer.
-pub(super) fn leads(role: &Role, answers: &Answers) -> bool {
-    answers.get(role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads)
+/// Whether leadership has to be moved from a member before its `machine` goes. It leads by its own answer. If it has none, it leads by what
+/// the others say, unless moving leadership has failed already: then its agent is out of reach, and hands over as the last thing it does
+/// (agent/src/leave.rs).
+pub(super) fn must_hand_over(
+    role: &Role,
+    machine: Option<&String>,
+    answers: &Answers,
+    tries: &Tries,
+) -> bool {
+    match answers.get(role) {
+        Some(Ok(own)) => own.leads,
+        Some(Err(_)) | None => {
+            let name = role.to_string();
+            let mut others = answers.values().flatten().flat_map(|health| &health.members);
+            let has_failed = machine.is_some_and(|machine| tries.have_failed(machine));
+            !has_failed && others.any(|member| member.name == name && member.leads)
+        }
+    }
 }
 
 /// Whether a machine has installed its credentials; `None` if it is still doing so.

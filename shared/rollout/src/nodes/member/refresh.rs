@@ -89,7 +89,14 @@ impl MemberWork<Refreshing> for RefreshMember {
         self.renewed.as_ref()
     }
 
-    fn begin(&self, machine: String, round: &Round, _: &Answers, turn: &mut Turn<'_>) -> To<Refreshing> {
+    fn begin(
+        &self,
+        machine: String,
+        round: &Round,
+        _: &Answers,
+        _: &Tries,
+        turn: &mut Turn<'_>,
+    ) -> To<Refreshing> {
         // With expired certificates, the decision is not based on the answers of the others.
         let evidence = if self.has_expired(turn.urgency) {
             Evidence::new(Seen::World, turn.now)

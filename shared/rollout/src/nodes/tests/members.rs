@@ -219,6 +219,45 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     assert_eq!(dock.active.nodes.snapshot_at, Some(at(0)));
 }
 
+/// Its answer was lost or cut, and it was terminated as if another one led.
+#[test]
+fn p4_whether_a_member_leads_is_known_by_the_others_if_its_own_answer_is_not() {
+    for (leads, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
+        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
+        dock.fails("i-0");
+        let mut other = well(1);
+        other.members[0].leads = leads;
+        dock.set_answer("i-1", other.clone());
+        assert_eq!(dock.advance_at(10).0, place, "{leads}");
+        if !leads {
+            continue;
+        }
+        assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
+        // Its agent cannot move leadership either: the member goes, and hands over as the last thing it does.
+        let token = dock.token();
+        dock.fails(&token);
+        assert_eq!(dock.advance_at(20).0, Place::Look);
+        for second in (30..900).step_by(30) {
+            let commands: Vec<_> = dock.step().commands().to_vec();
+            for asked in commands {
+                let number = asked.role.member().unwrap();
+                if number == 0 {
+                    dock.fails(&asked.command.token);
+                } else {
+                    dock.set_answer(
+                        &asked.command.token,
+                        EtcdHealth { members: other.members.clone(), ..well(number) },
+                    );
+                }
+            }
+            if dock.advance_at(second).0 == Place::Successor {
+                break;
+            }
+        }
+        assert_eq!(dock.effects(), [terminates("i-0")]);
+    }
+}
+
 #[test]
 fn p2_a_member_that_seems_as_planned_is_looked_at_for_two_minutes_before_that_is_believed() {
     for task in [replace(look_state()), refresh(new_credentials(), look_state())] {
