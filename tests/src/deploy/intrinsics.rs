@@ -109,9 +109,9 @@ impl Template {
     /// The values of its parameters, as CloudFormation shows them.
     pub(super) fn parameters(&self) -> BTreeMap<String, String> {
         let own = self.values.iter().filter(|(name, _)| !name.starts_with("AWS::"));
-        let text = |value: &Value| match value {
-            Value::Array(parts) => parts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
-            other => other.as_str().unwrap_or_default().to_owned(),
+        let text = |value: &Value| match value.as_array() {
+            Some(parts) => parts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            None => value.as_str().unwrap_or_default().to_owned(),
         };
         own.map(|(name, value)| (name.clone(), text(value))).collect()
     }

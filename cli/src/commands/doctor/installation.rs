@@ -472,9 +472,9 @@ fn lets_iam_decide(policy: &str) -> bool {
         }
     };
     let Ok(policy) = serde_json::from_str::<Value>(policy) else { return false };
-    let statements = match &policy["Statement"] {
-        Value::Array(statements) => statements.clone(),
-        one => vec![one.clone()],
+    let statements = match policy["Statement"].as_array() {
+        Some(statements) => statements.clone(),
+        None => vec![policy["Statement"].clone()],
     };
     // The account is written as its root, or as its number alone (IAM user guide, "AWS JSON policy elements: Principal").
     let is_account = |principal: &String| {
