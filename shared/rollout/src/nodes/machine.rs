@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::BETWEEN_TRIES;
+use slipway_core::node::Verb;
 
 use super::super::errand::{Round, SentCommand, TRIES};
 use super::super::states::{Way, leads};
@@ -333,6 +334,9 @@ pub(crate) struct Failures {
     /// When the first command was sent that never reached its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached_since: Option<Timestamp>,
+    /// Whether one of them was to move leadership from the machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_leadership: bool,
     /// When the last one failed.
     pub at: Timestamp,
     /// Why the last one failed.
@@ -344,6 +348,11 @@ impl Tries {
     #[must_use]
     pub const fn is_none(&self) -> bool {
         self.0.is_none()
+    }
+
+    /// Whether leadership could not be moved from `machine`.
+    pub(super) fn keeps_leadership(&self, machine: &str) -> bool {
+        self.0.as_ref().is_some_and(|failures| failures.machine == machine && failures.keeps_leadership)
     }
 
     /// That machine is worked on from now on: failures of another one do not count.
@@ -363,9 +372,8 @@ impl Tries {
         (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
     }
 
-    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. A command that never reached
-    /// its machine is no try, because Systems Manager may be out of reach for longer than three tries take. It is given up after the time in
-    /// which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
+    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. What no command reaches is given
+    /// up after the time in which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
@@ -376,8 +384,11 @@ impl Tries {
     ) -> Move<S> {
         self.choose(machine);
         let before = self.0.take();
-        let reached = asked.refused.is_none() && !asked.never_ran(turn.observed);
+        let reached = asked.has_reached(turn.observed);
         let tries = before.as_ref().map_or(0, |failures| failures.tries) + u32::from(reached);
+        let moves_leader = asked.command.verb == Verb::EtcdMoveLeader;
+        let keeps_leadership =
+            moves_leader || before.as_ref().is_some_and(|failures| failures.keeps_leadership);
         let unreached_since = before.and_then(|failures| failures.unreached_since);
         let unreached_since = unreached_since.or_else(|| (!reached).then_some(asked.at));
         let within = asked.command.verb.answers_within();
@@ -385,7 +396,8 @@ impl Tries {
             && unreached_since.is_some_and(|at| turn.now.duration_since(at) > within * (TRIES as i32 - 1));
         if tries < TRIES && !is_late {
             let (machine, why) = (machine.to_owned(), why.to_owned());
-            self.0 = Some(Failures { machine, tries, unreached_since, at: turn.now, why });
+            let at = turn.now;
+            self.0 = Some(Failures { machine, tries, unreached_since, keeps_leadership, at, why });
             return Move::To(S::start());
         }
         if is_late {

@@ -87,6 +87,11 @@ pub enum Strike {
     },
     /// A person uncordons the next worker that is drained.
     Uncordon,
+    /// Auto Scaling finds a machine unhealthy that serves.
+    Condemn {
+        /// Selects the machine.
+        choice: u64,
+    },
     /// A cluster autoscaler runs from now on.
     Autoscale,
     /// Half of all calls are throttled for a while.
@@ -184,6 +189,7 @@ pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDurat
     });
     some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
     some(Trouble::Uncordons, 3, &mut |_| vec![(now, Strike::Uncordon)]);
+    some(Trouble::Condemns, 3, &mut |random| vec![(now, Strike::Condemn { choice: random.number() })]);
     if faults * rates.rate_of(Trouble::RollbacksFail) > 0.0 {
         all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
     }
@@ -291,6 +297,11 @@ impl Engine<'_> {
             }
             Strike::Autoscale => world.set_autoscaler(true),
             Strike::Uncordon => world.uncordon_next_by_hand(),
+            Strike::Condemn { choice } => {
+                if let Some(id) = one(&machines(world, ""), choice) {
+                    world.condemn_machine(&id);
+                }
+            }
             Strike::Mend => world.mend_by_hand(),
             Strike::Outage { service, long } => world.outage(service, long),
             Strike::Storm { long } => world.storm(long),
