@@ -29,7 +29,6 @@ use super::RenderError;
 use super::context::Context;
 use crate::images as addons;
 use crate::images::{AddonName, Image};
-pub(crate) use object::NAMESPACE;
 pub(super) use permissions::{instance_statements, permissions};
 
 /// Renders the add-ons that the spec enables.

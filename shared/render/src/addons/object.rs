@@ -8,7 +8,7 @@ use slipway_core::release::ADDON_LABEL;
 use super::Kit;
 
 /// The namespace of add-ons.
-pub(crate) const NAMESPACE: &str = "kube-system";
+pub(super) const NAMESPACE: &str = "kube-system";
 
 /// The label of controllers. The node manager sets it, and kubelets may not set it on their own node. That is why add-ons with AWS
 /// permissions may be scheduled by it.

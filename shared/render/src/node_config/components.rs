@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use slipway_core::cluster::{Admission, AuditLog, Oidc, PodSecurity};
 
-use crate::addons;
-
+/// The namespace of all add-ons and static pods.
+const SYSTEM: &str = "kube-system";
 /// Limits each kubelet to its own node and pods, which is all that Slipway's kubelets need.
 const NODE_RESTRICTION: &str = "NodeRestriction";
 
@@ -80,7 +80,7 @@ fn pod_security(levels: &PodSecurity) -> Value {
                 "audit": levels.audit, "audit-version": "latest",
                 "warn": levels.warn, "warn-version": "latest",
             },
-            "exemptions": { "namespaces": [addons::NAMESPACE], "runtimeClasses": [], "usernames": [] },
+            "exemptions": { "namespaces": [SYSTEM], "runtimeClasses": [], "usernames": [] },
         },
     })
 }
