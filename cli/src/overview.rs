@@ -537,6 +537,8 @@ mod tests {
             target: plan.to.clone(),
             deletion_protection: false,
             manual_since: None,
+            accepted: None,
+            snapshots: None,
         };
         let documents_of = |active| Documents {
             desired: Some(desired.clone()),

@@ -127,6 +127,8 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
         target: "t".to_owned(),
         deletion_protection: false,
         manual_since: None,
+        accepted: None,
+        snapshots: None,
     };
     // What there is: nothing, a plan, a cluster that stands, a rollout that is open.
     let rolling = rolling(json!("executing"));
