@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use slipway_core::cluster::*;
+use slipway_core::repair::Repair;
 use slipway_core::role::Role;
 use slipway_core::snapshots::ScheduledSnapshots;
 
@@ -140,6 +141,7 @@ pub fn pool(name: &str) -> NodePool {
         kubelet: BTreeMap::new(),
         tenancy: Tenancy::Default,
         custom: Custom::default(),
+        repair: Repair::default(),
     }
 }
 

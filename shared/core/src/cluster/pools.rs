@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Custom, Iam, Image, KubernetesVersion, Storage, Tenancy, Volume};
+use crate::repair::Repair;
 
 /// One pool of workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,9 @@ pub struct NodePool {
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
+    /// `repair`.
+    #[serde(default, skip_serializing_if = "Repair::is_default")]
+    pub repair: Repair,
 }
 
 impl NodePool {
