@@ -27,7 +27,7 @@ use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials;
 use crate::failure::AgentResult;
 use crate::node_files::{config, node};
-use crate::{etcd, http};
+use crate::{etcd, http, manage};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a component's message that are reported.
@@ -74,6 +74,10 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
         components,
         etcd,
         node,
+        unready: match &config {
+            NodeConfig::Controller(_) => manage::unready(root),
+            NodeConfig::Etcd(_) | NodeConfig::Worker(_) => Vec::new(),
+        },
     })
 }
 

@@ -24,11 +24,14 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::node::report::{RepairState, UnreadyWorker};
 pub use decide::decide;
 
 /// The least time between two looks of one controller after which it still counts as having watched. A pass of the node manager follows the
 /// last one after 20 s at most (`agent/src/manage.rs`).
 const GAP_S: u64 = 120;
+/// A controller looks once in so many seconds: a look lists all Nodes, and a Node has some 15 KB.
+const LOOK_S: u64 = 45;
 /// The time from one repair of a pool to the next one, at least.
 pub const PAUSE: SignedDuration = SignedDuration::from_mins(15);
 /// How long the successor of a repaired worker is waited for. If the way to the workers is closed, none becomes Ready, and a pool loses four
@@ -137,6 +140,12 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether it is time to look again.
+    #[must_use]
+    pub fn is_due(&self, now_s: u64) -> bool {
+        self.looked_s.is_none_or(|last| now_s < last || now_s - last >= LOOK_S)
+    }
+
     /// Notes a look at all workers. A look that fails is noted by none, and what was seen before is to be forgotten then.
     pub fn look(&mut self, workers: &[Worker], now_s: u64) {
         let watched = self.looked_s.is_some_and(|last| last <= now_s && now_s - last <= GAP_S);
@@ -197,6 +206,26 @@ pub struct Ill {
     pub verdict: Verdict,
 }
 
+impl Ill {
+    /// What people are told of it.
+    #[must_use]
+    pub fn report(&self, now: Timestamp) -> UnreadyWorker {
+        let (repair, why) = match &self.verdict {
+            Verdict::Told => (RepairState::Told, None),
+            Verdict::Repair => (RepairState::Begun, None),
+            Verdict::Wait(why) => (RepairState::Waits, Some(why.to_string())),
+        };
+        let long = SignedDuration::from_secs(i64::try_from(self.for_s).unwrap_or(i64::MAX));
+        UnreadyWorker {
+            node: self.node.clone(),
+            pool: self.pool.clone(),
+            since: now.saturating_sub(long).unwrap_or(Timestamp::MIN),
+            repair: repair.into(),
+            why,
+        }
+    }
+}
+
 /// What is done about a worker that is not Ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
@@ -215,6 +244,11 @@ pub enum Wait {
     Leaving,
     /// It may still be booting.
     Young,
+    /// Its machine cannot be replaced.
+    Machine {
+        /// Why, in words of whoever was asked.
+        why: String,
+    },
     /// So many others are not Ready that its machine is hardly the reason.
     Many {
         /// Of what.
@@ -267,6 +301,7 @@ impl fmt::Display for Wait {
         match self {
             Self::Leaving => f.write_str("it is cordoned, or being removed already"),
             Self::Young => f.write_str("it may still be booting"),
+            Self::Machine { why } => f.write_str(why),
             Self::Many { of, unready, all } => write!(
                 f,
                 "{unready} of {all} workers of {of} are not Ready, so the fault is hardly that of one machine: check the network between \

@@ -1,0 +1,218 @@
+//! Workers that are not Ready: who they are, and the report to Auto Scaling that one of them is unhealthy. `slipway_core::repair` decides.
+//!
+//! Auto Scaling then terminates the machine through its terminate hook, as it does with one that EC2 finds dead, and launches another one.
+//! The rollout function drains what waits in that hook. So nothing else has to know of repairs.
+//!
+//! **Who may be replaced** is said by EC2, not by the Node: a kubelet may write labels on its own Node, and those of a controller could name a
+//! pool. The machine must have the tags of the pool, and the role of the controllers reaches groups of pools only.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use slipway_core::drain::STARTED;
+use slipway_core::node::is_instance;
+use slipway_core::node::report::UnreadyWorker;
+use slipway_core::repair::{Ill, Ledger, Settings, Verdict, Wait, Watch, Worker, decide};
+use slipway_core::role::Role;
+
+use super::judge::{Machine, ROLE};
+use super::sources::Cloud;
+use super::stored::{self, Record, Stored};
+use super::{CONTROLLER_LABEL, Site};
+use crate::api::{self, failed};
+use crate::credentials::below;
+use crate::failure::{AgentError, AgentResult, FailureCode};
+
+/// What this controller has seen. It is lost with a restart of the machine, as it should be.
+const SEEN: &str = "/run/slipway-manage/workers.json";
+/// Seconds since the machine was started, which also count while it is suspended (proc(5)).
+const UPTIME: &str = "/proc/uptime";
+/// The cluster autoscaler removes the node (kubernetes/autoscaler, `cluster-autoscaler/utils/taints`, `ToBeDeletedTaint`).
+const AUTOSCALER_REMOVES: &str = "ToBeDeletedByClusterAutoscaler";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const CLUSTER: &str = "slipway:cluster";
+const HELP: &str = "restart this controller's machine if it stays; no worker is replaced by it meanwhile";
+
+impl Record for Ledger {
+    const NAME: &'static str = "slipway-repairs";
+    const CODE: FailureCode = FailureCode::ManageRepair;
+    const HELP: &'static str =
+        "delete the ConfigMap: the pause after the last repair of each pool is then forgotten";
+}
+
+/// What one controller knows of the workers, between two passes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Seen {
+    watch: Watch,
+    /// Those that were not Ready for too long at the last look.
+    unready: Vec<UnreadyWorker>,
+}
+
+impl Seen {
+    /// What was not kept, or cannot be read, was not seen.
+    fn read(root: &Path) -> Self {
+        let text = std::fs::read_to_string(below(root, SEEN)).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// What was not kept starts every time anew, so that no worker would ever be replaced.
+    fn write(&self, root: &Path) -> AgentResult<()> {
+        let path = below(root, SEEN);
+        let text = serde_json::to_string(self).expect("it has string keys only");
+        let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        parent.and_then(|()| std::fs::write(&path, text)).map_err(|error| unkept(&path, &error))
+    }
+
+    /// Whether the same workers are ill, and the same is done about them.
+    fn says_the_same(&self, other: &Self) -> bool {
+        let said = |seen: &Self| -> Vec<_> {
+            let each = seen.unready.iter();
+            each.map(|one| (one.node.clone(), one.repair.clone(), one.why.clone())).collect()
+        };
+        said(self) == said(other)
+    }
+}
+
+fn unkept(path: &Path, error: &std::io::Error) -> AgentError {
+    AgentError::lasting(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
+}
+
+/// The workers that this controller last saw not to be Ready for longer than their pools allow.
+pub(crate) fn unready(root: &Path) -> Vec<UnreadyWorker> {
+    Seen::read(root).unready
+}
+
+/// Whether a pass found other workers not to be Ready than the one before.
+pub(super) fn has_news(pass: &Value) -> bool {
+    pass["repair"]["news"] == true
+}
+
+/// Seconds since this machine was started.
+pub(super) fn uptime_s() -> AgentResult<u64> {
+    let path = Path::new(UPTIME);
+    let text = std::fs::read_to_string(path).map_err(|error| unkept(path, &error))?;
+    let seconds = text.split(['.', ' ']).next().and_then(|seconds| seconds.parse().ok());
+    seconds.ok_or_else(|| {
+        AgentError::lasting(FailureCode::ManageRepair, format!("{UPTIME} holds no time"), HELP)
+    })
+}
+
+/// Looks at the workers if that is due, and has one of each pool replaced at most.
+pub(super) async fn repair(
+    client: &Client,
+    cloud: &impl Cloud,
+    site: &Site,
+    uptime_s: AgentResult<u64>,
+) -> AgentResult<Value> {
+    let uptime_s = uptime_s?;
+    let before = Seen::read(&site.root);
+    if !before.watch.is_due(uptime_s) {
+        return Ok(json!({ "state": "rests" }));
+    }
+    let listed = look(client).await;
+    if listed.is_err() {
+        // Nobody knows what happened meanwhile. If it cannot be removed, nothing can be written either, and the next look is too late.
+        let _ = std::fs::remove_file(below(&site.root, SEEN));
+    }
+    let (workers, settings) = listed?;
+    let mut seen = Seen { watch: before.watch.clone(), unready: Vec::new() };
+    seen.watch.look(&workers, uptime_s);
+    let now = Timestamp::now();
+    let none_yet = Ledger::default();
+    let mut ill = decide(&workers, &seen.watch, &none_yet, &settings, now);
+    let mut repaired = Vec::new();
+    if ill.iter().any(|one| one.verdict == Verdict::Repair) {
+        let mut stored = stored::read::<Ledger>(client).await?;
+        ill = decide(&workers, &seen.watch, &stored.record, &settings, now);
+        for one in ill.iter_mut().filter(|one| one.verdict == Verdict::Repair) {
+            match replace(client, cloud, &site.cluster, one, &mut stored, now).await? {
+                Ok(()) => repaired.push(one.node.clone()),
+                Err(why) => one.verdict = Verdict::Wait(Wait::Machine { why }),
+            }
+        }
+    }
+    seen.unready = ill.iter().map(|one| one.report(now)).collect();
+    seen.write(&site.root)?;
+    let news = !seen.says_the_same(&before);
+    Ok(json!({ "state": "looked", "unready": seen.unready, "repaired": repaired, "news": news }))
+}
+
+/// Has this worker replaced. The inner error says why it is not.
+async fn replace(
+    client: &Client,
+    cloud: &impl Cloud,
+    cluster: &str,
+    ill: &Ill,
+    stored: &mut Stored<Ledger>,
+    now: Timestamp,
+) -> AgentResult<Result<(), String>> {
+    let machine = cloud.machines(&[&ill.node]).await?.remove(&ill.node);
+    if let Err(why) = is_of_the_pool(machine.as_ref(), cluster, &ill.pool) {
+        return Ok(Err(why));
+    }
+    // Before Auto Scaling is told: a controller that dies in between costs a pause, and two that decide at once cost nothing.
+    stored.record.begin(ill, now);
+    if !stored.write(client).await? {
+        return Ok(Err("another controller was first to repair a worker".to_owned()));
+    }
+    cloud.report_unhealthy(&ill.node).await
+}
+
+/// The workers, and what the spec says of their pools.
+async fn look(client: &Client) -> AgentResult<(Vec<Worker>, Settings)> {
+    let nodes = api::nodes(client).await.map_err(|error| failed("the Nodes", &error))?;
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), Settings::NAMESPACE);
+    let what = format!("{}/{}", Settings::NAMESPACE, Settings::NAME);
+    let map = maps.get_opt(Settings::NAME).await.map_err(|error| failed(&what, &error))?;
+    let text = map.and_then(|map| map.data?.remove(Settings::KEY));
+    let settings = text.map_or_else(|| Ok(Settings::default()), |text| serde_json::from_str(&text));
+    let settings = settings.map_err(|error| {
+        let help = "the next application of the add-ons writes it anew; if it stays, roll the controllers";
+        AgentError::lasting(FailureCode::ManageRepair, format!("{what} cannot be read: {error}"), help)
+    })?;
+    Ok((nodes.into_iter().filter_map(worker).collect(), settings))
+}
+
+/// The Node, if it is a worker's.
+fn worker(node: Node) -> Option<Worker> {
+    let mut labels = node.metadata.labels.unwrap_or_default();
+    let name = node.metadata.name?;
+    if labels.contains_key(CONTROLLER_LABEL) || !is_instance(&name) {
+        return None;
+    }
+    let spec = node.spec.unwrap_or_default();
+    let is_tainted = spec.taints.iter().flatten().any(|taint| taint.key == AUTOSCALER_REMOVES);
+    let is_drained = node.metadata.annotations.iter().flatten().any(|(key, _)| key == STARTED);
+    let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+    Some(Worker {
+        pool: labels.remove(api::POOL)?,
+        zone: labels.remove(ZONE),
+        ready: conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        created: node.metadata.creation_timestamp?.0,
+        leaving: spec.unschedulable == Some(true)
+            || is_tainted
+            || is_drained
+            || node.metadata.deletion_timestamp.is_some(),
+        uid: node.metadata.uid?,
+        name,
+    })
+}
+
+/// Whether EC2 says that this machine runs in that pool. The error says why not.
+fn is_of_the_pool(machine: Option<&Machine>, cluster: &str, pool: &str) -> Result<(), String> {
+    let machine = machine.ok_or("EC2 has no such instance")?;
+    let role = Role::Pool(pool.to_owned()).to_string();
+    let tag = |key: &str| machine.tags.get(key).map(String::as_str);
+    if (tag(CLUSTER), tag(ROLE)) != (Some(cluster), Some(role.as_str())) {
+        return Err(format!("its machine is not tagged as one of the pool {pool} of this cluster"));
+    }
+    match machine.state.as_str() {
+        "running" => Ok(()),
+        // Auto Scaling replaces it by itself.
+        state => Err(format!("its machine is {state}")),
+    }
+}
