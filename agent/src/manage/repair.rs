@@ -122,10 +122,10 @@ pub(super) async fn repair(
     let mut seen = Seen { watch: before.watch.clone(), unready: Vec::new() };
     seen.watch.look(&workers, uptime_s);
     let now = Timestamp::now();
-    let none_yet = Ledger::default();
-    let mut ill = decide(&workers, &seen.watch, &none_yet, &settings, now);
+    let mut begun = Ledger::default();
+    let mut ill = decide(&workers, &seen.watch, &begun, &settings, now);
     let mut repaired = Vec::new();
-    if ill.iter().any(|one| one.verdict == Verdict::Repair) {
+    if ill.iter().any(|one| one.verdict != Verdict::Told) {
         let mut stored = stored::read::<Ledger>(client).await?;
         ill = decide(&workers, &seen.watch, &stored.record, &settings, now);
         for one in ill.iter_mut().filter(|one| one.verdict == Verdict::Repair) {
@@ -134,8 +134,9 @@ pub(super) async fn repair(
                 Err(why) => one.verdict = Verdict::Wait(Wait::Machine { why }),
             }
         }
+        begun = stored.record;
     }
-    seen.unready = ill.iter().map(|one| one.report(now)).collect();
+    seen.unready = ill.iter().map(|one| one.report(&begun, now)).collect();
     seen.write(&site.root)?;
     let news = !seen.says_the_same(&before);
     Ok(json!({ "state": "looked", "unready": seen.unready, "repaired": repaired, "news": news }))
@@ -214,5 +215,122 @@ fn is_of_the_pool(machine: Option<&Machine>, cluster: &str, pool: &str) -> Resul
         "running" => Ok(()),
         // Auto Scaling replaces it by itself.
         state => Err(format!("its machine is {state}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn node(change: impl FnOnce(&mut Value)) -> Node {
+        let mut node = json!({
+            "metadata": {
+                "name": "i-0a1b2c3d4e5f60718", "uid": "u", "creationTimestamp": "2026-11-25T12:00:00Z",
+                "labels": { "slipway/pool": "general", "topology.kubernetes.io/zone": "eu-west-1a" },
+            },
+            "spec": {},
+            "status": { "conditions": [
+                { "type": "MemoryPressure", "status": "False" },
+                { "type": "Ready", "status": "True" },
+            ] },
+        });
+        change(&mut node);
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_worker_is_what_its_node_says_and_controllers_and_nodes_of_others_are_none() {
+        let found = worker(node(|_| {})).unwrap();
+        let expected = Worker {
+            name: "i-0a1b2c3d4e5f60718".to_owned(),
+            uid: "u".to_owned(),
+            pool: "general".to_owned(),
+            zone: Some("eu-west-1a".to_owned()),
+            ready: true,
+            created: "2026-11-25T12:00:00Z".parse().unwrap(),
+            leaving: false,
+        };
+        assert_eq!(found, expected);
+        // A taken kubelet of a controller gives its own Node the label of a pool.
+        assert_eq!(worker(node(|node| node["metadata"]["labels"][CONTROLLER_LABEL] = json!(""))), None);
+        assert_eq!(worker(node(|node| node["metadata"]["labels"] = json!({}))), None);
+        assert_eq!(worker(node(|node| node["metadata"]["name"] = json!("virtual-kubelet"))), None);
+    }
+
+    #[test]
+    fn only_true_is_ready() {
+        for status in ["False", "Unknown"] {
+            let found = worker(node(|node| node["status"]["conditions"][1]["status"] = json!(status)));
+            assert!(!found.unwrap().ready, "{status}");
+        }
+        assert!(!worker(node(|node| node["status"] = json!({}))).unwrap().ready);
+    }
+
+    #[test]
+    fn a_worker_that_somebody_cordoned_drains_deletes_or_scales_down_is_leaving() {
+        let leaves = |change: &dyn Fn(&mut Value)| worker(node(change)).unwrap().leaving;
+        assert!(leaves(&|node| node["spec"]["unschedulable"] = json!(true)));
+        assert!(leaves(&|node| node["metadata"]["annotations"] = json!({ STARTED: "2026-11-25T12:00:00Z" })));
+        assert!(leaves(&|node| node["metadata"]["deletionTimestamp"] = json!("2026-11-25T12:00:00Z")));
+        let tainted = |key: &str| json!([{ "key": key, "effect": "NoSchedule" }]);
+        assert!(leaves(&|node| node["spec"]["taints"] = tainted(AUTOSCALER_REMOVES)));
+        // As every node that is not Ready has it.
+        assert!(!leaves(&|node| node["spec"]["taints"] = tainted("node.kubernetes.io/unreachable")));
+        assert!(!leaves(&|node| node["spec"]["unschedulable"] = json!(false)));
+    }
+
+    #[test]
+    fn p13_the_machine_must_run_with_the_tags_of_the_pool_whatever_its_node_says() {
+        let machine = |cluster: &str, role: &str, state: &str| Machine {
+            state: state.to_owned(),
+            tags: [(CLUSTER.to_owned(), cluster.to_owned()), (ROLE.to_owned(), role.to_owned())].into(),
+            ..Machine::default()
+        };
+        let may = |cluster, role, state| {
+            is_of_the_pool(Some(&machine(cluster, role, state)), "c", "general").is_ok()
+        };
+        assert!(may("c", "pool-general", "running"));
+        assert!(!may("other", "pool-general", "running"));
+        for role in ["pool-other", "controller", "etcd-0", ""] {
+            assert!(!may("c", role, "running"), "{role}");
+        }
+        for state in ["pending", "stopped", "shutting-down", "terminated"] {
+            assert!(!may("c", "pool-general", state), "{state}");
+        }
+        assert!(is_of_the_pool(None, "c", "general").is_err());
+    }
+
+    #[test]
+    fn what_was_seen_is_kept_between_passes_and_what_cannot_be_read_was_not_seen() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Seen::read(root.path()), Seen::default());
+        let mut seen = Seen::default();
+        let mut ill = worker(node(|_| {})).unwrap();
+        ill.ready = false;
+        seen.watch.look(&[ill], 100);
+        seen.write(root.path()).unwrap();
+        assert_eq!(Seen::read(root.path()), seen);
+        std::fs::write(below(root.path(), SEEN), "no JSON").unwrap();
+        assert_eq!(Seen::read(root.path()), Seen::default());
+        assert!(uptime_s().unwrap() > 0);
+    }
+
+    #[test]
+    fn it_is_news_when_another_worker_is_ill_or_something_else_is_done_and_not_when_it_lasts() {
+        let seen = |node: &str, repair: &str, since: &str| Seen {
+            unready: serde_json::from_value(
+                json!([{ "node": node, "pool": "a", "since": since, "repair": repair }]),
+            )
+            .unwrap(),
+            ..Seen::default()
+        };
+        let first = seen("i-1", "told", "2026-11-25T12:00:00Z");
+        assert!(first.says_the_same(&seen("i-1", "told", "2026-11-25T12:00:01Z")));
+        assert!(!first.says_the_same(&seen("i-2", "told", "2026-11-25T12:00:00Z")));
+        assert!(!first.says_the_same(&seen("i-1", "begun", "2026-11-25T12:00:00Z")));
+        assert!(!first.says_the_same(&Seen::default()));
+        assert!(has_news(&json!({ "repair": { "news": true } })) && !has_news(&json!({ "repair": {} })));
     }
 }

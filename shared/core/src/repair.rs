@@ -207,12 +207,14 @@ pub struct Ill {
 }
 
 impl Ill {
-    /// What people are told of it.
+    /// What people are told of it. `ledger`: the repairs that were begun.
     #[must_use]
-    pub fn report(&self, now: Timestamp) -> UnreadyWorker {
+    pub fn report(&self, ledger: &Ledger, now: Timestamp) -> UnreadyWorker {
+        let begun = ledger.pools.get(&self.pool).is_some_and(|begun| begun.uid == self.uid);
         let (repair, why) = match &self.verdict {
             Verdict::Told => (RepairState::Told, None),
             Verdict::Repair => (RepairState::Begun, None),
+            Verdict::Wait(Wait::Leaving | Wait::UnderWay { .. }) if begun => (RepairState::Begun, None),
             Verdict::Wait(why) => (RepairState::Waits, Some(why.to_string())),
         };
         let long = SignedDuration::from_secs(i64::try_from(self.for_s).unwrap_or(i64::MAX));

@@ -330,6 +330,32 @@ fn a_worker_that_somebody_removes_or_cordoned_or_that_still_boots_is_left_alone(
 }
 
 #[test]
+fn people_are_told_since_when_and_what_is_done_and_why_not() {
+    let mut scene = Scene::new(&[("a", 6)]);
+    scene.falls_silent(&["a-0", "a-1"]);
+    scene.watches(20 * 60);
+    let report = |scene: &Scene| -> Vec<_> {
+        let ill = decide(&scene.workers, &scene.watch, &scene.ledger, &scene.settings, now());
+        let told = ill.iter().map(|one| one.report(&scene.ledger, now()));
+        told.map(|one| (one.node, one.since, one.repair, one.why)).collect()
+    };
+    let line = |node: &str, repair: RepairState, why: Option<&str>| {
+        (node.to_owned(), now() - minutes(20), repair.into(), why.map(str::to_owned))
+    };
+    let turn = "a-0 of the same pool comes first";
+    let expected = [line("a-0", RepairState::Begun, None), line("a-1", RepairState::Waits, Some(turn))];
+    assert_eq!(report(&scene), expected);
+    // It is being drained because of that.
+    scene.begun("a", "a-0", 20);
+    scene.worker("a-0").leaving = true;
+    let under_way = "a-0 of the same pool is being repaired";
+    let expected = [line("a-0", RepairState::Begun, None), line("a-1", RepairState::Waits, Some(under_way))];
+    assert_eq!(report(&scene), expected);
+    scene.settings = Settings::default();
+    assert_eq!(report(&scene)[1], line("a-1", RepairState::Told, None));
+}
+
+#[test]
 fn what_was_seen_and_begun_outlives_a_process() {
     let mut scene = Scene::new(&[("a", 6)]);
     scene.falls_silent(&["a-0"]);

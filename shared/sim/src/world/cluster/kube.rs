@@ -73,6 +73,14 @@ pub(crate) struct Pod {
     pub(crate) terminating: Option<Timestamp>,
 }
 
+impl Pod {
+    /// Whether its grace period has been over for so long that nobody has to wait for it any more. A kubelet that speaks stops a pod in time; of
+    /// one that is silent nobody would ever hear that it has.
+    pub(super) fn is_unheard_of(&self, now: Timestamp) -> bool {
+        self.terminating.is_some_and(|until| now.duration_since(until) >= UNHEARD)
+    }
+}
+
 impl Node {
     /// Whether pods can be scheduled to the node.
     pub(crate) fn is_open(&self) -> bool {
@@ -324,10 +332,8 @@ impl World {
         // alone.
         let by_itself = machine.role() == "controller" && !machine.asked_to_go;
         let asked = machine.state == State::TerminatingProceed && !by_itself;
-        // The machine was terminated before its terminating pods had stopped. A kubelet that speaks stops them in time; of one that was silent
-        // nobody would ever hear that they have.
-        let unheard = |pod: &&Pod| pod.terminating.is_some_and(|until| now.duration_since(until) >= UNHEARD);
-        let lost = on_it.iter().map(|uid| &kube.pods[uid]).filter(|pod| !unheard(pod));
+        // The machine was terminated before its terminating pods had stopped.
+        let lost = on_it.iter().map(|uid| &kube.pods[uid]).filter(|pod| !pod.is_unheard_of(now));
         let lost = lost.filter(|pod| pod.workload.is_some() && (asked || pod.terminating.is_none()));
         let lost = lost.count();
         kube.pods.retain(|uid, _| !on_it.contains(uid));
