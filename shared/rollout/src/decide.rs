@@ -17,7 +17,7 @@ use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{self, Ignored, paused};
 use super::outbox::Effects;
-use super::stack_step::{advance, called_off_creation, is_missing, is_to_begin, take_back};
+use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
 use super::states::{STACK, leads, step_name};
 use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -231,7 +231,7 @@ fn stacks(
         let moved = advance(active, step, stack.as_ref(), change_set, failures, now);
         // The execution was decided, and CloudFormation does not show it.
         let is_not_begun = held && moved.effects.iter().any(Effect::begins);
-        let is_unseen = is_not_begun || is_missing(step, stack.as_ref(), change_set);
+        let is_unseen = is_not_begun || is_unseen(step, stack.as_ref(), change_set);
         let step = &mut active.steps[at];
         step.sees_execution(is_unseen, now);
         if is_not_begun {

@@ -132,6 +132,11 @@ impl Round {
         self.first().map_or_else(nobody, |asked| asked.answer(observed, now))
     }
 
+    /// Whether a command reached its machine.
+    pub(super) fn has_reached_any(&self, observed: &Observed) -> bool {
+        self.0.iter().any(|asked| asked.has_reached(observed))
+    }
+
     /// When it began; `None` if there is no command.
     pub(super) fn at(&self) -> Option<Timestamp> {
         self.0.iter().map(|asked| asked.at).max()
@@ -200,6 +205,11 @@ impl SentCommand {
             Some(CommandView::InProgress | CommandView::Answered(_) | CommandView::Failed(_)) => false,
             None => self.refused.is_none(),
         }
+    }
+
+    /// Whether it reached its machine. One that did not is no try: Systems Manager may be out of reach for longer than three tries take.
+    pub(super) fn has_reached(&self, observed: &Observed) -> bool {
+        self.refused.is_none() && !self.never_ran(observed)
     }
 
     /// The answer of its verb as a `T`; `None` if it is still running.

@@ -36,7 +36,7 @@ use slipway_core::role::Role;
 use super::departures::Departure;
 use super::errand::{Round, Sender, SentCommand};
 use super::fleet::{GroupView, Lifecycle, MachineView};
-use super::outbox::{Effects, Seen};
+use super::outbox::{Effects, Evidence, Seen};
 use super::urgency::{Held, overridden};
 use super::waits::Waits;
 use super::{Active, Effect, Observed, ToObserve};
@@ -160,24 +160,26 @@ impl Turn<'_> {
 
     /// Sends a command to one machine.
     fn ask_one(&mut self, role: &Role, instance: String, verb: Verb) -> SentCommand {
-        self.ask_one_on(Seen::World, self.now, role, instance, verb)
+        self.ask_one_on(Evidence::new(Seen::World, self.now), role, instance, verb)
     }
 
-    /// As [`Turn::ask_one`], for a decision based on evidence of the time `at`.
-    fn ask_one_on(
-        &mut self,
-        seen: Seen,
-        at: Timestamp,
-        role: &Role,
-        instance: String,
-        verb: Verb,
-    ) -> SentCommand {
+    /// As [`Turn::ask_one`], for a decision based on that evidence.
+    fn ask_one_on(&mut self, evidence: Evidence, role: &Role, instance: String, verb: Verb) -> SentCommand {
         *self.rounds += 1;
         let name = self.role.to_string();
         let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let asked = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
-        self.effects.push_on(Effect::Send(asked.command.clone()), seen, at);
+        self.effects.push_on(Effect::Send(asked.command.clone()), evidence);
         asked
+    }
+
+    /// The evidence for taking a member down: the answers to `round`, and the snapshot, as long as it counts (P4).
+    fn evidence_of_members(&self, round: &Round) -> Evidence {
+        let evidence = Evidence::new(Seen::Members, round.at().unwrap_or(self.now));
+        self.snapshot_at.map_or(evidence, |taken| {
+            let until = taken.saturating_add(danger::SNAPSHOT_AGE).unwrap_or(Timestamp::MAX);
+            evidence.at_most_until(until)
+        })
     }
 
     /// Windows limit the beginning of disruptive work.
@@ -568,6 +570,12 @@ fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> 
 /// The machines of a group in service.
 pub(super) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
     counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
+}
+
+/// Whether somebody took a machine out of service that is not `renewed`, and that may come back (`EnterStandby`).
+fn stands_by(group: &GroupView, renewed: impl Fn(&String, &MachineView) -> bool) -> bool {
+    let apart = group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::Elsewhere);
+    apart.into_iter().any(|(id, machine)| !renewed(id, machine))
 }
 
 /// Whether the machine is in service.

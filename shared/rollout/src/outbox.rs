@@ -17,10 +17,11 @@ use super::{Effect, Rollout};
 pub const FRESH: SignedDuration = SignedDuration::from_mins(3);
 
 /// How long an invocation that stored effects has time to perform them, before another invocation performs them in its place: as long as it
-/// may live (`Timeout` of the rollout function, infra/template.yaml). Two invocations that perform the same termination at the same moment
-/// would make its group smaller twice, because Auto Scaling has no call that makes a group as small as a given size. Lambda retries a dead
-/// invocation after a minute (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes once a minute:
-/// what a dead invocation left waits for two minutes at most.
+/// may live (`Timeout` of the rollout function, infra/template.yaml), by a clock that may be behind ([`super::CLOCKS_APART`]). Two
+/// invocations that perform the same termination at the same moment would make its group smaller twice, because Auto Scaling has no call
+/// that makes a group as small as a given size. Lambda retries a dead invocation after a minute
+/// (docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html), and the tick comes once a minute: what a dead invocation left
+/// waits for two minutes at most.
 pub(super) const LEASE: SignedDuration = SignedDuration::from_secs(60);
 
 /// An effect that was decided and may not have been performed yet.
@@ -68,6 +69,11 @@ impl Evidence {
     pub fn new(seen: Seen, at: Timestamp) -> Self {
         Self { seen, at, until: at.saturating_add(FRESH).unwrap_or(Timestamp::MAX) }
     }
+
+    /// The same evidence, if it counts no longer than until then.
+    pub(super) fn at_most_until(self, until: Timestamp) -> Self {
+        Self { until: self.until.min(until), ..self }
+    }
 }
 
 /// The effects of a decision, each with its evidence.
@@ -100,12 +106,12 @@ impl Effects {
 
     /// Adds an effect with the present observation as its evidence.
     pub(super) fn push(&mut self, effect: Effect) {
-        self.push_on(effect, Seen::World, self.now);
+        self.push_on(effect, Evidence::new(Seen::World, self.now));
     }
 
-    /// Adds an effect with answers of the time `at` as its evidence.
-    pub(super) fn push_on(&mut self, effect: Effect, seen: Seen, at: Timestamp) {
-        self.acts.push((effect, Evidence::new(seen, at)));
+    /// Adds an effect with that evidence.
+    pub(super) fn push_on(&mut self, effect: Effect, evidence: Evidence) {
+        self.acts.push((effect, evidence));
     }
 
     pub(super) fn append(&mut self, others: Self) {

@@ -135,16 +135,30 @@ pub(super) fn advance(
             failed(format!("{} was deleted while it was being created", step.stack), failures)
         }
         Phase::Absent => through_change_set(active, step, true, change_set),
-        Phase::Stable if executed => settled(active, step, stack, change_set, failures),
+        Phase::Stable if executed => settled(active, step, stack, change_set, failures, now),
         Phase::Stable => through_change_set(active, step, false, change_set),
     }
 }
 
 /// Whether the execution of its change set was requested, and neither the stack nor the change set is there. CloudFormation's answers may
 /// be late, so that is believed only if it is still so after a while ([`CONSISTENT`]).
-pub(super) fn is_missing(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
+fn is_missing(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
     let is_absent = stack.is_none_or(|view| matches!(phase(view.status), Phase::Absent));
     step.state == StepState::Executing && is_absent && change_set.is_none()
+}
+
+/// Whether the execution of its change set was requested, and the answers do not show it: the stack is missing, or as an earlier rollback
+/// left it. They may be late.
+pub(super) fn is_unseen(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
+    let is_over =
+        change_set.is_none_or(|view| matches!(view.status, ChangeSetStatus::Executed)) && !is_complete(stack);
+    let is_stable = stack.is_some_and(|view| matches!(phase(view.status), Phase::Stable));
+    let is_rolled_back = step.state == StepState::Executing && is_stable && is_over;
+    is_missing(step, stack, change_set) || is_rolled_back
+}
+
+fn is_complete(stack: Option<&StackView>) -> bool {
+    stack.is_some_and(|view| matches!(view.status, StackStatus::CreateComplete | StackStatus::UpdateComplete))
 }
 
 /// The stack is stable and the execution of the change set was requested: checks whether it was executed.
@@ -154,9 +168,9 @@ fn settled(
     stack: Option<&StackView>,
     change_set: Option<&ChangeSetView>,
     failures: &[ResourceFailure],
+    now: Timestamp,
 ) -> Advance {
-    let complete = stack
-        .is_some_and(|view| matches!(view.status, StackStatus::CreateComplete | StackStatus::UpdateComplete));
+    let complete = is_complete(stack);
     match change_set.map(|view| view.status) {
         Some(ChangeSetStatus::Executed) if complete => {
             let waits = StackWaits::Done(stack.map(|view| view.status));
@@ -165,6 +179,12 @@ fn settled(
         // CloudFormation removed the change set after its execution, or somebody deleted it before: the stack looks the same in both cases.
         // If it was executed, another change set finds nothing to change.
         None if complete => through_change_set(active, step, false, None),
+        // The stack may have been rolled back before, and this answer is from before the execution.
+        Some(ChangeSetStatus::Executed) | None if !step.is_execution_lost(now) => Advance {
+            state: StepState::Executing,
+            effects: Vec::new(),
+            waits: StackWaits::AtWork(stack.map(|view| view.status)),
+        },
         Some(ChangeSetStatus::Executed | ChangeSetStatus::ExecuteFailed) | None => {
             failed(format!("the update of {} was rolled back ({})", step.stack, status_of(stack)), failures)
         }

@@ -93,7 +93,7 @@ pub async fn attempt<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: T
         tracing::warn!(cluster, effect = name(effect), "too old: decided anew");
         return Ok(EffectOutcome::Dropped);
     }
-    if effect.is_disruptive() {
+    if effect.is_disruptive() || effect.begins() {
         // An invocation that stood still may come back when a person has said to stop, or others have gone on.
         let now = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         if now.is_none_or(|now| now.outbox.iter().all(|one| one.id != pending.id)) {

@@ -1,6 +1,7 @@
 //! What is stored before anything else is done: orders of people, and EC2's notices. Whatever fails after that, they are not lost.
 
 use jiff::Timestamp;
+use slipway_core::digest::sha256_hex;
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::keys;
 use slipway_core::status::Desired;
@@ -39,8 +40,11 @@ pub(super) async fn receive_order<A: Objects, S, G, C, B: Bus, T>(
                     | Order::Skip { .. }
                     | Order::Destroy { .. } => "",
                 };
-                let ignored = RolloutReport::new(&wake.cluster, plan, message);
-                ports.bus.publish(&[Event::OrderIgnored(ignored)]).await?;
+                // An order that is delivered twice is reported with the same id.
+                let id = sha256_hex(format!("{} {message} {at}", wake.cluster).as_bytes());
+                let mut ignored = Event::OrderIgnored(RolloutReport::new(&wake.cluster, plan, message));
+                ignored.identify(id);
+                ports.bus.publish(&[ignored]).await?;
             }
             return Ok((Some(stored), is_ours));
         }

@@ -159,7 +159,7 @@ fn retry_or_give_up(
     now: Timestamp,
 ) -> (Records, Option<GoingWaits>) {
     let machines = observed.groups.values().flatten().any(|group| !group.machines.is_empty());
-    if inquiry.gives_up(now) || !machines {
+    if inquiry.gives_up(observed, now) || !machines {
         return (Records::Left(why.to_owned()), None);
     }
     (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))

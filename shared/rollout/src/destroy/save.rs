@@ -156,16 +156,15 @@ impl Inquiry {
     }
 
     /// The round failed: it is repeated after a while (until then no command is open), but not forever. Returns whether to give up.
-    pub(super) fn gives_up(&mut self, now: Timestamp) -> bool {
+    pub(super) fn gives_up(&mut self, observed: &Observed, now: Timestamp) -> bool {
         if self.round.at().is_some_and(|at| now.duration_since(at) < PAUSE) {
             return false;
         }
-        // Machines may be booting; machines with unusable answers get as many tries as any other work.
-        let given_up = match self.round.is_empty() {
-            true => now.duration_since(self.since) > PATIENCE,
-            false => self.tries + 1 >= TRIES,
-        };
-        self.tries += u32::from(!self.round.is_empty());
+        // Machines may be booting, or out of reach; machines with unusable answers get as many tries as any other work.
+        let reached = self.round.has_reached_any(observed);
+        let given_up =
+            if reached { self.tries + 1 >= TRIES } else { now.duration_since(self.since) > PATIENCE };
+        self.tries += u32::from(reached);
         self.round = Round::default();
         given_up
     }
@@ -341,7 +340,7 @@ pub(super) fn save(
                         Which::Second => GoingWaits::SnapshotTaken(taken.key),
                     }
                 }
-                Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, now),
+                Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, observed, now),
             }
         }
         LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(Detail(why)),
@@ -382,7 +381,7 @@ fn finds_leader(
         }
         if machines.is_empty() {
             let why = "no member of etcd has a machine in service";
-            return come_to_nothing(open, inquiry, Save::Leader, why, now);
+            return come_to_nothing(open, inquiry, Save::Leader, why, observed, now);
         }
         let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
         let round = open.ask(state, whom, now, effects);
@@ -398,7 +397,7 @@ fn finds_leader(
         let why = why_not(&inquiry.round, &results);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
-        return come_to_nothing(open, inquiry, Save::Leader, &why, now);
+        return come_to_nothing(open, inquiry, Save::Leader, &why, observed, now);
     };
     let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
     let round = open.ask(state, whom, now, effects);
@@ -412,9 +411,10 @@ fn come_to_nothing(
     mut inquiry: Inquiry,
     as_before: fn(Inquiry) -> Save,
     why: &str,
+    observed: &Observed,
     now: Timestamp,
 ) -> GoingWaits {
-    open.saves_by(if inquiry.gives_up(now) {
+    open.saves_by(if inquiry.gives_up(observed, now) {
         Save::Failed(format!("the last snapshot cannot be taken: {why}"))
     } else if inquiry.round.is_empty() {
         // Another member may lead by then.

@@ -11,6 +11,7 @@ use crate::errand::PAUSE;
 use crate::fleet::{GroupView, Lifecycle};
 use crate::orders::Order;
 use crate::{Departure, ResourceFailure, StackView};
+use slipway_core::node::CommandView;
 use slipway_core::release::ETCD_HOSTED_ZONE;
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -405,17 +406,27 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
 #[test]
 fn what_comes_to_nothing_is_asked_again_a_minute_after_it_was_asked_and_three_times_in_all() {
     let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
-    for (tries, second, gives_up, then) in
-        [(0, pause - 1, false, 0), (0, pause, false, 1), (1, pause, false, 2), (2, pause, true, 3)]
-    {
+    let answers = BTreeMap::from([("1".to_owned(), Some(CommandView::InProgress))]);
+    let (unheard, heard) = (Observed::default(), Observed { answers, ..Observed::default() });
+    for (observed, tries, second, gives_up, then) in [
+        (&heard, 0, pause - 1, false, 0),
+        (&heard, 0, pause, false, 1),
+        (&heard, 1, pause, false, 2),
+        (&heard, 2, pause, true, 3),
+        // A command that reached no machine is no try.
+        (&unheard, 2, pause, false, 2),
+        (&unheard, 2, patience, false, 2),
+        (&unheard, 2, patience + 1, true, 2),
+    ] {
         let mut inquiry = Inquiry { tries, ..inquiry(&["1"]) };
-        assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, then), "{tries} {second}");
+        let given_up = inquiry.gives_up(observed, at(second));
+        assert_eq!((given_up, inquiry.tries), (gives_up, then), "{tries} {second}");
         assert_eq!(inquiry.round.is_empty(), second >= pause, "no command is open after that");
     }
     // If there is no member that could get the command: machines may be booting.
     for (second, gives_up) in [(0, false), (patience, false), (patience + 1, true)] {
         let mut inquiry = Inquiry::new(NOW);
-        assert_eq!((inquiry.gives_up(at(second)), inquiry.tries), (gives_up, 0), "{second}");
+        assert_eq!((inquiry.gives_up(&unheard, at(second)), inquiry.tries), (gives_up, 0), "{second}");
     }
 }
 

@@ -23,15 +23,15 @@ use super::super::Effect;
 use super::super::departures::Departure;
 use super::super::drain::{Drain, DrainProgress, EMPTY_FOR, Patience};
 use super::super::errand::{Round, SentCommand};
-use super::super::fleet::GroupView;
-use super::super::outbox::{FRESH, Seen};
+use super::super::fleet::{GroupView, MachineView, TargetHealth};
+use super::super::outbox::{Evidence, FRESH, Seen};
 use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Departs, HowFar, Many, ObservedParts, Waits};
 use super::credentials::{earlier_boot, outdated};
 use super::idle::surely;
 use super::machine::{Machine, Move, State, Tries, waited, waits_for};
 use super::member::grace_is_over;
 use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
-use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving};
+use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving, stands_by};
 
 pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
 
@@ -233,6 +233,8 @@ impl Controllers {
         if !self.has_expired(turn.urgency) {
             dangers.extend(danger::of_targets(serving(group).filter(|(id, _)| Some(*id) != goes)));
         }
+        let ill = serving(group).filter(|(id, machine)| Some(*id) != goes && !machine.healthy);
+        dangers.extend(ill.map(|(id, _)| Danger::ReplacedByOthers(id.clone())));
         let serve = serving(group).count();
         if serve < self.size as usize {
             let boots = Boot::pending_in(group, &turn.observed.booting);
@@ -253,14 +255,13 @@ impl Controllers {
             return Move::To(ControllersState::start());
         }
         let alone = serving(group).count() == 1 && self.size == 1;
-        let refreshes = matches!(self.work, ControllersWork::Refresh { .. });
-        if self.has_expired(turn.urgency) || (alone && refreshes) {
+        // A single controller may be ill itself: an additional one joins before it goes.
+        if self.has_expired(turn.urgency) || alone {
             return self.act(id, &round, since, alone, turn, group);
         }
         let check = |round| ControllersState::Check { machine: id.clone(), round };
         let asks = |round| Move::Stay(check(round), Waits::Answers(Asks::OtherControllers));
-        // If no other controller is in service, the one to be replaced is asked itself: an additional one joins first.
-        let except = (!alone).then_some(&id);
+        let except = Some(&id);
         let round = if round.is_empty() {
             let round = ask_the_others(turn, group, except);
             if !round.is_empty() {
@@ -301,12 +302,12 @@ impl Controllers {
                 let restart = !alone || self.has_expired(turn.urgency);
                 let verb = Verb::Refresh { credentials: credentials.clone(), restart };
                 // With expired certificates, the decision is not based on the answers of the others.
-                let (seen, at) = match round.at() {
-                    Some(at) if !self.has_expired(turn.urgency) => (Seen::Controllers, at),
-                    Some(_) | None => (Seen::World, turn.now),
+                let evidence = match round.at() {
+                    Some(at) if !self.has_expired(turn.urgency) => Evidence::new(Seen::Controllers, at),
+                    Some(_) | None => Evidence::new(Seen::World, turn.now),
                 };
                 let waits = Waits::Credentials(vec![id.clone()]);
-                let asked = turn.ask_one_on(seen, at, turn.role, id, verb);
+                let asked = turn.ask_one_on(evidence, turn.role, id, verb);
                 Move::Enter(ControllersState::Refresh(asked), waits)
             }
             // The reason for the choice may be gone: another machine was terminated meanwhile.
@@ -350,7 +351,8 @@ impl Controllers {
             }
             let (group, instance, then_desired) = (turn.group.to_owned(), id.clone(), Some(self.size));
             let effect = Effect::Terminate { group, instance, then_desired };
-            turn.effects.push_on(effect, Seen::Controllers, round.at().unwrap_or(turn.now));
+            let evidence = Evidence::new(Seen::Controllers, round.at().unwrap_or(turn.now));
+            turn.effects.push_on(effect, evidence);
             return Move::Enter(ControllersState::Leave { machine: id }, Waits::ControllerLeaves);
         }
         if group.max <= self.size {
@@ -489,7 +491,12 @@ impl Controllers {
             if more {
                 return Move::To(ControllersState::start());
             }
-            return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
+            let left = serving(group).any(|(id, _)| turn.skipped.contains(id));
+            let renewed = |id: &String, machine: &MachineView| match self.work {
+                ControllersWork::Refresh { .. } => self.done.contains(id),
+                ControllersWork::Fewer { .. } | ControllersWork::Replace => is_current(group, machine),
+            };
+            return Move::Done { left: left || stands_by(group, renewed) };
         }
         let ask = |turn: &mut Turn<'_>| ask_the_others(turn, group, None);
         let what = "the controllers are not healthy";
@@ -502,11 +509,14 @@ fn checks(machine: String) -> ControllersState {
     ControllersState::Check { machine, round: Round::default() }
 }
 
-/// Among these machines, the first in the zone with the most: if the zones are balanced without it, Auto Scaling has no reason to rebalance
+/// Among these machines, one that load balancers find ill, because the others have to be healthy when one goes. Otherwise the first in the
+/// zone with the most: if the zones are balanced without it, Auto Scaling has no reason to rebalance
 /// (docs.aws.amazon.com/autoscaling/ec2/userguide/auto-scaling-benefits.html, "Rebalancing activities").
 fn first_to_go<'g>(outdated: &[&'g String], group: &GroupView) -> Option<&'g String> {
     let in_zone = |zone: &str| counting(group).filter(|(_, machine)| machine.zone == zone).count();
-    let most = |id: &&&String| group.machines.get(**id).map(|machine| in_zone(&machine.zone));
+    let is_ill = |machine: &MachineView| matches!(machine.target, TargetHealth::NotHealthy(_));
+    let most =
+        |id: &&&String| group.machines.get(**id).map(|machine| (is_ill(machine), in_zone(&machine.zone)));
     // The last of several equal elements wins, so the first machine is compared last.
     outdated.iter().rev().max_by_key(most).copied()
 }

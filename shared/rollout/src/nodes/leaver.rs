@@ -10,12 +10,11 @@ use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
-use super::super::outbox::Seen;
 use super::super::waits::{Asks, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    answers, ask_everyone, everyone, is_old, leads, machine, no_snapshot, snapshot, take_snapshot,
+    answers, ask_everyone, everyone, is_old, machine, must_hand_over, no_snapshot, snapshot, take_snapshot,
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
@@ -188,7 +187,7 @@ impl Machine for Leaver {
                 Some(Ok(())) => checks(machine, turn),
                 Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &asked, &why, turn),
             },
-            LeaverState::Check { machine, round } => check(machine, round, *since, turn),
+            LeaverState::Check { machine, round } => check(machine, round, &self.tries, *since, turn),
             LeaverState::MoveLeader(asked) => self.leader(asked, turn),
             LeaverState::Remove { machine, asked } => {
                 match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
@@ -296,7 +295,13 @@ impl Leaver {
     }
 }
 
-fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
+fn check(
+    own: Option<String>,
+    round: Round,
+    tries: &Tries,
+    since: Option<Timestamp>,
+    turn: &mut Turn<'_>,
+) -> To {
     let Some(answers) = answers(&round, turn) else {
         return Move::Stay(LeaverState::Check { machine: own, round }, Waits::Answers(Asks::Members));
     };
@@ -318,7 +323,7 @@ fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut
     if let Some(first) = is_old(&round, since, turn, checks) {
         return first;
     }
-    if leads(turn.role, &answers) {
+    if must_hand_over(turn.role, own.as_ref(), &answers, tries) {
         // Its machine may be another one by now.
         let view = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
         let Some(id) = own.filter(|id| view.and_then(machine).as_ref() == Some(id)) else {
@@ -334,7 +339,6 @@ fn check(own: Option<String>, round: Round, since: Option<Timestamp>, turn: &mut
         return Move::Stay(checks(round), Waits::MemberThatStays);
     };
     let verb = Verb::EtcdRemove { member: turn.role.to_string() };
-    let at = round.at().unwrap_or(turn.now);
-    let asked = turn.ask_one_on(Seen::Members, at, &role, id, verb);
+    let asked = turn.ask_one_on(turn.evidence_of_members(&round), &role, id, verb);
     Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::TakenOut)
 }

@@ -346,6 +346,11 @@ impl Tries {
         self.0.is_none()
     }
 
+    /// Whether the last try on `machine` failed.
+    pub(super) fn have_failed(&self, machine: &str) -> bool {
+        self.0.as_ref().is_some_and(|failures| failures.machine == machine)
+    }
+
     /// That machine is worked on from now on: failures of another one do not count.
     pub(super) fn choose(&mut self, machine: &str) {
         self.0 = self.0.take().filter(|failures| failures.machine == machine);
@@ -363,9 +368,8 @@ impl Tries {
         (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
     }
 
-    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. A command that never reached
-    /// its machine is no try, because Systems Manager may be out of reach for longer than three tries take. It is given up after the time in
-    /// which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
+    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. What no command reaches is given
+    /// up after the time in which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
@@ -376,7 +380,7 @@ impl Tries {
     ) -> Move<S> {
         self.choose(machine);
         let before = self.0.take();
-        let reached = asked.refused.is_none() && !asked.never_ran(turn.observed);
+        let reached = asked.has_reached(turn.observed);
         let tries = before.as_ref().map_or(0, |failures| failures.tries) + u32::from(reached);
         let unreached_since = before.and_then(|failures| failures.unreached_since);
         let unreached_since = unreached_since.or_else(|| (!reached).then_some(asked.at));

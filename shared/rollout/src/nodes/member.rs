@@ -84,6 +84,7 @@ pub(super) trait MemberWork<A> {
         machine: String,
         round: &Round,
         answers: &Answers,
+        tries: &Tries,
         turn: &mut Turn<'_>,
     ) -> Move<MemberState<A>>;
 
@@ -223,7 +224,9 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
             {
                 Move::To(MemberState::start())
             }
-            MemberState::Check { machine, round } => check(&self.work, machine, round, *since, turn),
+            MemberState::Check { machine, round } => {
+                check(&self.work, machine, round, &self.tries, *since, turn)
+            }
             MemberState::Act(act) => self.work.go_on(act, &mut self.tries, *since, turn, group),
             MemberState::Verify(round) => verify(&self.work, round, *since, turn),
         }
@@ -302,6 +305,7 @@ fn check<A: Act>(
     work: &impl MemberWork<A>,
     machine: String,
     round: Round,
+    tries: &Tries,
     since: Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To<A> {
@@ -318,7 +322,7 @@ fn check<A: Act>(
             return first;
         }
     }
-    work.begin(machine, &round, &answers, turn)
+    work.begin(machine, &round, &answers, tries, turn)
 }
 
 fn verify<A: Act>(

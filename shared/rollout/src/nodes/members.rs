@@ -11,7 +11,7 @@ use super::super::fleet::GroupView;
 use super::super::outbox::FRESH;
 use super::super::waits::{Asks, Danger, Waits};
 use super::danger::{self, Answers};
-use super::machine::{Move, State, waited, waits_for};
+use super::machine::{Move, State, Tries, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
 
 /// After this time the member to be taken down counts as silent. Healthy members answer within seconds, and their answers count for three
@@ -64,7 +64,7 @@ pub(super) fn ask_everyone(turn: &mut Turn<'_>) -> Round {
 }
 
 /// Each member's answer, once all have answered. The present state of its group is newer than any answer: a member whose machine is not in
-/// service any more has no answer.
+/// service any more, or that Auto Scaling is about to replace, has no answer.
 pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     let serve = everyone(turn);
     let mut by_member: Answers = turn
@@ -73,6 +73,13 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
         .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
         .collect();
     for asked in round.iter() {
+        if let Some(id) = replaced_by_others(&asked.role, turn) {
+            by_member.insert(
+                asked.role.clone(),
+                Err(format!("Auto Scaling finds {id} unhealthy, and replaces it")),
+            );
+            continue;
+        }
         let health = match asked.answer(turn.observed, turn.now) {
             Some(health) => health,
             // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
@@ -91,9 +98,31 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     Some(by_member)
 }
 
-/// Whether a member leads, by its own answer.
-pub(super) fn leads(role: &Role, answers: &Answers) -> bool {
-    answers.get(role).and_then(|answer| answer.as_ref().ok()).is_some_and(|own| own.leads)
+/// The machine of a member other than the one to be taken down, if Auto Scaling is about to replace it: such a machine may serve until then.
+fn replaced_by_others(role: &Role, turn: &Turn<'_>) -> Option<String> {
+    let group = turn.members.get(role).and_then(|group| turn.observed.groups.get(group)?.as_ref())?;
+    let mut ill = serving(group).filter(|(_, machine)| !machine.healthy);
+    ill.next().filter(|_| role != turn.role).map(|(id, _)| id.clone())
+}
+
+/// Whether leadership has to be moved from a member before its `machine` goes. It leads by its own answer. If it has none, it leads by what
+/// the others say, unless moving leadership has failed already: then its agent is out of reach, and hands over as the last thing it does
+/// (agent/src/leave.rs).
+pub(super) fn must_hand_over(
+    role: &Role,
+    machine: Option<&String>,
+    answers: &Answers,
+    tries: &Tries,
+) -> bool {
+    match answers.get(role) {
+        Some(Ok(own)) => own.leads,
+        Some(Err(_)) | None => {
+            let name = role.to_string();
+            let mut others = answers.values().flatten().flat_map(|health| &health.members);
+            let has_failed = machine.is_some_and(|machine| tries.have_failed(machine));
+            !has_failed && others.any(|member| member.name == name && member.leads)
+        }
+    }
 }
 
 /// Whether a machine has installed its credentials; `None` if it is still doing so.

@@ -23,7 +23,7 @@ use super::super::waits::{
 use super::credentials::outdated;
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, waited};
-use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, departs, is_current, serves, serving};
+use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, departs, is_current, serves, serving, stands_by};
 pub(crate) use extra::Extra;
 pub use extra::LeftOver;
 use slipway_core::cluster::Pace;
@@ -204,7 +204,7 @@ impl Machine for Workers {
             let left = serving(group).any(|(id, machine)| {
                 !is_current(group, machine) || turn.skipped.contains(id) || self.given_up.contains_key(id)
             });
-            return Move::Done { left };
+            return Move::Done { left: left || stands_by(group, |_, machine| is_current(group, machine)) };
         }
         let waits = self.begin(&mut begun, turn, group, &pool);
         // No worker is being replaced, and Auto Scaling launches none, so a newer spec does not have to wait any longer. The surge is then

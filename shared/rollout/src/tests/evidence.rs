@@ -9,6 +9,8 @@ use slipway_core::node::Verb;
 pub(super) struct LastAsks {
     members: Option<Timestamp>,
     controllers: Option<Timestamp>,
+    /// When a snapshot was last requested.
+    snapshot: Option<Timestamp>,
     /// How many effects were checked.
     pub(super) held: usize,
 }
@@ -65,12 +67,20 @@ impl LastAsks {
             let latest = asked + jiff::SignedDuration::from_mins(3);
             assert_eq!(evidence.seen, seen, "{effect:?}");
             assert!(evidence.until <= latest, "{effect:?}: {evidence:?}, and they were asked at {asked}");
+            if seen == Seen::Members && !expired {
+                let taken = self.snapshot.expect("a snapshot is taken first");
+                let latest = taken + jiff::SignedDuration::from_mins(15);
+                assert!(evidence.until <= latest, "{effect:?}: {evidence:?}, and the snapshot is of {taken}");
+            }
             self.held += 1;
         }
         for Pending { effect, decided_at, .. } in &decision.next.outbox {
             match effect {
                 Effect::Send(command) if command.verb == Verb::EtcdHealth => self.members = Some(*decided_at),
                 Effect::Send(command) if command.verb == Verb::Status => self.controllers = Some(*decided_at),
+                Effect::Send(command) if command.verb == Verb::EtcdSnapshot => {
+                    self.snapshot = Some(*decided_at);
+                }
                 Effect::Send(_)
                 | Effect::CreateChangeSet(_)
                 | Effect::ExecuteChangeSet { .. }

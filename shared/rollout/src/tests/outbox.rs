@@ -175,7 +175,9 @@ fn p8_what_another_invocation_stored_is_left_to_it_for_as_long_as_it_may_live() 
     let (_, function) = template.split_once("Binary: slipway-rollout }").unwrap();
     let timeout = function.lines().find_map(|line| line.trim().strip_prefix("Timeout: ")).unwrap();
     let most: i64 = timeout.parse().unwrap();
-    assert_eq!(LEASE.as_secs(), most);
+    // Another invocation's clock may be behind.
+    assert_eq!(LEASE.as_secs(), most + CLOCKS_APART.as_secs());
+    let most = LEASE.as_secs();
     let at = |second| Timestamp::from_second(second).unwrap();
     let pending = |second| {
         let effect = Effect::ArmTick;

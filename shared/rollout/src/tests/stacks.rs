@@ -217,6 +217,33 @@ fn a_stack_that_is_missing_for_moments_was_not_deleted() {
     }
 }
 
+/// The stack was rolled back before, and the first answer after the execution is from before it.
+#[test]
+fn a_stack_that_still_shows_an_earlier_rollback_was_not_rolled_back() {
+    for change_set in [Some(ChangeSetStatus::Executed), None] {
+        let stands = Some(StackStatus::UpdateRollbackComplete);
+        let (state, effects, waits) = moved_after(119, &StepState::Executing, stands, change_set, &[]);
+        assert_eq!((state, effects), (StepState::Executing, vec![]), "{change_set:?}");
+        assert_eq!(waits, StackWaits::AtWork(stands), "{change_set:?}");
+    }
+    // The time counts from the first answer that shows it.
+    let at = |second: i64| Timestamp::from_second(1_000 + second).unwrap();
+    let mut state = rolling(&[stack(STACK, "etcd", json!("executing"))], &[]);
+    for (second, ended) in [(0, false), (60, false), (119, false), (120, true)] {
+        let answer = Some(view(StackStatus::UpdateRollbackComplete));
+        let change_set =
+            ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
+        let observed = Observed {
+            stacks: [(STACK.to_owned(), answer)].into(),
+            change_sets: [(STACK.to_owned(), Some(change_set))].into(),
+            ..Observed::default()
+        };
+        let decision = decide(&state, &observed, at(second));
+        assert_eq!(decision.next.active().is_none(), ended, "{second}: {}", decision.report.message);
+        state = Rollout { outbox: Vec::new(), ..decision.next };
+    }
+}
+
 #[test]
 fn a_stack_that_shows_itself_between_two_answers_without_it_counts_as_missing_anew() {
     let at = |second: i64| Timestamp::from_second(1_000 + second).unwrap();

@@ -100,6 +100,8 @@ pub enum Danger {
         /// The reason; `None` if the load balancers were not queried.
         why: Option<Detail<String>>,
     },
+    /// Auto Scaling finds a controller unhealthy, and is about to replace it.
+    ReplacedByOthers(String),
     /// Too few controllers are in service.
     TooFew {
         /// How many are in service.
@@ -162,6 +164,9 @@ impl fmt::Display for Danger {
             }
             Self::NoTarget { machine, why: None } => {
                 write!(f, "it is not known whether {machine} is a healthy target")
+            }
+            Self::ReplacedByOthers(machine) => {
+                write!(f, "Auto Scaling finds {machine} unhealthy, and replaces it")
             }
             Self::TooFew { serve, size, boots } => {
                 write!(f, "{serve} of {size} controllers are in service: {}", Boots(boots))

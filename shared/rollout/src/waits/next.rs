@@ -134,6 +134,10 @@ impl Danger {
             Self::NoTarget { machine, .. } => Next::can(format!(
                 "`aws elbv2 describe-target-health --target-group-arn ARN` shows why the load balancer does not send requests to {machine}"
             )),
+            Self::ReplacedByOthers(machine) => Next::can(format!(
+                "`aws autoscaling describe-auto-scaling-instances --instance-ids {machine}` shows its health; if it stays, its group's process \
+                 ReplaceUnhealthy may be suspended"
+            )),
             Self::SilentMember { .. }
             | Self::SilentEtcd { .. }
             | Self::NotServing { .. }
@@ -369,6 +373,7 @@ mod tests {
             ),
             (danger(json!({"noApiServer": "i-1"})), Need::Must),
             (danger(json!({"noTarget": {"machine": "i-1", "why": null}})), Need::Can),
+            (danger(json!({"replacedByOthers": "i-1"})), Need::Can),
             (danger(json!({"tooFew": {"serve": 2, "size": 3, "boots": ill}})), Need::Must),
             (danger(json!({"lingers": "i-1"})), Need::Nobody),
             (danger(json!({"stillToCome": {"group": "g", "desired": 4, "size": 3}})), Need::Nobody),

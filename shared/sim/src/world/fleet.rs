@@ -287,6 +287,8 @@ pub(crate) enum FleetTask {
     Gone { machine: String },
     /// Auto Scaling learns that a machine is dead.
     Unhealthy { machine: String },
+    /// Auto Scaling replaces an unhealthy machine.
+    Replaces { machine: String },
     /// A group whose zones are out of balance rebalances them.
     Rebalances { group: String },
     /// The two minutes after the notice of a Spot machine are over.
@@ -321,6 +323,7 @@ impl FleetTask {
             | Self::Stops { machine }
             | Self::Gone { machine }
             | Self::Unhealthy { machine }
+            | Self::Replaces { machine }
             | Self::Reclaimed { machine }
             | Self::Speaks { machine }
             | Self::Reconnects { machine }

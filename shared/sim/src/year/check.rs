@@ -31,6 +31,7 @@ use crate::world::{ClusterFacts, MachineFacts, World};
 use cordons::Cordons;
 use ends::Ends;
 pub(super) use ends::remaining_resources;
+use evidence::Leader;
 use serves::Serving;
 use stops::Stops;
 use surge::Surges;
@@ -49,9 +50,9 @@ pub struct Violation {
     pub what: String,
 }
 
-/// The age that the facts behind an act may have: the evidence of the machines, plus the time of an invocation that dies, plus the error of
-/// clocks.
-const GRACE: SignedDuration = SignedDuration::from_mins(6);
+/// The age that the facts behind an act may have: the evidence counts for three minutes, the answers may show what was half a minute before,
+/// and the invocation that acts may live for a minute.
+const GRACE: SignedDuration = SignedDuration::from_secs(180 + 30 + 60);
 /// The maximum age of a snapshot when a member is taken down (P4).
 const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
 /// How long a command that makes a machine install its credentials may take.
@@ -154,6 +155,7 @@ pub struct Checker {
     expired_at: Option<Timestamp>,
     /// Which parts of the cluster serve, and when each last did.
     serving: Serving,
+    led: Option<Leader>,
 }
 
 impl Checker {
@@ -205,6 +207,7 @@ impl Checker {
             hurried_at: None,
             expired_at: None,
             serving: Serving::default(),
+            led: None,
         }
     }
 
@@ -401,7 +404,7 @@ impl Checker {
         }
         if machine.ready {
             self.takes(facts, &machine, false, now);
-            self.is_canary(facts, &machine, now);
+            self.is_canary(facts, &machine, true, now);
             let pods = facts.pods.get(id).copied().unwrap_or_default();
             if pods > 0 && !self.cordons.was_uncordoned(id) {
                 self.wrong(now, "P6", format!("{id} is terminated with {pods} pods on it"));
@@ -476,7 +479,7 @@ impl Checker {
                 format!("{role} is taken down without a snapshot of the last quarter of an hour"),
             );
         }
-        if facts.leader.as_deref() == Some(role) && facts.members.len() > 1 && !self.faults && !restart {
+        if self.is_known_to_lead(role, now) && facts.members.len() > 1 && !restart {
             self.wrong(now, "P4", format!("{role} is taken down while it leads"));
         }
     }
@@ -569,7 +572,7 @@ impl Checker {
                     self.wrong(now, "P2", what);
                 }
                 self.touches(&machine, false, now);
-                self.is_canary(facts, &machine, now);
+                self.is_canary(facts, &machine, false, now);
                 if self.skipped.contains(node) {
                     self.wrong(now, "P10", format!("{node} is drained although a person said to leave it"));
                 }
@@ -581,13 +584,10 @@ impl Checker {
             }
             Verb::EtcdRemove { member } => self.takes_out(facts, member, now),
             Verb::EtcdHealth => self.asks_for_health(&command.instance, now),
+            Verb::EtcdMoveLeader => self.is_to_hand_over(&command.instance),
             // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
-            Verb::Status
-            | Verb::Serves { .. }
-            | Verb::EtcdMoveLeader
-            | Verb::EtcdSnapshot
-            | Verb::EtcdRetire => {}
+            Verb::Status | Verb::Serves { .. } | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
             Verb::EtcdDefragment => {
                 self.wrong(now, "P4", "a rollout defragments, which only people do".to_owned())
             }

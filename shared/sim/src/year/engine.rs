@@ -38,8 +38,8 @@ const RETRIES: [SignedDuration; 2] = [SignedDuration::from_mins(1), SignedDurati
 const CALLS: u64 = 40;
 /// The maximum delay of an event.
 const LATE_S: i64 = 4 * 3_600;
-/// The maximum pause in an invocation: after a minute the function is stopped (`infra/template.yaml`, `Timeout`).
-const PAUSES_S: i64 = 55;
+/// The maximum pause in an invocation: after 55 s the function is stopped (`infra/template.yaml`, `Timeout`).
+const PAUSES_S: i64 = 50;
 /// How long Lambda waits before it retries an asynchronous event for which it had no concurrency: "from 1 second after the first attempt to
 /// a maximum of 5 minutes", "for up to 6 hours by default" (Lambda developer guide, "How Lambda handles errors and retries with
 /// asynchronous invocation").

@@ -87,6 +87,11 @@ pub enum Strike {
     },
     /// A person uncordons the next worker that is drained.
     Uncordon,
+    /// Auto Scaling finds a machine unhealthy that serves.
+    Condemn {
+        /// Selects the machine.
+        choice: u64,
+    },
     /// A cluster autoscaler runs from now on.
     Autoscale,
     /// Node managers have workers replaced that are not Ready, from now on.
@@ -195,6 +200,7 @@ pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDurat
     });
     some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
     some(Trouble::Uncordons, 3, &mut |_| vec![(now, Strike::Uncordon)]);
+    some(Trouble::Condemns, 3, &mut |random| vec![(now, Strike::Condemn { choice: random.number() })]);
     some(Trouble::Repairs, 1, &mut |random| {
         let (choice, after, long) = (random.number(), within(random, 3_600), random.seconds(1_200, 10_800));
         let hangs = Strike::Silence { choice, percent: 0, long: SignedDuration::from_secs(long) };
@@ -325,6 +331,11 @@ impl Engine<'_> {
                 silences(world, choice, percent, long);
             }
             Strike::Uncordon => world.uncordon_next_by_hand(),
+            Strike::Condemn { choice } => {
+                if let Some(id) = one(&machines(world, ""), choice) {
+                    world.condemn_machine(&id);
+                }
+            }
             Strike::Mend => world.mend_by_hand(),
             Strike::Outage { service, long } => world.outage(service, long),
             Strike::Storm { long } => world.storm(long),

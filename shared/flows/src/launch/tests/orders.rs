@@ -190,6 +190,20 @@ async fn what_was_mistyped_is_an_order_ignored_and_leaves_nothing_behind() {
         assert!(!shore.log().iter().any(|line| line.starts_with("put ")), "{given:?}: {:?}", shore.log());
         assert_eq!(shore.report(), None, "{given:?}");
     }
+    // Delivered twice, it is reported with one id; given again, with another one.
+    let shore = Shore::default();
+    for second in [0, 0, 1] {
+        shore.wakes(Waker::Order { order: Order::Pause, at: Some(at(second)) }).await.unwrap();
+    }
+    let ids: Vec<String> = shore
+        .published()
+        .into_iter()
+        .map(|event| match event {
+            Event::OrderIgnored(report) => report.id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(!ids[0].is_empty() && ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");
     // An event that nobody gave an order with says nothing, and leaves nothing either.
     let shore = Shore::default();
     shore.wakes(Waker::Event).await.unwrap();

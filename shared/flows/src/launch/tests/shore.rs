@@ -55,9 +55,15 @@ struct Inner {
     change_sets: BTreeMap<String, ChangeSetView>,
     groups: BTreeMap<String, GroupView>,
     answers: BTreeMap<String, CommandView>,
+    published: Vec<Event>,
 }
 
 impl Shore {
+    /// The events that were published, in order.
+    pub(super) fn published(&self) -> Vec<Event> {
+        self.inner().published.clone()
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap()
     }
@@ -352,6 +358,7 @@ impl Bus for Shore {
     async fn publish(&self, events: &[Event]) -> PortResult<()> {
         for event in events {
             self.call(format!("publish {}", event.to_wire().0))?;
+            self.inner().published.push(event.clone());
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::nodes::Turn;
 use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, Tries};
 use crate::nodes::members::refreshed;
-use crate::outbox::Seen;
+use crate::outbox::{Evidence, Seen};
 use crate::states::{Wakes, Way};
 use crate::waits::Waits;
 
@@ -89,14 +89,22 @@ impl MemberWork<Refreshing> for RefreshMember {
         self.renewed.as_ref()
     }
 
-    fn begin(&self, machine: String, round: &Round, _: &Answers, turn: &mut Turn<'_>) -> To<Refreshing> {
+    fn begin(
+        &self,
+        machine: String,
+        round: &Round,
+        _: &Answers,
+        _: &Tries,
+        turn: &mut Turn<'_>,
+    ) -> To<Refreshing> {
         // With expired certificates, the decision is not based on the answers of the others.
-        let (seen, at) = match round.at() {
-            Some(at) if !self.has_expired(turn.urgency) => (Seen::Members, at),
-            Some(_) | None => (Seen::World, turn.now),
+        let evidence = if self.has_expired(turn.urgency) {
+            Evidence::new(Seen::World, turn.now)
+        } else {
+            turn.evidence_of_members(round)
         };
         let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
-        let asked = turn.ask_one_on(seen, at, turn.role, machine, verb);
+        let asked = turn.ask_one_on(evidence, turn.role, machine, verb);
         Move::Enter(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new()))
     }
 

@@ -11,9 +11,8 @@ use crate::errand::{Round, SentCommand};
 use crate::fleet::{GroupView, MachineView};
 use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, State, Tries, waited};
-use crate::nodes::members::leads;
+use crate::nodes::members::must_hand_over;
 use crate::nodes::{PATIENCE, RECONSIDERED, Turn, is_current, serving};
-use crate::outbox::Seen;
 use crate::states::{Wakes, Way};
 use crate::waits::{Boot, Boots, Comes, Waits};
 
@@ -107,14 +106,21 @@ impl MemberWork<Replacing> for ReplaceMember {
         None
     }
 
-    fn begin(&self, machine: String, round: &Round, answers: &Answers, turn: &mut Turn<'_>) -> To<Replacing> {
-        if leads(turn.role, answers) && answers.len() > 1 {
+    fn begin(
+        &self,
+        machine: String,
+        round: &Round,
+        answers: &Answers,
+        tries: &Tries,
+        turn: &mut Turn<'_>,
+    ) -> To<Replacing> {
+        if answers.len() > 1 && must_hand_over(turn.role, Some(&machine), answers, tries) {
             let asked = turn.ask_one(turn.role, machine, Verb::EtcdMoveLeader);
             return Move::Enter(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader);
         }
         let (group, instance) = (turn.group.to_owned(), machine.clone());
         let effect = Effect::Terminate { group, instance, then_desired: None };
-        turn.effects.push_on(effect, Seen::Members, round.at().unwrap_or(turn.now));
+        turn.effects.push_on(effect, turn.evidence_of_members(round));
         Move::Enter(MemberState::Act(Replacing::Successor { machine }), Waits::Replaced)
     }
 

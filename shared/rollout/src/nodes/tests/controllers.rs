@@ -282,8 +282,75 @@ fn p5_one_more_controller_that_was_never_asked_for_is_decided_anew_after_five_mi
         assert_eq!(dock.advance_at(second), (Place::OneMore, Some(waits)), "{second}");
         assert_eq!(dock.effects(), []);
     }
-    assert_eq!(dock.advance_at(301), (Place::Check, others_answer()));
-    assert_eq!(dock.sent(), asks_status(&["i-0"]));
+    assert_eq!(dock.advance_at(301), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.effects(), [wants(2)]);
+}
+
+/// It was asked about its own health, and the rollout that would have replaced it failed after an hour.
+#[test]
+fn p5_a_single_controller_gets_a_fellow_before_it_goes_however_ill_it_is_itself() {
+    let mut dock = dock(replace(), 1, look_state(), &[("i-0", OLD)]);
+    sees_ill_target(&mut dock, "i-0");
+    assert_eq!(dock.advance_at(0), (Place::OneMore, Some(Waits::OneMoreController)));
+    assert_eq!(dock.effects(), [wants(2)]);
+}
+
+/// Otherwise an outdated controller that is ill blocks its own replacement, because no other may go while it is ill.
+#[test]
+fn p5_of_outdated_controllers_the_one_that_load_balancers_find_ill_goes_first() {
+    for (ill, asked) in [("i-0", "i-1"), ("i-1", "i-0")] {
+        let mut dock = dock(replace(), 2, look_state(), &[("i-0", OLD), ("i-1", OLD)]);
+        sees_ill_target(&mut dock, ill);
+        assert_eq!(dock.advance_at(0), (Place::Check, others_answer()), "{ill}");
+        assert_eq!(dock.sent(), asks_status(&[asked]), "{ill}");
+    }
+}
+
+fn sees_ill_target(dock: &mut Dock, machine: &str) {
+    let group = dock.observed.groups.get_mut(GROUP).unwrap().as_mut().unwrap();
+    let ill = TargetHealth::NotHealthy("unhealthy (Target.FailedHealthChecks) in api".to_owned());
+    group.machines.get_mut(machine).unwrap().target = ill;
+}
+
+/// Auto Scaling would terminate the additional controller in the same minute.
+#[test]
+fn p5_no_controller_goes_while_auto_scaling_is_about_to_replace_another_one() {
+    let machines = &[("i-0", OLD), ("i-1", OLD), ("i-2", NEW)];
+    for (unhealthy, place) in [("i-0", Place::Drain), ("i-1", Place::Check), ("i-2", Place::Check)] {
+        let mut dock = checked(replace(), 0, 0, machines);
+        has(&mut dock, 3, machines);
+        let group = dock.observed.groups.get_mut(GROUP).unwrap().as_mut().unwrap();
+        group.machines.get_mut(unhealthy).unwrap().healthy = false;
+        let (reached, waits) = dock.advance_at(10);
+        assert_eq!(reached, place, "{unhealthy}: {waits:?}");
+        let replaced = Waits::Dangers(vec![Danger::ReplacedByOthers(unhealthy.to_owned())]);
+        assert_eq!(waits == Some(replaced), place == Place::Check, "{unhealthy}: {waits:?}");
+    }
+}
+
+/// It comes back with what it had: its old credentials and configuration are not forgotten.
+#[test]
+fn p11_controllers_of_which_one_is_in_standby_with_what_it_had_are_not_all_as_planned() {
+    for (version, left) in [("1", true), ("2", false)] {
+        let machines = &[("i-0", NEW), ("i-1", ("elsewhere", version))];
+        let mut dock = dock(replace(), 1, since(0, json!({"verify": []})), machines);
+        assert_eq!(dock.advance_at(0), (Place::Verify, answers()));
+        answer(&mut dock);
+        assert_eq!(dock.advance_at(10), (Place::Done, None));
+        assert_eq!(dock.step().is_skipped(), left, "{version}");
+    }
+    // With new credentials the configuration is the same, and only those that installed them have them.
+    for (installed, left) in [(false, true), (true, false)] {
+        let mut dock =
+            dock(refresh(), 1, since(0, json!({"verify": []})), &[("i-0", NEW), ("i-1", ("elsewhere", "2"))]);
+        let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+        task.done.insert("i-0".to_owned());
+        task.done.extend(installed.then(|| "i-1".to_owned()));
+        dock.advance_at(0);
+        answer(&mut dock);
+        assert_eq!(dock.advance_at(10), (Place::Done, None));
+        assert_eq!(dock.step().is_skipped(), left, "{installed}");
+    }
 }
 
 #[test]

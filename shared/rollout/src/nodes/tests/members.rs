@@ -96,6 +96,34 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
     assert_eq!(dock.effects(), []);
 }
 
+/// Its termination is decided at the end of the quarter of an hour, and may be performed by another invocation minutes later.
+#[test]
+fn p4_p12_the_age_of_the_snapshot_ends_the_evidence_too() {
+    for (age, until) in [(11, 3), (13, 2), (15, 0)] {
+        let now = 2_000;
+        let mut dock = Dock::of_etcd_0(replace(since(now, check(round(now))))).saved(now - age * MINUTE);
+        assert_eq!(dock.advance_at(now), (Place::Successor, Some(Waits::Replaced)));
+        let evidence = Evidence { until: at(now + until * MINUTE), ..Evidence::new(Seen::Members, at(now)) };
+        assert_eq!(dock.done[0].evidence, Some(evidence), "{age}");
+    }
+}
+
+/// Auto Scaling terminates a machine that it finds unhealthy although its member serves: two of three would go in the same minute.
+#[test]
+fn p4_no_member_goes_while_auto_scaling_is_about_to_replace_another_one() {
+    for (unhealthy, place) in [(0, Place::Successor), (1, Place::Check), (2, Place::Check)] {
+        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
+        let name = format!("c-etcd-{unhealthy}");
+        let group = dock.observed.groups.get_mut(&name).unwrap().as_mut().unwrap();
+        group.machines.values_mut().for_each(|machine| machine.healthy = false);
+        let (reached, waits) = dock.advance_at(10);
+        assert_eq!(reached, place, "{unhealthy}");
+        let problem = Detail(format!("Auto Scaling finds i-{unhealthy} unhealthy, and replaces it"));
+        let danger = Danger::SilentMember { role: Role::Etcd(unhealthy), problem };
+        assert_eq!(waits == Some(Waits::Dangers(vec![danger])), place == Place::Check, "{waits:?}");
+    }
+}
+
 #[test]
 fn p4_a_member_that_may_not_be_taken_down_is_waited_for_an_hour() {
     let lags = |now| {
@@ -189,6 +217,45 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     dock.takes_snapshot();
     assert_eq!(dock.advance_at(10), (Place::Done, None));
     assert_eq!(dock.active.nodes.snapshot_at, Some(at(0)));
+}
+
+/// Its answer was lost or cut, and it was terminated as if another one led.
+#[test]
+fn p4_whether_a_member_leads_is_known_by_the_others_if_its_own_answer_is_not() {
+    for (leads, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
+        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
+        dock.fails("i-0");
+        let mut other = well(1);
+        other.members[0].leads = leads;
+        dock.set_answer("i-1", other.clone());
+        assert_eq!(dock.advance_at(10).0, place, "{leads}");
+        if !leads {
+            continue;
+        }
+        assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
+        // Its agent cannot move leadership either: the member goes, and hands over as the last thing it does.
+        let token = dock.token();
+        dock.fails(&token);
+        assert_eq!(dock.advance_at(20).0, Place::Look);
+        for second in (30..900).step_by(30) {
+            let commands: Vec<_> = dock.step().commands().to_vec();
+            for asked in commands {
+                let number = asked.role.member().unwrap();
+                if number == 0 {
+                    dock.fails(&asked.command.token);
+                } else {
+                    dock.set_answer(
+                        &asked.command.token,
+                        EtcdHealth { members: other.members.clone(), ..well(number) },
+                    );
+                }
+            }
+            if dock.advance_at(second).0 == Place::Successor {
+                break;
+            }
+        }
+        assert_eq!(dock.effects(), [terminates("i-0")]);
+    }
 }
 
 #[test]

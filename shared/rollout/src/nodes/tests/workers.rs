@@ -124,6 +124,17 @@ fn of_a_pool_one_worker_goes_alone_and_the_others_as_many_at_once_as_may_be_miss
     assert!(!dock.step().is_skipped());
 }
 
+/// It comes back with what it had: its release is not forgotten.
+#[test]
+fn p11_a_pool_of_which_a_worker_of_before_is_in_standby_is_not_wholly_as_planned() {
+    for (version, left) in [("1", true), ("2", false)] {
+        let fields = json!({"size": 2, "extra": extra(0), "done": ["i-9"], "proved": true, "pace": pace(1, 0), "phase": look_state()});
+        let mut dock = pool(2, &[("i-1", NEW), ("i-2", NEW), ("i-3", ("elsewhere", version))], &fields);
+        assert_eq!(dock.advance_at(0), (Place::Done, None));
+        assert_eq!(dock.step().is_skipped(), left, "{version}");
+    }
+}
+
 #[test]
 fn how_many_workers_were_told_to_go_is_news() {
     let rolls = |begun: Value| step("pool-a", workers(open(json!({"roll": {"begun": begun}}))));

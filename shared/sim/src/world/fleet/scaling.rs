@@ -15,6 +15,9 @@ const STOPS_S: (f64, f64) = (5.0, 30.0);
 const FORGETS_S: (f64, f64) = (10.0, 40.0);
 /// The time until Auto Scaling notices that a machine is dead.
 const NOTICES_S: (f64, f64) = (60.0, 180.0);
+/// The time until it replaces a machine that it finds unhealthy ("almost immediately", EC2 Auto Scaling user guide, "Health checks for
+/// instances in an Auto Scaling group"). The machine may serve until then.
+const REPLACES_S: (f64, f64) = (1.0, 30.0);
 
 impl World {
     pub(in crate::world) fn run_fleet(&mut self, task: FleetTask) {
@@ -37,6 +40,7 @@ impl World {
             }
             FleetTask::Gone { machine } => self.gone(&machine),
             FleetTask::Unhealthy { machine } => self.unhealthy(&machine),
+            FleetTask::Replaces { machine } => self.replaces(&machine),
             FleetTask::Rebalances { group } => self.rebalances(&group),
             FleetTask::Reclaims { machine } => self.reclaim_machine(&machine),
             FleetTask::Autoscales => self.autoscales(),
@@ -263,11 +267,27 @@ impl World {
         machine.healthy = false;
         let group = machine.group.clone();
         self.record(format!("{group} finds {id} unhealthy"));
+        let seconds = self.draw_s("replace an unhealthy machine", REPLACES_S.0, REPLACES_S.1);
+        self.fleet_after_s(seconds, FleetTask::Replaces { machine: id.to_owned() });
+    }
+
+    /// Somebody reports to Auto Scaling that a machine is unhealthy (`SetInstanceHealth`), or EC2 has an event for it. It serves.
+    pub fn condemn_machine(&mut self, id: &str) {
+        let serves = self.fleet.machines.get(id).is_some_and(|machine| {
+            machine.power == Power::Up && machine.healthy && machine.state == State::InService
+        });
+        if serves {
+            self.unhealthy(id);
+        }
+    }
+
+    fn replaces(&mut self, id: &str) {
+        let Some(group) = self.fleet.machines.get(id).map(|machine| machine.group.clone()) else { return };
         let suspended = self.fleet.groups.get(&group).map(|group| &group.suspended);
         let holds = |process: &Process| suspended.is_some_and(|all| all.contains(process));
         if holds(&Process::ReplaceUnhealthy) || holds(&Process::Terminate) {
             // Checked again once somebody has resumed the process.
-            return self.fleet_after_s(NOTICES_S.1, FleetTask::Unhealthy { machine: id.to_owned() });
+            return self.fleet_after_s(NOTICES_S.1, FleetTask::Replaces { machine: id.to_owned() });
         }
         self.begin_termination(id);
     }

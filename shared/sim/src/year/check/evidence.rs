@@ -11,10 +11,40 @@ const FRESH: SignedDuration = SignedDuration::from_mins(3);
 /// `Timeout` of the rollout function).
 const CALL: SignedDuration = SignedDuration::from_secs(60);
 
+/// The member that leads.
+#[derive(Debug, Clone)]
+pub(super) struct Leader {
+    role: String,
+    since: Timestamp,
+    /// It was told to hand over, and does not.
+    is_to_hand_over: bool,
+}
+
 impl Checker {
     /// A member is asked about its health.
     pub(super) fn asks_for_health(&mut self, instance: &str, now: Timestamp) {
         self.asked.insert(instance.to_owned(), now);
+    }
+
+    /// Notes which member leads.
+    pub(super) fn note_leader(&mut self, facts: &ClusterFacts, now: Timestamp) {
+        if self.led.as_ref().map(|led| &led.role) != facts.leader.as_ref() {
+            self.led = facts.leader.clone().map(|role| Leader { role, since: now, is_to_hand_over: false });
+        }
+    }
+
+    /// A machine was told to hand over leadership.
+    pub(super) fn is_to_hand_over(&mut self, instance: &str) {
+        let role = self.roles.get(instance);
+        if let Some(led) = self.led.as_mut().filter(|led| role == Some(&led.role)) {
+            led.is_to_hand_over = true;
+        }
+    }
+
+    /// Whether a member has led for so long that every answer that counts says so, and was not told to hand over.
+    pub(super) fn is_known_to_lead(&self, role: &str, now: Timestamp) -> bool {
+        let led = self.led.as_ref().filter(|led| led.role == role && !led.is_to_hand_over);
+        led.is_some_and(|led| now.duration_since(led.since) >= self.evidence_lasts())
     }
 
     /// The maximum age of the facts when a member is taken down.

@@ -33,6 +33,7 @@ impl Checker {
         self.note_members(&facts, now);
         self.note_writers(&facts, now);
         self.note_well(&facts, now);
+        self.note_leader(&facts, now);
         self.note_targets(&facts, now);
         self.alarmed_at = facts.alarm.and(self.alarmed_at.or(Some(now)));
         self.note_back(world, &facts, now);

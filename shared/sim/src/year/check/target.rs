@@ -46,8 +46,24 @@ pub(super) struct Target {
     executing: BTreeSet<String>,
     /// The first of them that failed, and since when this has been visible.
     failed: Option<(String, Timestamp)>,
-    /// For each pool, its canary; `true`: the canary was replaced, and the pool was whole afterwards.
-    canaries: BTreeMap<String, (String, bool)>,
+    /// For each pool, its canary.
+    canaries: BTreeMap<String, Canary>,
+}
+
+/// The first worker of a pool that is replaced.
+#[derive(Debug, Clone)]
+struct Canary {
+    machine: String,
+    /// The rollout terminated it.
+    terminated: bool,
+    /// It was replaced, and the pool was whole afterwards.
+    proved: bool,
+}
+
+impl Canary {
+    fn new(machine: &MachineFacts) -> Self {
+        Self { machine: machine.id.clone(), terminated: false, proved: false }
+    }
 }
 
 /// What an invocation knew, and when.
@@ -289,13 +305,14 @@ impl Checker {
     /// Notes which pools are whole again after their canary was replaced.
     pub(super) fn note_canaries(&mut self, world: &World, now: Timestamp) {
         let Some(target) = &self.target else { return };
-        let open = target.canaries.iter().filter(|(_, (_, proved))| !proved);
-        let gone = open.filter(|(_, (first, _))| self.machines.get(first).is_none_or(|one| one.leaving));
+        let open = target.canaries.iter().filter(|(_, canary)| !canary.proved);
+        let gone =
+            open.filter(|(_, canary)| self.machines.get(&canary.machine).is_none_or(|one| one.leaving));
         let whole = gone.map(|(role, _)| role.clone()).filter(|role| self.is_whole(world, role, now));
         let whole: Vec<String> = whole.collect();
         let canaries = self.target.iter_mut().flat_map(|target| &mut target.canaries);
-        for (_, (_, proved)) in canaries.filter(|(role, _)| whole.contains(role)) {
-            *proved = true;
+        for (_, canary) in canaries.filter(|(role, _)| whole.contains(role)) {
+            canary.proved = true;
         }
     }
 
@@ -309,36 +326,47 @@ impl Checker {
 
     /// Whether the canary of a pool was replaced, and the pool was whole afterwards.
     pub(super) fn has_proved(&self, role: &str) -> bool {
-        self.target.as_ref().and_then(|target| target.canaries.get(role)).is_some_and(|(_, proved)| *proved)
+        self.target.as_ref().and_then(|target| target.canaries.get(role)).is_some_and(|canary| canary.proved)
     }
 
     /// Somebody else, such as a cluster autoscaler, terminates the canary of a pool while its drain begins. Its successor, or a surge
     /// machine, proves the same: that a machine of the new release serves.
     pub(super) fn others_take_the_canary(&mut self, machine: &MachineFacts) {
         if let Some(target) = self.target.as_mut().filter(|_| machine.role.starts_with("pool-")) {
-            target.canaries.entry(machine.role.clone()).or_insert_with(|| (machine.id.clone(), false));
+            target.canaries.entry(machine.role.clone()).or_insert_with(|| Canary::new(machine));
         }
     }
 
-    /// The canary of a pool is replaced alone: the others follow once it was replaced and its pool is whole again.
-    pub(super) fn is_canary(&mut self, facts: &ClusterFacts, machine: &MachineFacts, now: Timestamp) {
+    /// The canary of a pool is replaced alone: the others follow once it was replaced and its pool is whole again. `terminates`: the machine
+    /// is terminated now, and not drained.
+    pub(super) fn is_canary(
+        &mut self,
+        facts: &ClusterFacts,
+        machine: &MachineFacts,
+        terminates: bool,
+        now: Timestamp,
+    ) {
         if !machine.role.starts_with("pool-") || self.is_to_go(&machine.role) {
             return;
         }
         let Some(target) = &mut self.target else { return };
-        let (first, proved) =
-            target.canaries.entry(machine.role.clone()).or_insert_with(|| (machine.id.clone(), false));
-        if *proved || *first == machine.id {
+        let canary = target.canaries.entry(machine.role.clone()).or_insert_with(|| Canary::new(machine));
+        if canary.machine == machine.id {
+            canary.terminated |= terminates;
+            return;
+        }
+        if canary.proved {
             return;
         }
         // A canary that died or was uncordoned, for example because a person skipped it, proves nothing, so another machine becomes the
-        // canary.
+        // canary. One that the rollout terminated is waited for.
+        let first = canary.machine.clone();
         let ended = self
             .machines
-            .get(first)
+            .get(&first)
             .is_none_or(|one| one.leaving || !one.ready || !facts.cordoned.contains(&one.id));
-        if ended && (self.faults || self.skipped.contains(first.as_str())) {
-            first.clone_from(&machine.id);
+        if ended && !canary.terminated && (self.faults || self.skipped.contains(&first)) {
+            *canary = Canary { terminated: terminates, ..Canary::new(machine) };
             return;
         }
         let what = format!("{} goes before {first}, the first of {}, was replaced", machine.id, machine.role);
