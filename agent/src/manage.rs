@@ -36,7 +36,6 @@ use crate::machine::Unit;
 use crate::node_files::NODE;
 
 pub use judge::{Machine, Verdict, judge_serving};
-pub(crate) use repair::unready;
 pub use sources::{Cloud, Library};
 
 /// Contains the authorities that sign kubelets' serving certificates, all of them during a rotation.

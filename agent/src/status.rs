@@ -27,7 +27,8 @@ use crate::aws::{Aws, Endpoints, Retry};
 use crate::credentials;
 use crate::failure::AgentResult;
 use crate::node_files::{config, node};
-use crate::{etcd, http, manage};
+use crate::workers_seen::Seen;
+use crate::{etcd, http};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Characters of a component's message that are reported.
@@ -75,7 +76,7 @@ pub async fn status_of_instance(root: &Path, instance: Option<Instance>) -> Agen
         etcd,
         node,
         unready: match &config {
-            NodeConfig::Controller(_) => manage::unready(root),
+            NodeConfig::Controller(_) => Seen::read(root).unready,
             NodeConfig::Etcd(_) | NodeConfig::Worker(_) => Vec::new(),
         },
     })

@@ -11,12 +11,10 @@ use std::path::Path;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{Api, Client};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use slipway_core::drain::STARTED;
 use slipway_core::node::is_instance;
-use slipway_core::node::report::UnreadyWorker;
-use slipway_core::repair::{Ill, Ledger, Settings, Verdict, Wait, Watch, Worker, decide};
+use slipway_core::repair::{Ill, Ledger, Settings, Verdict, Wait, Worker, decide};
 use slipway_core::role::Role;
 
 use super::judge::{Machine, ROLE};
@@ -24,66 +22,21 @@ use super::sources::Cloud;
 use super::stored::{self, Record, Stored};
 use super::{CONTROLLER_LABEL, Site};
 use crate::api::{self, failed};
-use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
+use crate::workers_seen::{HELP, Seen, unkept};
 
-/// What this controller has seen. It is lost with a restart of the machine, as it should be.
-const SEEN: &str = "/run/slipway-manage/workers.json";
 /// Seconds since the machine was started, which also count while it is suspended (proc(5)).
 const UPTIME: &str = "/proc/uptime";
 /// The cluster autoscaler removes the node (kubernetes/autoscaler, `cluster-autoscaler/utils/taints`, `ToBeDeletedTaint`).
 const AUTOSCALER_REMOVES: &str = "ToBeDeletedByClusterAutoscaler";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const CLUSTER: &str = "slipway:cluster";
-const HELP: &str = "restart this controller's machine if it stays; no worker is replaced by it meanwhile";
 
 impl Record for Ledger {
     const NAME: &'static str = "slipway-repairs";
     const CODE: FailureCode = FailureCode::ManageRepair;
     const HELP: &'static str =
         "delete the ConfigMap: the pause after the last repair of each pool is then forgotten";
-}
-
-/// What one controller knows of the workers, between two passes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Seen {
-    watch: Watch,
-    /// Those that were not Ready for too long at the last look.
-    unready: Vec<UnreadyWorker>,
-}
-
-impl Seen {
-    /// What was not kept, or cannot be read, was not seen.
-    fn read(root: &Path) -> Self {
-        let text = std::fs::read_to_string(below(root, SEEN)).unwrap_or_default();
-        serde_json::from_str(&text).unwrap_or_default()
-    }
-
-    /// What was not kept starts every time anew, so that no worker would ever be replaced.
-    fn write(&self, root: &Path) -> AgentResult<()> {
-        let path = below(root, SEEN);
-        let text = serde_json::to_string(self).expect("it has string keys only");
-        let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        parent.and_then(|()| std::fs::write(&path, text)).map_err(|error| unkept(&path, &error))
-    }
-
-    /// Whether the same workers are ill, and the same is done about them.
-    fn says_the_same(&self, other: &Self) -> bool {
-        let said = |seen: &Self| -> Vec<_> {
-            let each = seen.unready.iter();
-            each.map(|one| (one.node.clone(), one.repair.clone(), one.why.clone())).collect()
-        };
-        said(self) == said(other)
-    }
-}
-
-fn unkept(path: &Path, error: &std::io::Error) -> AgentError {
-    AgentError::lasting(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
-}
-
-/// The workers that this controller last saw not to be Ready for longer than their pools allow.
-pub(crate) fn unready(root: &Path) -> Vec<UnreadyWorker> {
-    Seen::read(root).unready
 }
 
 /// Whether a pass found other workers not to be Ready than the one before.
@@ -115,8 +68,8 @@ pub(super) async fn repair(
     }
     let listed = look(client).await;
     if listed.is_err() {
-        // Nobody knows what happened meanwhile. If it cannot be removed, nothing can be written either, and the next look is too late.
-        let _ = std::fs::remove_file(below(&site.root, SEEN));
+        // Nobody knows what happened meanwhile.
+        Seen::forget(&site.root);
     }
     let (workers, settings) = listed?;
     let mut seen = Seen { watch: before.watch.clone(), unready: Vec::new() };
@@ -303,34 +256,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_kept_between_passes_and_what_cannot_be_read_was_not_seen() {
-        let root = tempfile::tempdir().unwrap();
-        assert_eq!(Seen::read(root.path()), Seen::default());
-        let mut seen = Seen::default();
-        let mut ill = worker(node(|_| {})).unwrap();
-        ill.ready = false;
-        seen.watch.look(&[ill], 100);
-        seen.write(root.path()).unwrap();
-        assert_eq!(Seen::read(root.path()), seen);
-        std::fs::write(below(root.path(), SEEN), "no JSON").unwrap();
-        assert_eq!(Seen::read(root.path()), Seen::default());
-        assert!(uptime_s().unwrap() > 0);
-    }
-
-    #[test]
-    fn it_is_news_when_another_worker_is_ill_or_something_else_is_done_and_not_when_it_lasts() {
-        let seen = |node: &str, repair: &str, since: &str| Seen {
-            unready: serde_json::from_value(
-                json!([{ "node": node, "pool": "a", "since": since, "repair": repair }]),
-            )
-            .unwrap(),
-            ..Seen::default()
-        };
-        let first = seen("i-1", "told", "2026-11-25T12:00:00Z");
-        assert!(first.says_the_same(&seen("i-1", "told", "2026-11-25T12:00:01Z")));
-        assert!(!first.says_the_same(&seen("i-2", "told", "2026-11-25T12:00:00Z")));
-        assert!(!first.says_the_same(&seen("i-1", "begun", "2026-11-25T12:00:00Z")));
-        assert!(!first.says_the_same(&Seen::default()));
+    fn a_pass_says_whether_something_is_new() {
         assert!(has_news(&json!({ "repair": { "news": true } })) && !has_news(&json!({ "repair": {} })));
+        assert!(uptime_s().unwrap() > 0);
     }
 }

@@ -21,9 +21,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::cluster::{Repair, RepairMode};
 use crate::node::report::{RepairState, UnreadyWorker};
 pub use decide::decide;
 
@@ -42,50 +42,6 @@ pub const PATIENCE: SignedDuration = SignedDuration::from_hours(6);
 const MOST_PERCENT: usize = 55;
 /// So many are not enough for that in a pool or a zone: `ComputeZoneState` in kubernetes `pkg/controller/nodelifecycle`.
 const FEW: usize = 2;
-
-/// Whether workers that are not Ready are replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(rename = "RepairModeSpec")]
-pub enum RepairMode {
-    /// Nothing is said or done.
-    Off,
-    /// `slipway status` names them.
-    #[default]
-    Warn,
-    /// They are drained, as far as they can be, and replaced.
-    On,
-}
-
-/// `repair` of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Repair {
-    /// Whether its workers are replaced.
-    pub mode: RepairMode,
-    /// For how many minutes a worker must not have been Ready.
-    pub after_minutes: u32,
-}
-
-impl Default for Repair {
-    /// By then its pods are elsewhere, if they may be: 50 s until it is not Ready, and 300 s that most pods tolerate (`DefaultTolerationSeconds`
-    /// of the API server). A machine that reboots is back.
-    fn default() -> Self {
-        Self { mode: RepairMode::default(), after_minutes: 15 }
-    }
-}
-
-impl Repair {
-    /// Whether nobody has to be told, because every agent assumes it.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    fn after_s(self) -> u64 {
-        u64::from(self.after_minutes) * 60
-    }
-}
 
 /// What the spec says of the pools, as the node managers read it. A pool that is not in it has the default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 
 use slipway_core::cluster::*;
-use slipway_core::repair::Repair;
 use slipway_core::role::Role;
 use slipway_core::snapshots::ScheduledSnapshots;
 

@@ -45,7 +45,12 @@ async fn start() -> (String, Api) {
 }
 
 fn refused(code: u16) -> (StatusCode, Json<Value>) {
-    let said = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no", "reason": "no" });
+    let reason = match code {
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "InternalError",
+    };
+    let said = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no", "reason": reason });
     (StatusCode::from_u16(code).unwrap(), Json(said))
 }
 
