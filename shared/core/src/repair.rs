@@ -27,8 +27,8 @@ pub use crate::cluster::{Repair, RepairMode};
 use crate::node::report::{RepairState, UnreadyWorker};
 pub use decide::decide;
 
-/// The least time between two looks of one controller after which it still counts as having watched. A pass of the node manager follows the
-/// last one after 20 s at most (`agent/src/manage.rs`).
+/// The longest time between two looks of a controller after which it still counts as having watched. A pass of the node manager begins 20 s
+/// after the last one has ended, at the latest (`agent/src/manage.rs`).
 const GAP_S: u64 = 120;
 /// A controller looks once in so many seconds: a look lists all Nodes, and a Node has some 15 KB.
 const LOOK_S: u64 = 45;
