@@ -11,6 +11,8 @@ DENY_VERSION := 0.20.2
 DENY := .tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 MUTANTS_VERSION := 27.1.0
 MUTANTS := .tools/cargo-mutants-$(MUTANTS_VERSION)/bin/cargo-mutants
+GUARD_VERSION := 3.2.1
+GUARD := .tools/cfn-guard-$(GUARD_VERSION)/bin/cfn-guard
 FUZZ_VERSION := 0.13.1
 FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 
@@ -115,6 +117,12 @@ checkov: .tools/checkov/installed.txt ## The installation and every example's st
 	$(CARGO) build --locked --workspace --bins
 	@tests/scripts/checkov.py .tools/checkov/bin/checkov $${CARGO_TARGET_DIR:-target}/debug/slipway
 
+.PHONY: cfn-guard
+cfn-guard: $(GUARD) ## The same by AWS' public rules for cfn-guard (tests/cfn-guard); a minute, and some more to build it once
+	@tests/scripts/lint-venv.sh
+	$(CARGO) build --locked --workspace --bins
+	@tests/scripts/cfn_guard.py $(GUARD) .tools/lint/bin/python $${CARGO_TARGET_DIR:-target}/debug/slipway
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench
@@ -175,3 +183,7 @@ $(MUTANTS):
 # Once, about a minute.
 $(FUZZ):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-fuzz --debug --locked --version $(FUZZ_VERSION) --root .tools/cargo-fuzz-$(FUZZ_VERSION) --quiet
+
+# Once.
+$(GUARD):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cfn-guard --debug --locked --version $(GUARD_VERSION) --root .tools/cfn-guard-$(GUARD_VERSION) --quiet

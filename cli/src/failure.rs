@@ -153,10 +153,15 @@ fn help_in_cloud(error: &PortError) -> Option<String> {
             ErrorKind::Denied => format!(
                 "whoever you are signed in as needs {} there; what each verb needs is listed in docs/pki.md and docs/cli.md{}",
                 error.operation,
-                if error.operation == "s3:GetObject" {
-                    " (S3 also says this of an object that is not there, to who lacks s3:ListBucket on its bucket)"
-                } else {
-                    ""
+                match error.operation {
+                    "s3:GetObject" => {
+                        " (S3 also says this of an object that is not there, to who lacks s3:ListBucket on its bucket)"
+                    }
+                    "s3:PutObject" | "s3:DeleteObject" => {
+                        ". In the asset bucket, credentials, pins and state of clusters are written by the functions, and by the roles and users in \
+                         the installation's parameter MaintainerArns: sam deploy --parameter-overrides MaintainerArns=ARN (docs/upgrading.md)"
+                    }
+                    _ => "",
                 }
             ),
             ErrorKind::Missing if error.operation.starts_with("kms:") => {

@@ -39,9 +39,9 @@ use nodes::NodeState;
 pub(crate) use progress::Progress;
 pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
-pub(crate) use serving::Serving;
+pub(crate) use serving::{Serving, ServingState};
 pub(crate) use text::Page;
-pub(crate) use words::plain;
+pub(crate) use words::{ago, plain};
 
 /// The state of a cluster.
 #[derive(Debug, Serialize)]
@@ -538,6 +538,8 @@ mod tests {
             target: plan.to.clone(),
             deletion_protection: false,
             manual_since: None,
+            accepted: None,
+            snapshots: None,
         };
         let documents_of = |active| Documents {
             desired: Some(desired.clone()),

@@ -19,8 +19,6 @@ use slipway_core::words;
 use crate::failure::CliError;
 use crate::source::Source;
 
-pub(crate) use harmless::is_harmful;
-
 /// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {

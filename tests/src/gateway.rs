@@ -374,6 +374,11 @@ impl Shared {
             // "For IAM roles, the request context returns the ARN of the role, not the ARN of the user that assumed the role" (IAM user
             // guide, "AWS global condition context keys").
             need.context.insert("aws:principalarn".to_owned(), vec![principal.arn.clone()]);
+            // The roles of clusters' machines, which alone have that path here: a machine's credentials carry its ARN (same guide).
+            if principal.arn.contains(":role/slipway/") {
+                let machine = format!("arn:aws:ec2:{}:{ACCOUNT}:instance/i-{}", self.region, principal.name);
+                need.context.insert("ec2:sourceinstancearn".to_owned(), vec![machine]);
+            }
             let because = match iam::decide(&principal.statements, &need) {
                 Decision::Allowed(_) => rules.resource_objects(&need)?,
                 Decision::Denied(sid) => format!("statement `{sid}` of its role denies it"),

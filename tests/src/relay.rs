@@ -211,7 +211,7 @@ impl Post {
                 let source = event["source"].as_str().unwrap_or_default();
                 let context = [("events:source", source), ("events:detail-type", kind)];
                 Self::role_lets(relay, "events:PutEvents", &context)?;
-                self.bus_lets_in(relay)?;
+                self.bus_lets_in(relay, &context)?;
                 let bus = arn.rsplit('/').next().unwrap_or_default();
                 let event = crate::client::Event {
                     source: source.to_owned(),
@@ -288,11 +288,12 @@ impl Post {
     }
 
     /// The policy of a bus in another account must let the sender's account in.
-    fn bus_lets_in(&self, relay: &Relay) -> Result<(), String> {
+    fn bus_lets_in(&self, relay: &Relay, context: &[(&str, &str)]) -> Result<(), String> {
+        let context = context.iter().map(|(key, value)| ((*key).to_owned(), vec![(*value).to_owned()]));
         let request = Request {
             action: "events:PutEvents".to_owned(),
             resource: relay.target_arn.clone(),
-            context: BTreeMap::from([("events:source".to_owned(), vec!["slipway".to_owned()])]),
+            context: context.collect(),
         };
         let policy = self.policies.get(&relay.target_arn).map(|policies| policies.own.as_slice());
         let account = format!("aws:arn:aws:iam::{ACCOUNT}:root");

@@ -319,6 +319,12 @@ impl Workshop {
         self.read(&keys::desired(&self.name))
     }
 
+    /// The newest plan.
+    pub fn desired_plan(&self) -> Plan {
+        let desired = self.desired().expect("there is a plan");
+        self.read(&keys::plan(&self.name, &desired.plan)).expect("it is stored")
+    }
+
     /// The types of the events since the last call.
     pub fn take_event_types(&self) -> Vec<String> {
         self.bus.drain().iter().map(|event| event.to_wire().0).collect()

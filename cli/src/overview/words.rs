@@ -1,8 +1,7 @@
 //! Times, versions and foreign texts in the form for a terminal.
 
 use jiff::Timestamp;
-
-use crate::printer::is_harmful;
+use slipway_core::words::is_harmful;
 
 /// How long ago, in a suitable unit.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {

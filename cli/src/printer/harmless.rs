@@ -3,16 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether a terminal does something at that character instead of showing it: control characters (of both sets: `U+009B` begins a sequence,
-/// too), and those that change the direction of the text around them or break a line.
-/// <https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters>
-pub(crate) fn is_harmful(letter: char) -> bool {
-    letter.is_control()
-        || matches!(
-            letter,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
-}
+use slipway_core::words::is_harmful;
 
 /// Text for people. `coloured`: whether it may contain colours, which are sequences as the printer's own.
 pub(super) fn text(text: &str, coloured: bool) -> Cow<'_, str> {

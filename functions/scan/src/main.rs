@@ -29,7 +29,7 @@ impl Function for Scan {
     }
 
     async fn handle(&self, event: Value, invocation: &Invocation) -> Result<String, InvocationError> {
-        let (cluster, request) = match to_scan(event)? {
+        let (cluster, request) = match to_scan(event, invocation.now)? {
             ToScan::Everything => {
                 let count = scan::fan_out(&self.assets, &self.bus).await?;
                 return Ok(format!("asked for {count} clusters"));

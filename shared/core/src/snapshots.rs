@@ -30,10 +30,31 @@ pub struct Retention {
     pub at_least: u32,
 }
 
+impl ScheduledSnapshots {
+    /// The schedule with as many snapshots as `one` and `other` have, each as far as it has more. Off only if both are.
+    #[must_use]
+    pub fn no_fewer(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        let (Some(one), Some(other)) = (one, other) else { return one.or(other) };
+        Some(Self {
+            every_hours: one.every_hours.min(other.every_hours),
+            keep: Retention {
+                all_days: one.keep.all_days.max(other.keep.all_days),
+                daily_days: one.keep.daily_days.max(other.keep.daily_days),
+                at_least: one.keep.at_least.max(other.keep.at_least),
+            },
+        })
+    }
+}
+
 impl Default for ScheduledSnapshots {
     fn default() -> Self {
         Self { every_hours: 6, keep: Retention::default() }
     }
+}
+
+impl Retention {
+    /// The most that a spec can ask for.
+    pub const MOST: Self = Self { all_days: 365, daily_days: 3650, at_least: 1000 };
 }
 
 impl Default for Retention {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::Diagnostic;
@@ -99,6 +100,33 @@ pub struct Desired {
     /// known when it was turned on, none of which does that. `None`: no accepted spec says so, or it was taken off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manual_since: Option<BTreeSet<String>>,
+    /// The newest accepted spec: scans use this one. `None`: an earlier release wrote this, and the accepted spec is that of the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<AcceptedSpec>,
+    /// The spec whose `etcd.snapshots` count although no rollout brought them: they change nothing that is rolled out, and no approval was
+    /// asked for. A rollout that began later counts instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<SnapshotsSince>,
+}
+
+/// A spec that was accepted: it was rendered, and its plan may wait for an approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AcceptedSpec {
+    /// Version id of the spec.
+    pub version: String,
+    /// SHA-256 of its text: the same text uploaded again changes nothing here.
+    pub sha256: String,
+}
+
+/// [`Desired::snapshots`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SnapshotsSince {
+    /// Version id of the spec.
+    pub version: String,
+    /// When it was accepted.
+    pub at: Timestamp,
 }
 
 impl Status {
@@ -115,4 +143,10 @@ impl Status {
 impl Desired {
     /// The current format.
     pub const FORMAT: u32 = 1;
+
+    /// Version id of the newest accepted spec.
+    #[must_use]
+    pub fn accepted_version(&self) -> &str {
+        self.accepted.as_ref().map_or(&self.spec_version, |accepted| &accepted.version)
+    }
 }

@@ -1,5 +1,6 @@
 //! Times and counts in words, and suggestions for mistyped words.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 use jiff::Timestamp;
@@ -40,6 +41,27 @@ fn fold(word: &str) -> String {
         .take(64)
         .map(|letter| letter.to_ascii_lowercase())
         .collect()
+}
+
+/// Whether a terminal does something at that character instead of showing it: control characters (of both sets: `U+009B` begins a sequence,
+/// too), and those that change the direction of the text around them or break a line.
+/// <https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters>
+#[must_use]
+pub fn is_harmful(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// `text` with a space in the place of each character that [`is_harmful`].
+#[must_use]
+pub fn harmless(text: &str) -> Cow<'_, str> {
+    match text.contains(is_harmful) {
+        true => text.chars().map(|letter| if is_harmful(letter) { ' ' } else { letter }).collect(),
+        false => Cow::Borrowed(text),
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub use preview::{Foreseen, Preview, preview};
 use publish::{is_newest, publish_plan, reject, update_spec_status};
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
+use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::release::{Rendering, Site};
 use slipway_core::status::{Desired, SpecResult, SpecStatus};
@@ -194,6 +195,8 @@ impl Running {
 pub struct Prepared {
     /// The checked spec.
     pub cluster: Cluster,
+    /// SHA-256 of its text.
+    pub text_sha256: String,
     /// Warnings about it.
     pub warnings: Vec<Diagnostic>,
     /// What the spec was rendered into.
@@ -531,7 +534,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     let inputs = Inputs { patches: &patches, ..Inputs::new(&cluster, &lock, &credentials.digests, site) };
     let rendering = slipway_render::render(&inputs)
         .map_err(|errors| NotPrepared::Rejected(errors.iter().map(RenderError::diagnostic).collect()))?;
-    Ok(Prepared { cluster, warnings, rendering, credentials, lock })
+    Ok(Prepared { cluster, text_sha256: sha256_hex(text), warnings, rendering, credentials, lock })
 }
 
 /// The assets that the spec says are provided and that the cluster does not have yet.

@@ -150,16 +150,16 @@ struct ScanDetail {
     certificates: Vec<String>,
 }
 
-/// Reads an event for the scan function.
+/// Reads an event for the scan function that arrived at `now`.
 ///
 /// # Errors
 /// If it is none of the events that the function's rules and schedule let through, or contains an invalid name.
-pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
+pub fn to_scan(event: Value, now: Timestamp) -> Result<ToScan, InvocationError> {
     let at = given_at(&event);
     let event = envelope(event)?;
     let renewal_at = match (event.source.as_str(), event.detail_type.as_str()) {
         ("slipway", "Scan Requested" | "Rollout Succeeded") => None,
-        ("slipway", "Renewal Requested") => Some(at),
+        ("slipway", "Renewal Requested") => Some(at.map(|at| not_of_the_future(at, now)).transpose()?),
         _ => return Err(unexpected(&event)),
     };
     let ScanDetail { cluster, certificates } = detail(event)?;
@@ -174,6 +174,17 @@ pub fn to_scan(event: Value) -> Result<ToScan, InvocationError> {
             Ok(ToScan::Cluster { cluster: checked(cluster)?, request })
         }
     }
+}
+
+/// The time of a request to renew, which whoever puts it on the bus chooses. A certificate that was issued after it answers it, so a request of
+/// the future would never be answered: each retry of the function, and whoever sends it once more, would renew everything again.
+fn not_of_the_future(at: Timestamp, now: Timestamp) -> Result<Timestamp, InvocationError> {
+    if at.duration_since(now) > CLOCKS_APART {
+        return Err(InvocationError::malformed(format!(
+            "the Renewal Requested event is of {at}, which is in the future: leave its time out, so that EventBridge sets it"
+        )));
+    }
+    Ok(at.min(now))
 }
 
 /// Reads an event for the render function that arrived at `now`. `None`: what changed is neither spec nor patch (the rules' wildcards also match

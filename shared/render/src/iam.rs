@@ -157,6 +157,8 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
     let mirror = context.cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
     let programs = mirror.map(|place| {
         let objects = format!("arn:{}:s3:::{place}/*", context.partition());
+        // Not `own_account`: a bucket of programs may be another account's, and `ProgramBuckets` lists names. Whoever makes a deleted one anew
+        // gains nothing by it, as nodes verify each program by the digest that the lock pins.
         allow("ReadPrograms", &["s3:GetObject"], json!([objects]), Value::Null)
     });
     let mut statements = vec![

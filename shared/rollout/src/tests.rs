@@ -97,6 +97,8 @@ fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wante
         target: plan.to.clone(),
         deletion_protection: false,
         manual_since: None,
+        accepted: None,
+        snapshots: None,
     };
     Wanted { desired, plan, release: release.clone() }
 }

@@ -59,6 +59,7 @@ pub use events::{BusEvent, Outgoing};
 pub use faults::Phase;
 pub use fleet::{Fate, FleetFaults, GroupFacts, Launch, MachineFacts, Power, Process, Repairers, Reported};
 pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, ShownTarget, State, Termination};
+pub use hands::ForeignStack;
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
 pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};

@@ -253,3 +253,27 @@ async fn volumes_under_the_accounts_default_key_can_be_attached_and_made() {
     assert!(tag("CreateLoadBalancer") && tag("CreateTargetGroup"));
     assert!(!tag("AddTags"), "an existing one without our tag is not taken over");
 }
+
+/// A listener decides where the requests of a balancer go.
+#[tokio::test]
+async fn no_listener_is_added_to_a_balancer_of_somebody_else() {
+    let text = example("minimal");
+    let rendering = workshop(&text).render(&text).await.rendering;
+    let controller = statements_of(&rendering, "ControllerRole");
+    let balancer = format!("arn:aws:elasticloadbalancing:{REGION}:{ACCOUNT}:loadbalancer/net/payroll/1");
+    let new = ("aws:RequestTag/kubernetes.io/cluster/minimal", "owned");
+    let may = |tags: &[(&str, &str)]| {
+        let tags = [&[new], tags].concat();
+        is_allowed(&iam::decide(
+            &controller,
+            &request("elasticloadbalancing:CreateListener", &balancer, &tags),
+        ))
+    };
+    assert!(may(&[("aws:ResourceTag/kubernetes.io/cluster/minimal", "owned")]));
+    assert!(!may(&[("aws:ResourceTag/kubernetes.io/cluster/prod", "owned")]));
+    assert!(!may(&[]));
+    // New balancers and target groups have no tags yet when IAM decides.
+    for action in ["elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup"] {
+        assert!(is_allowed(&iam::decide(&controller, &request(action, "*", &[new]))), "{action}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Somebody who may upload specs and patches of one cluster, and wants more.
 
+mod scans;
+
 use serde_json::{Value, json};
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
@@ -405,6 +407,16 @@ async fn a_patch_takes_no_guard_off_that_a_spec_cannot_take_off() {
         (
             "target: {stack: pool-general}\nmerge:\n  Resources:\n    Leak:\n      Type: AWS::EC2::SecurityGroup\n      Properties:\n        \
              GroupDescription: {'Fn::Join': ['', ['{{resolve:secrets', 'manager:payroll}}']]}\n",
+            "a reference to a secret that is put together from pieces",
+        ),
+        (
+            "target: {stack: pool-general}\nmerge:\n  Resources:\n    Leak:\n      Type: AWS::EC2::SecurityGroup\n      Properties:\n        \
+             GroupDescription: {'Fn::Join': ['', {'Fn::Split': ['|', '{{resolve:|secretsmanager:payroll}}']}]}\n",
+            "a reference to a secret that is put together from pieces",
+        ),
+        (
+            "target: {stack: pool-general}\nmerge:\n  Resources:\n    Leak:\n      Type: AWS::EC2::SecurityGroup\n      Properties:\n        \
+             GroupDescription: {'Fn::Join': ['', ['{{resolve:', {'Fn::Select': [1, ['decoy', 'secretsmanager']]}, ':payroll}}']]}\n",
             "a reference to a secret that is put together from pieces",
         ),
     ] {

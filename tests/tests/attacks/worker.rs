@@ -18,7 +18,9 @@ use slipway_sim::world::MachineFacts;
 use slipway_sim::year::{Cause, Woken};
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam::{self, Decision};
+use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
+use slipway_tests::world::{Embedded, Settings};
 
 use crate::{UNREADABLE, installation, is_allowed, request, role, scanned, spoil, workshop};
 
@@ -38,11 +40,14 @@ const DECISIVE: [&str; 3] =
 const PINS: &str = "clusters/minimal/lock.json";
 const ROLLOUT: &str = "clusters/minimal/rollout.json";
 
-/// Agents and credentials, which people repair with their own permissions.
+/// The node agent, which people publish with their own permissions.
+const AGENT: &str = "agent/0/slipway-node";
+
+/// Credentials, the state of scans, and the schedule of snapshots. Maintainers repair them.
 const STATE: [&str; 5] = [
-    "agent/0/slipway-node",
     "clusters/minimal/bundles/controller/credentials-0",
     "clusters/minimal/pki/manifest.json",
+    "clusters/minimal/pki/ca/0.sealed",
     "clusters/minimal/scan.json",
     "clusters/minimal/snapshots.json",
 ];
@@ -81,12 +86,49 @@ async fn whoever_may_write_into_the_bucket_still_writes_nothing_that_is_executed
         only(&[&render], PINS);
         only(&[&rollout], ROLLOUT);
         for key in STATE {
-            only(&[&render, &rollout, &scan, &person], key);
+            only(&[&render, &scan], key);
         }
-        let own = "clusters/minimal/nodes/pool-general/i-1/status.json";
-        assert!(!denied(&worker, action, own), "{action} {own}");
+        only(&[&render, &rollout, &scan, &person], AGENT);
     }
     assert!(!denied(&worker, "s3:GetObject", EXECUTED[0]), "reading is for IAM to decide");
+}
+
+/// What a node reports holds up rotations and drains, so nobody else writes it, whatever the caller's own policy says.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_but_a_machine_reports_about_a_node() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+    let worker = format!("arn:aws:iam::{ACCOUNT}:role/slipway/minimal-pool-general-WorkerRole-1A2B");
+    let machine = ("ec2:SourceInstanceArn", "arn:aws:ec2:eu-west-1:123456789012:instance/i-1");
+    for maintainers in [None, Some(&maintainer)] {
+        let world = installation_of(maintainers).await;
+        let bucket = world.deployed().arns["AssetBucket"].clone();
+        let policy = world.gateway().policy_of(&bucket).unwrap();
+        let denied = |who: &str, action: &str, key: &str, more: &[(&str, &str)]| {
+            let context = [&[("aws:PrincipalArn", who)], more].concat();
+            let asked = request(action, &format!("{bucket}/{key}"), &context);
+            matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+        };
+        for key in [
+            keys::node_status("minimal", "pool-general", "i-1"),
+            keys::bootstrap_report("minimal", "pool-general", "i-1"),
+        ] {
+            for action in WRITES {
+                assert!(!denied(&worker, action, &key, &[machine]), "{action} {key}");
+                // With the credentials of a pod, or those that somebody took off a machine and used elsewhere: the key is not in the request.
+                assert!(denied(&worker, action, &key, &[]), "{action} {key}");
+                assert!(denied(&person, action, &key, &[]), "{action} {key}");
+                for function in ["RenderRole", "RolloutRole", "ScanRole"] {
+                    assert!(
+                        denied(&world.deployed().arns[function], action, &key, &[]),
+                        "{function} {action} {key}"
+                    );
+                }
+                assert_eq!(denied(&maintainer, action, &key, &[]), maintainers.is_none(), "{action} {key}");
+            }
+            assert!(!denied(&person, "s3:GetObject", &key, &[]), "{key}");
+        }
+    }
 }
 
 /// Whoever has taken over the rollout function rolls out what was rendered: its own role writes no template, no configuration, no credential
@@ -99,7 +141,7 @@ async fn the_rollout_function_writes_nothing_that_is_executed() {
         let asked = request(action, &format!("{bucket}/{key}"), &[]);
         is_allowed(&iam::decide(role(&world, function), &asked))
     };
-    for key in EXECUTED.iter().chain(&STATE).chain([&PINS]) {
+    for key in EXECUTED.iter().chain(&STATE).chain([&PINS, &AGENT]) {
         for action in WRITES {
             assert!(!may("RolloutRole", action, key), "{action} {key}");
         }
@@ -111,26 +153,30 @@ async fn the_rollout_function_writes_nothing_that_is_executed() {
     }
 }
 
+/// An installation with those `MaintainerArns`.
+async fn installation_of(maintainers: Option<&String>) -> Embedded {
+    let mut settings = Settings::default();
+    settings.installation.extend(maintainers.map(|arns| ("MaintainerArns".to_owned(), arns.clone())));
+    Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap()
+}
+
 /// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_maintainers_publish_agents_and_repair_state() {
     let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
-    let mut settings = slipway_tests::world::Settings::default();
-    settings.installation.insert("MaintainerArns".to_owned(), maintainer.clone());
-    let template = slipway_tests::tools::root().join("infra/template.yaml");
-    let world = slipway_tests::world::Embedded::start(&template, &settings).await.unwrap();
+    let world = installation_of(Some(&maintainer)).await;
     let bucket = world.deployed().arns["AssetBucket"].clone();
     let policy = world.gateway().policy_of(&bucket).unwrap();
     let denied = |who: &str, key: &str| {
         let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
         matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
     };
-    for key in STATE.iter().chain([&PINS, &ROLLOUT]) {
+    for key in STATE.iter().chain([&AGENT, &PINS, &ROLLOUT]) {
         assert!(denied(&format!("arn:aws:iam::{ACCOUNT}:role/developer"), key), "{key}");
         assert!(!denied(&maintainer, key), "{key}");
     }
     for key in STATE {
-        for id in ["RenderRole", "RolloutRole", "ScanRole"] {
+        for id in ["RenderRole", "ScanRole"] {
             assert!(!denied(&world.deployed().arns[id], key), "{id} {key}");
         }
     }

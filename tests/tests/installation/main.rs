@@ -10,6 +10,7 @@ use serde_json::json;
 use slipway_core::allowed::Allowed;
 use slipway_flows::environment::{Environment, REGION, Render};
 use slipway_tests::deploy::translate;
+use slipway_tests::iam::{self, Decision, Request};
 use slipway_tests::tools;
 use slipway_tests::world::{Embedded, Settings, installation_of_examples};
 
@@ -35,7 +36,17 @@ async fn the_template_deploys_resource_by_resource() {
     assert!(deployed.routes.len() >= 3, "{:#?}", deployed.routes);
     for route in &deployed.routes {
         let letters = route.dead_letters.as_ref().unwrap_or_else(|| panic!("{route:#?}"));
-        assert!(!letters.policy.is_empty(), "EventBridge may not write to {}", letters.arn);
+        let asked = Request {
+            action: "sqs:SendMessage".to_owned(),
+            resource: letters.arn.clone(),
+            context: BTreeMap::from([("aws:sourcearn".to_owned(), vec![route.rule_arn.clone()])]),
+        };
+        let decision = iam::decide_for(&letters.policy, "service:events.amazonaws.com", &asked);
+        assert!(
+            matches!(decision, Decision::Allowed(_)),
+            "what {} cannot deliver is lost: its queue's policy does not name it ({decision:?})",
+            route.rule_arn
+        );
     }
     for (id, kind, _) in &deployed.recorded {
         let deliberate = ["AWS::CloudWatch::", "AWS::Logs::", "AWS::Scheduler::Schedule"];
@@ -48,6 +59,9 @@ async fn the_template_deploys_resource_by_resource() {
 async fn the_stack_shows_every_setting_of_the_render_function() {
     let settings = Settings { installation: installation_of_examples(), ..Settings::default() };
     let world = Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap();
+    // `slipway doctor` compares it with its own; infra/package.sh writes the commit.
+    let release = format!("{} (commit unknown)", env!("CARGO_PKG_VERSION"));
+    assert_eq!(world.deployed().outputs["Release"], release, "infra/template.yaml is of another release");
     let shown = Environment::of_lines(&world.deployed().outputs["RenderSettings"]);
     let mut variables = BTreeMap::new();
     world.lambda().configure(world.reference("RenderFunction").unwrap(), |function| {

@@ -1,6 +1,7 @@
 //! The bus of another account. Here it is a bus of the same account: moto's accounts are told apart by access keys, and the policies are
 //! judged as for another account, by its number.
 
+use slipway_tests::iam::{self, Decision, Request};
 use slipway_tests::observe::Observed;
 
 use super::*;
@@ -26,6 +27,35 @@ async fn every_event_is_an_order_or_is_sent_to_the_other_account() {
     found.extend(ORDERS.map(str::to_owned));
     found.sort();
     assert_eq!(found, schemas().into_keys().collect::<Vec<_>>());
+}
+
+/// Whoever may send in the installation's account chooses the kinds of events. An order would be obeyed where a function listens to that bus.
+#[tokio::test]
+async fn the_bus_of_the_other_account_takes_reports_and_no_order() {
+    let template = translate(&path("account-bus")).await.unwrap();
+    let statement = &template["Resources"]["BusPolicy"]["Properties"]["Statement"];
+    let document = json!({ "Statement": [{
+        "Sid": "Bus", "Effect": "Allow", "Action": statement["Action"], "Resource": "*", "Condition": statement["Condition"],
+    }] });
+    let statements = iam::parse(&document).unwrap();
+    let takes = |kinds: &[&str]| {
+        let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
+        let context = [("events:source", vec!["slipway".to_owned()]), ("events:detail-type", kinds)];
+        let asked = Request {
+            action: "events:PutEvents".to_owned(),
+            resource: "*".to_owned(),
+            context: context.map(|(key, values)| (key.to_owned(), values)).into(),
+        };
+        matches!(iam::decide(&statements, &asked), Decision::Allowed(_))
+    };
+    for order in ORDERS {
+        assert!(!takes(&[order]) && !takes(&["Rollout Step", order]), "{order}");
+    }
+    assert!(!takes(&["Object Created"]));
+    let sent = translate(&path("account")).await.unwrap();
+    for report in kinds(&sent, &sent["Resources"]["Rule"]) {
+        assert!(takes(&[&report]), "{report}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

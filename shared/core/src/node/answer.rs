@@ -14,6 +14,7 @@ use super::report::Served;
 use super::serves::ClusterServes;
 use super::{Defragmented, EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
 use crate::drain::{Cause, Stays, Step};
+use crate::words::harmless;
 
 /// What a verb prints: its answer, or why it failed.
 pub type VerbOutcome = Result<Answer, VerbFailure>;
@@ -88,18 +89,50 @@ pub fn printed(outcome: &Result<impl Serialize, VerbFailure>) -> Value {
     }
 }
 
-/// Reads what `verb` printed.
+/// How many characters of a machine's words are kept: of a text, and of a list of texts together.
+pub(super) const MOST_WORDS: usize = 600;
+
+/// Reads what `verb` printed. Whoever is root on the machine prints what it likes, and rollouts, events and chats quote it: no text is longer
+/// than [`MOST_WORDS`], and none does anything to a terminal.
 ///
 /// # Errors
 /// What is wrong, if it is neither an answer of that verb nor a failure.
 pub fn read(verb: &Verb, printed: &str) -> Result<VerbOutcome, Unreadable> {
     let value: Value = serde_json::from_str(printed).map_err(|_| Unreadable::NoJson)?;
-    let Value::Object(mut object) = value else { return Err(Unreadable::NoJson) };
+    let Value::Object(mut object) = tamed(value) else { return Err(Unreadable::NoJson) };
     let outcome = match object.remove("error") {
         Some(error) => serde_json::from_value(error).map(Err),
         None => Answer::read(verb, Value::Object(object)).map(Ok),
     };
-    outcome.map_err(|error| Unreadable::Unexpected(error.to_string()))
+    // What serde says quotes the value.
+    outcome.map_err(|error| Unreadable::Unexpected(tame(&error.to_string(), MOST_WORDS)))
+}
+
+/// A machine's words: the first `most` characters, without any that does something to a terminal.
+fn tame(words: &str, most: usize) -> String {
+    harmless(words).chars().take(most).collect()
+}
+
+/// `value` with every text in it, keys too, made short and harmless.
+fn tamed(value: Value) -> Value {
+    match value {
+        Value::String(words) => Value::String(tame(&words, MOST_WORDS)),
+        Value::Array(items) => {
+            let mut left = MOST_WORDS;
+            let fits = |item: &Value| {
+                // Texts in a list are joined where they are shown.
+                let length = item.as_str().map_or(0, |words| words.chars().count());
+                let fits = length <= left;
+                left = left.saturating_sub(length);
+                fits
+            };
+            Value::Array(items.into_iter().map(tamed).take_while(fits).collect())
+        }
+        Value::Object(object) => Value::Object(
+            object.into_iter().map(|(key, value)| (tame(&key, MOST_WORDS), tamed(value))).collect(),
+        ),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain,
+    }
 }
 
 /// Why the output of a verb cannot be read.

@@ -9,8 +9,9 @@ use std::fmt;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::answer::{self, Answer, Unreadable};
+use super::answer::{self, Answer, MOST_WORDS, Unreadable};
 use super::{FailureCode, VerbFailure};
+use crate::words::harmless;
 
 /// The verbs of `slipway-node` that have a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -350,9 +351,6 @@ pub struct Invocation<'t> {
 /// How many characters of standard output `GetCommandInvocation` returns at most.
 const MOST_OUTPUT: usize = 24_000;
 
-/// How many characters of unreadable output are quoted. The end says most.
-const MOST_PROBLEM: usize = 600;
-
 /// The exit status of an agent that was called wrongly: clap's (`clap::error::Error::exit_code`). A verb that fails ends with 1, after it has
 /// printed why.
 const USAGE: i32 = 2;
@@ -385,23 +383,23 @@ impl Invocation<'_> {
             ("", _) | (_, None) => {}
             (_, Some(_)) if cut => problem.push(format!("its answer was cut after {MOST_OUTPUT} characters")),
             (_, Some(Unreadable::NoJson)) => {
-                problem.push(format!("it printed no answer, but: {}", tail(self.printed)));
+                problem.push(format!("it printed no answer, but: {}", harmless(tail(self.printed))));
             }
             (_, Some(Unreadable::Unexpected(why))) => {
                 problem.push(format!("its answer cannot be understood: {why}"));
             }
         }
         if unreadable.is_some() && !self.errors.trim().is_empty() {
-            problem.push(tail(self.errors).to_owned());
+            problem.push(harmless(tail(self.errors)).into_owned());
         }
         (!problem.is_empty()).then(|| problem.join("; "))
     }
 }
 
-/// The last characters of `text`, at most [`MOST_PROBLEM`].
+/// The last characters of `text`, at most [`MOST_WORDS`]: the end of unreadable output says most.
 fn tail(text: &str) -> &str {
     let text = text.trim();
-    let from = text.char_indices().rev().nth(MOST_PROBLEM - 1).map_or(0, |(index, _)| index);
+    let from = text.char_indices().rev().nth(MOST_WORDS - 1).map_or(0, |(index, _)| index);
     &text[from..]
 }
 

@@ -10,7 +10,7 @@ use slipway_core::event::{Event, PlanReference, PlanUnchanged, SpecRejected};
 use slipway_core::members::DeployedMembers;
 use slipway_core::release::Site;
 use slipway_core::role::Role;
-use slipway_core::status::{Desired, SpecResult, SpecStatus, Status};
+use slipway_core::status::{AcceptedSpec, Desired, SnapshotsSince, SpecResult, SpecStatus, Status};
 use slipway_core::{deadline, keys};
 use slipway_credentials::renewal::by_strategy;
 use slipway_plan::{Baseline, Plan, RenewalPlan};
@@ -59,7 +59,7 @@ pub(super) async fn publish_plan(
         if started {
             return Err(FlowError::Race { key: keys::rollout(cluster), tries: 1 });
         }
-        let Compared { plan, unchanged, manual_since } = compare(
+        let Compared { plan, unchanged, manual_since, approval } = compare(
             ports.assets,
             prepared,
             &deployed,
@@ -72,6 +72,7 @@ pub(super) async fn publish_plan(
         .await?;
         // The pointer may be to a plan that was never rolled out and is no longer wanted.
         let pointed = desired.value.as_ref().is_none_or(|desired| desired.target == plan.to);
+        let accepted = accepted(desired.value.as_ref(), upload, &prepared.text_sha256);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
             has_lock(ports.assets, prepared).await?;
@@ -85,6 +86,8 @@ pub(super) async fn publish_plan(
                 target: plan.to.clone(),
                 deletion_protection: prepared.cluster.deletion_protection,
                 manual_since: manual_since.clone(),
+                accepted: Some(accepted.clone()),
+                snapshots: desired.value.as_ref().and_then(|desired| desired.snapshots.clone()),
             };
             if desired.value.as_ref() != Some(&wish)
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
@@ -97,17 +100,16 @@ pub(super) async fn publish_plan(
                 return Ok(RenderOutcome::Superseded);
             }
         }
-        let protected = prepared.cluster.deletion_protection;
         if unchanged
             && pointed
-            && let Some(now) = &desired.value
-            && (now.deletion_protection != protected || now.manual_since != manual_since)
+            && let Some(before) = &desired.value
+            && let wish = without_plan(before, prepared, manual_since, accepted, approval, now)
+            && &wish != before
         {
             // They change nothing that is rolled out, so no plan brings them.
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
-            let wish = Desired { deletion_protection: protected, manual_since, ..now.clone() };
             if store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none() {
                 continue;
             }
@@ -130,6 +132,35 @@ pub(super) async fn publish_plan(
     Err(FlowError::Race { key: keys::desired(cluster), tries: TRIES })
 }
 
+/// [`Desired::accepted`] after `upload` is accepted.
+fn accepted(desired: Option<&Desired>, upload: &Upload, sha256: &str) -> AcceptedSpec {
+    let before = desired.and_then(|desired| desired.accepted.as_ref());
+    // The same text again changes nothing (P1).
+    before
+        .filter(|before| before.sha256 == sha256)
+        .cloned()
+        .unwrap_or_else(|| AcceptedSpec { version: upload.version.clone(), sha256: sha256.to_owned() })
+}
+
+/// What is desired after a spec is accepted that changes nothing that is rolled out.
+fn without_plan(
+    before: &Desired,
+    prepared: &Prepared,
+    manual_since: Option<BTreeSet<String>>,
+    accepted: AcceptedSpec,
+    approval: Approval,
+    now: Timestamp,
+) -> Desired {
+    let is_new = before.accepted.as_ref() != Some(&accepted);
+    // Without a plan nobody is asked. Where somebody has to be, fewer snapshots wait for the next plan.
+    let snapshots = match approval {
+        Approval::Auto if is_new => Some(SnapshotsSince { version: accepted.version.clone(), at: now }),
+        Approval::Auto | Approval::Manual => before.snapshots.clone(),
+    };
+    let deletion_protection = prepared.cluster.deletion_protection;
+    Desired { deletion_protection, manual_since, accepted: Some(accepted), snapshots, ..before.clone() }
+}
+
 /// A rendering, compared with what is deployed.
 pub(super) struct Compared {
     /// The plan.
@@ -138,6 +169,8 @@ pub(super) struct Compared {
     pub(super) unchanged: bool,
     /// [`Desired::manual_since`] of the plan.
     manual_since: Option<BTreeSet<String>>,
+    /// Whether what the spec changes waits for a person.
+    approval: Approval,
 }
 
 /// Compares with what is deployed.
@@ -163,7 +196,7 @@ pub(super) async fn compare(
         Some(active) => active.target == plan.to,
         None => plan.is_empty() && !rollout.looks_again(version),
     };
-    Ok(Compared { plan, unchanged, manual_since })
+    Ok(Compared { plan, unchanged, manual_since, approval })
 }
 
 /// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back. The run is then repeated.

@@ -11,6 +11,7 @@ use slipway_core::keys;
 use slipway_core::node::NodeStatus;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
+use slipway_core::snapshots::{Retention, ScheduledSnapshots};
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
 use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, reported};
@@ -82,12 +83,13 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     if rollout.as_ref().is_some_and(|rollout| rollout.is_going() || rollout.was_destroyed().is_some()) {
         return Ok(Err("destroyed, or about to be: left alone"));
     }
-    let Some(cluster) = accepted(ports.specs, name, &manifest, desired.as_ref(), &mut findings).await? else {
+    let spec = accepted(ports.specs, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
+    let Some(Accepted { cluster, snapshots }) = spec else {
         let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
         if !stands {
-            return Ok(Err("no spec, and nothing stands: left alone"));
+            return Ok(Err("no accepted spec, and nothing stands: left alone"));
         }
-        let problem = "has no version that can be read, and the cluster stands".to_owned();
+        let problem = "has no accepted version that can be read, and the cluster stands".to_owned();
         let help = "upload a spec, so that its certificates are looked after".to_owned();
         return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
@@ -97,7 +99,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let snapshots = match has_etcd {
         true => {
             let earlier_until = rollout.as_ref().and_then(|rollout| rollout.etcd_gone_at);
-            snapshots::look(ports.assets, &cluster, earlier_until, now).await.map(Some)
+            snapshots::look(ports.assets, name, snapshots, earlier_until, now).await.map(Some)
         }
         false => Ok(None),
     };
@@ -172,51 +174,77 @@ fn forgotten_pause(
     })
 }
 
-/// The newest accepted spec: the newest version if the inventory was made from it, else the version that the newest plan was made from,
-/// else the newest one that can be read.
+/// What specs say, as far as it counts.
+struct Accepted {
+    /// The newest accepted spec. It may be newer than what is rolled out, and wait for an approval.
+    cluster: Cluster,
+    /// The schedule of etcd's snapshots. What is deleted is gone, so a spec that waits for an approval makes it no smaller.
+    snapshots: Option<ScheduledSnapshots>,
+}
+
+/// What counts of the specs of the cluster. An upload that was not accepted, or not looked at yet, does not count, and the newest one in the
+/// bucket may be such a one.
 async fn accepted(
     specs: &impl Objects,
     name: &str,
-    manifest: &Manifest,
     desired: Option<&Desired>,
+    rollout: Option<&Rollout>,
     findings: &mut Vec<Finding>,
-) -> FlowResult<Option<Cluster>> {
+) -> FlowResult<Option<Accepted>> {
     let key = keys::spec(name);
-    let head = specs.head(&key).await?;
-    if head.is_none() {
+    if specs.head(&key).await?.is_none() {
         findings.push(Finding {
-            key: key.clone(),
+            key,
             message: "the spec was deleted; Slipway continues with its last version".to_owned(),
             help: "upload it again; or, to delete the cluster, run slipway destroy".to_owned(),
         });
     }
-    let newest = match head.filter(|head| head.size <= slipway_spec::MOST_BYTES as u64) {
-        Some(head) => parsed(specs, name, &head.version).await?,
-        None => None,
-    };
-    if newest.as_ref().is_some_and(|cluster| is_of(cluster, manifest)) {
-        return Ok(newest);
+    let rolled_out = rollout.and_then(rolled_out);
+    for version in desired.map(Desired::accepted_version).into_iter().chain(rolled_out) {
+        let Some(cluster) = parsed(specs, name, version).await? else { continue };
+        let snapshots = schedule(specs, &cluster, version, desired, rollout).await?;
+        return Ok(Some(Accepted { cluster, snapshots }));
     }
-    let before = match desired {
-        Some(desired) => parsed(specs, name, &desired.spec_version).await?,
-        None => None,
+    Ok(None)
+}
+
+/// The version of the spec that was rolled out last; before any rollout has succeeded, of the last one that began.
+fn rolled_out(rollout: &Rollout) -> Option<&str> {
+    let good = rollout.good.first().map(|good| good.spec_version.as_str());
+    let begun = rollout.active().map(|active| active.spec_version.as_str());
+    good.or(begun).or(rollout.last.as_ref().map(|last| last.spec_version.as_str()))
+}
+
+/// The schedule of etcd's snapshots of the accepted spec `cluster`, and no fewer than those of the spec that counts without any approval.
+async fn schedule(
+    specs: &impl Objects,
+    cluster: &Cluster,
+    version: &str,
+    desired: Option<&Desired>,
+    rollout: Option<&Rollout>,
+) -> FlowResult<Option<ScheduledSnapshots>> {
+    let wanted = cluster.etcd.snapshots;
+    let since = desired.and_then(|desired| desired.snapshots.as_ref());
+    let later = rollout.and_then(|rollout| rollout.good.first());
+    let later = later.filter(|good| since.is_none_or(|since| good.started_at > since.at));
+    let counts = match (later, since) {
+        (Some(good), _) => Some(good.spec_version.as_str()),
+        (None, Some(since)) => Some(since.version.as_str()),
+        (None, None) => rollout.and_then(rolled_out),
     };
-    Ok(before.or(newest))
+    let Some(counts) = counts.filter(|counts| *counts != version) else { return Ok(wanted) };
+    let other = match parsed(specs, &cluster.name, counts).await? {
+        Some(other) => other.etcd.snapshots,
+        // Nobody knows what it keeps, so nothing that any spec could keep is deleted.
+        None => wanted.map(|wanted| ScheduledSnapshots { keep: Retention::MOST, ..wanted }),
+    };
+    Ok(ScheduledSnapshots::no_fewer(wanted, other))
 }
 
 async fn parsed(specs: &impl Objects, name: &str, version: &str) -> FlowResult<Option<Cluster>> {
     let Some(text) = specs.get_version(&keys::spec(name), version).await? else { return Ok(None) };
     let expected = slipway_spec::Expected { name, region: None };
     Ok(slipway_spec::parse(&text.bytes, Some(&expected)).ok().map(|accepted| accepted.cluster))
-}
-
-/// Whether the inventory has the assets that `cluster` asks for, with the right names.
-fn is_of(cluster: &Cluster, manifest: &Manifest) -> bool {
-    policy::assets(cluster).iter().all(|asset| {
-        let authority = manifest::profile(asset).is_some_and(|profile| profile.authority);
-        let entry = manifest.assets.get(&asset.name);
-        entry.is_some_and(|entry| authority || entry.names == manifest::names(&asset.kind))
-    })
 }
 
 /// The stored state. If it cannot be read, the scan continues without it and announces again what had been announced.

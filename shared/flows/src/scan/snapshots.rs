@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::cluster::Cluster;
 use slipway_core::keys::{self, SnapshotKey};
-use slipway_core::snapshots::{self, OfEtcd, SnapshotLedger, SnapshotSchedule, StoredSnapshot};
+use slipway_core::snapshots::{
+    self, OfEtcd, ScheduledSnapshots, SnapshotLedger, SnapshotSchedule, StoredSnapshot,
+};
 use slipway_core::words::moment;
 use slipway_credentials::renewal::Finding;
 use slipway_ports::{Listed, Listing, Objects, Removal};
@@ -36,17 +37,16 @@ pub(super) struct Look {
     pub(super) finding: Option<Finding>,
 }
 
-/// Looks, and changes nothing. `earlier_until`: what was stored until then is of an etcd that was deleted since.
+/// Looks, and changes nothing. `wanted`: the schedule. `earlier_until`: what was stored until then is of an etcd that was deleted since.
 pub(super) async fn look(
     assets: &(impl Objects + Listing),
-    cluster: &Cluster,
+    name: &str,
+    wanted: Option<ScheduledSnapshots>,
     earlier_until: Option<Timestamp>,
     now: Timestamp,
 ) -> FlowResult<Look> {
-    let name = cluster.name.as_str();
     // Only the scan writes it, so one that cannot be read is written again.
     let (stored, _) = store::load_or_none::<SnapshotSchedule>(assets, &keys::snapshot_schedule(name)).await?;
-    let wanted = cluster.etcd.snapshots;
     let change = SnapshotSchedule::changed(stored.value.as_ref(), wanted.as_ref(), earlier_until, now);
     let mut look = Look { stored, change, expired: Vec::new(), newest: None, finding: None };
     // Without a schedule nothing says how long those of before are kept.

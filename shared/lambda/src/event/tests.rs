@@ -41,28 +41,45 @@ fn a_scan_is_of_one_cluster_or_of_all_and_a_renewal_of_one() {
     let event = |kind: &str, detail: Value| json!({"source": "slipway", "detail-type": kind, "detail": detail, "time": "2026-11-20T12:00:00Z"});
     // As the schedule sends it.
     let daily = json!({"source": "slipway", "detail-type": "Scan Requested", "detail": {}});
-    assert_eq!(to_scan(daily).unwrap(), ToScan::Everything);
+    assert_eq!(to_scan(daily, now()).unwrap(), ToScan::Everything);
     let one = |asked: RenewalRequest| ToScan::Cluster { cluster: "prod".to_owned(), request: asked };
     for kind in ["Scan Requested", "Rollout Succeeded"] {
         assert_eq!(
-            to_scan(event(kind, json!({"cluster": "prod", "plan": "1"}))).unwrap(),
+            to_scan(event(kind, json!({"cluster": "prod", "plan": "1"})), now()).unwrap(),
             one(RenewalRequest::default())
         );
     }
     let at = Some("2026-11-20T12:00:00Z".parse().unwrap());
     let asked = json!({"cluster": "prod", "certificates": ["apiserver"]});
     let named = RenewalRequest { certificates: vec!["apiserver".to_owned()], everything: false, at };
-    assert_eq!(to_scan(event("Renewal Requested", asked)).unwrap(), one(named));
+    assert_eq!(to_scan(event("Renewal Requested", asked), now()).unwrap(), one(named));
     let everything = RenewalRequest { certificates: Vec::new(), everything: true, at };
-    assert_eq!(to_scan(event("Renewal Requested", json!({"cluster": "prod"}))).unwrap(), one(everything));
+    assert_eq!(
+        to_scan(event("Renewal Requested", json!({"cluster": "prod"})), now()).unwrap(),
+        one(everything)
+    );
     for (kind, detail) in [
         ("Renewal Requested", json!({})),
         ("Scan Requested", json!({"cluster": "../prod"})),
         ("Scan Requested", json!({"cluster": 7})),
         ("Plan Ready", json!({"cluster": "prod"})),
     ] {
-        assert_eq!(self::kind(to_scan(event(kind, detail))), "Slipway.Event.Malformed", "{kind}");
+        assert_eq!(self::kind(to_scan(event(kind, detail), now())), "Slipway.Event.Malformed", "{kind}");
     }
+}
+
+/// Whoever puts it on the bus chooses its time. No certificate is newer than the year 2100, so that each retry would renew everything again.
+#[test]
+fn a_renewal_of_the_future_is_refused_and_one_of_a_clock_that_is_ahead_is_of_now() {
+    let event = |time: &str| json!({"source": "slipway", "detail-type": "Renewal Requested", "detail": {"cluster": "prod"}, "time": time});
+    let error = to_scan(event("2100-01-01T00:00:00Z"), now()).unwrap_err();
+    assert!(error.to_string().contains("2100-01-01T00:00:00Z"), "{error}");
+    assert_eq!(kind(Err::<(), _>(error)), "Slipway.Event.Malformed");
+    let ahead = now() + CLOCKS_APART;
+    let ToScan::Cluster { request, .. } = to_scan(event(&ahead.to_string()), now()).unwrap() else {
+        panic!()
+    };
+    assert_eq!(request.at, Some(now()));
 }
 
 fn now() -> Timestamp {

@@ -186,13 +186,21 @@ fn cloud_controller_manager(context: &Context<'_>) -> Vec<Value> {
         ),
         allow(
             "CloudMakesItsOwn",
-            &[
-                "elasticloadbalancing:CreateListener",
-                "elasticloadbalancing:CreateLoadBalancer",
-                "elasticloadbalancing:CreateTargetGroup",
-            ],
+            &["elasticloadbalancing:CreateLoadBalancer", "elasticloadbalancing:CreateTargetGroup"],
             json!("*"),
             new.clone(),
+        ),
+        // The resource is the balancer, which has its tags by then; the listener's own tags are those of the request (service authorization
+        // reference, "Elastic Load Balancing V2"; the manager gives listeners the same tags: cloud-provider-aws, pkg/providers/v1/aws_loadbalancer.go,
+        // createListenerV2).
+        allow(
+            "CloudListensOnItsOwn",
+            &["elasticloadbalancing:CreateListener"],
+            json!(format!("arn:{}:elasticloadbalancing:*:*:loadbalancer/*", context.partition())),
+            json!({ "StringEquals": {
+                (format!("aws:RequestTag/{tag}")): "owned",
+                (format!("aws:ResourceTag/{tag}")): "owned",
+            } }),
         ),
         // ELB authorizes the tags of a new resource separately, before the resource has any ("ELB API permissions to tag resources during
         // creation", Elastic Load Balancing user guide). Both generations of ELB have the keys (service authorization reference).

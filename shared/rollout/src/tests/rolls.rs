@@ -165,6 +165,8 @@ impl Yard {
             target,
             deletion_protection: false,
             manual_since: None,
+            accepted: None,
+            snapshots: None,
         };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {

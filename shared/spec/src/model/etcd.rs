@@ -41,7 +41,7 @@ pub(crate) struct MemberVolumeSpec {
     pub(crate) encrypted: Option<bool>,
 }
 
-/// Snapshots of etcd that its members take on a schedule. A change takes effect with the next scan and replaces no machine.
+/// Snapshots of etcd that its members take on a schedule. A change takes effect with the next scan and replaces no machine. With `approval: manual`, fewer snapshots wait for the next approved plan.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SnapshotsSpec {

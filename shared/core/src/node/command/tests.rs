@@ -1,6 +1,8 @@
 //! What became of a command, as Run Command tells it.
+#![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::node::{EtcdHealth, EtcdMemberHealth};
 
 fn invocation(status: CommandStatus, printed: &str) -> Invocation<'_> {
     Invocation { status, details: "Cancelled", response_code: -1, printed, errors: "" }
@@ -58,4 +60,48 @@ fn an_agent_that_does_not_know_the_verb_is_told_from_one_that_failed() {
     assert_eq!(how(&Invocation { response_code: 127, ..usage }), Some(HowUnanswered::Failed));
     assert_eq!(how(&Invocation { printed: "{", ..usage }), Some(HowUnanswered::Failed));
     assert_eq!(how(&Invocation { status: CommandStatus::TimedOut, ..usage }), Some(HowUnanswered::TimedOut));
+}
+
+/// Whoever is root on a machine prints what it likes, and rollouts, events and chats quote it.
+#[test]
+fn a_machines_words_are_short_and_do_nothing_to_a_terminal() {
+    let long = format!("\u{1b}]0;owned\u{7}\u{202e}{}", "x".repeat(20_000));
+    let fits = |words: &str| {
+        assert!(words.chars().count() <= 700, "{} characters: {words:.100}", words.chars().count());
+        assert!(!words.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{words:.100}");
+    };
+    let read = |verb: &Verb, printed: serde_json::Value| {
+        CommandView::read(verb, &invocation(CommandStatus::Success, &printed.to_string()))
+    };
+    let uncordon = Verb::Uncordon { node: "i-1".to_owned() };
+    let failure =
+        serde_json::json!({"error": {"code": long, "message": long, "help": long, "passing": false}});
+    let CommandView::Failed(failure) = read(&uncordon, failure) else { panic!("it failed") };
+    fits(&failure.message);
+    fits(&failure.help);
+    // What serde says of it quotes it.
+    let CommandView::Unanswered(none) = read(&uncordon, serde_json::json!({"node": "i-1", "cordoned": long}))
+    else {
+        panic!("it is no answer")
+    };
+    fits(&none.to_string());
+    let member =
+        EtcdMemberHealth { name: long.clone(), problem: Some(long.clone()), ..EtcdMemberHealth::default() };
+    let health = EtcdHealth {
+        problems: vec!["\u{1b}[31mx".repeat(100); 20],
+        members: vec![member],
+        ..EtcdHealth::default()
+    };
+    let health = serde_json::to_value(health).unwrap();
+    let CommandView::Answered(Answer::EtcdHealth(health)) = read(&Verb::EtcdHealth, health) else {
+        panic!("an answer")
+    };
+    fits(&health.problems.join(", "));
+    fits(&health.members[0].name);
+    fits(health.members[0].problem.as_deref().unwrap());
+    // What was printed in the place of an answer.
+    let errors = format!("{long}\u{1b}[2J");
+    let garbage = Invocation { errors: &errors, ..invocation(CommandStatus::Failed, &errors) };
+    let CommandView::Unanswered(none) = CommandView::read(&uncordon, &garbage) else { panic!("no answer") };
+    assert!(!none.to_string().contains('\u{1b}') && none.to_string().len() < 2_000, "{none}");
 }

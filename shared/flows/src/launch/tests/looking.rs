@@ -37,6 +37,8 @@ fn desired() -> Desired {
         target: "t".to_owned(),
         deletion_protection: false,
         manual_since: None,
+        accepted: None,
+        snapshots: None,
     }
 }
 

@@ -127,6 +127,8 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
         target: "t".to_owned(),
         deletion_protection: false,
         manual_since: None,
+        accepted: None,
+        snapshots: None,
     };
     // What there is: nothing, a plan, a cluster that stands, a rollout that is open.
     let rolling = rolling(json!("executing"));
@@ -198,9 +200,9 @@ async fn what_was_mistyped_is_an_order_ignored_and_leaves_nothing_behind() {
     let ids: Vec<String> = shore
         .published()
         .into_iter()
-        .map(|event| match event {
-            Event::OrderIgnored(report) => report.id,
-            other => panic!("{other:?}"),
+        .map(|event| {
+            let Event::OrderIgnored(report) = &event else { panic!("{event:?}") };
+            report.id.clone()
         })
         .collect();
     assert!(!ids[0].is_empty() && ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");

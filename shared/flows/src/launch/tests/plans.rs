@@ -51,6 +51,8 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
         target: plan.to.clone(),
         deletion_protection: false,
         manual_since: None,
+        accepted: None,
+        snapshots: None,
     };
     shore.keeps(&keys::plan("c", &plan.id), &plan);
     shore.keeps_release(to);

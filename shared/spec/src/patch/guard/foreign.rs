@@ -32,8 +32,11 @@ const NAMING: [&str; 18] = [
 ];
 /// Properties that bring data from elsewhere.
 const DATA: [&str; 3] = ["SnapshotId", "SourceVolumeId", "VolumeId"];
-/// Functions whose outcome nothing here can foresee.
-const UNFORESEEN: [&str; 2] = ["Fn::If", "Fn::Transform"];
+/// Functions that a patch may bring: what comes of them is in the template, or names something in it. All others are refused, also those that
+/// CloudFormation does not have yet: they choose, split, count or fetch, and no plan shows what comes of that
+/// (CloudFormation template reference, "Intrinsic function reference"; `Fn::ForEach` has a name of its own as the end of its key).
+const FORESEEN: [&str; 6] =
+    ["Fn::Base64", "Fn::GetAZs", "Fn::GetAtt", "Fn::ImportValue", "Fn::Join", "Fn::Sub"];
 
 /// What is this cluster's own, as far as a stack's template tells.
 pub(super) struct Own<'a> {
@@ -161,15 +164,24 @@ fn each(value: &Value) -> impl Iterator<Item = &Value> {
 
 /// Functions of the template whose outcome nothing here can foresee, and which were not there.
 pub(super) fn unforeseen(before: &Value, after: &Value) -> Vec<Refusal> {
-    let new = UNFORESEEN.into_iter().filter(|key| has_key(after, key) && !has_key(before, key));
+    let mut known: Vec<(&str, &Value)> = Vec::new();
+    walk(before, &mut |key, value| {
+        if is_unforeseen(key) {
+            known.push((key, value));
+        }
+    });
+    let mut new: BTreeSet<&str> = BTreeSet::new();
+    walk(after, &mut |key, value| {
+        if is_unforeseen(key) && !known.contains(&(key, value)) {
+            new.insert(key);
+        }
+    });
     let help = "what comes of it no plan shows: write the outcome itself";
-    new.map(|key| Refusal::new(format!("`{key}`"), help)).collect()
+    new.into_iter().map(|key| Refusal::new(format!("`{key}`"), help)).collect()
 }
 
-fn has_key(value: &Value, wanted: &str) -> bool {
-    let mut found = false;
-    walk(value, &mut |key, _| found |= key == wanted);
-    found
+fn is_unforeseen(key: &str) -> bool {
+    key.starts_with("Fn::") && !FORESEEN.contains(&key)
 }
 
 /// Every key with its value, at any depth.

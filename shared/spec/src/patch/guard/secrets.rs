@@ -5,47 +5,79 @@ use serde_json::Value;
 use super::Refusal;
 use crate::patch::secrets::REFERENCES;
 
+/// In the place of what cannot be known: what a resource, another stack or a parameter without a default says.
+const UNKNOWN: char = '\u{0}';
+
 /// The refusal of references that `after` composes and `before` did not.
 pub(super) fn composed(before: &Value, after: &Value) -> Option<Refusal> {
     let help = "templates are no place for secrets: let the workload read it with a role of its own";
-    let found = composes(after, after) && !composes(before, before);
-    found.then(|| Refusal::new("a reference to a secret that is put together from pieces", help))
+    let mut known = Vec::new();
+    composing(before, before, &mut known);
+    let mut found = Vec::new();
+    composing(after, after, &mut found);
+    let is_new = found.iter().any(|one| !known.contains(one));
+    is_new.then(|| Refusal::new("a reference to a secret that is put together from pieces", help))
 }
 
-/// Whether a function within `value` could come to such a reference.
-fn composes(template: &Value, value: &Value) -> bool {
-    let below = || match value {
-        Value::Object(object) => object.values().any(|below| composes(template, below)),
-        Value::Array(items) => items.iter().any(|below| composes(template, below)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+/// The functions within `value` that could come to such a reference.
+fn composing<'v>(template: &Value, value: &'v Value, found: &mut Vec<&'v Value>) {
+    match value {
+        Value::Object(object) => {
+            let is_function = object.keys().any(|key| key.starts_with("Fn::"));
+            if is_function && may_refer(&text(template, value)) {
+                found.push(value);
+            }
+            object.values().for_each(|below| composing(template, below, found));
+        }
+        Value::Array(items) => items.iter().for_each(|below| composing(template, below, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Whether a text has such a reference, or the beginning of one that goes on with something unknown.
+fn may_refer(text: &str) -> bool {
+    let goes_on = |rest: &[u8]| {
+        REFERENCES.iter().any(|reference| {
+            let same = rest.iter().zip(reference.as_bytes()).take_while(|(one, other)| one == other).count();
+            same < reference.len() && rest.get(same) == Some(&(UNKNOWN as u8))
+        })
     };
-    let is_function =
-        value.as_object().is_some_and(|object| object.keys().any(|key| key.starts_with("Fn::")));
-    let refers = |text: &str| REFERENCES.iter().any(|reference| text.contains(reference));
-    is_function && refers(&text(template, value)) || below()
+    REFERENCES.iter().any(|reference| text.contains(reference))
+        || text.match_indices('{').any(|(at, _)| goes_on(&text.as_bytes()[at..]))
 }
 
-/// What a value comes to, as far as it can be known. What cannot be known is empty, and functions that choose come to all that they could.
+/// What a value comes to, as far as it can be known.
 fn text(template: &Value, value: &Value) -> String {
     let all = |values: &mut dyn Iterator<Item = &Value>| -> String {
         values.map(|value| text(template, value)).collect()
     };
-    let parameter = |name: &str| {
-        let default = template.get("Parameters")?.get(name)?.get("Default")?;
-        Some(default.as_str().map_or_else(|| default.to_string(), str::to_owned))
+    let named = |name: &str| {
+        if name.starts_with("AWS::") {
+            // Names and numbers, none of which is a part of a reference.
+            return String::new();
+        }
+        let default = template.get("Parameters").and_then(|all| all.get(name)?.get("Default"));
+        default.map_or_else(
+            || UNKNOWN.to_string(),
+            |default| default.as_str().map_or_else(|| default.to_string(), str::to_owned),
+        )
     };
     match value {
         Value::String(plain) => plain.clone(),
         Value::Object(object) => {
             if let Some(name) = object.get("Ref").and_then(Value::as_str) {
-                return parameter(name).unwrap_or_default();
+                return named(name);
             }
-            if let Some([Value::String(delimiter), items]) = pair(object.get("Fn::Join")) {
-                let items = items.as_array().map_or_else(
-                    || vec![text(template, items)],
-                    |items| items.iter().map(|item| text(template, item)).collect(),
-                );
+            if let Some([Value::String(delimiter), list]) = pair(object.get("Fn::Join"))
+                && let Some(items) = items(template, list)
+            {
                 return items.join(delimiter);
+            }
+            if let Some([Value::Number(index), list]) = pair(object.get("Fn::Select"))
+                && let Some(items) = items(template, list)
+            {
+                let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
+                return index.and_then(|index| items.get(index).cloned()).unwrap_or_default();
             }
             if let Some(sub) = object.get("Fn::Sub") {
                 let (pattern, own) = match sub.as_array() {
@@ -54,15 +86,29 @@ fn text(template: &Value, value: &Value) -> String {
                 };
                 let named = |name: &str| {
                     let own = own.and_then(|own| own.get(name)).map(|value| text(template, value));
-                    own.or_else(|| parameter(name)).unwrap_or_default()
+                    own.unwrap_or_else(|| named(name))
                 };
                 return substituted(pattern.unwrap_or_default(), named);
             }
-            all(&mut object.values())
+            let all = all(&mut object.values());
+            match object.keys().any(|key| key.starts_with("Fn::")) {
+                // Nobody knows what comes of it, not even of the pieces that are here.
+                true => format!("{UNKNOWN}{all}{UNKNOWN}"),
+                false => all,
+            }
         }
         Value::Array(items) => all(&mut items.iter()),
         Value::Null | Value::Bool(_) | Value::Number(_) => String::new(),
     }
+}
+
+/// The items of a list.
+fn items(template: &Value, list: &Value) -> Option<Vec<String>> {
+    if let Some([Value::String(delimiter), source]) = pair(list.get("Fn::Split")) {
+        let source = text(template, source);
+        return Some(source.split(delimiter.as_str()).map(str::to_owned).collect());
+    }
+    Some(list.as_array()?.iter().map(|item| text(template, item)).collect())
 }
 
 fn pair(value: Option<&Value>) -> Option<&[Value; 2]> {
@@ -76,7 +122,10 @@ fn substituted(pattern: &str, named: impl Fn(&str) -> String) -> String {
     for piece in pieces {
         match piece.split_once('}') {
             Some((name, rest)) => {
-                whole.push_str(&named(name));
+                match name.strip_prefix('!') {
+                    Some(literal) => whole.push_str(&format!("${{{literal}}}")),
+                    None => whole.push_str(&named(name)),
+                }
                 whole.push_str(rest);
             }
             None => whole.push_str(piece),
@@ -109,6 +158,11 @@ mod tests {
             json!({ "Fn::Join": ["", [{ "Fn::Join": ["", ["{", "{resolve:"]] }, { "Fn::Sub": "${Kind}:x}}" }]] }),
             json!({ "Fn::Join": ["", ["{{resolve:", { "Fn::Select": [0, ["secretsmanager"]] }, ":x}}"]] }),
             json!([{ "Deep": { "Fn::Sub": "{{resolve:${Kind}:x}}" } }]),
+            json!({ "Fn::Join": ["", { "Fn::Split": ["|", "{{resolve:|secretsmanager:payroll}}"] }] }),
+            json!({ "Fn::Join": ["", ["{{resolve:", { "Fn::Select": [1, ["decoy", "secretsmanager"]] }, ":x}}"]] }),
+            json!({ "Fn::Sub": "{{resolve:${Topic.TopicName}:payroll}}" }),
+            json!({ "Fn::Sub": ["{${rest}", { "rest": { "Fn::ImportValue": "theirs" } }] }),
+            json!({ "Fn::Join": ["", ["{{", { "Fn::FindInMap": ["Map", "a", "b"] }]] }),
         ] {
             assert!(refused(value.clone()), "{value}");
         }
@@ -120,6 +174,8 @@ mod tests {
             json!({ "Fn::Join": ["", ["arn:aws:s3:::", { "Ref": "Bucket" }]] }),
             json!({ "Fn::Sub": "${AWS::StackName}-x" }),
             json!({ "Fn::Join": [",", ["{{resolve:ssm:public}}"]] }),
+            json!({ "Fn::Sub": "{{resolve:ssm:/${AWS::StackName}/image}}" }),
+            json!({ "Fn::Sub": "{ \"bucket\": \"${Bucket}\" }" }),
         ] {
             assert!(!refused(value.clone()), "{value}");
         }

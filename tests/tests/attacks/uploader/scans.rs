@@ -1,0 +1,159 @@
+//! What an uploader reaches through the scan: it renews certificates and deletes snapshots as a spec says.
+
+use jiff::SignedDuration;
+use slipway_core::cluster::Approval;
+use slipway_core::keys;
+use slipway_flows::rendering::RenderOutcome;
+use slipway_flows::store;
+use slipway_plan::Plan;
+use slipway_rollout::Rollout;
+use slipway_tests::workshop::{Workshop, example, rolled_out};
+
+use super::with;
+use crate::{refused, scanned, workshop};
+
+/// A verified snapshot was stored on each of so many days before the scan.
+const DAYS: usize = 40;
+/// How many of them the fewest are that a spec can keep: of the last 24 hours, which begin and end with one.
+const FEWEST: usize = 2;
+/// Days after the launch on which certificates are due for renewal, and on which none is.
+const DUE: i64 = 359;
+const QUIET: i64 = 200;
+
+/// `text`, which asks for no renewals, and for the fewest snapshots.
+fn careless(text: &str) -> String {
+    let text = with(text, "    enabled: true\n    days: 30", "    enabled: false\n    days: 30");
+    few(&text)
+}
+
+/// `text`, which asks for the fewest snapshots.
+fn few(text: &str) -> String {
+    with(text, "\netcd:\n", "\netcd:\n  snapshots: {keep: {allDays: 1, dailyDays: 1, atLeast: 1}}\n")
+}
+
+/// `text`, which asks for no snapshots.
+fn none(text: &str) -> String {
+    with(text, "\netcd:\n", "\netcd:\n  snapshots: {enabled: false}\n")
+}
+
+/// `text` with something that a plan changes.
+fn other(text: &str) -> String {
+    with(text, "\nstackTags:\n", "\nstackTags:\n  changed: by-hand\n")
+}
+
+/// The cluster of `text` so many days after its launch, with its snapshots.
+async fn old(text: &str, days: i64) -> Workshop {
+    let mut workshop = workshop(text);
+    workshop.assets.set_clock(workshop.now);
+    let plan = workshop.render(text).await.plan;
+    workshop.deployed(&plan).await;
+    workshop.now += SignedDuration::from_hours(24 * days);
+    for before in (0..DAYS as i64).rev() {
+        let at = workshop.now - SignedDuration::from_hours(24 * before);
+        workshop.assets.set_clock(at);
+        let key = keys::scheduled_snapshot(&workshop.name, &at.strftime("%Y%m%dT%H%M%SZ").to_string());
+        workshop.assets.upload(&key, "sealed");
+        workshop.assets.upload(&keys::snapshot_record(&key), "{}");
+    }
+    workshop
+}
+
+/// How many certificates a scan renews, and how many snapshots are there afterwards.
+async fn after_scan(workshop: &Workshop) -> (usize, usize) {
+    let renewed = scanned(workshop, workshop.now).await.renewed.len();
+    let folder = keys::scheduled_snapshots(&workshop.name);
+    let left = workshop.assets.keys().into_iter().filter(|key| {
+        key.starts_with(&folder) && key.ends_with(".db") && workshop.assets.newest(key).is_some()
+    });
+    (renewed, left.count())
+}
+
+/// A scan took the newest upload if it could be read: it renewed nothing any more, and deleted all snapshots but the last one.
+#[tokio::test]
+async fn an_upload_that_nobody_accepted_steers_no_scan() {
+    let text = example("production");
+    let honest = after_scan(&old(&text, DUE).await).await;
+    assert!(honest.0 == 15 && honest.1 > 25, "{honest:?}");
+    // It was uploaded a moment ago, and nothing has looked at it.
+    let account = old(&text, DUE).await;
+    account.specs.upload(&keys::spec(&account.name), careless(&text));
+    assert_eq!(after_scan(&account).await, honest);
+    // It was refused, by what the installation allows.
+    let account = old(&text, DUE).await;
+    let foreign = with(&careless(&text), "clusterName:", "software: {baseURL: 's3://payroll'}\nclusterName:");
+    refused(&account, &foreign).await;
+    assert_eq!(after_scan(&account).await, honest);
+    // What was accepted counts.
+    let account = old(&text, DUE).await;
+    assert_eq!(account.outcome(careless(&text)).await, RenderOutcome::Unchanged);
+    assert_eq!(after_scan(&account).await, (0, FEWEST));
+}
+
+/// The rollout of `plan` succeeds.
+fn rolls_out(workshop: &Workshop, plan: &Plan) {
+    let state = rolled_out(plan);
+    let good = slipway_rollout::Good {
+        generation: 2,
+        spec_version: workshop.desired().unwrap().spec_version,
+        plan: plan.id.clone(),
+        target: plan.to.clone(),
+        started_at: workshop.now,
+        ended_at: workshop.now,
+    };
+    let state = Rollout { good: vec![good], ..state };
+    workshop.assets.upload(&keys::rollout(&workshop.name), store::json(&state));
+}
+
+/// What reduces the snapshots waits for the approval that a plan waits for.
+#[tokio::test]
+async fn an_upload_that_waits_for_approval_deletes_no_snapshot() {
+    let text = with(&example("production"), "approval: auto", "approval: manual");
+    for (reduced, fewer) in [(few(&text), true), (none(&text), false)] {
+        let account = old(&text, QUIET).await;
+        rolls_out(&account, &account.desired_plan());
+        let honest = after_scan(&account).await.1;
+        assert!(honest > 25, "{honest}");
+        // Alone it is nothing that a plan would bring, and no approval would be asked for.
+        assert_eq!(account.outcome(&reduced).await, RenderOutcome::Unchanged);
+        assert_eq!(after_scan(&account).await.1, honest, "{reduced}");
+        // With a plan, it waits for that.
+        let plan = account.render(other(&reduced)).await.plan;
+        assert_eq!(plan.policy.approval, Approval::Manual);
+        assert_eq!(after_scan(&account).await.1, honest, "{reduced}");
+        rolls_out(&account, &plan);
+        // Without a schedule, nothing says what to keep.
+        let left = if fewer { FEWEST } else { honest };
+        assert_eq!(after_scan(&account).await.1, left, "{reduced}");
+    }
+}
+
+/// More snapshots, or more often, need no approval. Where none is asked for, fewer count at once, and a plan that was rolled out before does not
+/// bring the earlier ones back.
+#[tokio::test]
+async fn a_reduction_of_snapshots_counts_at_once_where_no_approval_is_asked_for() {
+    let text = example("production");
+    let account = old(&text, QUIET).await;
+    rolls_out(&account, &account.desired_plan());
+    let honest = after_scan(&account).await.1;
+    assert_eq!(account.outcome(few(&text)).await, RenderOutcome::Unchanged);
+    let writes = account.assets.writes();
+    assert_eq!(account.outcome(few(&text)).await, RenderOutcome::Unchanged);
+    assert_eq!(account.assets.writes(), writes, "the same again writes nothing (P1)");
+    assert_eq!(after_scan(&account).await.1, FEWEST);
+    assert!(honest > FEWEST);
+    // A rollout that began before counts no more than it, one that began later does.
+    let manual = with(&few(&text), "approval: auto", "approval: manual");
+    let mut account = old(&text, QUIET).await;
+    let first = account.desired_plan();
+    rolls_out(&account, &first);
+    assert_eq!(account.outcome(few(&text)).await, RenderOutcome::Unchanged);
+    account.now += SignedDuration::from_hours(1);
+    let plan = account
+        .render(other(&with(&manual, "allDays: 1, dailyDays: 1", "allDays: 365, dailyDays: 365")))
+        .await;
+    assert_eq!(after_scan(&account).await.1, DAYS, "more needs no approval");
+    account.now += SignedDuration::from_hours(1);
+    rolls_out(&account, &plan.plan);
+    assert_eq!(account.outcome(other(&manual)).await, RenderOutcome::Unchanged);
+    assert_eq!(after_scan(&account).await.1, DAYS, "fewer needs it");
+}
