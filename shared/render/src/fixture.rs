@@ -140,6 +140,7 @@ pub fn pool(name: &str) -> NodePool {
         kubelet: BTreeMap::new(),
         tenancy: Tenancy::Default,
         custom: Custom::default(),
+        repair: Repair::default(),
     }
 }
 

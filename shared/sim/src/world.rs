@@ -57,7 +57,7 @@ pub use commands::{Delegated, DocumentFacts, DrainFacts, Ended, documents};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub use faults::Phase;
-pub use fleet::{Fate, FleetFaults, GroupFacts, Launch, MachineFacts, Power, Process};
+pub use fleet::{Fate, FleetFaults, GroupFacts, Launch, MachineFacts, Power, Process, Repairers, Reported};
 pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, ShownTarget, State, Termination};
 pub use hands::ForeignStack;
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
