@@ -108,10 +108,15 @@ if [ "$size" -gt "$agent_at_most" ]; then
 fi
 [ -z "$only_agent" ] || exit 0
 
+# As cli/build.rs finds it.
+commit=${SLIPWAY_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
 sed -e 's#CodeUri: \.\./functions/\([a-z]*\)#CodeUri: slipway-\1.zip#' \
-    -e "s#^    Default: arm64#    Default: $architecture#" infra/template.yaml >"dist/$architecture/template.yaml"
+    -e "s#^    Default: arm64#    Default: $architecture#" \
+    -e "s#(commit unknown)#(commit $commit)#" infra/template.yaml >"dist/$architecture/template.yaml"
 for function in "${functions[@]}"; do
     grep -q "CodeUri: $function.zip" "dist/$architecture/template.yaml" ||
         { echo "package: infra/template.yaml names no $function" >&2; exit 1; }
 done
+grep -q "(commit $commit)" "dist/$architecture/template.yaml" ||
+    { echo "package: infra/template.yaml has no place for the commit" >&2; exit 1; }
 echo "dist/$architecture/template.yaml"

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, Error};
+use kube::{Api, Client, Config, Error};
 
 use crate::credentials::below;
 use crate::failure::{AgentError, AgentResult, FailureCode};
@@ -13,6 +15,10 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 pub const NODE_MANAGER_KUBECONFIG: &str = "/etc/kubernetes/node-manager.kubeconfig";
 /// Written by the kubelet once it has a certificate.
 pub const KUBELET_KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+/// The label of workers (slipway-render, `node_config/worker.rs`).
+pub(crate) const POOL: &str = "slipway/pool";
+/// Nodes of one answer. A Node has some 15 KB.
+const PAGE: u32 = 500;
 const CONNECT: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(60);
 
@@ -41,6 +47,20 @@ async fn read(path: &Path, help: &str) -> AgentResult<Client> {
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(ANSWER);
     Client::try_from(config).map_err(|error| unusable(&error))
+}
+
+/// All Nodes.
+pub(crate) async fn nodes(client: &Client) -> kube::Result<Vec<Node>> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
+    loop {
+        let some = nodes.list(&page).await?;
+        found.extend(some.items);
+        match some.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
+            None => return Ok(found),
+        }
+    }
 }
 
 /// The failure of a call about `subject`.

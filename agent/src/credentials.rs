@@ -67,6 +67,18 @@ impl Bundle {
         Ok(Self { files })
     }
 
+    /// With copies of files, at the paths that `copies` returns for each.
+    #[must_use]
+    pub fn with_copies(mut self, copies: impl Fn(&str) -> Vec<String>) -> Self {
+        let copied: Vec<_> = self
+            .files
+            .iter()
+            .flat_map(|(path, text)| copies(path).into_iter().map(|copy| (copy, text.clone())))
+            .collect();
+        self.files.extend(copied);
+        self
+    }
+
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }

@@ -29,6 +29,7 @@ use slipway_credentials::policy::KUBERNETES_DIR;
 
 use crate::machine::{File, Setup};
 use crate::software::PROGRAMS;
+use crate::static_pods::Program as StaticPod;
 use crate::status::publish;
 use crate::{leave, manage};
 
@@ -37,6 +38,8 @@ pub use crate::api::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
 /// The folder of Kubernetes' files. The credentials are below it.
 pub const DIR: &str = "/etc/kubernetes";
 
+/// The kubeconfig of a static pod, in its folder.
+const KUBECONFIG: &str = "kubeconfig";
 /// The API server's client certificate for extension servers, and the name in it.
 const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
@@ -70,13 +73,17 @@ impl Facts {
 #[must_use]
 pub fn controller(config: &ControllerConfig, facts: &Facts) -> Setup {
     let mut setup = containerd::setup(&config.base, None);
-    for (name, credentials) in [
-        ("controller-manager", "controller-manager"),
-        ("scheduler", "scheduler"),
-        ("node-manager", "node-manager"),
+    for (path, folder, name) in [
+        (
+            StaticPod::ControllerManager.file(KUBECONFIG),
+            StaticPod::ControllerManager.folder(),
+            "controller-manager",
+        ),
+        (StaticPod::Scheduler.file(KUBECONFIG), StaticPod::Scheduler.folder(), "scheduler"),
+        (NODE_MANAGER_KUBECONFIG.to_owned(), KUBERNETES_DIR, "node-manager"),
     ] {
-        let content = kubeconfig::with_certificate(&config.api_server, credentials);
-        setup.files.push(File::private(format!("{DIR}/{name}.kubeconfig"), content));
+        let content = kubeconfig::with_certificate(&config.api_server, folder, name);
+        setup.files.push(File::private(path, content));
     }
     setup.files.extend(api_server::files(config));
     for pod in

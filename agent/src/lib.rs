@@ -26,6 +26,7 @@ pub mod software;
 pub mod static_pods;
 pub mod status;
 pub mod storage;
+mod workers_seen;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
 //! `manage`: what every controller keeps up to date: the add-ons, the nodes' certificates, and what the cluster must know about
-//! itself.
+//! itself. It also has workers replaced that are not Ready ([`repair`]).
 //!
 //! One call is one pass, and a timer starts it ([`units`]), so refreshed credentials and a pass that hangs or dies need no
 //! special care. **There is no leader.** Everything is done by server-side apply or under the resource version that was read, so
@@ -14,8 +14,10 @@ mod ledger;
 mod objects;
 mod prune;
 mod publish;
+mod repair;
 mod requests;
 mod sources;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod tokens;
@@ -70,9 +72,13 @@ pub async fn manage(root: &Path, endpoints: &Endpoints) -> AgentResult<Value> {
     let file: NodeFile = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
     let aws = Aws::new(endpoints, &file.region)?;
     let node = aws.imds().instance().await?.id;
-    let site = Site { root: root.to_owned(), cluster: file.cluster, node };
+    let site = Site { root: root.to_owned(), cluster: file.cluster.clone(), node };
     let passed = pass(&site, &aws.bucket(&file.asset_bucket), &aws).await;
     has_ended(root, Timestamp::now(), &passed);
+    if passed.as_ref().is_ok_and(repair::has_news) {
+        // People look at what controllers publish. If it fails, the hourly timer publishes it.
+        let _ = crate::status::publish::publish_status(root, &aws, &file).await;
+    }
     passed
 }
 
@@ -138,12 +144,14 @@ pub async fn pass(site: &Site, library: &impl Library, cloud: &impl Cloud) -> Ag
     let authority = publish::kubelet_authority(&client, &below(&site.root, KUBELET_CA)).await;
     let tokens = tokens::keep(&client, cloud, &site.root, &site.cluster).await;
     let requests = requests::approve(&client, cloud, &site.cluster).await;
+    let repair = repair::repair(&client, cloud, site, repair::uptime_s()).await;
     let addons = addons::apply_all(&client, library, &site.cluster).await;
     Ok(json!({
         "node": value(node),
         "kubeletAuthority": value(authority),
         "bootstrapTokens": value(tokens),
         "requests": value(requests),
+        "repair": value(repair),
         "addons": value(addons),
     }))
 }

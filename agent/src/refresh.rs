@@ -36,6 +36,7 @@ use crate::machine::apply::Host;
 use crate::machine::commands::Commands;
 use crate::machine::files::{self, Owner};
 use crate::node_files::{self, NODE, SEALED};
+use crate::static_pods;
 use crate::status::listeners::{Listener, listeners};
 use crate::status::{self, served};
 
@@ -73,7 +74,7 @@ pub async fn refresh<C: Commands>(
     let aws = Aws::new(endpoints, &node.region)?;
     let bytes = fetch_bundle(&aws, &node, &order.credentials).await?;
     let plain = sealed::open(&aws.keys(None), &AwsLc, &node.cluster, &node.role, &bytes).await?;
-    let bundle = Bundle::read(&plain)?;
+    let bundle = static_pods::with_copies(Bundle::read(&plain)?, &config);
     let to_restart = start::needs_restart(root, &config, &bundle);
     if let (false, Some((process, path))) = (order.restart, to_restart.first_key_value()) {
         return Err(AgentError::lasting(

@@ -7,8 +7,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::ListParams;
 use slipway_core::node::report::ComponentName;
 use slipway_core::node::{ClusterServes, ControllerConfig, NodeConfig, NodesReady, PartHealth};
 use slipway_credentials::policy::KUBERNETES_DIR;
@@ -26,12 +24,8 @@ use crate::{manage, node_files};
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(15);
 /// All Nodes are listed within this time, or not at all. The verb has two minutes.
 const NODES_TIMEOUT: Duration = Duration::from_secs(60);
-/// Nodes of one answer. A Node has some 15 KB.
-const PAGE: u32 = 500;
 /// A node manager passes every 20 s, and a pass that hangs is ended after five minutes (`manage::units`): twice that is no coincidence.
 const PASSED: SignedDuration = SignedDuration::from_mins(10);
-/// The label of workers (slipway-render, `node_config/worker.rs`).
-const POOL: &str = "slipway/pool";
 
 /// Whether the cluster of this controller serves. The Nodes of `without` do not count.
 pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<ClusterServes> {
@@ -163,16 +157,7 @@ async fn nodes(
 }
 
 async fn list(root: &Path) -> Option<Vec<Node>> {
-    let nodes: Api<Node> = Api::all(api::client(root).await.ok()?);
-    let (mut found, mut page) = (Vec::new(), ListParams::default().limit(PAGE));
-    loop {
-        let some = nodes.list(&page).await.ok()?;
-        found.extend(some.items);
-        match some.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = ListParams::default().limit(PAGE).continue_token(&token),
-            None => return Some(found),
-        }
-    }
+    api::nodes(&api::client(root).await.ok()?).await.ok()
 }
 
 /// Counts Nodes by the role of their machines. Nodes of others, which no group of the cluster has, do not count.
@@ -183,7 +168,7 @@ fn counted(
 ) -> BTreeMap<String, NodesReady> {
     let counted = nodes.into_iter().filter_map(|node| {
         let labels = node.metadata.labels.as_ref()?;
-        let role = match labels.get(POOL) {
+        let role = match labels.get(api::POOL) {
             Some(pool) => format!("pool-{pool}"),
             None if labels.contains_key(manage::CONTROLLER_LABEL) => "controller".to_owned(),
             None => return None,

@@ -8,7 +8,7 @@ use std::env;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
-use slipway_aws::{AutoScaling, Aws, EventBus, KmsKeys, RunCommand, S3Bucket, SsmParameters};
+use slipway_aws::{AutoScaling, Aws, EventBus, InstalledStack, KmsKeys, RunCommand, S3Bucket, SsmParameters};
 use slipway_core::event::{DestroyRequested, Event};
 use slipway_core::keys;
 use slipway_core::status::Desired;
@@ -17,7 +17,7 @@ use slipway_flows::environment::{Environment, REGION, Render as RenderSettings};
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Bus as _;
 use slipway_flows::store::{self, AT_A_TIME};
-use slipway_ports::{Listed, Listing as _, Objects as _, PortError, Secret};
+use slipway_ports::{ErrorKind, Listed, Listing as _, Objects as _, PortError, PortResult, Secret};
 use slipway_rollout::{Active, Rollout};
 
 use crate::failure::CliError;
@@ -147,6 +147,32 @@ impl CloudArgs {
         }
     }
 
+    /// The installation as far as it can be read, for a verb that tells what it cannot read. `region`: that of the spec, where nothing else
+    /// names one.
+    pub(crate) async fn examine(&self, region: Option<String>) -> Result<Examined, CliError> {
+        let settings = Settings::read()?;
+        let settings = Settings { region: settings.region.clone().or(region), ..settings };
+        let args = &self.installation;
+        let aws = args.session.sign_in(&settings).await?;
+        let stack_name = args.stack(&settings);
+        let stack = match aws.stack(&stack_name).await {
+            Ok(Some(stack)) => Ok(stack),
+            Ok(None) => return Err(no_stack(&aws, &stack_name, "--asset-bucket")),
+            // The person is signed in, and may not see the stack.
+            Err(error) if error.kind == ErrorKind::Denied && error.message.starts_with("AccessDenied") => {
+                Err(error)
+            }
+            Err(error) => return flow(Err(error)),
+        };
+        let installation = Installation::with(args, self.spec_bucket.as_deref(), settings, aws.clone()).await;
+        Ok(Examined { aws, stack_name, stack, installation: installation.map_err(CliError::in_cloud) })
+    }
+
+    /// The cluster that an option of the command names.
+    pub(crate) fn cluster_name(&self) -> Option<&str> {
+        self.cluster.as_deref()
+    }
+
     /// The asset bucket that an option of the command names.
     pub(crate) fn asset_bucket(&self) -> Option<&str> {
         self.installation.asset_bucket.as_deref()
@@ -200,6 +226,15 @@ impl Installation {
         settings: Settings,
     ) -> Result<Self, CliError> {
         let aws = args.session.sign_in(&settings).await?;
+        Self::with(args, specs, settings, aws).await
+    }
+
+    async fn with(
+        args: &InstallationArgs,
+        specs: Option<&str>,
+        settings: Settings,
+        aws: Aws,
+    ) -> Result<Self, CliError> {
         let stack = args.stack(&settings);
         // Whoever names another stack means its buckets.
         let of_stack = args.stack.is_some();
@@ -219,7 +254,13 @@ impl Installation {
         Ok(Self { assets: aws.bucket(&assets), specs, stack, aws, settings })
     }
 
-    async fn specs(&self) -> Result<S3Bucket, CliError> {
+    /// The cluster of that name in it.
+    pub(crate) fn cloud(&self, cluster: &str) -> Cloud {
+        Cloud { cluster: cluster.to_owned(), installation: self.clone() }
+    }
+
+    /// The spec bucket.
+    pub(crate) async fn specs(&self) -> Result<S3Bucket, CliError> {
         match &self.specs {
             Some(bucket) => Ok(bucket.clone()),
             None => {
@@ -229,10 +270,56 @@ impl Installation {
         }
     }
 
+    /// The settings of the installation's render function, which its stack shows.
+    pub(crate) async fn render_settings(&self) -> Result<RenderSettings, CliError> {
+        let Self { aws, stack, assets, .. } = self;
+        let mut outputs = outputs(aws, stack, "--asset-bucket").await?;
+        let Some(text) = outputs.remove(SETTINGS) else {
+            let problem = format!("the stack {stack} has no output {SETTINGS}");
+            let help = "update the installation: since this release, its template shows the settings of the render function; \
+                        or name another stack with --stack";
+            return Err(CliError::refused(problem, help));
+        };
+        let variables = Environment::of_lines(&text).with(REGION, aws.region());
+        let settings = RenderSettings::read(&variables).map_err(|why| self.bad_settings(&why.to_string()))?;
+        for (what, shown, used) in [
+            ("asset", &settings.asset_bucket, assets.name()),
+            ("spec", &settings.spec_bucket, self.specs().await?.name()),
+        ] {
+            if shown != used {
+                let problem = format!(
+                    "the stack {stack} is another installation: its {what} bucket is {shown}, and the cluster's is {used}"
+                );
+                return Err(CliError::refused(
+                    problem,
+                    "name the stack of the cluster's installation with --stack",
+                ));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// The settings of the render function are not usable, and `why`.
+    fn bad_settings(&self, why: &str) -> CliError {
+        let problem = format!("the output {SETTINGS} of the stack {}: {why}", self.stack);
+        CliError::refused(problem, "correct the parameters of the installation's stack")
+    }
+
     /// The names of its clusters.
     pub(crate) async fn clusters(&self) -> Result<Vec<String>, CliError> {
         flow(self.assets.folders(keys::CLUSTERS).await)
     }
+}
+
+/// An installation, as far as it can be read.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    pub(crate) aws: Aws,
+    pub(crate) stack_name: String,
+    /// Its stack. An error: the person may not see it.
+    pub(crate) stack: PortResult<InstalledStack>,
+    /// Its buckets. An error: nothing that the person may read names them.
+    pub(crate) installation: Result<Installation, CliError>,
 }
 
 /// A cluster of an installation.
@@ -252,8 +339,7 @@ impl Cloud {
     /// All clusters of an installation, by name.
     pub(crate) async fn all(args: &InstallationArgs) -> Result<Vec<Self>, CliError> {
         let installation = args.find().await?;
-        let cloud = |cluster| Self { cluster, installation: installation.clone() };
-        Ok(installation.clusters().await?.into_iter().map(cloud).collect())
+        Ok(installation.clusters().await?.iter().map(|cluster| installation.cloud(cluster)).collect())
     }
 
     /// Fails if nothing of the cluster exists, and lists the existing clusters in case the name was mistyped.
@@ -293,37 +379,12 @@ impl Cloud {
 
     /// The settings of the installation's render function, which its stack shows.
     pub(crate) async fn render_settings(&self) -> Result<RenderSettings, CliError> {
-        let Installation { aws, stack, assets, .. } = &self.installation;
-        let mut outputs = outputs(aws, stack, "--asset-bucket").await?;
-        let Some(text) = outputs.remove(SETTINGS) else {
-            let problem = format!("the stack {stack} has no output {SETTINGS}");
-            let help = "update the installation: since this release, its template shows the settings of the render function; \
-                        or name another stack with --stack";
-            return Err(CliError::refused(problem, help));
-        };
-        let variables = Environment::of_lines(&text).with(REGION, aws.region());
-        let settings = RenderSettings::read(&variables).map_err(|why| self.bad_settings(&why.to_string()))?;
-        for (what, shown, used) in [
-            ("asset", &settings.asset_bucket, assets.name()),
-            ("spec", &settings.spec_bucket, self.specs().await?.name()),
-        ] {
-            if shown != used {
-                let problem = format!(
-                    "the stack {stack} is another installation: its {what} bucket is {shown}, and the cluster's is {used}"
-                );
-                return Err(CliError::refused(
-                    problem,
-                    "name the stack of the cluster's installation with --stack",
-                ));
-            }
-        }
-        Ok(settings)
+        self.installation.render_settings().await
     }
 
     /// The settings of the render function are not usable, and `why`.
     pub(crate) fn bad_settings(&self, why: &str) -> CliError {
-        let problem = format!("the output {SETTINGS} of the stack {}: {why}", self.installation.stack);
-        CliError::refused(problem, "correct the parameters of the installation's stack")
+        self.installation.bad_settings(why)
     }
 
     /// The region of the installation, and so of the cluster.
@@ -459,10 +520,13 @@ fn known(given: Option<&str>, variable: &str, default: &Option<String>) -> Optio
 
 /// The outputs of the installation's stack.
 async fn outputs(aws: &Aws, stack: &str, option: &str) -> Result<BTreeMap<String, String>, CliError> {
-    flow(aws.outputs(stack).await)?.ok_or_else(|| {
-        let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
-        CliError::refused(problem, help(option))
-    })
+    let found = flow(aws.stack(stack).await)?.map(|found| found.outputs);
+    found.ok_or_else(|| no_stack(aws, stack, option))
+}
+
+fn no_stack(aws: &Aws, stack: &str, option: &str) -> CliError {
+    let problem = format!("there is no CloudFormation stack {stack} in {}", aws.region());
+    CliError::refused(problem, help(option))
 }
 
 fn output(

@@ -7,6 +7,7 @@ pub(crate) mod certs;
 pub(crate) mod completions;
 pub(crate) mod defragment;
 pub(crate) mod destroy;
+pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod kubeconfig;
 pub(crate) mod list;

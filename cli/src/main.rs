@@ -21,9 +21,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, defragment, destroy, init, kubeconfig, list, man, migrate,
-    pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip, snapshot,
-    snapshots, status, upgrade, validate, version, watch,
+    abort, apply, approve, certs, completions, defragment, destroy, doctor, init, kubeconfig, list, man,
+    migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip,
+    snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
@@ -74,6 +74,7 @@ enum Command {
     #[command(visible_alias = "describe")]
     Status(status::Args),
     Watch(watch::Args),
+    Doctor(doctor::Args),
     Approve(approve::Args),
     Pause(pause::Args),
     Resume(resume::Args),
@@ -122,6 +123,7 @@ async fn main() -> ExitCode {
         Command::List(args) => list::run(args, &printer).await,
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
+        Command::Doctor(args) => doctor::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Pause(args) => pause::run(args, &printer).await,
         Command::Resume(args) => resume::run(args, &printer).await,

@@ -39,9 +39,9 @@ use nodes::NodeState;
 pub(crate) use progress::Progress;
 pub(crate) use reports::{Reports, has_reported};
 pub(crate) use scanned::ScanView;
-pub(crate) use serving::Serving;
+pub(crate) use serving::{Serving, ServingState};
 pub(crate) use text::Page;
-pub(crate) use words::plain;
+pub(crate) use words::{ago, plain};
 
 /// The state of a cluster.
 #[derive(Debug, Serialize)]
@@ -144,6 +144,7 @@ impl Overview {
         let ignored = documents.rollout.as_ref().and_then(|rollout| rollout.ignored.as_ref());
         findings.extend(ignored.and_then(|ignored| findings::of_order(ignored, now)));
         findings.extend(findings::of_nodes(&nodes, now));
+        findings.extend(findings::of_workers(&nodes, now));
         findings.extend(findings::of_use(name, &nodes, documents.manifest.as_ref(), now));
         let (manifest, scan) = (documents.manifest.as_ref(), documents.scan.as_ref());
         if stands {

@@ -15,6 +15,7 @@ import functools
 import json
 import logging
 import os
+import re
 import sys
 import threading
 from urllib.parse import parse_qsl
@@ -69,6 +70,35 @@ def remember() -> None:
     find = DomainDispatcherApplication.get_backend_for_host
     DomainDispatcherApplication.get_backend_for_host = functools.cache(find)
     ext.parse = functools.cache(ext.parse)
+
+
+def answer_as_s3() -> None:
+    """The answers about a bucket's versioning and notifications have other names in moto than in S3's API reference
+    (API_GetBucketVersioning, API_GetBucketNotificationConfiguration). And moto takes an EventBridgeConfiguration, sends the events, and
+    leaves it out of what it answers."""
+
+    def renamed(body, root):
+        text = body.decode() if isinstance(body, bytes) else body
+        tree = re.compile(r"<(\w+)([^<>]*?)(?:/>|>(.*)</\1>)\s*$", re.DOTALL)
+        return tree.sub(lambda found: f"<{root}{found[2]}>{found[3] or ''}</{root}>", text)
+
+    versioning, notification = S3Response.get_bucket_versioning, S3Response.get_bucket_notification
+
+    def get_bucket_versioning(self):
+        status, headers, body = versioning(self)
+        return status, headers, renamed(body, "VersioningConfiguration")
+
+    def get_bucket_notification(self):
+        status, headers, body = notification(self)
+        text = renamed(body, "NotificationConfiguration")
+        known = self.backend.get_bucket_notification_configuration(self.bucket_name)
+        if known is not None and known.event_bridge is not None:
+            end = "</NotificationConfiguration>"
+            text = text.replace(end, f"<EventBridgeConfiguration></EventBridgeConfiguration>{end}")
+        return status, headers, text
+
+    S3Response.get_bucket_versioning = get_bucket_versioning
+    S3Response.get_bucket_notification = get_bucket_notification
 
 
 def one_at_a_time() -> None:
@@ -126,6 +156,7 @@ def waiting(application):
 def main() -> None:
     remember()
     one_at_a_time()
+    answer_as_s3()
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     seed(dict(argument.split("=", 1) for argument in sys.argv[1:]))
     age(int(os.environ.get("HOURS_AGO", "0")))

@@ -84,6 +84,10 @@ pub struct Target<'a> {
 pub struct Deployed {
     /// The value of `Ref` of every resource, by logical id.
     pub references: BTreeMap<String, String>,
+    /// The type of every resource.
+    pub kinds: BTreeMap<String, String>,
+    /// The values of its parameters.
+    pub parameters: BTreeMap<String, String>,
     /// The ARN of every resource that has one.
     pub arns: BTreeMap<String, String>,
     /// Outputs by name.
@@ -138,7 +142,7 @@ pub async fn translate(path: &Path) -> Result<Value, DeployError> {
 pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, DeployError> {
     let template = Template::new(template, target.client.region(), target.stack_name, &target.parameters)?;
     let mut deployer = Deployer::new(target);
-    let mut stack = Stack::new();
+    let (mut stack, mut kinds) = (Stack::new(), BTreeMap::new());
     for (id, resource) in template.in_order()? {
         let known = [
             "Type",
@@ -157,6 +161,7 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
         let properties = template.resolve(&resource["Properties"], &stack, id)?;
         let made = deployer.create(id, resource, properties).await?;
         stack.insert(id.to_owned(), made);
+        kinds.insert(id.to_owned(), resource["Type"].as_str().unwrap_or_default().to_owned());
     }
     let outputs = template.outputs(&stack)?;
     deployer.finish().await?;
@@ -164,6 +169,8 @@ pub async fn deploy(template: &Value, target: &Target<'_>) -> Result<Deployed, D
     let schedule_groups: Vec<String> =
         groups.filter_map(|(id, _, _)| stack.get(id)?.attributes.get("Arn").cloned()).collect();
     Ok(Deployed {
+        kinds,
+        parameters: template.parameters(),
         references: stack.iter().map(|(id, made)| (id.clone(), made.reference.clone())).collect(),
         arns: stack
             .iter()

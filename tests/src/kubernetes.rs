@@ -24,7 +24,7 @@ use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 use slipway_credentials::policy::ETCD_DIR;
 use slipway_node::kube::{self, Facts};
-use slipway_node::static_pods::MANIFESTS;
+use slipway_node::static_pods::{MANIFESTS, copies};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -91,7 +91,7 @@ impl Kubernetes {
         let elsewhere = Elsewhere { root: folder.path().to_owned(), api, etcd, manager, scheduler };
 
         for (path, text) in workshop.bundle(&Role::Controller).await {
-            elsewhere.put(&path, 0o600, &text);
+            elsewhere.put_with_copies(&path, &text);
         }
         for index in 0..members {
             let role = Role::Etcd(u32::try_from(index).expect("a few"));
@@ -236,7 +236,7 @@ impl Kubernetes {
 
     /// Replaces files of the controller, as a refresh does.
     pub fn put(&self, path: &str, text: &str) {
-        put(&self.path(path), 0o600, text);
+        self.elsewhere.put_with_copies(path, text);
     }
 
     /// Restarts a program with the same flags.
@@ -519,6 +519,13 @@ impl Elsewhere {
             ("kube-controller-manager", vec![format!("--secure-port={}", self.manager)]),
             ("kube-scheduler", vec![format!("--secure-port={}", self.scheduler)]),
         ]
+    }
+
+    /// A file of the credentials, also where static pods find it.
+    fn put_with_copies(&self, path: &str, text: &str) {
+        for path in copies(path).into_iter().chain([path.to_owned()]) {
+            self.put(&path, 0o600, text);
+        }
     }
 
     fn put(&self, path: &str, mode: u32, text: &str) {

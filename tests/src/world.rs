@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use slipway_rollout::StackStatus;
+use slipway_sim::world::ForeignStack;
 use tempfile::TempDir;
 
 use crate::client::{Client, ClientError};
@@ -275,6 +277,37 @@ impl Embedded {
     #[must_use]
     pub fn deployed(&self) -> &Deployed {
         &self.deployed
+    }
+
+    /// From now on CloudFormation shows the deployed template as a stack with that status, and Scheduler its schedules, as in AWS. With
+    /// another status, or after a change of the world, once more.
+    pub fn stand_stack(&self, name: &str, status: StackStatus) {
+        let deployed = &self.deployed;
+        let physical = |id: &String| {
+            let reference = deployed.references[id].clone();
+            // The physical id of a rule on another bus than the default one names both
+            // (https://github.com/aws-cloudformation/cloudformation-coverage-roadmap/issues/1131).
+            let route =
+                deployed.routes.iter().find(|route| route.rule_arn.ends_with(&format!("/{reference}")));
+            match route.map(|route| route.bus.as_str()) {
+                None | Some("default") => reference,
+                Some(bus) => format!("{bus}|{reference}"),
+            }
+        };
+        let resources = deployed.kinds.iter().map(|(id, kind)| (id.clone(), (kind.clone(), physical(id))));
+        let of = ForeignStack {
+            parameters: deployed.parameters.clone(),
+            outputs: deployed.outputs.clone(),
+            resources: resources.collect(),
+        };
+        self.cloud.with(|world| {
+            world.stand_stack(name, status, &of);
+            for (kind, schedule) in of.resources.values() {
+                if kind == "AWS::Scheduler::Schedule" {
+                    world.stand_schedule(schedule, "cron(23 4 * * ? *)", true);
+                }
+            }
+        });
     }
 
     /// `Ref` of a resource of the template.

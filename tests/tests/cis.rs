@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 use slipway_core::node::NodeConfig;
 use slipway_core::role::Role;
+use slipway_credentials::policy::KUBERNETES_DIR;
 use slipway_node::bootstrap::founding_flags;
 use slipway_node::kube::{self, Facts};
 use slipway_node::machine::Setup;
@@ -15,6 +16,8 @@ use slipway_node::static_pods::MANIFESTS;
 use slipway_tests::workshop::{Workshop, example};
 
 const BEGIN: &str = "<!-- table: begin -->\n";
+/// What encrypts secrets in etcd, in the file of `--encryption-provider-config`.
+const PROVIDER: &str = "provider";
 const END: &str = "<!-- table: end -->";
 
 /// The fields of the lines of a table, without its comments.
@@ -51,6 +54,10 @@ fn fields(value: &Value, path: &str, found: &mut BTreeMap<String, String>) {
             }
         }
         Value::String(text) => _ = found.insert(path.to_owned(), text.clone()),
+        Value::Array(list) if list.iter().all(Value::is_string) => {
+            let words: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            found.insert(path.to_owned(), words.join(","));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
             found.insert(path.to_owned(), value.to_string());
         }
@@ -64,7 +71,9 @@ fn file<'s>(setup: &'s Setup, path: &str) -> &'s str {
 impl Cluster {
     async fn by_default() -> Self {
         let spec = example("minimal");
-        let rendering = Workshop::for_spec(&spec).render(&spec).await.rendering;
+        let workshop = Workshop::for_spec(&spec);
+        let rendering = workshop.render(&spec).await.rendering;
+        let bundle = workshop.bundle(&Role::Controller).await;
         let read = |role: Role| NodeConfig::read(&rendering.roles[&role].config).unwrap();
         let facts = Facts {
             instance_id: "i-0a1b2c3d4e5f60718".to_owned(),
@@ -85,6 +94,12 @@ impl Cluster {
             let command = pod["spec"]["containers"][0]["command"].as_array().unwrap();
             settings.insert(program, flags(command.iter().filter_map(Value::as_str)));
         }
+        let encryption = &bundle[&format!("{KUBERNETES_DIR}/encryption-config.yaml")];
+        let (_, providers) = encryption.split_once("providers:\n").unwrap();
+        // The first one writes; all of them read.
+        let provider = providers.trim_start_matches([' ', '-']).split(':').next().unwrap();
+        let server = settings.get_mut("kube-apiserver").unwrap();
+        server.insert(PROVIDER.to_owned(), provider.to_owned());
         let founding = founding_flags(&etcd);
         settings
             .insert("etcd", founding.into_iter().map(|(name, value)| (format!("--{name}"), value)).collect());
@@ -129,7 +144,7 @@ impl Cluster {
             return Some(*what == "owner" || mode & !u32::from_str_radix(value, 8).unwrap() == 0);
         }
         let settings = self.settings.get(place).unwrap_or_else(|| panic!("nothing is known of {place}"));
-        if !rule.trim_start_matches('!').starts_with(['-', '.']) {
+        if !rule.trim_start_matches('!').starts_with(['-', '.']) && !rule.starts_with(PROVIDER) {
             return None;
         }
         let item = |item: &str| is_met(settings, item);

@@ -59,6 +59,7 @@ fn statement(operation: &str) -> Option<&'static str> {
         "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {
             "SettleOwnLifecycleHooks"
         }
+        "autoscaling:SetInstanceHealth" => "ReplaceUnreadyWorkers",
         _ => return None,
     })
 }

@@ -37,6 +37,26 @@ impl Aws {
         self.hook("autoscaling:RecordLifecycleActionHeartbeat", hook, &[]).await
     }
 
+    /// `autoscaling:SetInstanceHealth`: the group replaces the instance, through its terminate hook. The error says why it does not, for
+    /// example because it terminates the instance already.
+    ///
+    /// Protection from scale-in does not protect from this. While the group's process `ReplaceUnhealthy` is suspended, the instance stays
+    /// (user guide, "Using instance scale-in protection", "Health checks for Auto Scaling instances").
+    pub async fn report_unhealthy(&self, instance: &str) -> PortResult<Result<(), String>> {
+        let parameters =
+            [("InstanceId", instance), ("HealthStatus", "Unhealthy"), ("ShouldRespectGracePeriod", "true")];
+        match self.auto_scaling("autoscaling:SetInstanceHealth", instance, &parameters).await {
+            Ok(()) => Ok(Ok(())),
+            Err(error)
+                if error.kind == ErrorKind::Invalid
+                    && ["ValidationError", "ResourceContention"].contains(&code_of(&error)) =>
+            {
+                Ok(Err(error.message))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn hook(&self, operation: &'static str, hook: &Hook, more: &[(&str, &str)]) -> PortResult<bool> {
         let mut parameters = vec![
             ("AutoScalingGroupName", hook.group.as_str()),

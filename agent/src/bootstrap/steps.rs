@@ -16,6 +16,7 @@ use crate::machine::commands::Commands;
 use crate::machine::files::Owner;
 use crate::machine::{File, Setup, disk, files};
 use crate::software::{self, Publisher};
+use crate::static_pods;
 use crate::storage::{self, Storage};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -280,7 +281,7 @@ impl<C: Commands> Bootstrap<C> {
         let (cluster, role) = (&self.node.cluster, &self.node.role);
         let keys = self.aws.keys(None);
         let plain = slipway_ports::sealed::open(&keys, &AwsLc, cluster, role, &sealed).await?;
-        let bundle = Bundle::read(&plain)?;
+        let bundle = static_pods::with_copies(Bundle::read(&plain)?, &self.config);
         files::folder(&self.host.below(folder), 0o700, owner)?;
         credentials::write(&self.host.root, &self.node.credentials, &bundle)?.settle()
     }

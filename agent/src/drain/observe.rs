@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, Pod as KubePod, PodSpec, Toleration};
+use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod as KubePod, PodSpec, Toleration};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
@@ -131,7 +131,19 @@ fn state(node: &Node) -> AgentResult<NodeState> {
         })
     };
     let cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false);
-    Ok(NodeState { cordoned, started: moment(STARTED)?, last_forced: moment(LAST_FORCED)? })
+    Ok(NodeState {
+        cordoned,
+        started: moment(STARTED)?,
+        last_forced: moment(LAST_FORCED)?,
+        silent: silent_since(node),
+    })
+}
+
+/// Since when the node controller has counted this node's kubelet as silent.
+fn silent_since(node: &Node) -> Option<Timestamp> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let unknown = |condition: &&NodeCondition| condition.type_ == "Ready" && condition.status == "Unknown";
+    conditions.iter().find(unknown)?.last_transition_time.as_ref().map(|at| at.0)
 }
 
 pub(super) fn pod(found: &KubePod, budgets: &Budgets<'_>) -> Pod {

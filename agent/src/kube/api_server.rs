@@ -6,26 +6,31 @@ use slipway_core::oidc;
 
 use super::flags::Flags;
 use super::static_pod::{Probes, StaticPod, Volume};
-use super::{FRONT_PROXY_CLIENT, Facts, json as text, pki};
+use super::{FRONT_PROXY_CLIENT, Facts, json as text};
 use crate::machine::File;
 use crate::static_pods::Program;
 
-const AUTHENTICATION: &str = "/etc/kubernetes/authentication.json";
-const ADMISSION: &str = "/etc/kubernetes/admission.json";
-const AUDIT_POLICY: &str = "/etc/kubernetes/audit-policy.json";
+const AUTHENTICATION: &str = "authentication.json";
+const ADMISSION: &str = "admission.json";
+const AUDIT_POLICY: &str = "audit-policy.json";
 
 /// Paths that need no credentials: load balancers and the kubelet probe them.
 const ANONYMOUS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
+/// The path of a file in the folder that its pod mounts.
+fn file(name: &str) -> String {
+    Program::ApiServer.file(name)
+}
+
 /// Its files besides the credentials.
 pub(super) fn files(config: &ControllerConfig) -> Vec<File> {
     let plane = &config.control_plane;
-    let mut files = vec![File::public(AUTHENTICATION, text(&authentication(plane)))];
+    let mut files = vec![File::public(file(AUTHENTICATION), text(&authentication(plane)))];
     if let Some(configuration) = admission(plane, "configuration") {
-        files.push(File::public(ADMISSION, text(configuration)));
+        files.push(File::public(file(ADMISSION), text(configuration)));
     }
     if let Some(policy) = plane.audit_log.as_ref().and_then(|log| log.get("policy")) {
-        files.push(File::public(AUDIT_POLICY, text(policy)));
+        files.push(File::public(file(AUDIT_POLICY), text(policy)));
     }
     files
 }
@@ -64,7 +69,11 @@ pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<
         Volume::folder("slipway-authorities", "/etc/pki", true),
     ];
     volumes.extend(audit(&mut flags, plane));
-    flags.set("profiling", false).set_gates(&config.feature_gates).set_users(&plane.api_server.flags);
+    flags
+        .set("profiling", false)
+        .set_tls()
+        .set_gates(&config.feature_gates)
+        .set_users(&plane.api_server.flags);
     StaticPod {
         program: Program::ApiServer,
         flags,
@@ -82,29 +91,29 @@ fn addresses(flags: &mut Flags, plane: &ControlPlane, facts: &Facts) {
         .set("allow-privileged", true)
         .set("secure-port", plane.bind_port)
         .set("service-cluster-ip-range", &plane.service_cidr)
-        .set("tls-cert-file", pki("apiserver.pem"))
-        .set("tls-private-key-file", pki("apiserver-key.pem"))
+        .set("tls-cert-file", file("apiserver.pem"))
+        .set("tls-private-key-file", file("apiserver-key.pem"))
         // No DNS knows the kubelets' names, which are instance ids.
         .set("kubelet-preferred-address-types", "InternalIP,InternalDNS,Hostname")
         // client-ca.pem has every authority that has signed kubelets; kubelet-ca.pem only the one that signs now.
-        .set("kubelet-certificate-authority", pki("client-ca.pem"))
-        .set("kubelet-client-certificate", pki("apiserver-kubelet-client.pem"))
-        .set("kubelet-client-key", pki("apiserver-kubelet-client-key.pem"))
-        .set("proxy-client-cert-file", pki(&format!("{FRONT_PROXY_CLIENT}.pem")))
-        .set("proxy-client-key-file", pki(&format!("{FRONT_PROXY_CLIENT}-key.pem")));
+        .set("kubelet-certificate-authority", file("client-ca.pem"))
+        .set("kubelet-client-certificate", file("apiserver-kubelet-client.pem"))
+        .set("kubelet-client-key", file("apiserver-kubelet-client-key.pem"))
+        .set("proxy-client-cert-file", file(&format!("{FRONT_PROXY_CLIENT}.pem")))
+        .set("proxy-client-key-file", file(&format!("{FRONT_PROXY_CLIENT}-key.pem")));
 }
 
 /// Authentication, authorization and admission.
 fn callers(flags: &mut Flags, plane: &ControlPlane) {
     flags
         .set("authorization-mode", "Node,RBAC")
-        .set("authentication-config", AUTHENTICATION)
+        .set("authentication-config", file(AUTHENTICATION))
         // The node manager makes the tokens.
         .set("enable-bootstrap-token-auth", true)
         // The authorities of the cluster and of the kubelets.
-        .set("client-ca-file", pki("client-ca.pem"))
+        .set("client-ca-file", file("client-ca.pem"))
         .set("requestheader-allowed-names", FRONT_PROXY_CLIENT)
-        .set("requestheader-client-ca-file", pki("front-proxy-ca.pem"))
+        .set("requestheader-client-ca-file", file("front-proxy-ca.pem"))
         .set("requestheader-extra-headers-prefix", "X-Remote-Extra-")
         .set("requestheader-group-headers", "X-Remote-Group")
         .set("requestheader-username-headers", "X-Remote-User");
@@ -116,15 +125,15 @@ fn callers(flags: &mut Flags, plane: &ControlPlane) {
         .set_list("enable-admission-plugins", &enabled)
         .set_list("disable-admission-plugins", &plugins(plane, "disable"));
     if admission(plane, "configuration").is_some() {
-        flags.set("admission-control-config-file", ADMISSION);
+        flags.set("admission-control-config-file", file(ADMISSION));
     }
 }
 
 /// Tokens of service accounts: which key signs, and which are accepted.
 fn tokens(flags: &mut Flags, plane: &ControlPlane) {
     flags
-        .set("service-account-key-file", pki("service-account.pub.pem"))
-        .set("service-account-signing-key-file", pki("service-account-key.pem"));
+        .set("service-account-key-file", file("service-account.pub.pem"))
+        .set("service-account-signing-key-file", file("service-account-key.pem"));
     match &plane.service_account_tokens {
         None => {
             flags.set("service-account-issuer", oidc::LOCAL_ISSUER);
@@ -143,11 +152,11 @@ fn tokens(flags: &mut Flags, plane: &ControlPlane) {
 fn storage(flags: &mut Flags, plane: &ControlPlane) {
     flags
         .set_list("etcd-servers", &plane.etcd_servers)
-        .set("etcd-cafile", pki("etcd-ca.pem"))
-        .set("etcd-certfile", pki("apiserver-etcd-client.pem"))
-        .set("etcd-keyfile", pki("apiserver-etcd-client-key.pem"))
+        .set("etcd-cafile", file("etcd-ca.pem"))
+        .set("etcd-certfile", file("apiserver-etcd-client.pem"))
+        .set("etcd-keyfile", file("apiserver-etcd-client-key.pem"))
         // Also with encryption switched off, to read what was encrypted before.
-        .set("encryption-provider-config", pki("encryption-config.yaml"))
+        .set("encryption-provider-config", file("encryption-config.yaml"))
         .set("encryption-provider-config-automatic-reload", true);
 }
 
@@ -155,7 +164,7 @@ fn storage(flags: &mut Flags, plane: &ControlPlane) {
 fn audit(flags: &mut Flags, plane: &ControlPlane) -> Option<Volume> {
     let log = plane.audit_log.as_ref()?;
     let path = log["path"].as_str()?;
-    flags.set("audit-policy-file", AUDIT_POLICY).set("audit-log-path", path);
+    flags.set("audit-policy-file", file(AUDIT_POLICY)).set("audit-log-path", path);
     for (flag, key) in [
         ("audit-log-maxage", "maxAgeDays"),
         ("audit-log-maxbackup", "maxBackups"),

@@ -2,17 +2,16 @@
 
 use slipway_core::node::ControllerConfig;
 
+use super::Facts;
 use super::flags::Flags;
 use super::static_pod::{Probes, StaticPod};
-use super::{Facts, pki};
 use crate::static_pods::Program;
 use crate::status::listeners::CONTROLLER_MANAGER_PORT;
 
-const KUBECONFIG: &str = "/etc/kubernetes/controller-manager.kubeconfig";
-
 pub(super) fn pod<'c>(config: &'c ControllerConfig, facts: &Facts) -> StaticPod<'c> {
     let plane = &config.control_plane;
-    let mut flags = Flags::of_leader_elected(KUBECONFIG);
+    let pki = |name| Program::ControllerManager.file(name);
+    let mut flags = Flags::of_leader_elected(Program::ControllerManager);
     flags
         .set("cluster-name", &config.base.cluster)
         // The pod network sets routes, and the cloud provider's own controllers watch instances.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use slipway_core::node::Kubelet;
 
 use super::containerd::ENDPOINT;
-use super::flags::Flags;
+use super::flags::{Flags, TLS_CIPHER_SUITES, TLS_MIN_VERSION};
 use super::{Facts, json as text, kubeconfig, pki};
 use crate::api::KUBELET_KUBECONFIG;
 use crate::image_credentials;
@@ -26,11 +26,24 @@ const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap.kubeconfig";
 const KERNEL_MODULES: [&str; 3] = ["br_netfilter", "nf_conntrack", "overlay"];
 const MODULES: &str = "/etc/modules-load.d/kubernetes.conf";
 const SYSCTL: &str = "/etc/sysctl.d/90-kubernetes.conf";
-/// The last: the kernel allows a user 128 inotify instances, and all containers of root share them; a node full of pods needs more. Not
+/// `fs.inotify`: the kernel allows a user 128 instances, and all containers of root share them; a node full of pods needs more. Not
 /// `max_user_watches`: the kernel derives it from the memory, from 8192 to 1048576 (linux `fs/notify/inotify/inotify_user.c`,
 /// `inotify_user_setup`), and a fixed number would be less than that on large machines.
-const SYSCTLS: &str =
-    "net.bridge.bridge-nf-call-iptables = 1\nnet.ipv4.ip_forward = 1\nfs.inotify.max_user_instances = 8192\n";
+///
+/// From `kernel.keys` on: what the kubelet would set itself. With `protectKernelDefaults` it only compares, and does not start with any
+/// other value (kubernetes `pkg/kubelet/cm/container_manager_linux.go`, `setupKernelTunables`; the values are in
+/// `k8s.io/component-helpers/node/util/sysctl/sysctl.go`, the same from 1.34 to 1.36). The unit loads this file before each start of the
+/// kubelet, so a file of the image with other values is overridden.
+const SYSCTLS: &str = "net.bridge.bridge-nf-call-iptables = 1
+net.ipv4.ip_forward = 1
+fs.inotify.max_user_instances = 8192
+kernel.keys.root_maxbytes = 25000000
+kernel.keys.root_maxkeys = 1000000
+kernel.panic = 10
+kernel.panic_on_oops = 1
+vm.overcommit_memory = 1
+vm.panic_on_oom = 0
+";
 /// The kubelet delays a shutdown by an inhibitor of logind, and does without graceful shutdown if logind allows it less time than
 /// `shutdownGracePeriod`. It then writes `99-kubelet.conf` itself (kubernetes `pkg/kubelet/nodeshutdown/systemd/inhibit_linux.go`), but
 /// the last file by name wins, and Debian's and Ubuntu's package unattended-upgrades has `unattended-upgrades-logind-maxdelay.conf` with
@@ -80,6 +93,8 @@ fn configuration(settings: &Settings<'_>, facts: &Facts) -> Value {
         "clusterDNS": [kubelet.cluster_dns],
         "clusterDomain": kubelet.cluster_domain,
         "containerRuntimeEndpoint": ENDPOINT,
+        // It compares the kernel's settings with what it needs, and changes none: `SYSCTLS` has them.
+        "protectKernelDefaults": true,
         "providerID": facts.provider_id(),
         "readOnlyPort": 0,
         "registerWithTaints": kubelet.taints,
@@ -90,6 +105,8 @@ fn configuration(settings: &Settings<'_>, facts: &Facts) -> Value {
         // A machine that shuts down first stops its pods.
         "shutdownGracePeriod": "60s",
         "shutdownGracePeriodCriticalPods": "20s",
+        "tlsCipherSuites": TLS_CIPHER_SUITES,
+        "tlsMinVersion": TLS_MIN_VERSION,
     });
     if settings.static_pods {
         configuration["staticPodPath"] = json!(MANIFESTS);
@@ -184,6 +201,21 @@ mod tests {
     fn a_node_allows_more_inotify_instances_and_leaves_the_watches_to_the_kernel() {
         assert!(SYSCTLS.contains("fs.inotify.max_user_instances = 8192\n"));
         assert!(!SYSCTLS.contains("max_user_watches"));
+    }
+
+    /// `desiredState` in `setupKernelTunables` of the kubelet, which does not start with other values.
+    #[test]
+    fn a_kubelet_that_protects_the_kernels_settings_finds_those_that_it_wants() {
+        for (name, value) in [
+            ("vm.overcommit_memory", 1),
+            ("vm.panic_on_oom", 0),
+            ("kernel.panic", 10),
+            ("kernel.panic_on_oops", 1),
+            ("kernel.keys.root_maxkeys", 1_000_000),
+            ("kernel.keys.root_maxbytes", 25 * 1_000_000),
+        ] {
+            assert!(SYSCTLS.lines().any(|line| line == format!("{name} = {value}")), "{name} = {value}");
+        }
     }
 
     #[test]

@@ -7,11 +7,9 @@ use super::static_pod::{Probes, StaticPod};
 use crate::static_pods::Program;
 use crate::status::listeners::SCHEDULER_PORT;
 
-const KUBECONFIG: &str = "/etc/kubernetes/scheduler.kubeconfig";
-
 pub(super) fn pod(config: &ControllerConfig) -> StaticPod<'_> {
     let component = &config.control_plane.scheduler;
-    let mut flags = Flags::of_leader_elected(KUBECONFIG);
+    let mut flags = Flags::of_leader_elected(Program::Scheduler);
     flags.set_gates(&config.feature_gates).set_users(&component.flags);
     StaticPod {
         program: Program::Scheduler,

@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use slipway_core::cluster::Component;
 
 use super::flags::Flags;
-use super::{DIR, json as text};
+use super::json as text;
 use crate::machine::File;
 use crate::static_pods::{MANIFESTS, Program};
+
+/// Files of the user's for the components. A pod whose flags name the folder sees it.
+const CUSTOM: &str = "/etc/kubernetes/custom";
 
 /// The endpoints of its probes.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +51,13 @@ pub(super) struct StaticPod<'c> {
 
 impl StaticPod<'_> {
     pub(super) fn file(mut self, image: &str) -> File {
-        // The whole folder: a bind mount of a single file would keep the old file after a replacement.
-        self.volumes.insert(0, Volume { made: false, ..Volume::folder("slipway-kubernetes", DIR, true) });
+        // A bind mount of a single file would keep the old file after a replacement.
+        let own = Volume::folder("slipway-kubernetes", self.program.folder(), true);
+        self.volumes.insert(0, Volume { made: false, ..own });
+        if self.component.flags.values().any(|value| value.contains(CUSTOM)) {
+            let custom = Volume::folder("slipway-custom", CUSTOM, true);
+            self.volumes.push(Volume { made: false, ..custom });
+        }
         self.volumes.extend(self.component.volumes.iter().map(|volume| Volume {
             name: volume.name.clone(),
             path: volume.path.clone(),

@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use slipway_core::node::NodeConfig;
+use slipway_core::role::Role;
 use slipway_core::versions::RELEASES;
 
 use super::*;
-use crate::static_pods::MANIFESTS;
+use crate::static_pods::{MANIFESTS, Program, copies};
 
 fn facts() -> Facts {
     Facts {
@@ -177,11 +178,11 @@ fn what_the_spec_says_of_components_reaches_them() {
         "--service-account-jwks-uri=https://issuer.example.com/openid/v1/jwks",
         "--enable-admission-plugins=EventRateLimit,NodeRestriction",
         "--disable-admission-plugins=DefaultStorageClass",
-        "--admission-control-config-file=/etc/kubernetes/admission.json",
+        "--admission-control-config-file=/etc/kubernetes/kube-apiserver/admission.json",
     ] {
         assert!(api.iter().any(|word| word == flag), "{flag}");
     }
-    let authentication = file(&setup, "/etc/kubernetes/authentication.json");
+    let authentication = file(&setup, "/etc/kubernetes/kube-apiserver/authentication.json");
     assert_eq!(authentication["jwt"][0]["issuer"]["url"], "https://people.example.com");
     assert_eq!(authentication["anonymous"]["conditions"].as_array().unwrap().len(), 3);
     let kubelet = file(&setup, "/etc/kubernetes/kubelet.json");
@@ -218,30 +219,87 @@ fn every_flag_is_known_to_the_program_of_that_minor() {
     }
 }
 
-#[test]
-fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
+/// The paths of the bundle that the example's nodes of `role` receive.
+fn bundle(role: &Role) -> BTreeSet<String> {
     let spec = include_bytes!("../../../examples/production.yaml");
     let cluster = slipway_spec::parse(spec, None).unwrap().cluster;
     let manifest = slipway_credentials::Manifest::default();
+    let files = slipway_credentials::trust::bundle(&cluster, &manifest, role);
+    files.into_iter().map(|file| file.path).collect()
+}
+
+/// The paths below `folder` that a text names.
+fn named(text: &str, folder: &str) -> BTreeSet<String> {
+    let folder = format!("{folder}/");
+    let paths = text.match_indices(&folder).map(|(start, _)| &text[start..]);
+    paths.map(|rest| rest.chars().take_while(|c| !matches!(c, '"' | '\n' | ' ' | ',')).collect()).collect()
+}
+
+#[test]
+fn p9_what_is_named_is_in_the_bundle_and_what_is_secret_is_only_named() {
     for (role, setup) in [
-        (slipway_core::role::Role::Controller, controller(&a_controller_with_every_setting(), &facts())),
-        (slipway_core::role::Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
+        (Role::Controller, controller(&a_controller_with_every_setting(), &facts())),
+        (Role::Pool("general-a".to_owned()), worker(&a_worker(), &facts())),
     ] {
-        let bundle: BTreeSet<String> = slipway_credentials::trust::bundle(&cluster, &manifest, &role)
-            .into_iter()
-            .map(|file| file.path)
-            .collect();
-        let all = text(&setup);
-        let mut named = BTreeSet::new();
-        for (start, _) in all.match_indices(KUBERNETES_DIR) {
-            let path: String =
-                all[start..].chars().take_while(|c| !matches!(c, '"' | '\n' | ' ' | ',')).collect();
-            assert!(bundle.contains(&path), "{role} does not receive {path}");
-            named.insert(path);
+        let mut received = bundle(&role);
+        if role == Role::Controller {
+            received.extend(bundle(&role).iter().flat_map(|path| copies(path)));
+            received.extend(setup.files.iter().map(|file| file.path.clone()));
         }
-        let wanted = if role == slipway_core::role::Role::Controller { 20 } else { 2 };
+        let all = text(&setup);
+        let folders =
+            [Program::ApiServer, Program::ControllerManager, Program::Scheduler].map(Program::folder);
+        let named: BTreeSet<String> =
+            folders.into_iter().chain([KUBERNETES_DIR]).flat_map(|folder| named(&all, folder)).collect();
+        for path in &named {
+            assert!(received.contains(path), "{role} does not receive {path}");
+        }
+        let wanted = if role == Role::Controller { 20 } else { 2 };
         assert!(named.len() >= wanted, "{named:?}");
         assert!(!all.contains("BEGIN") && !all.contains("PRIVATE"), "no PEM");
+    }
+}
+
+#[test]
+fn p9_a_static_pod_sees_the_credentials_that_it_reads_and_no_others() {
+    let setup = controller(&a_controller(), &facts());
+    let copied: BTreeSet<String> = bundle(&Role::Controller).iter().flat_map(|path| copies(path)).collect();
+    let own: BTreeSet<&str> = setup.files.iter().map(|file| file.path.as_str()).collect();
+    for program in [Program::ApiServer, Program::ControllerManager, Program::Scheduler] {
+        let pod = file(&setup, &format!("{MANIFESTS}/{}.json", program.name()));
+        let volumes = pod["spec"]["volumes"].as_array().unwrap().iter();
+        let mounted = volumes.map(|volume| volume["hostPath"]["path"].as_str().unwrap());
+        let mounted: Vec<&str> = mounted.filter(|path| path.starts_with("/etc/kubernetes")).collect();
+        assert_eq!(mounted, [program.folder()]);
+        let mut reads = named(&command(&setup, program.name()).join(" "), "/etc/kubernetes");
+        let written = setup.files.iter().filter(|file| reads.contains(&file.path));
+        let more: Vec<_> = written.map(|file| named(&file.content, "/etc/kubernetes")).collect();
+        reads.extend(more.into_iter().flatten());
+        let (written, credentials): (BTreeSet<_>, BTreeSet<_>) =
+            reads.into_iter().partition(|path| own.contains(path.as_str()));
+        let within = format!("{}/", program.folder());
+        assert!(written.iter().all(|path| path.starts_with(&within)), "{written:?}");
+        let seen: BTreeSet<String> =
+            copied.iter().filter(|path| path.starts_with(&within)).cloned().collect();
+        assert_eq!(credentials, seen, "{}", program.name());
+    }
+    let secrets = ["bootstrap-key", "bootstrap-token", "node-manager-key.pem"];
+    for secret in secrets {
+        assert_eq!(copies(&format!("{KUBERNETES_DIR}/{secret}")), [""; 0], "{secret}");
+    }
+}
+
+#[test]
+fn p9_a_static_pod_sees_the_users_folder_if_its_flags_name_a_file_there() {
+    let mut config = a_controller();
+    let flag = ("config".to_owned(), "/etc/kubernetes/custom/scheduler.yaml".to_owned());
+    config.control_plane.scheduler.flags.extend([flag]);
+    let setup = controller(&config, &facts());
+    for (program, sees) in
+        [("kube-apiserver", false), ("kube-controller-manager", false), ("kube-scheduler", true)]
+    {
+        let pod = file(&setup, &format!("{MANIFESTS}/{program}.json")).to_string();
+        assert_eq!(pod.contains(r#""path":"/etc/kubernetes/custom""#), sees, "{program}: {pod}");
     }
 }
 
@@ -263,8 +321,8 @@ fn pods_know_the_api_server_by_the_root_of_an_authority_that_was_brought() {
             command(&controller(&a_controller(), &Facts { root_ca, ..facts() }), "kube-controller-manager");
         words.into_iter().find(|word| word.starts_with("--root-ca-file=")).unwrap()
     };
-    assert_eq!(root(false), "--root-ca-file=/etc/kubernetes/pki/ca.pem");
-    assert_eq!(root(true), "--root-ca-file=/etc/kubernetes/pki/root-ca.pem");
+    assert_eq!(root(false), "--root-ca-file=/etc/kubernetes/kube-controller-manager/ca.pem");
+    assert_eq!(root(true), "--root-ca-file=/etc/kubernetes/kube-controller-manager/root-ca.pem");
 }
 
 #[test]
@@ -275,7 +333,8 @@ fn a_log_on_standard_output_needs_no_folder_and_none_no_policy() {
     assert!(command(&setup, "kube-apiserver").iter().any(|word| word == "--audit-log-path=-"));
     assert!(!text(&setup).contains("slipway-audit-log"));
     config.control_plane.audit_log = None;
-    assert!(!text(&controller(&config, &facts())).contains("audit"));
+    let text = text(&controller(&config, &facts()));
+    assert!(!text.contains("--audit") && !text.contains("audit-policy"), "{text}");
 }
 
 #[test]

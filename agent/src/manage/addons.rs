@@ -10,10 +10,10 @@ use slipway_core::digest::sha256_hex;
 use slipway_core::keys;
 use slipway_core::release::{AddonsPointer, Installed};
 
-use super::ledger::{self, Ledger};
+use super::ledger::Ledger;
 use super::objects::{kind, namespace_and_name, resource};
 use super::sources::Library;
-use super::{MANAGER, prune};
+use super::{MANAGER, prune, stored};
 use crate::api::failed;
 use crate::failure::{AgentError, AgentResult, FailureCode};
 
@@ -38,16 +38,16 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
         return Ok(json!({ "state": "none", "why": "no rollout has ended yet" }));
     };
     let pointer = read_pointer(&pointer)?;
-    let mut kept = ledger::read(client).await?;
-    if kept.ledger.generation > pointer.generation {
-        let later = kept.ledger.generation;
+    let mut kept = stored::read::<Ledger>(client).await?;
+    if kept.record.generation > pointer.generation {
+        let later = kept.record.generation;
         return Ok(json!({ "state": "left", "why": format!("generation {later} was begun meanwhile") }));
     }
     let now = Timestamp::now();
-    if kept.ledger.is_fresh(&pointer.digest, now, FRESH) {
-        return Ok(json!({ "state": "fresh", "digest": pointer.digest, "addons": kept.ledger.addons }));
+    if kept.record.is_fresh(&pointer.digest, now, FRESH) {
+        return Ok(json!({ "state": "fresh", "digest": pointer.digest, "addons": kept.record.addons }));
     }
-    if kept.ledger.is_backing_off(&pointer.digest, now, FRESH) {
+    if kept.record.is_backing_off(&pointer.digest, now, FRESH) {
         return Ok(
             json!({ "state": RESTING, "digest": pointer.digest, "why": "the last try failed, see its answer" }),
         );
@@ -59,11 +59,11 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
     let begun = Ledger {
         generation: pointer.generation,
         digest: String::new(),
-        kinds: kept.ledger.kinds.iter().cloned().chain(objects.iter().map(|object| kind(object))).collect(),
-        ..kept.ledger.clone()
+        kinds: kept.record.kinds.iter().cloned().chain(objects.iter().map(|object| kind(object))).collect(),
+        ..kept.record.clone()
     };
-    if kept.ledger.kinds != begun.kinds || kept.ledger.generation != begun.generation {
-        kept.ledger = begun;
+    if kept.record.kinds != begun.kinds || kept.record.generation != begun.generation {
+        kept.record = begun;
         if !kept.write(client).await? {
             return Ok(json!({ "state": "left", "why": "another controller is at it" }));
         }
@@ -77,26 +77,26 @@ pub(super) async fn apply_all(client: &Client, library: &impl Library, cluster: 
     }
     if !failures.is_empty() {
         // If another controller wrote it meanwhile, it has tried too.
-        kept.ledger.record_failure(&pointer.digest, Timestamp::now());
+        kept.record.record_failure(&pointer.digest, Timestamp::now());
         kept.write(client).await?;
         return Ok(json!({ "state": INCOMPLETE, "digest": pointer.digest, "failures": failures }));
     }
-    let gone = match ledger::read(client).await? {
+    let gone = match stored::read::<Ledger>(client).await? {
         // A later generation decides what is wanted.
-        later if later.ledger.generation > pointer.generation => prune::Pruned::default(),
-        _ => prune::prune(client, &kept.ledger.kinds, &objects).await?,
+        later if later.record.generation > pointer.generation => prune::Pruned::default(),
+        _ => prune::prune(client, &kept.record.kinds, &objects).await?,
     };
-    kept.ledger.digest.clone_from(&pointer.digest);
-    kept.ledger.applied_at = Some(now);
-    kept.ledger.failed = None;
-    kept.ledger.addons =
+    kept.record.digest.clone_from(&pointer.digest);
+    kept.record.applied_at = Some(now);
+    kept.record.failed = None;
+    kept.record.addons =
         addon_file.addons.iter().map(|addon| (addon.name.clone(), addon.version.clone())).collect();
     kept.write(client).await?;
     Ok(json!({
         "state": "applied",
         "digest": pointer.digest,
         "generation": pointer.generation,
-        "addons": kept.ledger.addons,
+        "addons": kept.record.addons,
         "objects": objects.len(),
         "pruned": gone.pruned,
         "left": gone.left,

@@ -7,18 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::PostParams;
-use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{failed, status};
-use crate::failure::{AgentError, AgentResult, FailureCode};
-
-const NAME: &str = "slipway-addons";
-const NAMESPACE: &str = "kube-system";
-const KEY: &str = "ledger.json";
+use super::stored::Record;
+use crate::failure::FailureCode;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,58 +68,8 @@ impl Ledger {
     }
 }
 
-/// The ledger with the resource version under which it must be written back.
-#[derive(Debug)]
-pub(super) struct StoredLedger {
-    pub(super) ledger: Ledger,
-    version: Option<String>,
-}
-
-fn maps(client: &Client) -> Api<ConfigMap> {
-    Api::namespaced(client.clone(), NAMESPACE)
-}
-
-/// The stored ledger, or an empty one.
-pub(super) async fn read(client: &Client) -> AgentResult<StoredLedger> {
-    let what = format!("{NAMESPACE}/{NAME}");
-    let found = maps(client).get_opt(NAME).await.map_err(|error| failed(&what, &error))?;
-    let Some(found) = found else { return Ok(StoredLedger { ledger: Ledger::default(), version: None }) };
-    let text = found.data.unwrap_or_default().remove(KEY).unwrap_or_default();
-    let ledger = serde_json::from_str(&text).map_err(|error| {
-        AgentError::lasting(
-            FailureCode::ManageLedger,
-            format!("the ConfigMap {what} cannot be read: {error}"),
-            "delete the ConfigMap: all add-ons are then applied again, but add-ons that were removed before are no longer pruned",
-        )
-    })?;
-    Ok(StoredLedger { ledger, version: found.metadata.resource_version })
-}
-
-impl StoredLedger {
-    /// Writes it back; `false` if another controller was first.
-    pub(super) async fn write(&mut self, client: &Client) -> AgentResult<bool> {
-        let text = serde_json::to_string_pretty(&self.ledger).expect("a ledger is JSON");
-        let map = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(NAME.to_owned()),
-                namespace: Some(NAMESPACE.to_owned()),
-                resource_version: self.version.clone(),
-                ..ObjectMeta::default()
-            },
-            data: Some([(KEY.to_owned(), text)].into()),
-            ..ConfigMap::default()
-        };
-        let written = match &self.version {
-            None => maps(client).create(&PostParams::default(), &map).await,
-            Some(_) => maps(client).replace(NAME, &PostParams::default(), &map).await,
-        };
-        match written {
-            Ok(written) => {
-                self.version = written.metadata.resource_version;
-                Ok(true)
-            }
-            Err(error) if matches!(status(&error), Some(404 | 409)) => Ok(false),
-            Err(error) => Err(failed(&format!("{NAMESPACE}/{NAME}"), &error)),
-        }
-    }
+impl Record for Ledger {
+    const NAME: &'static str = "slipway-addons";
+    const CODE: FailureCode = FailureCode::ManageLedger;
+    const HELP: &'static str = "delete the ConfigMap: all add-ons are then applied again, but add-ons that were removed before are no longer pruned";
 }

@@ -25,6 +25,9 @@ pub trait Cloud: Sync {
         cluster: &str,
         now: Timestamp,
     ) -> impl Future<Output = AgentResult<BTreeSet<String>>> + Send;
+
+    /// Tells Auto Scaling that an instance is unhealthy. The inner error says why it does not take that.
+    fn report_unhealthy(&self, id: &str) -> impl Future<Output = AgentResult<Result<(), String>>> + Send;
 }
 
 impl Library for BucketOfAssets {
@@ -46,6 +49,10 @@ impl Cloud for Aws {
     async fn starting_roles(&self, cluster: &str, now: Timestamp) -> AgentResult<BTreeSet<String>> {
         let started = Aws::started_lately(self, cluster, now).await.map_err(|error| failure(&error))?;
         Ok(started.into_iter().filter_map(|mut machine| machine.tags.remove(ROLE)).collect())
+    }
+
+    async fn report_unhealthy(&self, id: &str) -> AgentResult<Result<(), String>> {
+        Aws::report_unhealthy(self, id).await.map_err(|error| failure(&error))
     }
 }
 

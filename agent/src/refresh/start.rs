@@ -7,6 +7,7 @@ use slipway_core::node::NodeConfig;
 use slipway_core::node::report::ComponentName;
 
 use crate::credentials::{self, Bundle};
+use crate::static_pods::Program;
 use crate::status::credentials_folder;
 
 /// A process that reads credentials, in the order of restarts.
@@ -34,6 +35,16 @@ impl Process {
             Self::ControllerManager => ComponentName::ControllerManager,
             Self::Scheduler => ComponentName::Scheduler,
             Self::Kubelet => ComponentName::Kubelet,
+        }
+    }
+
+    /// The folder of the credentials that it reads.
+    fn folder(self, config: &NodeConfig) -> &'static str {
+        match self {
+            Self::Etcd | Self::Kubelet => credentials_folder(config),
+            Self::ApiServer => Program::ApiServer.folder(),
+            Self::ControllerManager => Program::ControllerManager.folder(),
+            Self::Scheduler => Program::Scheduler.folder(),
         }
     }
 
@@ -73,12 +84,12 @@ impl Process {
 /// previous ones while a change is not settled: a run that died may have restarted nothing.
 #[must_use]
 pub(super) fn needs_restart(root: &Path, config: &NodeConfig, bundle: &Bundle) -> BTreeMap<Process, String> {
-    let folder = credentials_folder(config);
-    let reads_another = |path: &String| {
-        let stands = credentials::in_force(root, folder, path);
-        bundle.text(path).is_some_and(|comes| stands.iter().any(|stands| !same_content(stands, comes)))
-    };
     let processes = Process::all_of(config).iter().filter_map(|process| {
+        let folder = process.folder(config);
+        let reads_another = |path: &String| {
+            let stands = credentials::in_force(root, folder, path);
+            bundle.text(path).is_some_and(|comes| stands.iter().any(|stands| !same_content(stands, comes)))
+        };
         let mut paths = process.files_read_at_start().iter().map(|name| format!("{folder}/{name}"));
         Some((*process, paths.find(reads_another)?))
     });
@@ -104,11 +115,13 @@ mod tests {
 
     use super::*;
     use crate::credentials::{below, write};
+    use crate::static_pods;
 
     fn bundle(files: &[(&str, &str)]) -> Bundle {
         let files: BTreeMap<String, &str> =
             files.iter().map(|(name, text)| (format!("{KUBERNETES_DIR}/{name}"), *text)).collect();
-        Bundle::read(&Secret::new(json!({ "format": 1, "files": files }).to_string().into_bytes())).unwrap()
+        let bundle = Secret::new(json!({ "format": 1, "files": files }).to_string().into_bytes());
+        Bundle::read(&bundle).unwrap().with_copies(static_pods::copies)
     }
 
     fn names(due: &BTreeMap<Process, String>) -> Vec<&'static str> {
@@ -120,9 +133,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let controller = NodeConfig::read(include_str!("../kube/testdata/controller.json")).unwrap();
         let worker = NodeConfig::read(include_str!("../kube/testdata/worker.json")).unwrap();
-        std::fs::create_dir_all(below(root.path(), KUBERNETES_DIR)).unwrap();
         for name in ["apiserver.pem", "etcd-ca.pem", "ca.pem", "service-account-key.pem"] {
-            std::fs::write(below(root.path(), &format!("{KUBERNETES_DIR}/{name}")), "one").unwrap();
+            let path = format!("{KUBERNETES_DIR}/{name}");
+            for path in static_pods::copies(&path).into_iter().chain([path]) {
+                let file = below(root.path(), &path);
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(file, "one").unwrap();
+            }
         }
         let due = |config: &NodeConfig, files: &[(&str, &str)]| {
             names(&needs_restart(root.path(), config, &bundle(files)))

@@ -20,15 +20,22 @@ pub async fn publish(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStat
 
 /// The same, for `node` and with the client `aws`.
 pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
+    let status = publish_status(root, aws, node).await?;
+    if let Some(instance) = &status.instance {
+        let late = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
+        let bucket = aws.bucket(&node.asset_bucket);
+        late_report::publish(root, async |report| bucket.put(&late, &report).await).await;
+    }
+    Ok(status)
+}
+
+/// The same without what is left of the bootstrap: it writes nothing to this machine.
+pub(crate) async fn publish_status(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
     let found = aws.imds().instance().await?;
-    let id = found.id.clone();
-    let key = keys::node_status(&node.cluster, &node.role, &id);
+    let key = keys::node_status(&node.cluster, &node.role, &found.id);
     let status = status_of_instance(root, Some(Instance::from(found))).await?;
     let text = serde_json::to_vec(&status).expect("a status has string keys only");
-    let bucket = aws.bucket(&node.asset_bucket);
-    bucket.put(&key, &text).await?;
-    let late = keys::bootstrap_report(&node.cluster, &node.role, &id);
-    late_report::publish(root, async |report| bucket.put(&late, &report).await).await;
+    aws.bucket(&node.asset_bucket).put(&key, &text).await?;
     Ok(status)
 }
 

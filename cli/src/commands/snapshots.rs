@@ -12,7 +12,7 @@ use slipway_core::words::moment;
 use slipway_ports::Listed;
 
 use crate::Exit;
-use crate::cloud::CloudArgs;
+use crate::cloud::{Cloud, CloudArgs};
 use crate::failure::CliError;
 use crate::printer::Printer;
 
@@ -81,7 +81,7 @@ const MOST: usize = 30_000;
 
 /// The snapshots of a cluster, as far as they were listed.
 #[derive(Debug, Default)]
-struct Snapshots {
+pub(super) struct Snapshots {
     /// The newest first.
     listed: Vec<Snapshot>,
     /// The folders with more objects than are listed. S3 lists the oldest times first, so the newest snapshots may be missing.
@@ -89,6 +89,25 @@ struct Snapshots {
 }
 
 impl Snapshots {
+    /// Lists them. `earlier_until`: when the last etcd of that name was deleted.
+    pub(super) async fn read(cloud: &Cloud, earlier_until: Option<Timestamp>) -> Result<Self, CliError> {
+        let name = cloud.cluster.as_str();
+        let mut snapshots = Self::default();
+        for (folder, kind) in
+            [(keys::scheduled_snapshots(name), Kind::Scheduled), (keys::etcd_snapshots(name), Kind::Ordered)]
+        {
+            let objects = cloud.list_below(&folder, MOST + 1).await?;
+            snapshots.add(&folder, &objects, kind, earlier_until);
+        }
+        Ok(snapshots)
+    }
+
+    /// When the newest backup of this etcd was stored. A snapshot of an earlier etcd is none, and one that nobody read back may be none.
+    pub(super) fn newest_verified(&self) -> Option<Timestamp> {
+        let newest = self.listed.iter().find(|one| one.verified && !one.of_earlier_etcd);
+        newest.map(|newest| newest.stored_at)
+    }
+
     fn add(&mut self, folder: &str, objects: &[Listed], kind: Kind, earlier_until: Option<Timestamp>) {
         if objects.len() > MOST {
             self.cut.push(folder.to_owned());
@@ -116,11 +135,9 @@ impl Snapshots {
         self.listed.sort_by_key(|one| std::cmp::Reverse(one.stored_at));
     }
 
-    /// Whether no backup of this etcd is younger than `limit`. One of an earlier etcd is none, and one that nobody read back may be none,
-    /// which is also what the scan counts.
+    /// Whether no backup of this etcd is younger than `limit`, which is also what the scan counts.
     fn is_old(&self, limit: SignedDuration, now: Timestamp) -> bool {
-        let newest = self.listed.iter().find(|one| one.verified && !one.of_earlier_etcd);
-        newest.is_none_or(|newest| now.duration_since(newest.stored_at) > limit)
+        self.newest_verified().is_none_or(|stored_at| now.duration_since(stored_at) > limit)
     }
 }
 
@@ -128,13 +145,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     let cloud = args.cloud.named().await?;
     let (name, now) = (cloud.cluster.as_str(), Timestamp::now());
     let earlier_until = cloud.known_rollout().await?.and_then(|rollout| rollout.etcd_gone_at);
-    let mut snapshots = Snapshots::default();
-    for (folder, kind) in
-        [(keys::scheduled_snapshots(name), Kind::Scheduled), (keys::etcd_snapshots(name), Kind::Ordered)]
-    {
-        let objects = cloud.list_below(&folder, MOST + 1).await?;
-        snapshots.add(&folder, &objects, kind, earlier_until);
-    }
+    let snapshots = Snapshots::read(&cloud, earlier_until).await?;
     let (text, is_old) = page(name, &snapshots, args.max_age, now);
     let incomplete = !snapshots.cut.is_empty();
     let machine = json!({

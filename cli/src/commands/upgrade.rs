@@ -75,16 +75,16 @@ pub(crate) struct Args {
 /// One pin that the cluster uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
-    kind: Pin,
-    name: String,
-    from: Option<String>,
-    to: Option<String>,
-    looked_up: Option<Timestamp>,
+pub(super) struct Row {
+    pub(super) kind: Pin,
+    pub(super) name: String,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
+    pub(super) looked_up: Option<Timestamp>,
 }
 
 impl Row {
-    fn changes(&self) -> bool {
+    pub(super) fn changes(&self) -> bool {
         self.from != self.to
     }
 }
@@ -203,7 +203,7 @@ fn no_earlier_pins(cluster: &str, plan: Option<&str>) -> CliError {
 }
 
 /// The pins of these kinds that the cluster uses before and after.
-fn rows(cluster: &Cluster, old: &Lock, new: &Lock, pins: &BTreeSet<Pin>) -> Vec<Row> {
+pub(super) fn rows(cluster: &Cluster, old: &Lock, new: &Lock, pins: &BTreeSet<Pin>) -> Vec<Row> {
     let (before, after) = (old.used(cluster), new.used(cluster));
     let mut rows = Vec::new();
     for kind in pins {
@@ -244,7 +244,7 @@ fn table(rows: &[Row], now: Timestamp) -> String {
 }
 
 /// A SHA-256 by its beginning.
-fn short(value: &str) -> String {
+pub(super) fn short(value: &str) -> String {
     let is_digest = value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_digest { value[..12].to_owned() } else { value.to_owned() }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::node::BootstrapState;
+use slipway_core::node::report::{RepairState, UnreadyWorker};
+use slipway_core::node::{BootstrapState, Word};
 use slipway_core::status::{SpecResult, SpecStatus};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
@@ -233,6 +234,46 @@ fn ailing(node: &Node, about: &str) -> Option<Finding> {
     (!status.as_asked).then(|| finding(Gravity::Notice, &node.instance, message, help))
 }
 
+/// Workers that are not Ready, as controllers have seen it. Of several reports about one, the newest counts.
+pub(super) fn of_workers(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
+    let mut workers: BTreeMap<&str, (Timestamp, &UnreadyWorker)> = BTreeMap::new();
+    for controller in nodes.iter().filter(|node| node.standing == NodeState::Up) {
+        for (at, one) in
+            controller.status.iter().flat_map(|status| status.unready.iter().map(|one| (status.at, one)))
+        {
+            let known = workers.entry(&one.node).or_insert((at, one));
+            if known.0 < at {
+                *known = (at, one);
+            }
+        }
+    }
+    let findings = workers.into_values().map(|(_, one)| {
+        let node = plain(&one.node);
+        let message = format!("{node} of the pool {} is not Ready, for the first time seen {}", plain(&one.pool), ago(one.since, now));
+        match &one.repair {
+            Word::Known(RepairState::Begun) => finding(
+                Gravity::Notice,
+                &one.node,
+                format!("{message}; Auto Scaling was told to replace it"),
+                "nothing: it is drained as far as it can be, and its group launches another machine",
+            ),
+            Word::Known(RepairState::Waits) => {
+                let why = one.why.as_deref().map(plain).unwrap_or_default();
+                let help = format!("kubectl describe node {node}");
+                finding(Gravity::Wrong, &one.node, format!("{message}, and not replaced yet: {why}"), help)
+            }
+            Word::Known(RepairState::Told) | Word::Other(_) => {
+                let help = format!(
+                    "kubectl describe node {node}; to have it drained and replaced now: aws autoscaling set-instance-health --instance-id {node} \
+                     --health-status Unhealthy; to have such workers of the pool replaced from now on, write `repair: {{mode: on}}`"
+                );
+                finding(Gravity::Wrong, &one.node, message, help)
+            }
+        }
+    });
+    fewer(findings.collect())
+}
+
 /// Certificates in use on nodes that expire soon, because they were not renewed, or renewed and not yet delivered.
 pub(super) fn of_use(
     cluster: &str,
@@ -363,7 +404,45 @@ fn fewer(findings: Vec<Finding>) -> Vec<Finding> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use serde_json::json;
+    use slipway_core::node::NodeStatus;
+
     use super::*;
+
+    #[test]
+    fn a_worker_that_is_not_ready_is_named_with_what_is_done_or_what_to_do() {
+        let now: Timestamp = "2026-11-22T12:00:00Z".parse().unwrap();
+        let at = |minutes: i64| now - SignedDuration::from_mins(minutes);
+        let controller = |id: &str, minutes: i64, standing, workers: &[serde_json::Value]| {
+            let status: NodeStatus = serde_json::from_value(json!({
+                "format": 1, "at": at(minutes), "cluster": "c", "role": "controller", "healthy": true, "served": [], "components": [],
+                "applied": {"config": "c1", "credentials": "k1", "asAsked": true}, "unready": workers,
+            }))
+            .unwrap();
+            let status = Some(Serves::from((&status, at(minutes))));
+            let (role, instance) = ("controller".to_owned(), id.to_owned());
+            Node { role, instance, standing, heard: at(minutes), bootstrap: None, status, behind: None }
+        };
+        let worker = |node: &str, repair: &str| json!({"node": node, "pool": "general", "since": at(40), "repair": repair, "why": "too many"});
+        let nodes = [
+            controller("i-1", 9, NodeState::Up, &[worker("i-a", "told"), worker("i-b", "waits")]),
+            controller(
+                "i-2",
+                3,
+                NodeState::Up,
+                &[worker("i-b", "begun"), worker("i-c", "waits"), worker("i-d", "newer")],
+            ),
+            controller("i-3", 1, NodeState::Silent, &[worker("i-e", "told")]),
+        ];
+        let found = of_workers(&nodes, now);
+        let short: Vec<_> = found.iter().map(|one| (one.about.as_str(), one.gravity)).collect();
+        let wrong = Gravity::Wrong;
+        assert_eq!(short, [("i-a", wrong), ("i-b", Gravity::Notice), ("i-c", wrong), ("i-d", wrong)]);
+        assert!(found[0].help.contains("--instance-id i-a --health-status Unhealthy"), "{:?}", found[0]);
+        assert!(found[0].message.contains("of the pool general is not Ready"), "{:?}", found[0]);
+        assert!(found[1].message.ends_with("Auto Scaling was told to replace it"), "{:?}", found[1]);
+        assert!(found[2].message.ends_with("not replaced yet: too many"), "{:?}", found[2]);
+    }
 
     #[test]
     fn p7_a_pause_is_a_finding_and_a_forgotten_one_or_one_that_holds_a_renewal_is_wrong() {

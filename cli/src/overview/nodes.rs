@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
-use slipway_core::node::report::{Held, Served};
+use slipway_core::node::report::{Held, Served, UnreadyWorker};
 use slipway_core::node::space::EtcdSpace;
 use slipway_core::node::{BootstrapFailure, BootstrapReport, BootstrapState, NodeStatus};
 use slipway_core::release::{NodeRole, Rendering};
@@ -110,6 +110,9 @@ pub(crate) struct Serves {
     pub(crate) as_asked: bool,
     /// Its problems, in words.
     pub(crate) problems: Vec<String>,
+    /// The workers that it has seen not to be Ready for too long, of a controller.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unready: Vec<UnreadyWorker>,
     /// The room of its database, of a member of etcd that answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) etcd_space: Option<EtcdSpace>,
@@ -198,6 +201,7 @@ impl From<(&NodeStatus, Timestamp)> for Serves {
             healthy: status.healthy,
             as_asked: status.applied.as_asked,
             problems: problems(status),
+            unready: status.unready.clone(),
             etcd_space: status.etcd.as_ref().and_then(EtcdSpace::of),
             ready: status.node.as_ref().map(|node| node.ready),
             served: status.served.clone(),

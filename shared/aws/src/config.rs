@@ -160,7 +160,7 @@ impl Aws {
     /// KMS, with `own_key` where a cluster names no key of its own.
     #[must_use]
     pub fn keys(&self, own_key: &str) -> KmsKeys {
-        KmsKeys::new(aws_sdk_kms::Client::new(&self.config), own_key.to_owned())
+        KmsKeys::new(self.kms(), own_key.to_owned())
     }
 
     /// SSM's Parameter Store.
@@ -172,7 +172,7 @@ impl Aws {
     /// The event bus `name`.
     #[must_use]
     pub fn bus(&self, name: &str) -> EventBus {
-        EventBus::new(aws_sdk_eventbridge::Client::new(&self.config), name.to_owned())
+        EventBus::new(self.events(), name.to_owned())
     }
 
     /// CloudFormation, which reads templates from `templates` and works under the service role `role_arn`.
@@ -181,8 +181,20 @@ impl Aws {
         CloudFormation::new(self.cloudformation(), templates.clone(), role_arn.to_owned())
     }
 
+    pub(crate) fn config(&self) -> &SdkConfig {
+        &self.config
+    }
+
     pub(crate) fn cloudformation(&self) -> aws_sdk_cloudformation::Client {
         aws_sdk_cloudformation::Client::new(&self.config)
+    }
+
+    pub(crate) fn events(&self) -> aws_sdk_eventbridge::Client {
+        aws_sdk_eventbridge::Client::new(&self.config)
+    }
+
+    pub(crate) fn kms(&self) -> aws_sdk_kms::Client {
+        aws_sdk_kms::Client::new(&self.config)
     }
 
     /// Auto Scaling, and the load balancers behind which it puts machines.

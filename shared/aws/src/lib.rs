@@ -14,7 +14,8 @@
 //! | `Commands` | [`RunCommand`] | `ssm:SendCommand`, `ssm:CancelCommand`, `ssm:ListCommands`, `ssm:GetCommandInvocation` |
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
-//! Beside the ports, for a person's commands: [`Aws::outputs`] and [`S3Bucket::folders`].
+//! Beside the ports, for a person's commands: [`Aws::stack`] and [`S3Bucket::folders`], and what stands in the account of an installation
+//! (`installation`). No function has their permissions.
 //!
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
@@ -24,9 +25,9 @@ mod commands;
 mod config;
 mod error;
 mod groups;
+mod installation;
 mod keys;
 mod objects;
-mod outputs;
 mod parameters;
 mod stacks;
 #[cfg(test)]
@@ -37,6 +38,7 @@ pub use bus::EventBus;
 pub use commands::RunCommand;
 pub use config::{Aws, NoRegion, Terminal};
 pub use groups::AutoScaling;
+pub use installation::{Encryption, InstalledKey, InstalledResource, InstalledSchedule, InstalledStack};
 pub use keys::KmsKeys;
 pub use objects::S3Bucket;
 pub use parameters::SsmParameters;

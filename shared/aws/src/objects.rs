@@ -44,6 +44,10 @@ impl S3Bucket {
         Self { public: Some(public), ..self }
     }
 
+    pub(crate) fn client(&self) -> &aws_sdk_s3::Client {
+        &self.client
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

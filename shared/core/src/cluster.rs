@@ -25,10 +25,10 @@ use crate::snapshots::ScheduledSnapshots;
 
 pub use custom::{Content, Custom, CustomFile, CustomUnit, DropIn};
 pub use kubernetes::{
-    Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
+    Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc, PodSecurity,
 };
 pub use network::{ApiEndpoint, Backing, Egress, Existing, LoadBalancer, Network, Subnet, SubnetSource, Vpc};
-pub use pools::{GroupSize, MixedInstances, NodePool, Taint, WeightedType};
+pub use pools::{GroupSize, MixedInstances, NodePool, Repair, RepairMode, Taint, WeightedType};
 pub use rollout::{
     Approval, CountOrPercent, Day, MaintenanceWindow, Pace, PoolRollout, RolloutPolicy, Upgrades,
 };

@@ -72,6 +72,8 @@ pub struct NodeState {
     pub started: Option<Timestamp>,
     /// [`LAST_FORCED`].
     pub last_forced: Option<Timestamp>,
+    /// Since when its kubelet has been silent, if it is: its condition Ready is `Unknown`.
+    pub silent: Option<Timestamp>,
 }
 
 /// A pod on the node.
@@ -237,6 +239,8 @@ pub enum Stays {
     Finished,
     /// It tolerates cordoned nodes and was created after the drain began, so it would be scheduled here again.
     Returns,
+    /// It should have been gone for minutes, and the kubelet that would say so has been silent for as long.
+    Silent,
 }
 
 /// The time from one instant to another. Negative if `to` is earlier, as with clocks that differ.

@@ -10,7 +10,8 @@
 //! - [`allowed`]: what an installation allows its specs to use.
 //! - [`keys`]: the keys of objects in the buckets.
 //! - [`release`]: what a spec is rendered into. Its parts are in [`role`], [`software`], [`digest`], [`canonical`] and [`diff`].
-//! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained.
+//! - [`node`]: configurations, commands, answers and failures of nodes. [`drain`]: how a node is drained. [`repair`]: which workers that
+//!   are not Ready are replaced.
 //! - [`deadline`]: when renewed certificates must have reached the nodes.
 //! - [`snapshots`]: when snapshots of etcd are taken and removed.
 //! - [`diagnostic`], [`event`], [`status`] and [`oidc`]: what people and other systems see. [`page`]: HTML pages.
@@ -32,6 +33,7 @@ pub mod oidc;
 pub mod page;
 pub mod pin;
 pub mod release;
+pub mod repair;
 pub mod role;
 pub mod snapshots;
 pub mod software;

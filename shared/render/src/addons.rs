@@ -19,6 +19,7 @@ mod network_policy;
 mod node_local_dns;
 mod object;
 mod permissions;
+mod repair;
 #[cfg(test)]
 mod tests;
 
@@ -37,7 +38,7 @@ pub(super) fn render(context: &mut Context<'_>) -> AddonSet {
     let addons = enabled.into_iter().map(|name| {
         let mut kit = Kit { context, name };
         let objects = match name {
-            AddonName::ClusterAccess => cluster_access::objects(&kit),
+            AddonName::ClusterAccess => [cluster_access::objects(&kit), repair::objects(&kit)].concat(),
             AddonName::KubeProxy => kube_proxy::objects(&mut kit),
             AddonName::Flannel => flannel::objects(&mut kit),
             AddonName::NetworkPolicy => network_policy::objects(&mut kit),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use slipway_core::cluster::{Architecture, GroupSize};
 use slipway_core::release::{NodeRole, StackKind};
+use slipway_core::repair::RepairMode;
 use slipway_core::role::Role;
 
-use super::cfn::Template;
+use super::cfn::{Template, sub};
 use super::context::{Context, export};
 use super::groups::{Group, Hooks, Unspoken};
 use super::iam::{self, Principal, allow, own_account};
@@ -91,5 +92,21 @@ fn statements(context: &Context<'_>) -> Vec<Value> {
     // The names in a kubelet's serving certificate are checked with EC2. This action has no resource-level permissions.
     let know = allow("KnowMachines", &["ec2:DescribeInstances"], json!("*"), Value::Null);
     let pull = iam::pull_images(context);
-    [read, know].into_iter().chain(pull).chain(addons::instance_statements(context)).collect()
+    let repairs = repairs(context);
+    [read, know].into_iter().chain(pull).chain(repairs).chain(addons::instance_statements(context)).collect()
+}
+
+/// Lets the node managers report workers of this cluster as unhealthy, if a pool is to be repaired. The name of another cluster may begin
+/// like that of this one's pools, and the tag tells them apart.
+fn repairs(context: &Context<'_>) -> Option<Value> {
+    let cluster = context.cluster;
+    let repaired = cluster.pools.iter().any(|pool| pool.repair.mode == RepairMode::On);
+    let groups = sub(format!(
+        "arn:{}:autoscaling:{}:${{AWS::AccountId}}:autoScalingGroup:*:autoScalingGroupName/{}-pool-*",
+        context.partition(),
+        cluster.region,
+        cluster.name
+    ));
+    let own = json!({ "StringEquals": { "aws:ResourceTag/slipway:cluster": cluster.name } });
+    repaired.then(|| allow("ReplaceUnreadyWorkers", &["autoscaling:SetInstanceHealth"], groups, own))
 }

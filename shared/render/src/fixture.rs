@@ -140,6 +140,7 @@ pub fn pool(name: &str) -> NodePool {
         kubelet: BTreeMap::new(),
         tenancy: Tenancy::Default,
         custom: Custom::default(),
+        repair: Repair::default(),
     }
 }
 
@@ -286,10 +287,18 @@ pub fn cluster() -> Cluster {
         kubernetes: Kubernetes {
             encryption_at_rest: true,
             audit_log: Some(AuditLog {
-                path: "/var/log/kube-apiserver-audit.log".to_owned(),
+                path: "/var/log/kube-apiserver/audit.log".to_owned(),
                 files: None,
                 policy: None,
             }),
+            admission: Admission {
+                pod_security: Some(PodSecurity {
+                    enforce: "baseline".to_owned(),
+                    audit: "restricted".to_owned(),
+                    warn: "restricted".to_owned(),
+                }),
+                ..Admission::default()
+            },
             ..Kubernetes::default()
         },
         software: Software::default(),

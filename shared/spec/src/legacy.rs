@@ -326,7 +326,7 @@ const RETIRED: &[Note] = &[
     ),
     note(
         "experimental.admission.denyEscalatingExec",
-        "remove it: the plugin is gone from Kubernetes; label namespaces for Pod Security Admission",
+        "remove it: the plugin is gone from Kubernetes; write `kubernetes.apiServer.podSecurity`, or label namespaces",
     ),
     note("experimental.admission.initializers", "remove it: initializers are gone from Kubernetes"),
     note("experimental.admission.priority", RELEASES_OWN),

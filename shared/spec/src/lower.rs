@@ -3,7 +3,9 @@
 
 mod access;
 mod addons;
+mod admission;
 mod agreement;
+mod audit;
 mod authorities;
 mod balancers;
 mod custom;

@@ -157,10 +157,6 @@ fn pools(text: &mut String, zones: &[String]) {
 pub const SCHEMA_FILE: &str = "cluster.schema.json";
 
 const POLICY: &str = "
-kubernetes:
-  encryptionAtRest:
-    enabled: true
-
 addons:
   clusterAutoscaler:
     enabled: true

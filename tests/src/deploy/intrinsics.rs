@@ -106,6 +106,16 @@ impl Template {
         Ok(read)
     }
 
+    /// The values of its parameters, as CloudFormation shows them.
+    pub(super) fn parameters(&self) -> BTreeMap<String, String> {
+        let own = self.values.iter().filter(|(name, _)| !name.starts_with("AWS::"));
+        let text = |value: &Value| match value.as_array() {
+            Some(parts) => parts.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            None => value.as_str().unwrap_or_default().to_owned(),
+        };
+        own.map(|(name, value)| (name.clone(), text(value))).collect()
+    }
+
     /// Whether a resource or output is created, according to its condition.
     fn is_wanted(&self, part: &Value) -> bool {
         let condition = part["Condition"].as_str();

@@ -259,6 +259,13 @@ impl<'a> Deployer<'a> {
             return Err(DeployError::new(id, "a policy that is public and reaches nobody is not modelled"));
         }
         block.finish()?;
+        let by_policy = by_policy == Some(Value::Bool(true));
+        let body = format!(
+            "<PublicAccessBlockConfiguration><BlockPublicAcls>true</BlockPublicAcls><IgnorePublicAcls>true</IgnorePublicAcls>\
+             <BlockPublicPolicy>{by_policy}</BlockPublicPolicy><RestrictPublicBuckets>{by_policy}</RestrictPublicBuckets>\
+             </PublicAccessBlockConfiguration>"
+        );
+        self.s3(id, &name, "publicAccessBlock", body).await?;
         props
             .must_be("OwnershipControls", &json!({"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}))?;
         props.ignore("LifecycleConfiguration", "no world here lives long enough to forget anything");

@@ -70,7 +70,7 @@ impl Scope<'_> {
             "DescribeAutoScalingGroups" | "DescribeAutoScalingInstances" => {
                 return Ok(Needs::of_all(&action));
             }
-            "TerminateInstanceInAutoScalingGroup" => {
+            "TerminateInstanceInAutoScalingGroup" | "SetInstanceHealth" => {
                 fleet.machine(field("InstanceId")).map(|(group, _)| group).unwrap_or_default()
             }
             "SetDesiredCapacity" | "CompleteLifecycleAction" | "RecordLifecycleActionHeartbeat" => {

@@ -135,6 +135,10 @@ fn s3(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Request, String
         ("GET" | "HEAD", true, None) => "s3:ListBucket",
         ("GET", true, Some("versions")) => "s3:ListBucketVersions",
         ("GET", true, Some("location")) => "s3:GetBucketLocation",
+        ("GET", true, Some("versioning")) => "s3:GetBucketVersioning",
+        ("GET", true, Some("publicAccessBlock")) => "s3:GetBucketPublicAccessBlock",
+        ("GET", true, Some("encryption")) => "s3:GetEncryptionConfiguration",
+        ("GET", true, Some("notification")) => "s3:GetBucketNotification",
         ("GET" | "HEAD", false, None) if versioned => "s3:GetObjectVersion",
         ("GET" | "HEAD", false, None) => "s3:GetObject",
         ("DELETE", false, None) if versioned => "s3:DeleteObjectVersion",
@@ -183,6 +187,19 @@ impl Scope<'_> {
     }
 
     fn events(&self, operation: &str, body: &Value) -> Vec<Request> {
+        if let "DescribeRule" | "ListTargetsByRule" = operation {
+            let name = match operation {
+                "DescribeRule" => text(body, "Name"),
+                _ => text(body, "Rule"),
+            };
+            // The ARN of a rule on the default bus does not name it (service authorization reference, "Amazon EventBridge": resource types
+            // rule-on-default-event-bus and rule-on-custom-event-bus).
+            let rule = match text(body, "EventBusName") {
+                "" | "default" => format!("rule/{name}"),
+                bus => format!("rule/{bus}/{name}"),
+            };
+            return vec![need(&format!("events:{operation}"), self.arn("events", &rule))];
+        }
         if operation != "PutEvents" {
             return vec![need(&format!("events:{operation}"), "*".to_owned())];
         }
@@ -328,6 +345,7 @@ mod tests {
         );
         assert_eq!(one(Method::HEAD, "/b/k+1").1, "arn:aws:s3:::b/k+1");
         assert_eq!(one(Method::GET, "/b?list-type=2").0, "s3:ListBucket");
+        assert_eq!(one(Method::GET, "/b?encryption").0, "s3:GetEncryptionConfiguration");
         let odd =
             identify(&Method::PUT, &"/b/k?acl".parse().unwrap(), &headers("s3"), b"", &Fleet::default());
         assert!(odd.unwrap_err().contains("not modelled"));
@@ -345,6 +363,18 @@ mod tests {
         assert_eq!(needs.len(), 2);
         assert_eq!(needs[0].resource, "arn:aws:events:eu-central-1:123456789012:event-bus/slipway");
         assert_eq!(needs[0].context["events:detail-type"], ["Plan Ready", "Rollout Requested"]);
+    }
+
+    #[test]
+    fn a_rule_is_named_with_its_bus_unless_that_is_the_default_one() {
+        let scope = Scope { region: "eu-central-1" };
+        let resource = |operation: &str, body: &str| {
+            scope.events(operation, &parse(body.as_bytes()).unwrap()).remove(0).resource
+        };
+        let of_default = resource("DescribeRule", r#"{"Name": "r", "EventBusName": "default"}"#);
+        assert_eq!(of_default, "arn:aws:events:eu-central-1:123456789012:rule/r");
+        let of_ours = resource("ListTargetsByRule", r#"{"Rule": "r", "EventBusName": "slipway"}"#);
+        assert_eq!(of_ours, "arn:aws:events:eu-central-1:123456789012:rule/slipway/r");
     }
 
     #[test]

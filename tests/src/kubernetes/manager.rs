@@ -42,4 +42,8 @@ impl Cloud for Starting {
     async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
         Ok(self.0.clone())
     }
+
+    async fn report_unhealthy(&self, id: &str) -> AgentResult<Result<(), String>> {
+        Ok(Err(format!("{id} is in no Auto Scaling group")))
+    }
 }

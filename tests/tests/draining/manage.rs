@@ -58,6 +58,10 @@ impl Cloud for Machines {
     async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
         Ok(self.0.values().filter_map(|machine| machine.tags.get("slipway:role").cloned()).collect())
     }
+
+    async fn report_unhealthy(&self, id: &str) -> AgentResult<Result<(), String>> {
+        Ok(Err(format!("{id} is in no Auto Scaling group")))
+    }
 }
 
 fn site(cluster: &Kubernetes) -> Site {

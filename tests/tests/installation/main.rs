@@ -59,6 +59,9 @@ async fn the_template_deploys_resource_by_resource() {
 async fn the_stack_shows_every_setting_of_the_render_function() {
     let settings = Settings { installation: installation_of_examples(), ..Settings::default() };
     let world = Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap();
+    // `slipway doctor` compares it with its own; infra/package.sh writes the commit.
+    let release = format!("{} (commit unknown)", env!("CARGO_PKG_VERSION"));
+    assert_eq!(world.deployed().outputs["Release"], release, "infra/template.yaml is of another release");
     let shown = Environment::of_lines(&world.deployed().outputs["RenderSettings"]);
     let mut variables = BTreeMap::new();
     world.lambda().configure(world.reference("RenderFunction").unwrap(), |function| {

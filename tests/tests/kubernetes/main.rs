@@ -3,6 +3,7 @@
 //! Needs `make kubernetes` once; without it each test reports that it tested nothing.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod admission;
 mod flags;
 mod kubelets;
 mod openssl;
@@ -137,7 +138,7 @@ async fn the_administrator_may_do_everything_a_stranger_nothing_and_nobody_is_as
     cluster
         .until("kube-apiserver", "writes the audit log", async || {
             let log =
-                std::fs::read_to_string(cluster.path("var/log/kube-apiserver-audit.log")).unwrap_or_default();
+                std::fs::read_to_string(cluster.path("var/log/kube-apiserver/audit.log")).unwrap_or_default();
             assert!(!log.contains("open sesame") && !log.contains(&STANDARD.encode("open sesame")));
             log.lines().any(|line| line.contains("\"nobody\"") && line.contains("\"code\":403"))
                 && log.lines().any(|line| line.contains("audited") && line.contains("kubernetes-admin"))

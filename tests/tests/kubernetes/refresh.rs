@@ -10,6 +10,7 @@ use slipway_credentials::policy::{self, KUBERNETES_DIR};
 use slipway_credentials::{AssetKind, CertificateProfile};
 use slipway_crypto::AwsLc;
 use slipway_node::credentials::{Bundle, Written, write};
+use slipway_node::static_pods;
 use slipway_node::status::handshake::present;
 use slipway_ports::{Crypto as _, Secret};
 use slipway_tests::kubernetes::Kubernetes;
@@ -17,7 +18,8 @@ use slipway_tests::workshop::example;
 
 fn put(cluster: &Kubernetes, digest: &str, files: &BTreeMap<String, String>) -> Written {
     let plain = json!({ "format": 1, "files": files }).to_string();
-    write(cluster.root(), digest, &Bundle::read(&Secret::new(plain.into_bytes())).unwrap()).unwrap()
+    let bundle = Bundle::read(&Secret::new(plain.into_bytes())).unwrap();
+    write(cluster.root(), digest, &bundle.with_copies(static_pods::copies)).unwrap()
 }
 
 fn profile() -> CertificateProfile {

@@ -213,6 +213,22 @@ async fn a_node_settles_its_hook_once_and_an_old_one_is_no_failure() {
 }
 
 #[tokio::test]
+async fn a_worker_is_reported_as_unhealthy_and_one_that_goes_already_is_no_failure() {
+    let goes = "<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>it is terminating</Message></Error></ErrorResponse>";
+    let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>";
+    let server = Scripted::start(&[(200, ""), (400, goes), (403, denied)]).await;
+    let (aws, _imds) = client_of(&server.url).await;
+    assert_eq!(aws.report_unhealthy("i-1").await.unwrap(), Ok(()));
+    let why = aws.report_unhealthy("i-1").await.unwrap().unwrap_err();
+    assert!(why.contains("it is terminating"), "{why}");
+    let failure = AgentError::from(aws.report_unhealthy("i-1").await.unwrap_err());
+    assert!(failure.help.contains("ReplaceUnreadyWorkers"), "{failure:?}");
+    let body = String::from_utf8(server.received()[0].body.to_vec()).unwrap();
+    let expected = "Action=SetInstanceHealth&Version=2011-01-01&InstanceId=i-1&HealthStatus=Unhealthy&ShouldRespectGracePeriod=true";
+    assert_eq!(body, expected);
+}
+
+#[tokio::test]
 async fn what_is_throttled_is_tried_again_and_what_is_denied_says_which_statement_allows_it() {
     let throttled = "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>slow</Message></Error></Errors></Response>";
     let denied = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>";

@@ -6,6 +6,7 @@ mod bootstrap;
 mod configs;
 mod leaving;
 mod pulling;
+mod repairing;
 mod retiring;
 mod scripted;
 mod storage;

@@ -5,7 +5,6 @@ use slipway_tests::deploy::translate;
 use slipway_tests::iam::{Decision, Request, Statement, decide_for};
 use slipway_tests::world::Beside;
 
-use super::plans::stand_stack;
 use super::*;
 
 const PLANNER: &str = "AKIACIPLAN";
@@ -32,7 +31,7 @@ async fn roles(slipway: &Installation, system: &str, repository: &str, stack: &s
 async fn the_jobs_of_ci_plan_and_upload_with_their_roles_and_the_planner_writes_nothing() {
     let slipway = installation(0).await;
     let world = slipway.world();
-    stand_stack(&slipway).await;
+    stand_stack(&slipway);
     let stack = roles(&slipway, "github", "corp/clusters", "ci").await;
     for (key, output) in [(PLANNER, "PlanRoleArn"), (UPLOADER, "ApplyRoleArn")] {
         let arn = stack.deployed.outputs[output].clone();

@@ -6,6 +6,7 @@
 mod agent;
 mod ci;
 mod destroying;
+mod doctor;
 mod orders;
 mod permissions;
 mod plans;
@@ -17,6 +18,7 @@ mod status;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use slipway_rollout::StackStatus;
 use slipway_tests::gateway::Principal;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::PATIENCE;
@@ -44,6 +46,11 @@ async fn upload(slipway: &Installation, spec: &str) {
     let mark = slipway.world().observer().mark();
     slipway.upload(CLUSTER, spec).await.unwrap();
     slipway.rolled_out(mark).await.unwrap();
+}
+
+/// From now on CloudFormation shows the installation as the stack `slipway`, as in AWS.
+fn stand_stack(slipway: &Installation) {
+    slipway.world().stand_stack("slipway", StackStatus::CreateComplete);
 }
 
 /// The result of a run.

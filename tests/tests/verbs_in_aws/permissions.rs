@@ -9,8 +9,7 @@ use slipway_tests::installation::Installation;
 use slipway_tests::tools;
 
 use crate::agent::program;
-use crate::plans::stand_stack;
-use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, run, spec};
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, run, spec, stand_stack};
 
 /// One action of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +93,19 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         _ if on.starts_with("the documents ") => {
             let arn = |name: &String| format!("arn:aws:ssm:{}:{ACCOUNT}:document/{name}", world.region());
             quoted(on).iter().map(arn).collect()
+        }
+        "the installation's key" => vec![world.deployed().arns["Key"].clone()],
+        "the installation's rules" => {
+            world.deployed().routes.iter().map(|route| route.rule_arn.clone()).collect()
+        }
+        "the installation's schedule" => {
+            let name = world.reference("DailyScan").unwrap();
+            vec![format!("arn:aws:scheduler:{}:{ACCOUNT}:schedule/default/{name}", world.region())]
+        }
+        "the installation's dead-letter queues" => {
+            ["RenderDeadLetters", "RolloutDeadLetters", "ScanDeadLetters"]
+                .map(|id| world.deployed().arns[id].clone())
+                .into()
         }
         "the bus" => vec![world.deployed().arns["Bus"].clone()],
         "the bus `slipway-destroy`" => vec![world.deployed().arns["DestroyBus"].clone()],
@@ -318,8 +330,9 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere =
-            ["upgrade", "snapshot", "defragment", "plan"].iter().any(|verb| grant.is_only_for(verb));
+        let elsewhere = ["doctor", "upgrade", "snapshot", "defragment", "plan"]
+            .iter()
+            .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
     }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
@@ -376,6 +389,24 @@ pub(crate) async fn a_defragmentation_needs_what_the_page_says_and_nothing_more(
     assert!(again.stderr.contains("etcd-0 is defragmented, and does not serve meanwhile"), "{again:?}");
 }
 
+/// Without any one of its permissions `doctor` says which one is missing, and goes on; with all of them it finds no problem.
+pub(crate) async fn a_check_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    let grants: Vec<Grant> =
+        all_for("doctor").into_iter().filter(|grant| !grant.only.starts_with("unless")).collect();
+    assert!(grants.iter().filter(|grant| grant.is_only_for("doctor")).count() > 15, "{grants:?}");
+    for without in &grants {
+        let others: Vec<Grant> = grants.iter().filter(|grant| *grant != without).cloned().collect();
+        let run = as_one_with(slipway, &others, "doctor", true).await;
+        // Whoever may only look need not be able to seal credentials.
+        let (code, level) = if without.only.is_empty() { (1, "unknown") } else { (0, "warning") };
+        let mut lines = run.out.lines();
+        let told = lines.any(|line| line.starts_with(level) && line.contains(&without.action));
+        assert!(run.code == code && told, "without {without:?}: {run:?}");
+    }
+    let run = as_one_with(slipway, &grants, "doctor", true).await;
+    assert!(run.code == 0 && run.out.contains("0 problems, 0 unknown, 2 warnings"), "{run:?}");
+}
+
 /// What the page grants for a verb, whatever is named.
 fn all_for(verb: &str) -> Vec<Grant> {
     table("docs/cli.md").into_iter().filter(|grant| grant.is_for(verb)).collect()
@@ -405,7 +436,7 @@ pub(crate) async fn a_recovery_needs_what_the_page_says_and_nothing_more(slipway
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_needs_what_the_page_says_and_nothing_of_the_upload() {
     let slipway = installation(0).await;
-    stand_stack(&slipway).await;
+    stand_stack(&slipway);
     // An image that the lock does not have, and a patch that is there already.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("cluster.yaml");

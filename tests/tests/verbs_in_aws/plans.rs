@@ -1,35 +1,9 @@
 //! `plan`, and the plan that `apply` shows before it asks: what the render function then publishes, without a write, a key or an event.
 
 use serde_json::{Value, json};
-use slipway_tests::client::Client;
 use slipway_tests::installation::Installation;
 
-use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, named, spec, upload};
-
-/// Makes a stack `slipway` with the outputs of the deployed template in the simulated CloudFormation, as an installation in AWS has it.
-pub(crate) async fn stand_stack(slipway: &Installation) {
-    let world = slipway.world();
-    let outputs =
-        world.deployed().outputs.iter().map(|(name, value)| (name.clone(), json!({ "Value": value })));
-    let template = json!({
-        "Resources": {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}},
-        "Outputs": outputs.collect::<serde_json::Map<_, _>>(),
-    });
-    let client = Client::new(world.gateway().url(), world.region(), ADMINISTRATOR);
-    let body = template.to_string();
-    client.cloudformation("CreateStack", &[("StackName", "slipway"), ("TemplateBody", &body)]).await.unwrap();
-    let made = async {
-        loop {
-            let described =
-                client.cloudformation("DescribeStacks", &[("StackName", "slipway")]).await.unwrap();
-            if described.contains("<OutputKey>RenderSettings</OutputKey>") {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, made).await.expect("the stack is made");
-}
+use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, installation, named, spec, stand_stack, upload};
 
 /// Writes `text` into a folder of its own.
 fn file(text: &str) -> (tempfile::TempDir, String) {
@@ -63,7 +37,7 @@ async fn planned_and_uploaded(slipway: &Installation, text: &str) -> (Value, Val
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_what_slipway_plan_shows_is_what_the_render_function_publishes() {
     let slipway = installation(0).await;
-    stand_stack(&slipway).await;
+    stand_stack(&slipway);
 
     // Nothing changes.
     let (_folder, path) = file(&spec());
@@ -102,7 +76,7 @@ async fn p2_what_slipway_plan_shows_is_what_the_render_function_publishes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn apply_shows_the_plan_before_it_asks_and_refuses_what_the_render_function_would() {
     let slipway = installation(0).await;
-    stand_stack(&slipway).await;
+    stand_stack(&slipway);
     let bucket = slipway.world().reference("SpecBucket").unwrap();
     let before = slipway.world().client().versions(bucket).await.unwrap();
 

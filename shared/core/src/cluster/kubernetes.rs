@@ -75,6 +75,20 @@ pub struct Admission {
     /// `disableAdmissionPlugins`, sorted.
     pub disable: Vec<String>,
     pub event_rate_limits: Vec<EventRateLimit>,
+    /// `None`: the plugin is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_security: Option<PodSecurity>,
+}
+
+/// The Pod Security Standards (`privileged`, `baseline`, `restricted`) of namespaces without labels of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodSecurity {
+    /// Other pods are refused.
+    pub enforce: String,
+    /// What is otherwise is marked in the audit log.
+    pub audit: String,
+    /// Whoever makes what is otherwise is warned.
+    pub warn: String,
 }
 
 /// A limit on the rate of events that the API server accepts.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Custom, Iam, Image, KubernetesVersion, Storage, Tenancy, Volume};
@@ -54,6 +55,9 @@ pub struct NodePool {
     pub tenancy: Tenancy,
     /// `customFiles` and `customSystemdUnits`.
     pub custom: Custom,
+    /// `repair`.
+    #[serde(default, skip_serializing_if = "Repair::is_default")]
+    pub repair: Repair,
 }
 
 impl NodePool {
@@ -108,4 +112,50 @@ pub struct Taint {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
+}
+
+/// Whether workers that are not Ready are replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "RepairModeSpec")]
+pub enum RepairMode {
+    /// Nothing is said or done.
+    Off,
+    /// `slipway status` names them.
+    #[default]
+    Warn,
+    /// They are drained, as far as they can be, and replaced.
+    On,
+}
+
+/// `repair` of a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Repair {
+    /// Whether its workers are replaced.
+    pub mode: RepairMode,
+    /// For how many minutes a worker must not have been Ready.
+    pub after_minutes: u32,
+}
+
+impl Default for Repair {
+    /// By then its pods are elsewhere, if they may be: 50 s until it is not Ready, and 300 s that most pods tolerate (`DefaultTolerationSeconds`
+    /// of the API server). A machine that reboots is back.
+    fn default() -> Self {
+        Self { mode: RepairMode::default(), after_minutes: 15 }
+    }
+}
+
+impl Repair {
+    /// Whether nobody has to be told, because every agent assumes it.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The same in seconds.
+    #[must_use]
+    pub fn after_s(self) -> u64 {
+        u64::from(self.after_minutes) * 60
+    }
 }

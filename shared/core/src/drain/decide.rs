@@ -14,6 +14,10 @@ use super::{
 const LOOK: SignedDuration = SignedDuration::from_secs(5);
 /// The pause after an eviction request, whose result decides the next step.
 const SOON: SignedDuration = SignedDuration::from_secs(1);
+/// How long a silent kubelet may take to say that a pod is gone. Nobody else can say so, and a drain would wait for as long as the machine is
+/// silent. Whoever asked for the drain terminates the machine next, and with it whatever still runs there. The same rule and time as in
+/// Cluster API (`drainNode` in its machine controller, `SkipWaitForDeleteTimeoutSeconds`).
+const UNHEARD: SignedDuration = SignedDuration::from_mins(5);
 /// After so many retries the wait grows no more.
 const DOUBLINGS: u32 = 4;
 
@@ -33,7 +37,7 @@ pub fn decide(observed: &Observed, policy: &Policy, now: Timestamp) -> Step {
     let mut pods: Vec<&Pod> = observed.pods.iter().collect();
     pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
     for pod in pods {
-        if let Some(why) = stays(observed, pod) {
+        if let Some(why) = stays(observed, pod, now) {
             step.skipped.push(Skipped { pod: pod.name.clone(), why });
         } else {
             let (cause, why) = wait(observed, policy, pod, now, step.force.is_some());
@@ -61,16 +65,23 @@ fn target(pod: &Pod) -> Target {
 }
 
 /// Whether a pod may stay, and why.
-fn stays(observed: &Observed, pod: &Pod) -> Option<Stays> {
+fn stays(observed: &Observed, pod: &Pod, now: Timestamp) -> Option<Stays> {
     match pod.owner {
         Owner::DaemonSet => Some(Stays::DaemonSet),
         Owner::Kubelet => Some(Stays::Mirror),
         Owner::Controller | Owner::Nobody if pod.finished => Some(Stays::Finished),
+        Owner::Controller | Owner::Nobody if is_unheard_of(observed, pod, now) => Some(Stays::Silent),
         Owner::Controller | Owner::Nobody => {
             let after = observed.node.started.is_some_and(|started| pod.created > started);
             (pod.tolerates_cordon && after).then_some(Stays::Returns)
         }
     }
+}
+
+/// Whether the pod should have been gone for so long that its kubelet, which is silent, will not say so any more.
+fn is_unheard_of(observed: &Observed, pod: &Pod, now: Timestamp) -> bool {
+    let long_ago = |since: Option<Timestamp>| since.is_some_and(|since| between(since, now) >= UNHEARD);
+    long_ago(pod.terminating) && long_ago(observed.node.silent)
 }
 
 /// What is done to a pod that must go, or why nothing is. `forcing`: another pod is deleted by force in this step.

@@ -31,7 +31,7 @@ pub(super) fn pod(name: &str) -> Pod {
 }
 
 pub(super) fn cordoned() -> NodeState {
-    NodeState { cordoned: true, started: Some(at(0)), last_forced: None }
+    NodeState { cordoned: true, started: Some(at(0)), ..NodeState::default() }
 }
 
 fn observed(pods: Vec<Pod>) -> Observed {
@@ -97,6 +97,27 @@ fn what_would_come_back_here_stays_and_the_rest_goes() {
     let evicted: Vec<_> = step.evict.iter().map(|target| target.name.name.as_str()).collect();
     assert_eq!(evicted, ["e", "f"]);
     assert!(!step.done);
+}
+
+/// Otherwise the drain of a machine that hangs would end only with the machine.
+#[test]
+fn p6_a_pod_that_was_asked_to_go_is_not_waited_for_once_its_kubelet_has_been_silent_for_five_minutes() {
+    let with = |terminating: Option<i64>, silent: Option<i64>| {
+        let mut world = observed(vec![Pod { terminating: terminating.map(at), ..pod("a") }]);
+        world.node.silent = silent.map(at);
+        decide(&world, &gentle(), at(1000))
+    };
+    let gone = with(Some(700), Some(700));
+    assert!(gone.done && gone.skipped[0].why == Stays::Silent, "{gone:?}");
+    // It may still be on its way, or its kubelet may speak again.
+    for (terminating, silent) in
+        [(Some(701), Some(0)), (Some(0), Some(701)), (Some(0), None), (Some(1030), Some(0))]
+    {
+        let waits = with(terminating, silent);
+        assert_eq!(waits.waiting[0].cause, Cause::Terminating, "{terminating:?} {silent:?}");
+    }
+    // Its budget is asked all the same.
+    assert_eq!(with(None, Some(0)).evict.len(), 1);
 }
 
 #[test]

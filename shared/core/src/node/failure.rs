@@ -130,6 +130,7 @@ failure_codes! {
     ManageAddons = "manage.addons", "The rendered add-ons cannot be read.";
     ManageAws = "manage.aws", "AWS refuses what `manage` must know of the instances.";
     ManageLedger = "manage.ledger", "The record of the applied objects cannot be read.";
+    ManageRepair = "manage.repair", "What is known of workers that are not Ready cannot be read or kept.";
     ManageUnknownKind = "manage.unknown-kind", "The API server does not know the kind of an add-on's object.";
     ManageUnreadable = "manage.unreadable", "The configuration of a controller cannot be read.";
     NodeUnhealthy = "node.unhealthy", "A component of this node is not healthy yet.";

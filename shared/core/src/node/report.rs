@@ -39,6 +39,9 @@ pub struct NodeStatus {
     /// Of a controller or worker: what the cluster says of its Node. It is no part of `healthy`, which must not depend on the API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeRegistration>,
+    /// Of a controller: the workers that it has seen not to be Ready for longer than their pools allow. They are no part of `healthy`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unready: Vec<UnreadyWorker>,
     /// Whether every component of this role is healthy and every certificate verifies.
     pub healthy: bool,
 }
@@ -48,6 +51,35 @@ impl NodeStatus {
     pub const FORMAT: u32 = 1;
     /// The most that is read of one. They have some kilobytes.
     pub const MOST_BYTES: u64 = 256 * 1024;
+}
+
+/// A worker that has not been Ready for longer than its pool allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadyWorker {
+    /// Its Node's name, which is the instance's id.
+    pub node: String,
+    /// Its pool.
+    pub pool: String,
+    /// Since when the controller has seen that, at least.
+    pub since: Timestamp,
+    /// What is done about it.
+    pub repair: Word<RepairState>,
+    /// Why nothing is done for now, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What is done about a worker that is not Ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RepairState {
+    /// People are told.
+    Told,
+    /// Nothing is done for now.
+    Waits,
+    /// Auto Scaling was told to replace it.
+    Begun,
 }
 
 /// What the cluster says of a machine's Node, asked with its kubelet's own credentials.

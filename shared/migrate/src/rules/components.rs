@@ -128,15 +128,20 @@ fn names_of_the_api(root: &mut Item, log: &mut Log) {
 }
 
 fn audit_log(root: &mut Item, log: &mut Log) {
-    let Some(mut settings) = take_enabled(root, "experimental.auditLog", log) else { return };
-    let to = "kubernetes.apiServer.auditLog";
+    let (from, to) = ("experimental.auditLog", "kubernetes.apiServer.auditLog");
+    let Some(mut settings) = root.take(from) else { return };
+    if !settings.take("enabled").is_some_and(|on| on.is_true()) {
+        log.translated(from, format!("it was off: `{to}.enabled: false`, since it is on by default"));
+        root.put_if_absent(to, Item::map([("enabled", Item::plain("false"))]));
+        return;
+    }
     // kube-aws kept a single old file.
     settings.put_if_absent("maxBackup", Item::plain("1"));
     if settings.get("logPath").is_some_and(|path| path.is("/dev/stdout") || path.is("-")) {
         settings = Item::map([("logPath", Item::quoted("-"))]);
     }
     settings.put_if_absent("enabled", Item::plain("true"));
-    log.moved("experimental.auditLog", to);
+    log.moved(from, to);
     root.put_if_absent(to, settings);
 }
 

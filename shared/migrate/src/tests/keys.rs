@@ -277,15 +277,23 @@ fn what_has_an_equal_is_carried_over_to_it() {
 
 #[test]
 fn what_was_off_is_no_longer_spoken_of() {
-    let made = migrated(&spec(
-        "experimental: {oidc: {enabled: false, issuerUrl: \"https://login.example.com\"}, auditLog: {enabled: no}}\n",
-    ));
-    assert!(!made.text.contains("oidc") && !made.text.contains("auditLog"), "{}", made.text);
-    for path in ["experimental.oidc", "experimental.auditLog"] {
-        assert!(
-            made.changes.iter().any(|change| change.path == path && change.message == "it was off"),
-            "{path}"
-        );
+    let made =
+        migrated(&spec("experimental: {oidc: {enabled: false, issuerUrl: \"https://login.example.com\"}}\n"));
+    assert!(!made.text.contains("oidc"), "{}", made.text);
+    let told = |change: &Change| change.path == "experimental.oidc" && change.message == "it was off";
+    assert!(made.changes.iter().any(told), "{:#?}", made.changes);
+}
+
+/// Slipway's own default is on.
+#[test]
+fn an_audit_log_that_was_off_stays_off() {
+    for old in ["{enabled: no}", "{maxAge: 7}", "{enabled: false, logPath: /var/log/audit.log}"] {
+        let made = migrated(&spec(&format!("experimental: {{auditLog: {old}}}\n")));
+        let after = leaves(&made.text);
+        let told: Vec<_> = after.iter().filter(|(path, _)| path.contains("auditLog")).collect();
+        let off = ("kubernetes.apiServer.auditLog.enabled".to_owned(), "false".to_owned());
+        assert_eq!(told, [&off], "{}", made.text);
+        assert!(made.changes.iter().any(|change| change.path == "experimental.auditLog"));
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 use slipway_core::canonical::canonical_json;
 use slipway_core::cluster::{Cluster, Mount, NetworkProvider, ProxyMode};
 use slipway_core::release::ADDON_LABEL;
+use slipway_core::role::Role;
 
 use super::*;
 use crate::Inputs;
@@ -54,6 +55,24 @@ fn every_object_has_a_name_of_its_own_and_the_label_that_it_is_pruned_by() {
         );
     }
     assert_eq!(set.addons.len(), 10);
+}
+
+/// Pod Security Admission enforces a standard elsewhere, and some of them need the node.
+#[test]
+fn every_pod_is_in_the_namespace_that_is_exempt_from_pod_security() {
+    let rendering = rendered(&cluster());
+    let config: Value = serde_json::from_str(&rendering.roles[&Role::Controller].config).unwrap();
+    let plugins = config["controlPlane"]["admission"]["configuration"]["plugins"].as_array().unwrap();
+    let plugin = plugins.iter().find(|plugin| plugin["name"] == "PodSecurity").unwrap();
+    let exempt = &plugin["configuration"]["exemptions"]["namespaces"];
+    let with_pods: Vec<_> = objects(&rendering.addons)
+        .filter(|(_, object)| object.pointer("/spec/template/spec").is_some())
+        .map(|(_, object)| &object["metadata"]["namespace"])
+        .collect();
+    assert!(with_pods.len() > 9, "{with_pods:?}");
+    for namespace in with_pods {
+        assert_eq!(*exempt, serde_json::json!([namespace]));
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Settings of the API server: authentication, admission, audit log.
 
 use serde_json::{Value, json};
-use slipway_core::cluster::{Admission, AuditLog, Oidc};
+use slipway_core::cluster::{Admission, AuditLog, Oidc, PodSecurity};
 
+/// The namespace of all add-ons and static pods.
+const SYSTEM: &str = "kube-system";
 /// Limits each kubelet to its own node and pods, which is all that Slipway's kubelets need.
 const NODE_RESTRICTION: &str = "NodeRestriction";
 
@@ -31,33 +33,56 @@ pub(super) fn authentication(oidc: &Oidc) -> Value {
     })
 }
 
-/// The plugins that the spec enables and disables, and the configuration of those that have one. `None`: the spec says nothing.
+/// The plugins that the spec enables and disables, and the configuration of those that have one. `None`: the release decides.
 pub(super) fn admission(admission: &Admission) -> Option<Value> {
     if *admission == Admission::default() {
         return None;
     }
     let mut enable = admission.enable.clone();
     enable.push(NODE_RESTRICTION.to_owned());
-    let mut settings = json!({ "disable": admission.disable });
+    let mut plugins = Vec::new();
     if !admission.event_rate_limits.is_empty() {
         enable.push("EventRateLimit".to_owned());
+        plugins.push(json!({
+            "name": "EventRateLimit",
+            "configuration": {
+                "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1",
+                "kind": "Configuration",
+                "limits": admission.event_rate_limits,
+            },
+        }));
+    }
+    plugins.extend(admission.pod_security.as_ref().map(pod_security));
+    enable.sort();
+    enable.dedup();
+    let mut settings = json!({ "disable": admission.disable, "enable": enable });
+    if !plugins.is_empty() {
         settings["configuration"] = json!({
             "apiVersion": "apiserver.config.k8s.io/v1",
             "kind": "AdmissionConfiguration",
-            "plugins": [{
-                "name": "EventRateLimit",
-                "configuration": {
-                    "apiVersion": "eventratelimit.admission.k8s.io/v1alpha1",
-                    "kind": "Configuration",
-                    "limits": admission.event_rate_limits,
-                },
-            }],
+            "plugins": plugins,
         });
     }
-    enable.sort();
-    enable.dedup();
-    settings["enable"] = json!(enable);
     Some(settings)
+}
+
+/// What pods may be where a namespace has no labels of its own (kubernetes.io/docs/tasks/configure-pod-container/enforce-standards-admission-controller).
+/// The plugin is on in every release, and without this configuration allows everything. All add-ons and static pods are in `kube-system`;
+/// some of them need the node's network, devices or folders.
+fn pod_security(levels: &PodSecurity) -> Value {
+    json!({
+        "name": "PodSecurity",
+        "configuration": {
+            "apiVersion": "pod-security.admission.config.k8s.io/v1",
+            "kind": "PodSecurityConfiguration",
+            "defaults": {
+                "enforce": levels.enforce, "enforce-version": "latest",
+                "audit": levels.audit, "audit-version": "latest",
+                "warn": levels.warn, "warn-version": "latest",
+            },
+            "exemptions": { "namespaces": [SYSTEM], "runtimeClasses": [], "usernames": [] },
+        },
+    })
 }
 
 /// The audit log with its policy.
@@ -67,8 +92,9 @@ pub(super) fn audit_log(log: &AuditLog) -> Value {
     settings
 }
 
-/// Records who did what, and whether it was allowed. It leaves out the routine requests of components, and reading anything that is not
-/// secret. The contents of secrets and requested tokens are never recorded.
+/// Records who did what, and whether it was allowed, without the contents: not only secrets and tokens are secret, but often also
+/// ConfigMaps, the environment of pods and custom resources. It leaves out the routine requests of components, and what nodes read that is
+/// not secret.
 fn default_policy() -> Value {
     let core = |resources: &[&str]| json!([{ "group": "", "resources": resources }]);
     json!({
@@ -118,7 +144,6 @@ fn default_policy() -> Value {
             ] },
             { "level": "Metadata", "resources": core(&["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"]) },
             { "level": "None", "userGroups": ["system:nodes"], "verbs": ["get", "list", "watch"] },
-            { "level": "Request", "verbs": ["create", "update", "patch", "delete", "deletecollection"] },
             { "level": "Metadata" },
         ],
     })

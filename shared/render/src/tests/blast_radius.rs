@@ -259,6 +259,7 @@ fn p2_settings_of_components_touch_the_nodes_that_run_them() {
         Box::new(move |c| c.kubernetes.controller_manager = flags()),
         Box::new(move |c| c.kubernetes.scheduler = flags()),
         Box::new(|c| c.kubernetes.admission.enable.push("AlwaysPullImages".to_owned())),
+        Box::new(|c| c.kubernetes.admission.pod_security = None),
         Box::new(|c| drop(c.controller.kubelet.insert("maxPods".to_owned(), 20.into()))),
         Box::new(|c| c.controller.feature_gates.extend([("Foo".to_owned(), true)])),
     ];

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::BETWEEN_TRIES;
+use slipway_core::node::Verb;
 
 use super::super::errand::{Round, SentCommand, TRIES};
 use super::super::states::{Way, leads};
@@ -333,6 +334,9 @@ pub(crate) struct Failures {
     /// When the first command was sent that never reached its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached_since: Option<Timestamp>,
+    /// Whether one of them was to move leadership from the machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_leadership: bool,
     /// When the last one failed.
     pub at: Timestamp,
     /// Why the last one failed.
@@ -346,9 +350,9 @@ impl Tries {
         self.0.is_none()
     }
 
-    /// Whether the last try on `machine` failed.
-    pub(super) fn have_failed(&self, machine: &str) -> bool {
-        self.0.as_ref().is_some_and(|failures| failures.machine == machine)
+    /// Whether leadership could not be moved from `machine`.
+    pub(super) fn keeps_leadership(&self, machine: &str) -> bool {
+        self.0.as_ref().is_some_and(|failures| failures.machine == machine && failures.keeps_leadership)
     }
 
     /// That machine is worked on from now on: failures of another one do not count.
@@ -382,6 +386,9 @@ impl Tries {
         let before = self.0.take();
         let reached = asked.has_reached(turn.observed);
         let tries = before.as_ref().map_or(0, |failures| failures.tries) + u32::from(reached);
+        let moves_leader = asked.command.verb == Verb::EtcdMoveLeader;
+        let keeps_leadership =
+            moves_leader || before.as_ref().is_some_and(|failures| failures.keeps_leadership);
         let unreached_since = before.and_then(|failures| failures.unreached_since);
         let unreached_since = unreached_since.or_else(|| (!reached).then_some(asked.at));
         let within = asked.command.verb.answers_within();
@@ -389,7 +396,8 @@ impl Tries {
             && unreached_since.is_some_and(|at| turn.now.duration_since(at) > within * (TRIES as i32 - 1));
         if tries < TRIES && !is_late {
             let (machine, why) = (machine.to_owned(), why.to_owned());
-            self.0 = Some(Failures { machine, tries, unreached_since, at: turn.now, why });
+            let at = turn.now;
+            self.0 = Some(Failures { machine, tries, unreached_since, keeps_leadership, at, why });
             return Move::To(S::start());
         }
         if is_late {

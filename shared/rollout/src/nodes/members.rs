@@ -119,7 +119,7 @@ pub(super) fn must_hand_over(
         Some(Err(_)) | None => {
             let name = role.to_string();
             let mut others = answers.values().flatten().flat_map(|health| &health.members);
-            let has_failed = machine.is_some_and(|machine| tries.have_failed(machine));
+            let has_failed = machine.is_some_and(|machine| tries.keeps_leadership(machine));
             !has_failed && others.any(|member| member.name == name && member.leads)
         }
     }

@@ -9,7 +9,10 @@ mod load;
 mod pods;
 mod quota;
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::repair::{Ledger, Watch};
 
 pub(crate) use drain::{Drain, DrainRound};
 pub(crate) use etcd::{DATABASE, Etcd};
@@ -19,7 +22,7 @@ pub(crate) use load::NodeLoad;
 
 use super::World;
 use super::execute::Task;
-use super::fleet::{Machine, Power};
+use super::fleet::{Machine, Power, Reported};
 
 /// The port of an API server.
 pub(super) const API_PORT: u32 = 6443;
@@ -34,6 +37,11 @@ pub(crate) struct Cluster {
     pub(crate) removals: Vec<Removal>,
     /// The nodes from which a person took the cordon of a drain, in order.
     pub(crate) uncordoned: Vec<String>,
+    /// What each controller has seen of workers that are not Ready, and the repairs that were begun.
+    pub(crate) watches: BTreeMap<String, Watch>,
+    pub(crate) repairs: Ledger,
+    /// The workers that were reported as unhealthy.
+    pub(crate) reported: Vec<Reported>,
 }
 
 /// An event in a cluster that is due at some time.

@@ -15,6 +15,7 @@ mod made;
 mod others;
 mod outside;
 mod partitions;
+mod repairs;
 mod scaling;
 mod shown;
 mod silence;
@@ -35,6 +36,7 @@ pub use faults::{Fate, FleetFaults};
 pub(super) use made::groups_of;
 pub use others::Process;
 pub use outside::Launch;
+pub use repairs::{Repairers, Reported};
 pub(crate) use shown::{ShownGroup, ShownMachine};
 pub(crate) use targets::ShownTarget;
 pub use view::{GroupFacts, MachineFacts};
@@ -65,6 +67,8 @@ pub(crate) struct Fleet {
     pub(super) others_run_machines: bool,
     pub(super) faults: FleetFaults,
     pub(super) autoscaler: Option<autoscaler::Autoscaler>,
+    /// How node managers have workers replaced that are not Ready; `None`: they do not.
+    pub(super) repairers: Option<Repairers>,
     /// How many pods of workloads fit on a worker's node; `None`: any number.
     pub(super) room: Option<usize>,
     /// How many of the next workers that are cordoned a person uncordons.
@@ -303,6 +307,8 @@ pub(crate) enum FleetTask {
     Reclaims { machine: String },
     /// A loop of the cluster autoscaler.
     Autoscales,
+    /// The node managers look at the workers.
+    Repairs,
 }
 
 impl FleetTask {
@@ -325,7 +331,7 @@ impl FleetTask {
             | Self::NotReady { machine }
             | Self::Reclaims { machine }
             | Self::Restarted { machine } => machine,
-            Self::Autoscales => "",
+            Self::Autoscales | Self::Repairs => "",
         }
     }
 }

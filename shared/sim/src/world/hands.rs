@@ -1,15 +1,90 @@
 //! What other users do to stacks: people at a console, or other pipelines.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use slipway_rollout::StackStatus;
 
 use super::error::{ApiError, ApiResult};
 use super::execute::OperationKind;
+use super::scheduler::ScheduleRequest;
+use super::stack::{Output, Resource, ResourceStatus, Revision};
+use super::template::{Policy, Template};
 use super::{ExecutionStatus, World};
 
 /// A tag that somebody adds or removes by hand.
 const TAG: &str = "changed-by-hand";
 
+/// A stack that somebody deployed by other means. Calls describe it; nothing that is in it happens here.
+#[derive(Debug, Clone, Default)]
+pub struct ForeignStack {
+    /// Its parameters.
+    pub parameters: BTreeMap<String, String>,
+    /// Its outputs.
+    pub outputs: BTreeMap<String, String>,
+    /// Type and physical id of each resource, by logical id.
+    pub resources: BTreeMap<String, (String, String)>,
+}
+
 impl World {
+    /// From now on there is this stack, with this status. One of that name changes to it.
+    pub fn stand_stack(&mut self, name: &str, status: StackStatus, of: &ForeignStack) {
+        let known = self.live(name).map(|stack| stack.id.clone());
+        let id = known.unwrap_or_else(|| self.add_stack(name, status));
+        let now = self.now;
+        let resource = |(logical_id, (kind, physical_id)): (&String, &(String, String))| Resource {
+            logical_id: logical_id.clone(),
+            kind: kind.clone(),
+            physical_id: Some(physical_id.clone()),
+            status: ResourceStatus::CreateComplete,
+            reason: None,
+            changed_at: now,
+            properties: serde_json::Value::Null,
+            attributes: BTreeMap::new(),
+            metadata: None,
+            stack_tags: BTreeMap::new(),
+            deletion_policy: Policy::Retain,
+            update_replace_policy: Policy::Retain,
+            needs: Default::default(),
+        };
+        let output = |value: &String| Output { value: value.clone(), description: None, export: None };
+        let template = Template {
+            body: String::new(),
+            description: None,
+            parameters: BTreeMap::new(),
+            conditions: BTreeMap::new(),
+            resources: BTreeMap::new(),
+            outputs: BTreeMap::new(),
+        };
+        let stack = self.stack_mut(&id);
+        stack.status = status;
+        stack.revision = Some(Revision {
+            template: Arc::new(template),
+            parameters: of.parameters.clone(),
+            tags: BTreeMap::new(),
+            capabilities: Default::default(),
+        });
+        stack.outputs = of.outputs.iter().map(|(name, value)| (name.clone(), output(value))).collect();
+        stack.resources = of.resources.iter().map(|one| (one.0.clone(), resource(one))).collect();
+    }
+
+    /// From now on there is this schedule of the default group, enabled or not. It does not fire.
+    pub fn stand_schedule(&mut self, name: &str, expression: &str, enabled: bool) {
+        self.insert_schedule(ScheduleRequest {
+            name: name.to_owned(),
+            expression: expression.to_owned(),
+            enabled,
+            ..ScheduleRequest::default()
+        });
+    }
+
+    /// Somebody deletes a schedule of the default group.
+    pub fn delete_schedule_by_hand(&mut self, name: &str) {
+        self.record(format!("somebody deletes the schedule {name}"));
+        // One that is not there is deleted already.
+        drop(self.delete_schedule(None, name));
+    }
+
     /// Somebody updates an existing stack. Until the update is done, the stack accepts no other update ("is in UPDATE_IN_PROGRESS
     /// state and can not be updated"), and earlier change sets are obsolete.
     pub fn change_by_hand(&mut self, name: &str) {

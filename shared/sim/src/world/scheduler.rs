@@ -51,7 +51,7 @@ impl World {
     /// `CreateSchedule`. Returns the schedule's ARN.
     pub(crate) fn create_schedule(&mut self, request: ScheduleRequest) -> ApiResult<String> {
         self.enter("CreateSchedule")?;
-        let group = request.group.unwrap_or_else(|| DEFAULT_GROUP.to_owned());
+        let group = request.group.clone().unwrap_or_else(|| DEFAULT_GROUP.to_owned());
         let key = (group.clone(), request.name.clone());
         if let Some(existing) = self.schedules.get(&key) {
             if request.token.is_some() && existing.token == request.token {
@@ -70,17 +70,29 @@ impl World {
                 )));
             }
         }
-        let every_s = rate_s(&request.expression)?;
+        // The expression is checked before anything is stored.
+        rate_s(&request.expression)?;
+        let name = request.name.clone();
+        let (arn, made) = self.insert_schedule(request);
+        // A rate fires first at its creation, and then at its rate.
+        self.at_rate(0.0, Task::Fire { group, name, made });
+        Ok(arn)
+    }
+
+    /// Stores a schedule, which fires once its task is queued. Returns its ARN and its number.
+    pub(super) fn insert_schedule(&mut self, request: ScheduleRequest) -> (String, u64) {
+        let group = request.group.unwrap_or_else(|| DEFAULT_GROUP.to_owned());
         self.sequence += 1;
         let made = self.sequence;
         let (region, account) = (&self.config.region, &self.config.account);
         let arn = format!("arn:aws:scheduler:{region}:{account}:schedule/{group}/{}", request.name);
+        let key = (group.clone(), request.name.clone());
         let schedule = Schedule {
-            group: group.clone(),
-            name: request.name.clone(),
+            group,
+            name: request.name,
             arn: arn.clone(),
+            every_s: rate_s(&request.expression).unwrap_or_default(),
             expression: request.expression,
-            every_s,
             target_arn: request.target_arn,
             role_arn: request.role_arn,
             input: request.input,
@@ -91,10 +103,8 @@ impl World {
             token: request.token,
             made,
         };
-        // A rate fires first at its creation, and then at its rate.
         self.schedules.insert(key, schedule);
-        self.at_rate(0.0, Task::Fire { group, name: request.name, made });
-        Ok(arn)
+        (arn, made)
     }
 
     /// `GetSchedule`.

@@ -10,6 +10,7 @@ mod evidence;
 mod membership;
 mod observe;
 mod pods;
+mod repairs;
 mod serves;
 mod stops;
 mod surge;
@@ -113,6 +114,8 @@ pub struct Checker {
     losses: usize,
     /// The number of pod removals that were checked.
     removals: usize,
+    /// The number of reports of unhealthy workers that were checked.
+    reported: usize,
     /// When a pod of each machine was last deleted against its budget.
     forced_at: BTreeMap<String, Timestamp>,
     /// When each member was last asked about its health, by its machine.
@@ -180,6 +183,7 @@ impl Checker {
             sent: BTreeSet::new(),
             losses: 0,
             removals: 0,
+            reported: 0,
             forced_at: BTreeMap::new(),
             asked: BTreeMap::new(),
             target: None,

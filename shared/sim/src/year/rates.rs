@@ -65,10 +65,12 @@ pub enum Trouble {
     Uncordons,
     /// Auto Scaling finds a machine unhealthy that serves.
     Condemns,
+    /// Node managers have workers replaced that are not Ready. A worker hangs for hours, and the way to some or all workers is closed for a while.
+    Repairs,
 }
 
 /// The name of each trouble, and its rate as a multiple of `faults`.
-const TABLE: [(Trouble, &str, f64); 30] = [
+const TABLE: [(Trouble, &str, f64); 31] = [
     (Trouble::AbandonedHooks, "abandoned-hooks", 5.0),
     (Trouble::StaleGroups, "stale-groups", 1.0),
     (Trouble::Rebalances, "rebalances", 20.0),
@@ -99,6 +101,7 @@ const TABLE: [(Trouble, &str, f64); 30] = [
     (Trouble::StaleTargets, "stale-targets", 1.0),
     (Trouble::Uncordons, "uncordons", 2.0),
     (Trouble::Condemns, "condemns", 2.0),
+    (Trouble::Repairs, "repairs", 6.0),
 ];
 
 /// The rate of each [`Trouble`], as a multiple of `faults`.

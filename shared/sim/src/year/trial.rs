@@ -18,8 +18,9 @@ use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
 use super::shapes::{Change, NAME, chosen_by, number_of, text};
+use super::trouble::silences;
 use crate::ports::lock;
-use crate::world::{FleetFaults, Process, Service};
+use crate::world::{FleetFaults, Process, Repairers, Service};
 
 /// How long faults happen.
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);
@@ -66,6 +67,13 @@ pub enum Surely {
     LongAlarm,
     /// KMS is down for three hours, so that no snapshot can be sealed.
     NoKeys,
+    /// Workers are silent for three hours from the beginning, and node managers have those replaced that are not Ready.
+    Repairs {
+        /// How they decide.
+        how: Repairers,
+        /// How many workers in a hundred are silent; one at least.
+        silent_percent: usize,
+    },
 }
 
 /// A trial; everything follows from these values.
@@ -210,6 +218,10 @@ impl Trial {
         match self.surely {
             Surely::Nothing | Surely::Alarm | Surely::LongAlarm => {}
             Surely::NoKeys => world.outage(Service::Keys, SignedDuration::from_hours(3)),
+            Surely::Repairs { how, silent_percent } => {
+                world.set_repairs(Some(how));
+                silences(&mut world, self.seed, silent_percent, SignedDuration::from_hours(3));
+            }
             Surely::Stuck => world.set_budgets(NAME, "pool-p0", 0),
             Surely::Starved => {
                 let (members, controllers) =

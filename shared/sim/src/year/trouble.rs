@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use super::engine::{Engine, Happening};
 use super::random::Random;
 use super::rates::{Rates, Trouble};
-use crate::world::{Power, Process, Service, World};
+use crate::world::{Power, Process, Repairers, Service, World};
 
 /// Something that is done to a world. `choice` selects a random target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +94,17 @@ pub enum Strike {
     },
     /// A cluster autoscaler runs from now on.
     Autoscale,
+    /// Node managers have workers replaced that are not Ready, from now on.
+    Repair,
+    /// Workers are silent for a while, and no status check notices it: one hangs, or the way to many is closed.
+    Silence {
+        /// Selects the first.
+        choice: u64,
+        /// How many in a hundred; one at least.
+        percent: usize,
+        /// For how long.
+        long: SignedDuration,
+    },
     /// Half of all calls are throttled for a while.
     Storm {
         /// For how long.
@@ -190,6 +201,15 @@ pub(super) fn strikes(seed: u64, faults: f64, rates: &Rates) -> Vec<(SignedDurat
     some(Trouble::Autoscales, 1, &mut |_| vec![(now, Strike::Autoscale)]);
     some(Trouble::Uncordons, 3, &mut |_| vec![(now, Strike::Uncordon)]);
     some(Trouble::Condemns, 3, &mut |random| vec![(now, Strike::Condemn { choice: random.number() })]);
+    some(Trouble::Repairs, 1, &mut |random| {
+        let (choice, after, long) = (random.number(), within(random, 3_600), random.seconds(1_200, 10_800));
+        let hangs = Strike::Silence { choice, percent: 0, long: SignedDuration::from_secs(long) };
+        let (closed, percent) = (random.chance(0.5), random.one(&[40, 60, 100]).copied().unwrap_or(100));
+        let (choice, later, long) = (random.number(), within(random, 10_800), random.seconds(1_200, 5_400));
+        let closes = Strike::Silence { choice, percent, long: SignedDuration::from_secs(long) };
+        let closes = closed.then_some((later, closes));
+        [(now, Strike::Repair), (after, hangs)].into_iter().chain(closes).collect()
+    });
     if faults * rates.rate_of(Trouble::RollbacksFail) > 0.0 {
         all.extend((1..8).map(|hour| (SignedDuration::from_hours(hour), Strike::Mend)));
     }
@@ -211,6 +231,16 @@ fn one<T: Clone>(all: &[T], choice: u64) -> Option<T> {
 }
 
 /// The ids of the machines that are up and whose role has this prefix.
+/// So many workers in a hundred, one at least, are silent for a while, and no status check notices it.
+pub(super) fn silences(world: &mut World, choice: u64, percent: usize, long: SignedDuration) {
+    let workers = machines(world, "pool-");
+    let first = usize::try_from(choice >> 1).unwrap_or_default() % workers.len().max(1);
+    let count = (workers.len() * percent).div_ceil(100).clamp(1, workers.len().max(1));
+    for id in workers.iter().cycle().skip(first).take(count.min(workers.len())) {
+        world.hang_machine(id, long, None);
+    }
+}
+
 fn machines(world: &World, role: &str) -> Vec<String> {
     let machines = world.machines().into_iter();
     machines.filter(|one| one.power == Power::Up && one.role.starts_with(role)).map(|one| one.id).collect()
@@ -296,6 +326,10 @@ impl Engine<'_> {
                 }
             }
             Strike::Autoscale => world.set_autoscaler(true),
+            Strike::Repair => world.set_repairs(Some(Repairers::Careful)),
+            Strike::Silence { choice, percent, long } => {
+                silences(world, choice, percent, long);
+            }
             Strike::Uncordon => world.uncordon_next_by_hand(),
             Strike::Condemn { choice } => {
                 if let Some(id) = one(&machines(world, ""), choice) {
@@ -323,6 +357,7 @@ impl Engine<'_> {
             world.uncordon_none_by_hand();
             world.end_partitions();
             world.set_autoscaler(false);
+            world.set_repairs(None);
             world.clear_weather();
             world.mend_by_hand();
         });

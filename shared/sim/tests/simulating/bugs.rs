@@ -15,7 +15,7 @@ use beliefs::{
 };
 use jiff::{SignedDuration, Timestamp};
 use page::page;
-use place::place;
+use place::{careful, place, surely};
 use slipway_core::node::{
     Answer, Command, CommandView, HowUnanswered, LeaderMoved, RecordsRetired, Unanswered, Verb,
 };
@@ -81,9 +81,12 @@ enum Bug {
     WaitsForHealthForEver,
     SnapshotsForEver,
     SucceedsUnseen,
+    RepairsSeveralAtOnce,
+    RepairsInAPartition,
+    RepairsAtOnce,
 }
 
-const ALL: [(Bug, &str); 49] = [
+const ALL: [(Bug, &str); 52] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -145,6 +148,9 @@ const ALL: [(Bug, &str); 49] = [
     (Bug::WaitsForHealthForEver, "members that are not healthy are waited for without an end"),
     (Bug::SnapshotsForEver, "a failed snapshot is tried again without an end"),
     (Bug::SucceedsUnseen, "a rollout succeeds without a look at the whole cluster"),
+    (Bug::RepairsSeveralAtOnce, "node managers have several workers of a pool replaced at once"),
+    (Bug::RepairsInAPartition, "node managers have a worker replaced while most workers are not Ready"),
+    (Bug::RepairsAtOnce, "node managers have a worker replaced that was not Ready for a minute"),
 ];
 
 /// The meddler that makes the mistake.
@@ -518,25 +524,20 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
     let (faults, people, clusters) = place(bug);
     seeds.into_iter().find_map(|seed| {
         let (shape, change) = clusters[usize::try_from(seed).unwrap() % clusters.len()];
-        let surely = match bug {
-            Bug::IgnoresAlarms => Surely::Alarm,
-            Bug::DrainsForEver => Surely::Stuck,
-            Bug::LacksForEver | Bug::WaitsForMachinesForEver => Surely::Starved,
-            Bug::WaitsForHealthForEver => Surely::LongAlarm,
-            Bug::SnapshotsForEver => Surely::NoKeys,
-            _ => Surely::Nothing,
-        };
+        let surely = surely(bug);
         let on = Trial { people, surely, ..Trial::on(seed, faults, shape, change) };
         let trial = match surely {
             // It shows after a day, or after hours of ticks.
             Surely::Stuck | Surely::Starved | Surely::LongAlarm | Surely::NoKeys => on,
-            Surely::Nothing | Surely::Alarm => Trial { bound: LONG.0, most: LONG.1, ..on },
+            Surely::Nothing | Surely::Alarm | Surely::Repairs { .. } => {
+                Trial { bound: LONG.0, most: LONG.1, ..on }
+            }
         };
         let meddler = Mistaken { bug, memory: Mutex::default() };
         let verdict = trial.run(base(trial.base()), Some(&meddler));
         let first = verdict.violations.first()?;
         // An endless mistake is compared with a trial of the same length; any other with a trial of full length.
-        let without = if first.promise == "liveness" { trial } else { on };
+        let without = careful(if first.promise == "liveness" { trial } else { on });
         let is_it = as_what.is_none_or(|what| what == first.promise)
             && without.run(base(trial.base()), None).violations.is_empty();
         is_it.then(|| (seed + 1, first.clone()))

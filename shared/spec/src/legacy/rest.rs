@@ -164,7 +164,7 @@ pub(super) const REST: &[Note] = &[
     ),
     note(
         "experimental.admission.podSecurityPolicy",
-        "remove it: label namespaces for Pod Security Admission",
+        "remove it: write `kubernetes.apiServer.podSecurity`, or label namespaces for Pod Security Admission",
     ),
     // Plugins.
     note("kubeAwsPlugins.awsIamAuthenticator", CHART),

@@ -1,68 +1,15 @@
 //! Settings of the API server, the controller manager and the scheduler.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use slipway_core::cluster::{
-    Admission, AuditLog, Component, EventRateLimit, HostVolume, Kubernetes, LogFiles, Oidc,
-};
+use slipway_core::cluster::{Component, HostVolume, Kubernetes, Oidc};
 
-use super::{Lowering, word};
-use crate::model::{
-    AuditLogSpec, ComputeResourcesSpec, EventRateLimitSpec, FlagSpec, HostVolumeSpec, OidcSpec,
-};
+use super::Lowering;
+use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec};
 use crate::path::Path;
 use crate::text::holds_private_key;
 use crate::text::{is_dns_label, is_dns_name};
-
-const AUDIT_LOG: &str = "/var/log/kube-apiserver-audit.log";
-const AUDIT_FILES: LogFiles = LogFiles { max_age_days: 30, max_backups: 10, max_size_mib: 100 };
-
-/// What the plugin itself takes for a cache that is not given.
-const EVENT_CACHE: u32 = 4096;
-
-/// The plugins of the releases that are launched (`kube-apiserver --help`, 1.34 to 1.37).
-const PLUGINS: [&str; 36] = [
-    "AlwaysAdmit",
-    "AlwaysDeny",
-    "AlwaysPullImages",
-    "CertificateApproval",
-    "CertificateSigning",
-    "CertificateSubjectRestriction",
-    "ClusterTrustBundleAttest",
-    "DefaultIngressClass",
-    "DefaultStorageClass",
-    "DefaultTolerationSeconds",
-    "DenyServiceExternalIPs",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
-    "ImagePolicyWebhook",
-    "LimitPodHardAntiAffinityTopology",
-    "LimitRanger",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
-    "NamespaceAutoProvision",
-    "NamespaceExists",
-    "NamespaceLifecycle",
-    "NodeRestriction",
-    "OwnerReferencesPermissionEnforcement",
-    "PersistentVolumeClaimResize",
-    "PodNodeSelector",
-    "PodSecurity",
-    "PodTolerationRestriction",
-    "PodTopologyLabels",
-    "Priority",
-    "ResourceQuota",
-    "RuntimeClass",
-    "ServiceAccount",
-    "StorageObjectInUseProtection",
-    "TaintNodesByCondition",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
-];
-/// What a cluster of Slipway's cannot be without.
-const NEEDED: [&str; 4] =
-    ["NamespaceLifecycle", "NodeRestriction", "ServiceAccount", "TaintNodesByCondition"];
 
 const SLIPWAYS: &str = "remove it: Slipway sets this flag itself";
 const GONE: &str = "remove it: the flag is gone from Kubernetes";
@@ -83,7 +30,7 @@ const API_SERVER: Owned = &[
     ("audit-policy-file", "write `kubernetes.apiServer.auditLog.policy`"),
     ("enable-admission-plugins", "write `kubernetes.apiServer.enableAdmissionPlugins`"),
     ("disable-admission-plugins", "write `kubernetes.apiServer.disableAdmissionPlugins`"),
-    ("admission-control-config-file", "write `kubernetes.apiServer.eventRateLimits`"),
+    ("admission-control-config-file", "write `kubernetes.apiServer.podSecurity` or `eventRateLimits`"),
     (
         "admission-control",
         "write `kubernetes.apiServer.enableAdmissionPlugins`: the flag is gone from Kubernetes",
@@ -199,7 +146,7 @@ impl Lowering<'_, '_, '_> {
         }
         let (scheduler, place) = (&spec.kube_scheduler, path.key("kubeScheduler"));
         Kubernetes {
-            encryption_at_rest: spec.encryption_at_rest.enabled,
+            encryption_at_rest: spec.encryption_at_rest.enabled.unwrap_or(true),
             extra_sans: spec.api_server.cert_sans.clone(),
             audit_log: self.audit_log(&spec.api_server.audit_log, &api.key("auditLog")),
             feature_gates: spec.feature_gates.clone(),
@@ -221,87 +168,6 @@ impl Lowering<'_, '_, '_> {
                 let help = "write one as the release's notes have it, such as `InPlacePodVerticalScaling`";
                 let message = format!("`{name}` cannot be a feature gate");
                 self.report.error("feature-gate", &path.key(name), message, help);
-            }
-        }
-    }
-
-    fn audit_log(&mut self, spec: &AuditLogSpec, path: &Path) -> Option<AuditLog> {
-        let place = spec.log_path.as_deref().unwrap_or(AUDIT_LOG);
-        let clean = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        if place != "-" && !place.strip_prefix("/var/log/").is_some_and(clean) {
-            let message = format!("`{place}` is no place for the audit log");
-            let help = "write a file below `/var/log/`, or `-` for the container's output";
-            self.report.error("file-path", &path.key("logPath"), message, help);
-        }
-        let given = [("maxAge", spec.max_age), ("maxBackup", spec.max_backup), ("maxSize", spec.max_size)];
-        let files = if place == "-" {
-            for (key, _) in given.iter().filter(|(_, value)| value.is_some()) {
-                let message = format!("`logPath: \"-\"` writes no files, so that `{key}` says nothing");
-                self.report.error(
-                    "given-twice",
-                    &path.key(key),
-                    message,
-                    "remove it, or give `logPath` a file",
-                );
-            }
-            None
-        } else {
-            let files = LogFiles {
-                max_age_days: spec.max_age.unwrap_or(AUDIT_FILES.max_age_days),
-                max_backups: spec.max_backup.unwrap_or(AUDIT_FILES.max_backups),
-                max_size_mib: spec.max_size.unwrap_or(AUDIT_FILES.max_size_mib),
-            };
-            self.audit_room(files, spec, path);
-            Some(files)
-        };
-        let policy = (!spec.policy.is_empty()).then(|| spec.policy.clone());
-        if policy.is_some() {
-            self.audit_policy(spec, &path.key("policy"));
-        }
-        spec.enabled.then(|| AuditLog { path: place.to_owned(), files, policy })
-    }
-
-    /// The logs lie on the root volume, which must not fill up with them.
-    fn audit_room(&mut self, files: LogFiles, spec: &AuditLogSpec, path: &Path) {
-        let root_gib = self.spec.controller.root_volume.size.unwrap_or(super::volumes::ROOT_GIB);
-        let (needed, room) = (
-            (u64::from(files.max_backups) + 1) * u64::from(files.max_size_mib),
-            u64::from(root_gib) * 1024 / 2,
-        );
-        if spec.enabled && needed > room {
-            let key = if spec.max_backup.is_some() { "maxBackup" } else { "maxSize" };
-            let message = format!(
-                "audit logs of {needed} MiB in all would take more than half of the controllers' root volume of {root_gib} GiB"
-            );
-            let help = "keep fewer or smaller files, or write a larger `controller.rootVolume.size`";
-            self.report.error("audit-log-size", &path.key(key), message, help);
-        }
-    }
-
-    fn audit_policy(&mut self, spec: &AuditLogSpec, path: &Path) {
-        for (key, wanted) in [("apiVersion", "audit.k8s.io/v1"), ("kind", "Policy")] {
-            if spec.policy.get(key).and_then(|value| value.as_str()) != Some(wanted) {
-                let message = format!("the audit policy's `{key}` is not `{wanted}`");
-                self.report.error(
-                    "audit-policy",
-                    &path.key(key),
-                    message,
-                    format!("write `{key}: {wanted}`"),
-                );
-            }
-        }
-        let rules = spec.policy.get("rules").and_then(|rules| rules.as_array());
-        let Some(rules) = rules.filter(|rules| !rules.is_empty()) else {
-            let help = "add `rules`, such as `[{level: Metadata}]`";
-            self.report.error("audit-policy", &path.key("rules"), "the audit policy has no rules", help);
-            return;
-        };
-        for (index, rule) in rules.iter().enumerate() {
-            let level = rule.get("level").and_then(|level| level.as_str());
-            if !matches!(level, Some("None" | "Metadata" | "Request" | "RequestResponse")) {
-                let place = path.key("rules").index(index).key("level");
-                let help = "write `None`, `Metadata`, `Request` or `RequestResponse`";
-                self.report.error("audit-policy", &place, "this rule says no level that there is", help);
             }
         }
     }
@@ -376,62 +242,6 @@ impl Lowering<'_, '_, '_> {
             required_claims: spec.required_claims.clone(),
             certificate_authority: spec.certificate_authority.clone(),
         })
-    }
-
-    fn admission(&mut self, path: &Path) -> Admission {
-        let spec = &self.spec.kubernetes.api_server;
-        let off_path = path.key("disableAdmissionPlugins");
-        let enable =
-            self.plugins(&spec.enable_admission_plugins, &path.key("enableAdmissionPlugins"), |name| {
-                match name {
-                    "AlwaysDeny" => {
-                        Some("remove it: nothing would ever be created, the cluster's own parts included")
-                    }
-                    "EventRateLimit" => Some("write `eventRateLimits`, which turns it on"),
-                    "ImagePolicyWebhook" => {
-                        Some("remove it: use a `ValidatingWebhookConfiguration` in the cluster")
-                    }
-                    _ => None,
-                }
-            });
-        let disable = self.plugins(&spec.disable_admission_plugins, &off_path, |name| {
-            NEEDED
-                .contains(&name)
-                .then_some("remove it: nodes or pods would not be safe, or not start, without it")
-        });
-        for (index, name) in spec.disable_admission_plugins.iter().enumerate() {
-            if spec.enable_admission_plugins.contains(name) {
-                let message =
-                    format!("`{name}` is in `enableAdmissionPlugins` and in `disableAdmissionPlugins`");
-                self.report.error("given-twice", &off_path.index(index), message, "keep it in one of them");
-            }
-        }
-        let limits = spec.event_rate_limits.iter().filter_map(event_limit).collect();
-        Admission { enable, disable, event_rate_limits: limits }
-    }
-
-    fn plugins(
-        &mut self,
-        names: &[String],
-        path: &Path,
-        refused: impl Fn(&str) -> Option<&'static str>,
-    ) -> Vec<String> {
-        for (index, name) in names.iter().enumerate() {
-            let path = path.index(index);
-            if !PLUGINS.contains(&name.as_str()) {
-                let help = self.report.nearest(name, PLUGINS.into_iter()).map_or_else(
-                    || "write one as `kube-apiserver --help` names it".to_owned(),
-                    |plugin| format!("did you mean `{plugin}`?"),
-                );
-                let message = format!("`{name}` is no admission plugin of the releases that are launched");
-                self.report.error("admission-plugin", &path, message, help);
-            } else if let Some(help) = refused(name) {
-                self.report.error("admission-plugin", &path, format!("`{name}` cannot be here"), help);
-            }
-        }
-        let names: BTreeSet<String> =
-            names.iter().filter(|name| *name != "NodeRestriction").cloned().collect();
-        names.into_iter().collect()
     }
 
     /// Flags and resources of the component at `path`.
@@ -547,15 +357,6 @@ impl Lowering<'_, '_, '_> {
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         volumes
     }
-}
-
-fn event_limit(spec: &EventRateLimitSpec) -> Option<EventRateLimit> {
-    Some(EventRateLimit {
-        kind: word(spec.kind?),
-        qps: spec.qps?,
-        burst: spec.burst?,
-        cache_size: spec.cache_size.unwrap_or(EVENT_CACHE),
-    })
 }
 
 /// Whether the flag is the owned one, or begins like it.

@@ -1,11 +1,12 @@
 //! Pools of workers.
 
 use slipway_core::cluster::{ApiEndpoint, GroupSize, KubernetesVersion, MixedInstances, NodePool, Taint};
+use slipway_core::repair::{Repair, RepairMode};
 use slipway_core::versions::KUBELET_LAG;
 
 use super::network::Draft;
 use super::{Lowering, fold, word};
-use crate::model::{PoolSpec, TaintSpec};
+use crate::model::{PoolSpec, RepairSpec, TaintSpec};
 use crate::path::Path;
 use crate::text::{is_dns_label, is_label_key, is_label_value, is_name};
 
@@ -112,7 +113,24 @@ impl Lowering<'_, '_, '_> {
             kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
             tenancy: spec.tenancy.unwrap_or_default(),
             custom: self.custom(&spec.custom_files, &spec.custom_systemd_units, path),
+            repair: self.repair(&spec.repair, &path.key("repair")),
         })
+    }
+
+    fn repair(&mut self, spec: &RepairSpec, path: &Path) -> Repair {
+        let default = Repair::default();
+        let mode = spec.mode.unwrap_or(default.mode);
+        if mode == RepairMode::Off && spec.after_minutes.is_some() {
+            let message = "no time matters, because `mode` is `off`";
+            let help = "remove it, or write `mode: warn` or `mode: on`";
+            self.report.error("repair-off", &path.key("afterMinutes"), message, help);
+        }
+        if mode == RepairMode::On && self.spec.controller.iam.instance_profile.arn.is_some() {
+            let message = "controllers have an instance profile of yours, and repair is theirs";
+            let help = "let its role have the statement `ReplaceUnreadyWorkers` that docs/nodes.md shows";
+            self.report.warning("repair-permission", &path.key("mode"), message, help);
+        }
+        Repair { mode, after_minutes: spec.after_minutes.unwrap_or(default.after_minutes) }
     }
 
     /// The pool's own release, if it is another than the controllers': kubelets may lag behind the API server, and never lead

@@ -6,14 +6,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::SwitchSpec;
-
 /// Settings of the Kubernetes components.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct KubernetesSpec {
     /// Encryption of secrets in etcd.
-    pub(crate) encryption_at_rest: SwitchSpec,
+    pub(crate) encryption_at_rest: EncryptionSpec,
     /// Kube-apiserver.
     pub(crate) api_server: ApiServerSpec,
     /// Kube-controller-manager.
@@ -24,6 +22,14 @@ pub(crate) struct KubernetesSpec {
     pub(crate) kubelet: KubeletSpec,
     /// Feature gates of every component.
     pub(crate) feature_gates: BTreeMap<String, bool>,
+}
+
+/// Encryption of secrets in etcd.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct EncryptionSpec {
+    /// Whether secrets are encrypted when they are written; `true` unless given. Those that were written before stay as they are.
+    pub(crate) enabled: Option<bool>,
 }
 
 /// kube-apiserver.
@@ -41,6 +47,8 @@ pub(crate) struct ApiServerSpec {
     pub(crate) enable_admission_plugins: Vec<String>,
     /// Admission plugins of the release that are off.
     pub(crate) disable_admission_plugins: Vec<String>,
+    /// What pods may be, in namespaces that have no labels `pod-security.kubernetes.io/…` of their own. `kube-system` is exempt.
+    pub(crate) pod_security: PodSecuritySpec,
     /// How many events are taken in; unlimited unless given.
     pub(crate) event_rate_limits: Vec<EventRateLimitSpec>,
     /// What its container asks for, and may use.
@@ -55,9 +63,10 @@ pub(crate) struct ApiServerSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AuditLogSpec {
-    /// Whether it is on.
-    pub(crate) enabled: bool,
-    /// Its file, below `/var/log/`, or `-` for the container's output; `/var/log/kube-apiserver-audit.log` unless given.
+    /// Whether it is on; `true` unless given.
+    pub(crate) enabled: Option<bool>,
+    /// Its file, below `/var/log/`, or `-` for the container's output; `/var/log/kube-apiserver/audit.log` unless given. The API server may
+    /// write to the whole folder of the file.
     pub(crate) log_path: Option<String>,
     /// For how many days old files are kept; 30 unless given.
     #[schemars(range(min = 1, max = 3650))]
@@ -68,8 +77,32 @@ pub(crate) struct AuditLogSpec {
     /// How large a file becomes, in MiB; 100 unless given.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) max_size: Option<u32>,
-    /// A policy of `audit.k8s.io/v1`; unless given, one that leaves out the cluster's own chatter and the contents of secrets.
+    /// A policy of `audit.k8s.io/v1`; unless given, one that leaves out the cluster's own chatter, and records who did what, but never the contents.
     pub(crate) policy: BTreeMap<String, Value>,
+}
+
+/// The Pod Security Standards of namespaces without labels of their own.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PodSecuritySpec {
+    /// Pods that do not keep to this standard are refused; `baseline` unless given.
+    pub(crate) enforce: Option<PodSecurityLevel>,
+    /// What does not keep to this standard is marked in the audit log; `restricted` unless given.
+    pub(crate) audit: Option<PodSecurityLevel>,
+    /// Whoever makes what does not keep to this standard is warned; `restricted` unless given.
+    pub(crate) warn: Option<PodSecurityLevel>,
+}
+
+/// A Pod Security Standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PodSecurityLevel {
+    /// Everything is allowed, also to become root of the node.
+    Privileged,
+    /// What is known to give a pod its node is refused; ordinary workloads run.
+    Baseline,
+    /// What hardened pods do without is refused, too.
+    Restricted,
 }
 
 /// An OpenID Connect provider.

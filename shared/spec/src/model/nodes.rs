@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Tenancy;
+use slipway_core::repair::RepairMode;
 
 use super::{
     ClassicLoadBalancerSpec, CountText, CustomFileSpec, CustomUnitSpec, DrainSpec, EphemeralImageStorageSpec,
@@ -234,6 +235,19 @@ pub(crate) struct PoolSpec {
     pub(crate) node_pool_rolling_strategy: Option<PoolStrategySpec>,
     /// How changes reach this pool's nodes, where `rollout` is not to hold.
     pub(crate) rollout: PoolRolloutSpec,
+    /// What is done about nodes that are not Ready although EC2 finds their machines well.
+    pub(crate) repair: RepairSpec,
+}
+
+/// What is done about a pool's nodes that are not Ready.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct RepairSpec {
+    /// With `on` they are drained, as far as they can be, and replaced, one at a time; with `warn` `slipway status` names them; with `off` nothing is said. `warn` unless given.
+    pub(crate) mode: Option<RepairMode>,
+    /// For how many minutes a node must not have been Ready; `15` unless given.
+    #[schemars(range(min = 10, max = 1440))]
+    pub(crate) after_minutes: Option<u32>,
 }
 
 /// Sizes of an Auto Scaling group.

@@ -66,8 +66,8 @@ fn cluster() -> Vec<Case> {
 fn kubernetes() -> Vec<Case> {
     let controllers = ("control-plane", "controller replaced");
     vec![
-        case("kubernetes.encryptionAtRest.enabled", json!(true), controllers.0, controllers.1),
-        case("kubernetes.apiServer.auditLog.enabled", json!(true), controllers.0, controllers.1),
+        case("kubernetes.encryptionAtRest.enabled", json!(false), controllers.0, controllers.1),
+        case("kubernetes.apiServer.auditLog.enabled", json!(false), controllers.0, controllers.1),
         case(
             "kubernetes.apiServer.certSANs",
             json!(["k8s.example.com"]),
@@ -154,6 +154,11 @@ fn components() -> Vec<Case> {
         group("kubernetes.apiServer", &json!({}), vec![
             ("enableAdmissionPlugins", json!(["AlwaysPullImages"])),
             ("disableAdmissionPlugins", json!(["DefaultStorageClass"])),
+        ]),
+        group("kubernetes.apiServer.podSecurity", &json!({}), vec![
+            ("enforce", json!("restricted")),
+            ("audit", json!("baseline")),
+            ("warn", json!("baseline")),
         ]),
         group(
             "kubernetes.apiServer.eventRateLimits[0]",

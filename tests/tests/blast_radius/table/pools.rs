@@ -70,6 +70,9 @@ fn group() -> Vec<Case> {
         case("worker.nodePools[].rollout.maxUnavailable", json!(2), "", ""),
         case("worker.nodePools[].rollout.surge", json!("10%"), "pool-general", ""),
         case("worker.nodePools[].rollout.drain.forceAfterMinutes", json!(60), "", ""),
+        case("worker.nodePools[].repair.mode", json!("on"), "control-plane", ""),
+        case("worker.nodePools[].repair.mode", json!("off"), "", ""),
+        case("worker.nodePools[].repair.afterMinutes", json!(30), "", ""),
         around("worker.nodePools[].targetGroup.arns", json!([TARGETS])),
         around("worker.nodePools[].targetGroup.enabled", json!(false))
             .given("worker.nodePools[].targetGroup.arns", json!([TARGETS])),

@@ -25,6 +25,11 @@ fn moment() -> impl Strategy<Value = Timestamp> {
     (-60i64..5).prop_map(at)
 }
 
+/// Around the time after which a silent kubelet is not waited for.
+fn long_ago() -> impl Strategy<Value = Timestamp> {
+    (-600i64..5).prop_map(at)
+}
+
 fn any_pod(index: usize) -> impl Strategy<Value = Pod> {
     let owner = prop_oneof![
         5 => Just(Owner::Controller),
@@ -34,8 +39,8 @@ fn any_pod(index: usize) -> impl Strategy<Value = Pod> {
     ];
     let budgets = prop::collection::btree_set((0..3usize).prop_map(|n| named(&format!("budget-{n}"))), 0..3);
     let rarely = || prop::bool::weighted(0.1);
-    (owner, moment(), prop::option::weighted(0.2, moment()), budgets, rarely(), rarely(), rarely()).prop_map(
-        move |(owner, created, terminating, budgets, finished, empty_dir, tolerates_cordon)| Pod {
+    (owner, moment(), prop::option::weighted(0.2, long_ago()), budgets, rarely(), rarely(), rarely())
+        .prop_map(move |(owner, created, terminating, budgets, finished, empty_dir, tolerates_cordon)| Pod {
             owner,
             created,
             terminating,
@@ -44,8 +49,7 @@ fn any_pod(index: usize) -> impl Strategy<Value = Pod> {
             empty_dir,
             tolerates_cordon,
             ..pod(&format!("pod-{index}"))
-        },
-    )
+        })
 }
 
 fn any_try() -> impl Strategy<Value = Try> {
@@ -68,8 +72,18 @@ fn world() -> impl Strategy<Value = Observed> {
         .prop_map(|(n, healthy, since)| sibling(&format!("pod-{n}"), healthy, since));
     let budget = (prop_oneof![4 => Just(0u32), 1 => Just(1)], prop::collection::vec(sibling, 0..4))
         .prop_map(|(allowed, pods)| Budget { allowed, pods });
-    let node = (prop::bool::weighted(0.9), prop::option::weighted(0.9, moment()), prop::option::of(moment()))
-        .prop_map(|(cordoned, started, last_forced)| NodeState { cordoned, started, last_forced });
+    let node = (
+        prop::bool::weighted(0.9),
+        prop::option::weighted(0.9, moment()),
+        prop::option::of(moment()),
+        prop::option::of(long_ago()),
+    )
+        .prop_map(|(cordoned, started, last_forced, silent)| NodeState {
+            cordoned,
+            started,
+            last_forced,
+            silent,
+        });
     (pods, prop::collection::vec(budget, 3), node).prop_map(|((pods, tries), budgets, node)| Observed {
         tries: pods.iter().zip(tries).filter_map(|(pod, one)| Some((pod.uid.clone(), one?))).collect(),
         budgets: (0..3).map(|n| named(&format!("budget-{n}"))).zip(budgets).collect(),

@@ -200,9 +200,9 @@ async fn what_was_mistyped_is_an_order_ignored_and_leaves_nothing_behind() {
     let ids: Vec<String> = shore
         .published()
         .into_iter()
-        .map(|event| match event {
-            Event::OrderIgnored(report) => report.id,
-            other => panic!("{other:?}"),
+        .map(|event| {
+            let Event::OrderIgnored(report) = &event else { panic!("{event:?}") };
+            report.id.clone()
         })
         .collect();
     assert!(!ids[0].is_empty() && ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");

@@ -223,7 +223,10 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
 #[test]
 fn p4_whether_a_member_leads_is_known_by_the_others_if_its_own_answer_is_not() {
     for (leads, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
-        let mut dock = Dock::of_etcd_0(replace(since(0, check(round(0))))).saved(0);
+        // An earlier snapshot failed, which says nothing about leadership.
+        let tries = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+        let task = json!({"work": {}, "phase": since(0, check(round(0))), "tries": tries});
+        let mut dock = Dock::of_etcd_0(json!({"memberReplace": task})).saved(0);
         dock.fails("i-0");
         let mut other = well(1);
         other.members[0].leads = leads;
@@ -295,7 +298,7 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
     assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
-    let failures = json!({"machine": "i-0", "tries": 0, "unreachedSince": at(0), "at": at(10), "why": "no"});
+    let failures = json!({"machine": "i-0", "tries": 0, "unreachedSince": at(0), "keepsLeadership": true, "at": at(10), "why": "no"});
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
 }
 

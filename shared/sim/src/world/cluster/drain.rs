@@ -134,7 +134,8 @@ impl World {
         }
         self.change_node(cluster, node, |node| {
             node.scale_down_disabled = false;
-            node.drain = slipway_core::drain::NodeState::default();
+            let silent = node.drain.silent;
+            node.drain = slipway_core::drain::NodeState { silent, ..Default::default() };
         });
         self.schedule_pods(cluster);
         Ok(())

@@ -26,7 +26,8 @@ pub struct ClusterFacts {
     /// all.
     pub fails_open: bool,
     /// The number of pods of workloads by node, including pods that are still terminating, because `kubectl drain` waits until a
-    /// pod is gone. The empty name stands for pods without a node.
+    /// pod is gone; without those whose kubelet has been silent for minutes after they should have been. The empty name stands for pods
+    /// without a node.
     pub pods: BTreeMap<String, usize>,
     /// The cordoned nodes.
     pub cordoned: Vec<String>,
@@ -113,7 +114,8 @@ impl World {
     pub fn cluster_facts(&self, name: &str) -> Option<ClusterFacts> {
         let cluster = self.fleet.clusters.get(name)?;
         let mut pods: BTreeMap<&str, usize> = BTreeMap::new();
-        for pod in cluster.kube.pods.values().filter(|pod| pod.workload.is_some()) {
+        let counts = |pod: &&super::kube::Pod| pod.workload.is_some() && !pod.is_unheard_of(self.now);
+        for pod in cluster.kube.pods.values().filter(counts) {
             *pods.entry(pod.node.as_deref().unwrap_or_default()).or_default() += 1;
         }
         let members = cluster.etcd.members.iter().map(|(role, member)| {

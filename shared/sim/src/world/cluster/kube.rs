@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::{NodeState, ObjectName, Owner};
 
 use super::super::World;
@@ -13,6 +13,8 @@ use super::{ClusterTask, Loss};
 const STARTS_S: (f64, f64) = (4.0, 25.0);
 /// How often the simulator checks whether the termination of a pod on a silent node is known.
 const UNSAID_S: f64 = 30.0;
+/// How long after the end of a pod's grace period nobody has to wait any more for its kubelet to say that it has stopped (docs/nodes.md).
+const UNHEARD: SignedDuration = SignedDuration::from_mins(5);
 
 /// The content of the API servers of a cluster.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +71,14 @@ pub(crate) struct Pod {
     /// Since when it has been healthy, or unhealthy.
     pub(crate) since: Timestamp,
     pub(crate) terminating: Option<Timestamp>,
+}
+
+impl Pod {
+    /// Whether its grace period has been over for so long that nobody has to wait for it any more. A kubelet that speaks stops a pod in time; of
+    /// one that is silent nobody would ever hear that it has.
+    pub(super) fn is_unheard_of(&self, now: Timestamp) -> bool {
+        self.terminating.is_some_and(|until| now.duration_since(until) >= UNHEARD)
+    }
 }
 
 impl Node {
@@ -292,6 +302,7 @@ impl World {
         let Some(cluster) = machine.cluster().map(str::to_owned) else { return };
         if let Some(node) = self.kube(&cluster).nodes.get_mut(&machine.id) {
             node.ready = is_ready;
+            node.drain.silent = (!is_ready).then_some(now);
         }
         let on_it = |pod: &&mut Pod| pod.node.as_deref() == Some(machine.id.as_str());
         for pod in self.kube(&cluster).pods.values_mut().filter(on_it) {
@@ -322,7 +333,7 @@ impl World {
         let by_itself = machine.role() == "controller" && !machine.asked_to_go;
         let asked = machine.state == State::TerminatingProceed && !by_itself;
         // The machine was terminated before its terminating pods had stopped.
-        let lost = on_it.iter().map(|uid| &kube.pods[uid]);
+        let lost = on_it.iter().map(|uid| &kube.pods[uid]).filter(|pod| !pod.is_unheard_of(now));
         let lost = lost.filter(|pod| pod.workload.is_some() && (asked || pod.terminating.is_none()));
         let lost = lost.count();
         kube.pods.retain(|uid, _| !on_it.contains(uid));

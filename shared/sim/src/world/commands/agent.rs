@@ -391,6 +391,7 @@ impl World {
             components,
             etcd,
             node: None,
+            unready: Vec::new(),
         }
     }
 }

@@ -44,6 +44,7 @@ impl World {
             FleetTask::Rebalances { group } => self.rebalances(&group),
             FleetTask::Reclaims { machine } => self.reclaim_machine(&machine),
             FleetTask::Autoscales => self.autoscales(),
+            FleetTask::Repairs => self.repairs(),
             FleetTask::Reclaimed { machine } => self.reclaimed(&machine),
             FleetTask::Speaks { machine } => self.speaks(&machine),
             FleetTask::Reconnects { machine } => self.reconnects(&machine),
@@ -261,7 +262,7 @@ impl World {
         self.fleet_after_s(seconds, FleetTask::Unhealthy { machine: id.to_owned() });
     }
 
-    fn unhealthy(&mut self, id: &str) {
+    pub(super) fn unhealthy(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.healthy = false;
         let group = machine.group.clone();

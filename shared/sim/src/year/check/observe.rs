@@ -44,6 +44,7 @@ impl Checker {
         self.note_canaries(world, now);
         self.note_standstill(now);
         self.note_removals(world);
+        self.note_reported(world);
         self.note_cordons(world);
         for loss in facts.losses.iter().skip(self.losses).filter(|loss| loss.terminated) {
             if self.is_deleted_with_its_stack(&loss.machine)

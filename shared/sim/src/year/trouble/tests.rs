@@ -219,3 +219,32 @@ fn p6_p10_a_worker_that_ec2_interrupts_is_drained_within_two_minutes_also_while_
         assert!(engine.checker.violations.is_empty(), "{:?}: {what}", engine.checker.violations);
     }
 }
+
+/// EC2 notices nothing. Its pods are evicted, and nobody hears that they have stopped.
+#[test]
+fn p6_a_worker_that_hangs_is_drained_as_far_as_it_can_be_and_replaced_and_none_if_all_of_them_do() {
+    let base = Base::small(1, 2, Change::Members);
+    let hung = |percent: usize| {
+        let mut engine = engine(&base);
+        engine.strike(Strike::Repair);
+        let before = of_role(&engine, "pool-");
+        engine.strike(Strike::Silence { choice: 0, percent, long: MINUTE * 600 });
+        let silent = before.into_iter().filter(|one| {
+            engine.with_world(|world| world.machines().iter().any(|now| now.id == one.id && now.silent))
+        });
+        let silent: Vec<String> = silent.map(|one| one.id).collect();
+        let reported = |engine: &Engine<'_>| engine.with_world(|world| world.reported(NAME).len());
+        pass(&mut engine, 15);
+        assert_eq!(reported(&engine), 0, "{:#?}", engine.transcript);
+        pass(&mut engine, 75);
+        assert_eq!(engine.checker.violations, [], "{:#?}", engine.transcript);
+        (silent, reported(&engine), of_role(&engine, "pool-"), engine.transcript)
+    };
+    let (silent, reported, workers, transcript) = hung(0);
+    assert_eq!((silent.len(), reported, workers.len()), (1, 1, 2), "{transcript:#?}");
+    let well = workers.iter().all(|one| one.ready && !one.silent && one.id != silent[0]);
+    assert!(well, "{workers:#?} {transcript:#?}");
+    let (silent, reported, workers, transcript) = hung(100);
+    assert_eq!((silent.len(), reported), (2, 0), "{transcript:#?}");
+    assert!(workers.iter().all(|one| silent.contains(&one.id)), "{transcript:#?}");
+}

@@ -1,6 +1,7 @@
 //! In which trials each mistake shows.
 
-use slipway_sim::year::{Change, People};
+use slipway_sim::world::Repairers;
+use slipway_sim::year::{Change, People, Surely, Trial};
 
 use super::Bug;
 
@@ -58,5 +59,33 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
             (0.3, People::ByChance, &[(0, Workers), (2, Workers), (1, Controllers), (0, All)])
         }
         Bug::ForgetsFailures => (0.3, People::ByChance, &[(1, Refresh), (3, Refresh)]),
+        Bug::RepairsSeveralAtOnce | Bug::RepairsInAPartition | Bug::RepairsAtOnce => {
+            (0.001, People::ByChance, &[(12, Workers), (13, Workers)])
+        }
     }
+}
+
+/// What certainly goes wrong in a trial of that mistake. The mistakes of node managers are made by the world.
+pub(super) fn surely(bug: Bug) -> Surely {
+    let repairs = |how, silent_percent| Surely::Repairs { how, silent_percent };
+    match bug {
+        Bug::IgnoresAlarms => Surely::Alarm,
+        Bug::DrainsForEver => Surely::Stuck,
+        Bug::LacksForEver | Bug::WaitsForMachinesForEver => Surely::Starved,
+        Bug::WaitsForHealthForEver => Surely::LongAlarm,
+        Bug::SnapshotsForEver => Surely::NoKeys,
+        Bug::RepairsSeveralAtOnce => repairs(Repairers::SeveralAtOnce, 40),
+        Bug::RepairsInAPartition => repairs(Repairers::InSpiteOfPartitions, 60),
+        Bug::RepairsAtOnce => repairs(Repairers::AtOnce, 1),
+        _ => Surely::Nothing,
+    }
+}
+
+/// The same trial without mistakes of node managers.
+pub(super) fn careful(trial: Trial) -> Trial {
+    let surely = match trial.surely {
+        Surely::Repairs { silent_percent, .. } => Surely::Repairs { how: Repairers::Careful, silent_percent },
+        other => other,
+    };
+    Trial { surely, ..trial }
 }

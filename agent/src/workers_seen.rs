@@ -1,0 +1,107 @@
+//! What the node manager of a controller has seen of workers that are not Ready: kept for its next pass, and for the status of this machine.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use slipway_core::node::report::UnreadyWorker;
+use slipway_core::repair::Watch;
+
+use crate::credentials::below;
+use crate::failure::{AgentError, AgentResult, FailureCode};
+
+/// It is lost with a restart of the machine, as it should be.
+const SEEN: &str = "/run/slipway-manage/workers.json";
+pub(crate) const HELP: &str =
+    "restart this controller's machine if it stays; no worker is replaced by it meanwhile";
+
+/// What one controller knows of the workers, between two passes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Seen {
+    pub(crate) watch: Watch,
+    /// Those that were not Ready for too long at the last look.
+    pub(crate) unready: Vec<UnreadyWorker>,
+}
+
+impl Seen {
+    /// What was not kept, or cannot be read, was not seen.
+    pub(crate) fn read(root: &Path) -> Self {
+        let text = std::fs::read_to_string(below(root, SEEN)).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// What is not kept starts every time anew, so that no worker would ever be replaced.
+    pub(crate) fn write(&self, root: &Path) -> AgentResult<()> {
+        let path = below(root, SEEN);
+        let text = serde_json::to_string(self).expect("it has string keys only");
+        let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        parent.and_then(|()| std::fs::write(&path, text)).map_err(|error| unkept(&path, &error))
+    }
+
+    /// If it cannot be removed, nothing can be written either, and the next look comes too late.
+    pub(crate) fn forget(root: &Path) {
+        let _ = std::fs::remove_file(below(root, SEEN));
+    }
+
+    /// Whether the same workers are ill, and the same is done about them.
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        let said = |seen: &Self| -> Vec<_> {
+            let each = seen.unready.iter();
+            each.map(|one| (one.node.clone(), one.repair.clone(), one.why.clone())).collect()
+        };
+        said(self) == said(other)
+    }
+}
+
+pub(crate) fn unkept(path: &Path, error: &std::io::Error) -> AgentError {
+    AgentError::lasting(FailureCode::ManageRepair, format!("{}: {error}", path.display()), HELP)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+    use slipway_core::repair::Worker;
+
+    use super::*;
+
+    #[test]
+    fn what_was_seen_is_kept_between_passes_and_what_cannot_be_read_was_not_seen() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Seen::read(root.path()), Seen::default());
+        let ill = Worker {
+            name: "i-1".to_owned(),
+            uid: "u".to_owned(),
+            pool: "general".to_owned(),
+            zone: None,
+            ready: false,
+            created: "2026-11-25T12:00:00Z".parse().unwrap(),
+            leaving: false,
+        };
+        let mut seen = Seen::default();
+        seen.watch.look(&[ill], 100);
+        seen.write(root.path()).unwrap();
+        assert_eq!(Seen::read(root.path()), seen);
+        std::fs::write(below(root.path(), SEEN), "no JSON").unwrap();
+        assert_eq!(Seen::read(root.path()), Seen::default());
+        seen.write(root.path()).unwrap();
+        Seen::forget(root.path());
+        assert_eq!(Seen::read(root.path()), Seen::default());
+    }
+
+    #[test]
+    fn it_is_news_when_another_worker_is_ill_or_something_else_is_done_and_not_when_it_lasts() {
+        let seen = |node: &str, repair: &str, since: &str| Seen {
+            unready: serde_json::from_value(
+                json!([{ "node": node, "pool": "a", "since": since, "repair": repair }]),
+            )
+            .unwrap(),
+            ..Seen::default()
+        };
+        let first = seen("i-1", "told", "2026-11-25T12:00:00Z");
+        assert!(first.says_the_same(&seen("i-1", "told", "2026-11-25T12:00:01Z")));
+        assert!(!first.says_the_same(&seen("i-2", "told", "2026-11-25T12:00:00Z")));
+        assert!(!first.says_the_same(&seen("i-1", "begun", "2026-11-25T12:00:00Z")));
+        assert!(!first.says_the_same(&Seen::default()));
+    }
+}

@@ -1,0 +1,103 @@
+//! The decision.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    Begun, FEW, Ill, Ledger, MOST_PERCENT, PATIENCE, PAUSE, RepairMode, Settings, Verdict, Wait, Watch,
+    Whole, Worker,
+};
+use crate::node::WORKER_LAUNCH_S;
+
+/// The workers that have not been Ready for longer than their pools allow, and what is done about each. At most one of each pool is to be
+/// repaired. The order of `workers` does not matter.
+#[must_use]
+pub fn decide(
+    workers: &[Worker],
+    watch: &Watch,
+    ledger: &Ledger,
+    settings: &Settings,
+    now: Timestamp,
+) -> Vec<Ill> {
+    let mut ill: Vec<(Ill, &Worker)> = workers
+        .iter()
+        .filter_map(|worker| {
+            let repair = settings.of(&worker.pool);
+            let for_s = watch.unready_for_s(&worker.uid).filter(|long| *long >= repair.after_s())?;
+            let verdict = match repair.mode {
+                RepairMode::Off => return None,
+                RepairMode::Warn => Verdict::Told,
+                RepairMode::On => match own_wait(worker, now).or_else(|| many(worker, workers)) {
+                    Some(wait) => Verdict::Wait(wait),
+                    None => Verdict::Repair,
+                },
+            };
+            let (node, uid, pool) = (worker.name.clone(), worker.uid.clone(), worker.pool.clone());
+            Some((Ill { node, uid, pool, for_s, verdict }, worker))
+        })
+        .collect();
+    // Whoever has been ill longest comes first.
+    ill.sort_by(|(one, _), (other, _)| (other.for_s, &one.node).cmp(&(one.for_s, &other.node)));
+    let mut turns: BTreeSet<(String, String)> = BTreeSet::new();
+    for (one, worker) in &mut ill {
+        if one.verdict != Verdict::Repair {
+            continue;
+        }
+        let first = turns.iter().find(|(pool, _)| *pool == one.pool).map(|(_, node)| node.clone());
+        let begun = ledger.pools.get(&one.pool);
+        let wait = begun.and_then(|begun| after(begun, worker, workers, now));
+        match wait.or_else(|| first.map(|node| Wait::Turn { node })) {
+            Some(wait) => one.verdict = Verdict::Wait(wait),
+            None => _ = turns.insert((one.pool.clone(), one.node.clone())),
+        }
+    }
+    ill.into_iter().map(|(ill, _)| ill).collect()
+}
+
+/// Why this worker is left alone, whatever the others do.
+fn own_wait(worker: &Worker, now: Timestamp) -> Option<Wait> {
+    if worker.leaving {
+        return Some(Wait::Leaving);
+    }
+    // Its machine is in its launch hook for as long.
+    let young = now.duration_since(worker.created) < SignedDuration::from_secs(WORKER_LAUNCH_S.into());
+    young.then_some(Wait::Young)
+}
+
+/// Whether so many workers are not Ready that the fault is not that of this machine.
+fn many(worker: &Worker, workers: &[Worker]) -> Option<Wait> {
+    let wholes = [
+        Some((Whole::Cluster, 0)),
+        Some((Whole::Pool(worker.pool.clone()), FEW)),
+        worker.zone.clone().map(|zone| (Whole::Zone(zone), FEW)),
+    ];
+    wholes.into_iter().flatten().find_map(|(of, few)| {
+        let counts = |other: &&Worker| match &of {
+            Whole::Cluster => true,
+            Whole::Pool(pool) => other.pool == *pool,
+            Whole::Zone(zone) => other.zone.as_ref() == Some(zone),
+        };
+        let all = workers.iter().filter(counts).count();
+        let unready = workers.iter().filter(counts).filter(|other| !other.ready).count();
+        (unready > few && unready * 100 >= all * MOST_PERCENT).then_some(Wait::Many { of, unready, all })
+    })
+}
+
+/// Whether the last repair of its pool holds this worker.
+fn after(begun: &Begun, worker: &Worker, workers: &[Worker], now: Timestamp) -> Option<Wait> {
+    let node = begun.node.clone();
+    // A controller whose clock was ahead must not hold the others for ever.
+    let age = now.duration_since(begun.at).abs();
+    if age < PAUSE {
+        return Some(Wait::UnderWay { node });
+    }
+    let Some(last) = workers.iter().find(|other| other.uid == begun.uid) else {
+        let came = |other: &Worker| other.pool == worker.pool && other.ready && other.created > begun.at;
+        let waits = age < PATIENCE && !workers.iter().any(came);
+        return waits.then_some(Wait::Successor { node });
+    };
+    // Auto Scaling did not take it. If it is Ready, nothing is under way; if it is this worker, Auto Scaling is told once more.
+    let untaken = !last.leaving && (last.ready || last.uid == worker.uid);
+    (!untaken).then_some(Wait::UnderWay { node })
+}
