@@ -172,3 +172,40 @@ fn a_bundle_that_would_write_elsewhere_or_is_none_is_refused_without_a_word_of_i
     assert_eq!(digest.code, FailureCode::CredentialsDigest);
     assert!(fs::read_dir(root.path()).unwrap().next().is_none(), "nothing was written");
 }
+
+#[test]
+fn copies_change_with_the_bundle_and_go_back_with_it_beside_what_else_is_in_their_folder() {
+    let root = tempfile::tempdir().unwrap();
+    let copied = |files: &[(&str, &str)]| {
+        bundle(files).with_copies(|path| {
+            let name = path.strip_prefix("/etc/etcd/pki/a").map(|rest| format!("/etc/pod/a{rest}"));
+            name.into_iter().collect()
+        })
+    };
+    let of_pod = |name: &str| fs::read_to_string(root.path().join("etc/pod").join(name)).ok();
+    write(root.path(), "d1", &copied(&[("a.pem", "A1"), ("a-key.pem", "K1"), ("b.pem", "B")]))
+        .unwrap()
+        .settle()
+        .unwrap();
+    assert_eq!(of_pod("a.pem").as_deref(), Some("A1"));
+    assert_eq!(of_pod("b.pem"), None, "what is not copied is not seen");
+    let key = fs::metadata(root.path().join("etc/pod/a-key.pem")).unwrap();
+    assert_eq!(key.mode() & 0o777, 0o600);
+    fs::write(root.path().join("etc/pod/kubeconfig"), "its own").unwrap();
+
+    let second = copied(&[("a.pem", "A2"), ("b.pem", "B")]);
+    let written = write(root.path(), "d2", &second).unwrap();
+    assert!(written.changed);
+    assert_eq!((of_pod("a.pem").as_deref(), of_pod("a-key.pem")), (Some("A2"), None));
+    written.undo().unwrap();
+    assert_eq!((of_pod("a.pem").as_deref(), of_pod("a-key.pem").as_deref()), (Some("A1"), Some("K1")));
+
+    // A copy that somebody damaged is made again, though the bundle is the same.
+    fs::write(root.path().join("etc/pod/a.pem"), "damaged").unwrap();
+    write(root.path(), "d1", &copied(&[("a.pem", "A1"), ("a-key.pem", "K1"), ("b.pem", "B")]))
+        .unwrap()
+        .settle()
+        .unwrap();
+    assert_eq!(of_pod("a.pem").as_deref(), Some("A1"));
+    assert_eq!(of_pod("kubeconfig").as_deref(), Some("its own"));
+}

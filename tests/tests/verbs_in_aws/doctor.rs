@@ -87,7 +87,7 @@ async fn a_sound_installation_has_no_problem_and_doctor_changes_nothing() {
         "\n           sam deploy --template-file dist/arm64/template.yaml",
         "warning  parameter AlarmTopicArn: it is empty: the alarms notify nobody",
         "ok       spec bucket: slipway-specbucket-1a2b3c4d5e6f keeps old versions, blocks public access and encrypts, and sends its events",
-        "rules are enabled and have targets",
+        " rules, all enabled and with targets",
         "ok       schedule DailyScan: slipway-DailyScan-1a2b3c4d5e6f is enabled: cron(23 4 * * ? *)",
         "ok       RolloutDeadLetters: the dead-letter queue is empty",
         "IAM decides who may use it; you may",

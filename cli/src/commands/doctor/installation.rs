@@ -345,7 +345,7 @@ fn of_rules(stack: &str, rules: &[RuleRead]) -> Vec<Finding> {
         let message = format!("the stack {stack} has no rules: nothing is woken by uploads and orders");
         all.push(problem("rules", message, format!("deploy Slipway's template: {DEPLOY}")));
     } else if all.is_empty() {
-        all.push(ok("rules", format!("all {} are enabled and have targets", count(rules.len(), "rule"))));
+        all.push(ok("rules", format!("{}, all enabled and with targets", count(rules.len(), "rule"))));
     }
     all
 }
