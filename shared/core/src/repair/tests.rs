@@ -217,8 +217,8 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
     }
     scene.begun("a", "a-0", 30);
     scene.workers.retain(|worker| worker.name != "a-0");
-    let successor = wait("a-1", Wait::Successor { node: "a-0".to_owned() });
-    assert_eq!(scene.ill(), [successor.clone()]);
+    let successor = || wait("a-1", Wait::Successor { node: "a-0".to_owned() });
+    assert_eq!(scene.ill(), [successor()]);
     let new = Worker {
         name: "a-9".to_owned(),
         uid: "new".to_owned(),
@@ -227,7 +227,7 @@ fn the_next_one_of_a_pool_waits_until_the_last_one_is_gone_and_its_successor_is_
         ..scene.workers[0].clone()
     };
     scene.workers.push(new);
-    assert_eq!(scene.ill(), [successor]);
+    assert_eq!(scene.ill(), [successor()]);
     scene.worker("a-9").ready = true;
     assert_eq!(scene.repaired(), ["a-1"]);
     // A worker that was there before is no successor, nor is one of another pool.
