@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use slipway_rollout::StackStatus;
+use slipway_tests::client::ACCOUNT;
 use slipway_tests::gateway::Principal;
 use slipway_tests::installation::Installation;
 use slipway_tests::observe::PATIENCE;
@@ -35,10 +36,21 @@ fn spec() -> String {
 
 /// An installation whose objects were all written this many hours ago, with a deployed cluster.
 async fn installation(hours: u32) -> Installation {
-    let settings = Settings { hours_ago: hours, ..Settings::default() };
-    let slipway = Installation::start(&settings).await.unwrap();
+    installation_of(&Settings { hours_ago: hours, ..Settings::default() }).await
+}
+
+/// As [`installation`].
+async fn installation_of(settings: &Settings) -> Installation {
+    let slipway = Installation::start(settings).await.unwrap();
     upload(&slipway, &spec()).await;
     slipway
+}
+
+/// Whoever signs in as `AKIASOMEBODY` is a maintainer, as verbs that write credentials require it.
+fn maintained(mut settings: Settings) -> Settings {
+    let arn = format!("arn:aws:iam::{ACCOUNT}:role/somebody");
+    settings.installation.insert("MaintainerArns".to_owned(), arn);
+    settings
 }
 
 /// Uploads a spec and waits until nothing happens any more.

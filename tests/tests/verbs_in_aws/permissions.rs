@@ -7,9 +7,13 @@ use slipway_tests::gateway::Principal;
 use slipway_tests::iam;
 use slipway_tests::installation::Installation;
 use slipway_tests::tools;
+use slipway_tests::world::Settings;
 
 use crate::agent::program;
-use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, run, spec, stand_stack};
+use crate::{
+    ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, certs, installation, installation_of, maintained, run,
+    spec, stand_stack,
+};
 
 /// One action of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -140,7 +144,8 @@ fn assert_names_missing(run: &Run, grant: &Grant) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_table_of_permissions_grants_what_is_needed_and_nothing_more() {
-    let slipway = installation(48).await;
+    let settings = maintained(Settings { hours_ago: 48, ..Settings::default() });
+    let slipway = installation_of(&settings).await;
     let table = table("docs/pki.md");
     let folder = tempfile::tempdir().unwrap();
     let agent = folder.path().join("slipway-node");

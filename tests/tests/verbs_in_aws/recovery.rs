@@ -36,7 +36,8 @@ async fn all_up(slipway: &Installation) {
 /// cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_a_cluster_whose_certificates_have_all_expired_is_brought_back_by_one_command() {
-    let slipway = Installation::start(&Settings { one_clock: true, ..Settings::default() }).await.unwrap();
+    let settings = maintained(Settings { one_clock: true, ..Settings::default() });
+    let slipway = Installation::start(&settings).await.unwrap();
     // For the functions, the launch was that long ago.
     slipway.set_clock_ahead(SignedDuration::from_hours(-24 * 395));
     upload(&slipway, &spec()).await;
