@@ -209,7 +209,10 @@ fn a_drain_tells_what_was_done_and_fits_into_what_systems_manager_keeps() {
     let text = answer::printed(&Ok(Answer::from(told.clone()))).to_string();
     assert!(text.len() < 24_000, "{}", text.len());
     let verb = Verb::Drain { node: "node-1".to_owned(), for_s: 1, force_after_s: None };
-    assert_eq!(answer::read(&verb, &text).unwrap(), Ok(told.into()));
+    // The reader keeps as many names as fit into 600 characters; the count stays.
+    let mut read = told;
+    read.evicted.last.truncate(4);
+    assert_eq!(answer::read(&verb, &text).unwrap(), Ok(read.into()));
 }
 
 #[test]
