@@ -97,7 +97,8 @@ fn after(begun: &Begun, worker: &Worker, workers: &[Worker], now: Timestamp) -> 
         let waits = age < PATIENCE && !workers.iter().any(came);
         return waits.then_some(Wait::Successor { node });
     };
-    // Auto Scaling did not take it. If it is Ready, nothing is under way; if it is this worker, Auto Scaling is told once more.
-    let untaken = !last.leaving && (last.ready || last.uid == worker.uid);
+    // Auto Scaling did not take it, or its drain has not begun: nothing here tells. If it is this worker, Auto Scaling is told once more. If it
+    // has been Ready for long, nothing is under way.
+    let untaken = !last.leaving && (last.uid == worker.uid || last.ready && age >= PATIENCE);
     (!untaken).then_some(Wait::UnderWay { node })
 }

@@ -267,9 +267,11 @@ fn auto_scaling_is_told_again_of_a_worker_that_it_did_not_take() {
     scene.begun("a", "a-0", 15);
     let under_way = wait("a-1", Wait::UnderWay { node: "a-0".to_owned() });
     assert_eq!(scene.ill(), [("a-0".to_owned(), Verdict::Repair), under_way]);
-    // It has come back by itself.
+    // It has come back by itself, but Auto Scaling may be replacing it: its drain may not have begun.
     scene.worker("a-0").ready = true;
     scene.look();
+    assert_eq!(scene.repaired(), [""; 0]);
+    scene.begun("a", "a-0", 60 * 6);
     assert_eq!(scene.repaired(), ["a-1"]);
 }
 

@@ -6,7 +6,9 @@
 //! before it wrote.
 
 use jiff::Timestamp;
-use slipway_core::repair::{Ill, Ledger, Repair, RepairMode, Settings, Verdict, Wait, Watch, Worker, decide};
+use slipway_core::repair::{
+    Ill, Ledger, PATIENCE, Repair, RepairMode, Settings, Verdict, Wait, Watch, Worker, decide,
+};
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
@@ -146,6 +148,7 @@ impl World {
             unready: workers.iter().filter(|worker| !worker.ready).count(),
             all: workers.len(),
             others: before
+                .filter(|one| self.now.duration_since(one.at) < PATIENCE)
                 .map(|one| one.machine.clone())
                 .filter(|one| self.fleet.machines.contains_key(one))
                 .collect(),
