@@ -378,9 +378,11 @@ impl Workers {
         for id in begun.keys().rev() {
             let Some(one) = departures.get(id).filter(|one| one.is_unsent()) else { continue };
             let pool = self.count(departures, group);
+            let surge = self.extra.still_there(group.desired);
+            let wanted = if self.weighted { pool.wanted } else { group.desired.saturating_sub(surge) };
             let is_current = group.machines.get(id).is_some_and(|machine| is_current(group, machine));
-            let may = if one.is_surplus() && is_current { 0 } else { self.pace.may_miss(pool.wanted) };
-            if pool.available.saturating_add(may) < pool.wanted {
+            let may = if one.is_surplus() && is_current { 0 } else { self.pace.may_miss(wanted) };
+            if pool.available.saturating_add(may) < wanted {
                 departures.remove(id);
             }
         }

@@ -53,6 +53,8 @@ pub struct Violation {
 /// The age that the facts behind an act may have: the evidence counts for three minutes, the answers may show what was half a minute before,
 /// and the invocation that acts may live for a minute.
 const GRACE: SignedDuration = SignedDuration::from_secs(180 + 30 + 60);
+/// The same for a worker, of which only Auto Scaling speaks: it notices a death after up to three minutes.
+const WORKERS: SignedDuration = SignedDuration::from_mins(6);
 /// The maximum age of a snapshot when a member is taken down (P4).
 const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
 /// How long a command that makes a machine install its credentials may take.
@@ -232,7 +234,7 @@ impl Checker {
 
     /// Whether `who` is healthy, or was until so recently that no decision could know otherwise.
     fn counts_as_well(&self, who: &str, now: Timestamp) -> bool {
-        let known = if who.starts_with("etcd-") { self.evidence_lasts() } else { self.grace() };
+        let known = self.may_know(who);
         self.last_well.get(who).is_some_and(|at| now.duration_since(*at) <= known)
     }
 

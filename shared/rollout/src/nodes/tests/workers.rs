@@ -428,6 +428,23 @@ fn p8_no_surge_is_requested_until_an_answer_shows_the_decrement_of_a_surplus_wor
     assert_eq!(dock.effects(), [Effect::SetDesired { group: POOL.to_owned(), desired: 4 }]);
 }
 
+/// A cluster autoscaler took the surge back while no invocation ran: fewer may be missing than the surge would allow.
+#[test]
+fn p6_a_drain_that_was_not_requested_is_given_up_if_somebody_took_the_surge_back() {
+    for (desired, stays) in [(6, true), (5, false)] {
+        let phase = since(0, json!({"roll": {"begun": {"i-1": "goes"}}}));
+        let known = json!({"known": {"machines": 1, "expected": {"desired": 6, "first": 0, "since": at(0)}}});
+        let fields = json!({"size": 5, "extra": known, "proved": true, "pace": pace(1, 1), "phase": phase});
+        let machines = ["i-1", "i-2", "i-3", "i-4"].map(|id| (id, OLD));
+        let mut dock = pool(desired, &machines, &fields);
+        let one = [("i-5", if stays { NEW } else { GOES })];
+        dock.wants(desired, &machines.into_iter().chain(one).collect::<Vec<_>>());
+        dock.departs("i-1", Ending::Replaced);
+        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+        assert_eq!(dock.departures.contains_key("i-1"), stays, "{desired}");
+    }
+}
+
 /// What was decided by a late answer is given up before anything is requested.
 #[test]
 fn p6_a_drain_that_was_not_requested_is_given_up_if_a_later_answer_shows_too_few_workers() {

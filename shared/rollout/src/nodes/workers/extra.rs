@@ -110,6 +110,12 @@ impl Extra {
         }
     }
 
+    /// The machines of the surge that are still there, if the group's desired capacity is `desired`: somebody else may have taken some back.
+    pub(super) fn still_there(self, desired: u32) -> u32 {
+        let taken_back = self.expected().map_or(0, |expected| expected.desired.saturating_sub(desired));
+        self.machines().saturating_sub(taken_back)
+    }
+
     const fn expected(self) -> Option<Expected> {
         match self {
             Self::Left(_) => None,

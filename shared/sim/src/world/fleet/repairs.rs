@@ -12,7 +12,7 @@ use slipway_core::repair::{
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
-use super::{FleetTask, State};
+use super::{FleetTask, Power, State};
 
 /// The time between two looks.
 const LOOKS_S: f64 = 60.0;
@@ -150,7 +150,7 @@ impl World {
             others: before
                 .filter(|one| self.now.duration_since(one.at) < PATIENCE)
                 .map(|one| one.machine.clone())
-                .filter(|one| self.fleet.machines.contains_key(one))
+                .filter(|one| self.fleet.machines.get(one).is_some_and(|one| one.power == Power::Up))
                 .collect(),
             role,
         };

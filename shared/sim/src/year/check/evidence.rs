@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checker, SNAPSHOT};
+use super::{Checker, SNAPSHOT, WORKERS};
 use crate::world::ClusterFacts;
 
 /// How long the members' answers about themselves and each other count.
@@ -24,6 +24,16 @@ impl Checker {
     /// A member is asked about its health.
     pub(super) fn asks_for_health(&mut self, instance: &str, now: Timestamp) {
         self.asked.insert(instance.to_owned(), now);
+    }
+
+    /// The age that the facts about a member or a machine may have.
+    pub(super) fn may_know(&self, who: &str) -> SignedDuration {
+        let is_worker = self.roles.get(who).is_some_and(|role| role.starts_with("pool-"));
+        match who.starts_with("etcd-") {
+            true => self.evidence_lasts(),
+            false if is_worker && self.faults => WORKERS,
+            false => self.grace(),
+        }
     }
 
     /// Notes which member leads.
