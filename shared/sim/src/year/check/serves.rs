@@ -39,7 +39,8 @@ impl Checker {
 
     /// Whether the machines of a role whose Nodes are Ready are what its group wants. A machine that a person skipped does not count.
     fn serves_whole(&self, world: &World, role: &str, group: &str) -> bool {
-        let of_role = self.machines.values().filter(|one| one.role == role);
+        let machines = world.machines();
+        let of_role = machines.iter().filter(|one| one.role == role);
         let ready = of_role.filter(|one| can_be_ready(one) || self.skipped.contains(&one.id) && !one.leaving);
         world.are_enough(group, ready.map(|one| one.id.as_str()))
     }
