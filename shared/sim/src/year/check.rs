@@ -54,7 +54,7 @@ pub struct Violation {
 /// and the invocation that acts may live for a minute.
 const GRACE: SignedDuration = SignedDuration::from_secs(180 + 30 + 60);
 /// The same for a worker, of which only Auto Scaling speaks: it notices a death after up to three minutes.
-const WORKERS: SignedDuration = SignedDuration::from_mins(6);
+const WORKER_GRACE: SignedDuration = SignedDuration::from_mins(6);
 /// The maximum age of a snapshot when a member is taken down (P4).
 const SNAPSHOT: SignedDuration = SignedDuration::from_mins(15);
 /// How long a command that makes a machine install its credentials may take.

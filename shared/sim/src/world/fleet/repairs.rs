@@ -5,10 +5,8 @@
 //! A controller whose API server does not answer forgets what it has seen. The records in the API are shared, so each reads what the one
 //! before it wrote.
 
-use jiff::Timestamp;
-use slipway_core::repair::{
-    Ill, Ledger, PATIENCE, Repair, RepairMode, Settings, Verdict, Wait, Watch, Worker, decide,
-};
+use jiff::{SignedDuration, Timestamp};
+use slipway_core::repair::{Ill, Ledger, Repair, RepairMode, Settings, Verdict, Wait, Watch, Worker, decide};
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
@@ -16,6 +14,9 @@ use super::{FleetTask, Power, State};
 
 /// The time between two looks.
 const LOOKS_S: f64 = 60.0;
+/// How long a worker that was reported counts as being replaced (docs/nodes.md, "Repair of workers"). It is not the constant of the node
+/// managers, whom this judges.
+const REPLACED_WITHIN: SignedDuration = SignedDuration::from_hours(6);
 /// The minutes in every trial.
 const AFTER_MINUTES: u32 = 15;
 
@@ -49,7 +50,7 @@ pub struct Reported {
     pub unready: usize,
     /// How many nodes of workers there were.
     pub all: usize,
-    /// The machines of its role that were reported before, and are still there.
+    /// The machines of its role that were reported before, and are still being replaced.
     pub others: Vec<String>,
 }
 
@@ -148,7 +149,7 @@ impl World {
             unready: workers.iter().filter(|worker| !worker.ready).count(),
             all: workers.len(),
             others: before
-                .filter(|one| self.now.duration_since(one.at) < PATIENCE)
+                .filter(|one| self.now.duration_since(one.at) < REPLACED_WITHIN)
                 .map(|one| one.machine.clone())
                 .filter(|one| self.fleet.machines.get(one).is_some_and(|one| one.power == Power::Up))
                 .collect(),

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Checker, SNAPSHOT, WORKERS};
+use super::{Checker, SNAPSHOT, WORKER_GRACE};
 use crate::world::ClusterFacts;
 
 /// How long the members' answers about themselves and each other count.
@@ -31,7 +31,7 @@ impl Checker {
         let is_worker = self.roles.get(who).is_some_and(|role| role.starts_with("pool-"));
         match who.starts_with("etcd-") {
             true => self.evidence_lasts(),
-            false if is_worker && self.faults => WORKERS,
+            false if is_worker && self.faults => WORKER_GRACE,
             false => self.grace(),
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::targets::reached;
-use super::{CLOCKS, Checker, RESTARTS, Violation, WORKERS};
+use super::{CLOCKS, Checker, RESTARTS, Violation, WORKER_GRACE};
 use crate::world::{ClusterFacts, MachineFacts, World};
 
 impl Checker {
@@ -141,7 +141,8 @@ impl Checker {
                 None => drop(self.last_well.insert(who.to_owned(), now)),
             }
         }
-        self.last_well.retain(|who, at| well.contains(who.as_str()) || now.duration_since(*at) <= WORKERS);
+        self.last_well
+            .retain(|who, at| well.contains(who.as_str()) || now.duration_since(*at) <= WORKER_GRACE);
         if !before.eq(well.iter().copied()) {
             self.well = well.into_iter().map(str::to_owned).collect();
         }
