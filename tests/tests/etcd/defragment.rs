@@ -129,11 +129,7 @@ async fn a_full_member_accepts_writes_again_only_once_it_has_room() {
             machine.is_healthy().await;
         }
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
-        let value = "v".repeat(VALUE);
-        for number in 0..8 {
-            client.try_write(&three[0].member, &format!("large-{number}"), &value).await;
-        }
-        let full = alarm(&three[1], true).await;
+        let full = three[1].is_filled_through(&client, &three[0].member, &"v".repeat(VALUE)).await;
         assert_eq!(full.alarms.len(), 1, "{full:?}");
         assert!(!client.try_write(&three[0].member, "more", "of it").await, "etcd takes no writes");
 

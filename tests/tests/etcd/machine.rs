@@ -16,7 +16,7 @@ use slipway_tests::tools;
 use tokio::process::Command;
 
 use super::Credentials;
-use super::member::{Member, cluster, tail};
+use super::member::{Client, Member, cluster, tail};
 
 /// A tested release of etcd.
 #[derive(Debug, Clone)]
@@ -271,6 +271,22 @@ impl Machine {
     /// Waits until the agent reports it as healthy.
     pub(crate) async fn is_healthy(&self) -> EtcdHealth {
         self.comes_to(|health| health.healthy).await
+    }
+
+    /// Writes through another member until this one is above its quota, which no member may know of before the other's next write: the quota
+    /// counts the size of the file as of the last commit, and commits are 100 ms apart (etcd, `server/storage/quota.go`, `Available`, and
+    /// `server/storage/backend/backend.go`, `defaultBatchInterval`). The alarm is raised by a separate proposal, after the write.
+    pub(crate) async fn is_filled_through(&self, client: &Client, other: &Member, value: &str) -> EtcdHealth {
+        let start = Instant::now();
+        for number in 0.. {
+            client.try_write(other, &format!("large-{number}"), value).await;
+            let health = self.health().await;
+            if !health.alarms.is_empty() {
+                return health;
+            }
+            assert!(start.elapsed() < PATIENCE, "no alarm after {number} writes: {health:#?}");
+        }
+        unreachable!("there is always another number")
     }
 
     /// Waits until that state is reached.

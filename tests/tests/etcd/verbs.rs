@@ -54,21 +54,10 @@ async fn health_tells_who_serves_who_is_gone_and_which_alarms_are_raised() {
 
         // A write above one member's quota is refused for all.
         let client = Client::new(&three[0].member.pki, "etcd-ca.pem", "healthcheck-client");
-        let value = "v".repeat(400_000);
-        for key in 0..8 {
-            client.try_write(&three[0].member, &format!("large-{key}"), &value).await;
-        }
-        // The alarm is raised by a separate proposal, after the write.
-        let mut health = three[2].health().await;
-        for _ in 0..50 {
-            if !health.alarms.is_empty() {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-            health = three[2].health().await;
-        }
+        three[1].is_filled_through(&client, &three[0].member, &"v".repeat(400_000)).await;
+        let health = three[2].comes_to(|health| !health.alarms.is_empty()).await;
         let quota_of = three[1].health().await.id.unwrap();
-        let alarm = health.alarms.first().unwrap_or_else(|| panic!("no alarm: {health:?}"));
+        let alarm = &health.alarms[0];
         assert_eq!((alarm.member.as_str(), alarm.kind.as_str()), (quota_of.as_str(), "NOSPACE"));
         assert!(!health.healthy && health.serving, "it can still be read");
 
