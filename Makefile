@@ -15,6 +15,8 @@ GUARD_VERSION := 3.2.1
 GUARD := .tools/cfn-guard-$(GUARD_VERSION)/bin/cfn-guard
 FUZZ_VERSION := 0.13.1
 FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
+# fuzz/Cargo.toml has a program for each.
+FUZZED ?= spec patch events status answers signing
 
 .PHONY: help
 help: ## This list
@@ -154,9 +156,9 @@ package: ## The functions as zips for Lambda, their template, and the node agent
 FUZZ_SECONDS = $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .PHONY: fuzz
-fuzz: $(FUZZ) ## Throw anything at what reads specs and patches; SECONDS=60 each. Without sanitizers: Rust is the stable one
-	@mkdir -p target/fuzz/spec target/fuzz/patch
-	@for target in spec patch; do \
+fuzz: $(FUZZ) ## Throw anything at what reads the bytes of others; SECONDS=60 each, FUZZED=answers. Without sanitizers: Rust is the stable one
+	@for target in $(FUZZED); do \
+		mkdir -p target/fuzz/$$target; \
 		PATH="$(dir $(abspath $(FUZZ))):$$PATH" cargo fuzz run --sanitizer none --target-dir target/fuzz/build $$target \
 			target/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=1048576 -timeout=10; \
 	done

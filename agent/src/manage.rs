@@ -35,7 +35,8 @@ use crate::failure::{AgentError, AgentResult, FailureCode};
 use crate::machine::Unit;
 use crate::node_files::NODE;
 
-pub use judge::{Machine, Verdict, judge_serving};
+pub use judge::{Machine, Registration, Verdict, judge_serving};
+pub use requests::OpenRequest;
 pub use sources::{Cloud, Library};
 
 /// Contains the authorities that sign kubelets' serving certificates, all of them during a rotation.

@@ -143,7 +143,7 @@ fn running_machine<'m>(
 
 /// Whether a node of that name exists in the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Registration {
+pub enum Registration {
     None,
     /// It exists, and its kubelet has renewed its lease lately.
     Active,

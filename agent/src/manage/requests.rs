@@ -36,7 +36,7 @@ const NODE: &str = "system:node:";
 const AT_MOST: usize = 1000;
 
 /// A pending request.
-struct OpenRequest {
+pub struct OpenRequest {
     request: CertificateSigningRequest,
     name: String,
     requester: Requester,
@@ -69,24 +69,16 @@ pub(super) async fn approve(client: &Client, cloud: &impl Cloud, cluster: &str) 
     let (mut approved, mut denied, mut left) = (Vec::new(), Vec::new(), Vec::new());
     let mut had_its_turn = BTreeSet::new();
     for one in open {
-        if let Ok(machines) = &machines
-            && one.is_first
-            && one.is_allowed(machines, cluster)
-            && !had_its_turn.insert(one.subject())
-        {
+        let is_allowed =
+            one.is_first && machines.as_ref().is_ok_and(|machines| one.is_allowed(machines, cluster));
+        if is_allowed && !had_its_turn.insert(one.subject()) {
             continue;
         }
-        let verdict = match (&one.wanted, &machines) {
-            (Err(why), _) => Verdict::Deny(why.clone()),
-            (Ok((node, _)), _) if !is_instance(node) => {
-                Verdict::Deny(format!("`{node}` is no instance's id"))
-            }
-            (Ok(_), Err(failure)) => Verdict::Leave(failure.message.clone()),
-            (Ok((node, wanted)), Ok(machines)) => {
-                let first = joined.get(node).map(String::as_str);
-                one.verdict(client, node, wanted, (machines.get(node), first), now, cluster).await?
-            }
+        let (registration, first) = match &one.wanted {
+            Ok((node, _)) if is_allowed => (registration(client, node, now).await?, joined.get(node)),
+            Ok(_) | Err(_) => (Registration::None, None),
         };
+        let verdict = one.verdict(&machines, registration, first.map(String::as_str), now, cluster);
         let subject = one.subject();
         let (kind, reason) = match verdict {
             Verdict::Approve => ("Approved", format!("EC2 confirms the machine of {subject}")),
@@ -157,7 +149,7 @@ fn joins(request: CertificateSigningRequest, now: Timestamp) -> Option<(String, 
 }
 
 impl OpenRequest {
-    fn read(request: CertificateSigningRequest, now: Timestamp) -> Self {
+    pub fn read(request: CertificateSigningRequest, now: Timestamp) -> Self {
         let requester = Requester {
             user: request.spec.username.clone().unwrap_or_default(),
             groups: request.spec.groups.iter().flatten().cloned().collect(),
@@ -197,31 +189,37 @@ impl OpenRequest {
         may_ask(&self.requester, node, machines.get(node), self.age, cluster).is_ok()
     }
 
-    async fn verdict(
+    /// Decides about it. `registration` is that of the node whose first certificate is requested, and `first` names the request by which that
+    /// node got one before.
+    pub fn verdict(
         &self,
-        client: &Client,
-        node: &str,
-        wanted: &CertificateRequest,
-        (machine, first): (Option<&Machine>, Option<&str>),
+        machines: &AgentResult<BTreeMap<String, Machine>>,
+        registration: Registration,
+        first: Option<&str>,
         now: Timestamp,
         cluster: &str,
-    ) -> AgentResult<Verdict> {
+    ) -> Verdict {
+        let (node, wanted) = match &self.wanted {
+            Ok((node, wanted)) if is_instance(node) => (node, wanted),
+            Ok((node, _)) => return Verdict::Deny(format!("`{node}` is no instance's id")),
+            Err(why) => return Verdict::Deny(why.clone()),
+        };
+        let machine = match machines {
+            Ok(machines) => machines.get(node),
+            Err(failure) => return Verdict::Leave(failure.message.clone()),
+        };
         if !self.is_first {
-            return Ok(judge_serving(node, wanted, machine, self.age, cluster));
+            return judge_serving(node, wanted, machine, self.age, cluster);
         }
-        if let Err(verdict) = may_ask(&self.requester, node, machine, self.age, cluster) {
-            return Ok(verdict);
-        }
-        let registration = registration(client, node, now).await?;
         let verdict = judge_client(&self.requester, node, machine, registration, self.age, now, cluster);
-        Ok(match first {
+        match first {
             Some(first) if registration == Registration::None && verdict == Verdict::Approve => {
                 Verdict::Deny(format!(
                     "the request {first} of the same node was approved first: if that was not the machine's own, have it replaced"
                 ))
             }
             Some(_) | None => verdict,
-        })
+        }
     }
 }
 
@@ -330,6 +328,30 @@ mod tests {
         assert_eq!(joins(decided(original.clone(), "Denied"), now), None);
         assert_eq!(joins(original, now), None, "nobody has decided yet");
         assert_eq!(joins(decided(listed("node-csr-older", "i-1", 61, now), "Approved"), now), None);
+    }
+
+    #[test]
+    fn of_two_first_requests_for_one_node_one_is_approved() {
+        let now: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        let mut request = listed("node-csr-copy", "i-1", 1, now);
+        let own = slipway_credentials::bootstrap::group(&slipway_core::role::Role::Controller);
+        request.spec.groups.get_or_insert_default().extend(own);
+        let read = OpenRequest::read(request, now);
+        let tags = [("slipway:cluster", "c"), ("slipway:role", "controller")];
+        let machine = Machine {
+            state: "running".to_owned(),
+            launched: Some(now - SignedDuration::from_mins(2)),
+            tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..Machine::default()
+        };
+        let machines = Ok(BTreeMap::from([("i-1".to_owned(), machine)]));
+        let verdict = |first| read.verdict(&machines, Registration::None, first, now, "c");
+        assert_eq!(verdict(None), Verdict::Approve);
+        let Verdict::Deny(why) = verdict(Some("node-csr-original")) else { panic!("approved twice") };
+        assert!(why.contains("node-csr-original"), "{why}");
+        // It has lost its credentials since, and its certificate has expired.
+        let silent = read.verdict(&machines, Registration::Silent, Some("node-csr-original"), now, "c");
+        assert_eq!(silent, Verdict::Approve);
     }
 
     /// A worker floods: more requests than are looked at in one pass, all older than that of a controller that boots.

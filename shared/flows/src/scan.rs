@@ -36,6 +36,8 @@ use crate::error::FlowResult;
 use crate::ports::{Bus, Groups};
 use crate::store::{self, Stored};
 
+pub use observe::nodes;
+
 /// The ports that a scan needs.
 #[derive(Debug)]
 pub struct ScanPorts<'a, S, A, G, K, B, C> {

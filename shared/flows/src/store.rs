@@ -88,6 +88,10 @@ pub enum Told<T> {
     Unreadable(String),
 }
 
+/// The most that is kept of a node's report, because a node can write the reports of all machines of its role. Digests and fingerprints have 64
+/// bytes each, and a node has fewer than ten.
+pub(crate) const MOST_KEPT_BYTES: usize = 4 * 1024;
+
 /// The most of a problem's words that is kept: errors of a parser quote what a node wrote.
 const MOST_WORDS: usize = 300;
 

@@ -235,9 +235,7 @@ fn upgrade(
     let second = at.unwrap_or(now);
     let at = close(given, second).unwrap_or(second).min(now);
     let pins = if pins.is_empty() { BTreeSet::from(Pin::ALL) } else { pins };
-    if let Some(plan) = back_to.as_ref().filter(|plan| !fits(plan, 64)) {
-        return Err(InvocationError::malformed(format!("{plan:?} is not the id of a plan")));
-    }
+    let back_to = back_to.map(plan_id).transpose()?;
     Ok(Changed::Pins { cluster: checked(cluster)?, order: UpgradeOrder { pins, back_to, at } })
 }
 
@@ -279,7 +277,8 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
             let StackChange { stack_id } = detail(event)?;
             // arn:aws:cloudformation:eu-west-1:123456789012:stack/NAME/ID
             let name = stack_id.split_once(":stack/").and_then(|(_, rest)| rest.split('/').next());
-            match name.filter(|name| !name.is_empty()) {
+            // Names of stacks have at most 128 characters (API reference of CreateStack, `StackName`).
+            match name.filter(|name| fits(name, 128)) {
                 Some(name) => Ok(Woken::Stack(name.to_owned())),
                 None => Err(InvocationError::malformed(format!("{stack_id:?} is not the ARN of a stack"))),
             }
@@ -315,6 +314,7 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
 
 /// The order that an event of that kind gives.
 fn order(kind: &str, plan: Option<String>, instance: Option<String>) -> Result<Order, InvocationError> {
+    let plan = plan.map(plan_id).transpose()?;
     Ok(match kind {
         "Rollout Pause" => Order::Pause,
         "Rollout Resume" => Order::Resume,
@@ -400,6 +400,15 @@ fn checked(cluster: String) -> Result<String, InvocationError> {
         Ok(cluster)
     } else {
         Err(InvocationError::malformed(format!("{cluster:?} is not a cluster's name")))
+    }
+}
+
+/// Checks that it can be the id of a plan, which becomes part of a key, too.
+fn plan_id(plan: String) -> Result<String, InvocationError> {
+    if fits(&plan, 64) {
+        Ok(plan)
+    } else {
+        Err(InvocationError::malformed(format!("{plan:?} is not the id of a plan")))
     }
 }
 

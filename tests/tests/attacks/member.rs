@@ -177,7 +177,10 @@ async fn a_report_that_nobody_can_read_ends_no_scan_and_is_named() {
     let now = workshop.now + SignedDuration::from_hours(24);
     let key = keys::node_status(NAME, "etcd-0", "i-1");
     let long = "x".repeat(200_000);
+    let mut fingerprint = status("etcd-0", "i-1", now, "etcd-client");
+    fingerprint["served"][0]["certificate"]["fingerprint"] = json!(long);
     let lies = [
+        fingerprint.to_string(),
         status(&long, "i-1", now, "etcd-client").to_string(),
         status("etcd-0", &long, now, "etcd-client").to_string(),
         json!({"format": 1, "etcd": {"alarms": [long]}}).to_string(),

@@ -23,7 +23,7 @@ use super::{Healed, bundles, produce, record, refuse_other_format, refused, set_
 use crate::error::{FlowError, FlowResult};
 use crate::store;
 
-pub use seen::{Machines, see};
+pub use seen::{Machines, report, see};
 pub(crate) use seen::{deployed_releases, machines};
 
 /// The result of a step of a rotation.

@@ -24,7 +24,7 @@ use super::ScanPorts;
 use super::snapshots::{self, Look};
 use super::space::Spaces;
 use crate::error::{FlowError, FlowResult};
-use crate::store::{self, AT_A_TIME, Told};
+use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
 
 /// The largest certificate that is read. PEM certificates have some kilobytes.
 const MOST_BYTES: u64 = 64 * 1024;
@@ -336,7 +336,10 @@ async fn certificate<S, A: Objects, G, K, B, C: Crypto>(
 ///
 /// A node can write anything below the folder of its role, and nothing elsewhere. So the role is the folder's, a report about another machine
 /// is a finding, no report is newer than its object, and each role has a limit of its own.
-async fn nodes(
+///
+/// # Errors
+/// If a port fails, and may work later.
+pub async fn nodes(
     assets: &(impl Objects + Listing),
     cluster: &Cluster,
     now: Timestamp,
@@ -370,8 +373,15 @@ async fn nodes(
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
                 }
-                let report = reported(cluster, &place.instance, &status);
-                nodes.extend(report.map(|report| Reported { at: report.at.min(place.modified), ..report }));
+                let Some(report) = reported(cluster, &place.instance, &status) else { continue };
+                match excess(&report) {
+                    None => nodes.push(Reported { at: report.at.min(place.modified), ..report }),
+                    Some(message) => findings.push(Finding {
+                        message,
+                        help: "find out what runs on that machine, and replace it".to_owned(),
+                        key: place.key,
+                    }),
+                }
             }
             Told::Unreadable(problem) => findings.push(Finding {
                 message: format!("the report of {} of {} cannot be read: {problem}", place.instance, place.role),
@@ -382,6 +392,19 @@ async fn nodes(
         }
     }
     Ok((nodes, spaces))
+}
+
+/// What is wrong with a report that says more of its certificates than an agent does. What they say is stored.
+fn excess(report: &Reported) -> Option<String> {
+    let Reported { role, instance, .. } = report;
+    let kept = report.held.iter().map(|held| held.asset.len() + held.fingerprint.len() + held.by.len());
+    let kept: usize = kept.sum();
+    (kept > MOST_KEPT_BYTES).then(|| {
+        format!(
+            "the names and fingerprints in the report of {instance} of {role} have {kept} bytes, and those of an agent have {MOST_KEPT_BYTES} at \
+             most, so it was ignored"
+        )
+    })
 }
 
 /// Where a report lies.
@@ -472,7 +495,29 @@ async fn planned(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use slipway_credentials::renewal::Held;
+
     use super::*;
+
+    #[test]
+    fn a_report_of_more_than_an_agent_says_is_not_kept() {
+        let report = |fingerprint: usize, times: usize| {
+            let held = Held {
+                asset: "apiserver-etcd-client".to_owned(),
+                fingerprint: "f".repeat(fingerprint),
+                ends: Timestamp::MIN,
+                by: "/etc/kubernetes/pki/apiserver-etcd-client.pem".to_owned(),
+            };
+            let (role, instance) = (Role::Controller, "i-1".to_owned());
+            Reported { role, instance, at: Timestamp::MIN, held: vec![held; times] }
+        };
+        assert_eq!(excess(&report(64, 20)), None, "a controller has fewer than ten");
+        assert!(
+            excess(&report(200_000, 1))
+                .is_some_and(|why| why.contains("i-1 of controller have 200066 bytes"))
+        );
+        assert!(excess(&report(0, 2_000)).is_some());
+    }
 
     #[test]
     fn p7_a_forgotten_pause_is_a_finding_and_one_that_would_hold_a_renewal_before_it_does() {

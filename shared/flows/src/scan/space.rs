@@ -13,7 +13,7 @@ const FRESH: SignedDuration = SignedDuration::from_hours(24);
 
 /// The newest report of each member.
 #[derive(Debug, Default)]
-pub(super) struct Spaces {
+pub struct Spaces {
     newest: BTreeMap<Role, Report>,
 }
 

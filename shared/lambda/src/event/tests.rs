@@ -183,7 +183,11 @@ fn a_rollout_is_woken_by_requests_approvals_ticks_and_stacks() {
     };
     let id = "arn:aws:cloudformation:eu-west-1:123456789012:stack/prod-etcd/8f0a";
     assert_eq!(stack(id).unwrap(), Woken::Stack("prod-etcd".to_owned()));
-    assert_eq!(kind(stack("prod-etcd")), "Slipway.Event.Malformed");
+    // A name of a stack is short, and each `-pool-` in it is one more cluster that it may belong to.
+    let long = id.replace("etcd", &"pool-a-".repeat(20));
+    for bad in ["prod-etcd", "arn:aws:cloudformation:eu-west-1:123456789012:stack/../8f0a", &long] {
+        assert_eq!(kind(stack(bad)), "Slipway.Event.Malformed", "{bad}");
+    }
 }
 
 /// Two orders within one second, as `slipway pause` and `slipway resume` put them on the bus and EventBridge brings them: with whole
@@ -276,6 +280,9 @@ fn p10_orders_carry_the_time_at_which_they_were_put_on_the_bus() {
         ("Rollout Skip", prod),
         ("Rollout Skip", json!({"cluster": "prod", "instance": "etcd-0"})),
         ("Rollout Skip", json!({"cluster": "prod", "instance": "i-0/../../x"})),
+        ("Rollout Approved", json!({"cluster": "prod", "plan": "../../other/plans/p1"})),
+        ("Rollout Approved", json!({"cluster": "prod", "plan": "p".repeat(65)})),
+        ("Rollout Abort", json!({"cluster": "prod", "plan": ""})),
         ("Rollout Pause", json!({})),
         ("Rollout Pause", json!({"cluster": "../prod"})),
     ] {

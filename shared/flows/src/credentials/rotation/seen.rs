@@ -15,17 +15,13 @@ use slipway_rollout::fleet::Lifecycle;
 
 use crate::error::{FlowError, FlowResult};
 use crate::ports::Groups;
-use crate::store::{self, AT_A_TIME, Told};
+use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
 
 /// The existing machines by role, as Auto Scaling lists them. Roles that were not queried are missing.
 pub type Machines = BTreeMap<Role, BTreeSet<String>>;
 
 /// The maximum number of objects that are listed of a role, including those of former nodes.
 const MOST: usize = 10_000;
-
-/// The most that is kept of a report, because a node can write the reports of all machines of its role. Digests and fingerprints have 64 bytes
-/// each, and a node has fewer than ten.
-const MOST_KEPT_BYTES: usize = 4 * 1024;
 
 /// The deployed releases, each with its stack.
 type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
@@ -86,7 +82,10 @@ async fn reported(assets: &impl Listing, cluster: &str, role: &Role) -> FlowResu
 }
 
 /// The last report of a node, if it is one.
-async fn report(
+///
+/// # Errors
+/// If the port fails, and may work later.
+pub async fn report(
     assets: &impl Objects,
     cluster: &str,
     role: &Role,
