@@ -89,6 +89,8 @@ pub(super) struct Spent {
     plans: BTreeSet<String>,
     /// By the version of the spec and the release that was made from it.
     specs: BTreeSet<(String, String)>,
+    /// The stacks that CloudFormation was still changing when one of them ended: how that went is known once a change set was asked for.
+    unfinished: BTreeSet<String>,
 }
 
 impl Spent {
@@ -186,7 +188,8 @@ impl Checker {
             let source = world.stack_source(&stack.name).filter(|_| stands);
             source.is_none_or(|(body, tags)| body != stack.body || *tags != stack.tags)
         });
-        let changed = changed.map(|stack| stack.name.clone()).collect();
+        let unfinished = self.spent.unfinished.iter().cloned();
+        let changed = changed.map(|stack| stack.name.clone()).chain(unfinished).collect();
         let joins = begun.release.roles.keys().filter(|role| role.member().is_some());
         self.may_join.extend(joins.map(ToString::to_string));
         self.target = Some(Target {
@@ -208,10 +211,12 @@ impl Checker {
         let well = well && !self.aborted;
         if well {
             self.surges.ended();
+            self.spent.unfinished.clear();
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
             self.spent.plans.insert(target.begun.plan);
+            self.spent.unfinished.extend(target.executing);
         }
         self.aborted = false;
     }
