@@ -165,8 +165,7 @@ impl MemberWork<Replacing> for ReplaceMember {
     }
 }
 
-/// There is none yet.
-
+/// The next move while there is no successor.
 fn successor(
     machine: String,
     since: Option<Timestamp>,

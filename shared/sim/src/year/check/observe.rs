@@ -13,14 +13,13 @@ impl Checker {
     pub fn observe(&mut self, world: &World) {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
-        let late = |one: &&MachineFacts| one.leaving && !one.ready;
-        let boot: Vec<String> = self.machines.values().filter(late).map(|one| one.id.clone()).collect();
+        // Time may pass within an invocation, so that a machine is first seen leaving once it is ready.
+        let boots = |one: &&MachineFacts| !one.ready;
+        let boot: Vec<String> = self.machines.values().filter(boots).map(|one| one.id.clone()).collect();
         world.update_machines(&mut self.machines);
-        self.joined.extend(
-            boot.into_iter()
-                .filter(|id| self.machines.get(id).is_some_and(|one| one.ready))
-                .map(|id| (id, now)),
-        );
+        let is_late = |id: &String| self.machines.get(id).is_some_and(|one| one.ready && one.leaving);
+        let late: Vec<String> = boot.into_iter().filter(is_late).collect();
+        self.joined.extend(late.into_iter().map(|id| (id, now)));
         for (id, machine) in &self.machines {
             if !self.roles.contains_key(id) {
                 self.roles.insert(id.clone(), machine.role.clone());
