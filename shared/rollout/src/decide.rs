@@ -169,7 +169,7 @@ fn is_progressing(state: &Rollout) -> bool {
 }
 
 /// Whether a newer spec waits until the work in progress is done.
-fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
+pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
     wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
 }
@@ -349,8 +349,9 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
     let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
     let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
-    // A failed plan is tried again only after another upload, because an approval may be delivered twice.
-    fresh && !state.is_spent(&wanted.desired)
+    // What failed is tried again only after another upload, because an approval may be delivered twice, or if a person approves a new plan.
+    let may_begin = is_approved(state, wanted) || !state.has_failed(&wanted.desired);
+    fresh && may_begin && !state.is_spent(&wanted.desired)
 }
 
 /// Ends a rollout before it begins: nothing was changed, and the message says why.

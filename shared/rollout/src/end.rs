@@ -1,6 +1,7 @@
 //! What a rollout leaves behind when it ends.
 
 use slipway_core::role::Role;
+use slipway_core::status::Desired;
 
 use super::{Active, Rollout, RolloutResult, StepState};
 
@@ -11,6 +12,17 @@ impl Rollout {
     pub fn looks_again(&self, version: &str) -> bool {
         let last = self.last.as_ref().filter(|_| self.active().is_none());
         last.is_some_and(|last| last.unserved && last.spec_version != version)
+    }
+}
+
+impl Rollout {
+    /// Whether the last rollout of the same upload to the same release failed or was aborted. A plan that is made anew from where it ended,
+    /// because the event of the upload comes again late or a scan runs, has another id, and is no wish of anybody to try again.
+    pub(super) fn has_failed(&self, desired: &Desired) -> bool {
+        self.last.as_ref().is_some_and(|last| {
+            matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted)
+                && (&last.spec_version, &last.target) == (&desired.spec_version, &desired.target)
+        })
     }
 }
 

@@ -123,7 +123,8 @@ impl Checker {
     /// The maximum desired capacity of a group, including its surge.
     pub(super) fn most(&self, role: &str, group: &str) -> usize {
         let besides = self.surges.0.get(group).map_or(0, |surge| surge.most);
-        besides.max(self.rules.size(role)) + self.rules.surge(role)
+        let size = besides.max(self.rules.size(role));
+        size + self.rules.surge(role, size)
     }
 
     /// Pools that a rollout left larger than they were, without changes by others.
@@ -151,7 +152,7 @@ impl Checker {
         let serve = others
             .filter(|one| !self.drained.contains_key(&one.id) && self.counts_as_well(&one.id, now))
             .count();
-        let may = self.rules.may_miss(role);
+        let may = self.rules.may_miss(role, wanted);
         if serve + may < wanted {
             let what = format!(
                 "{} is drained while {serve} others of {role} serve, of {wanted}, and {may} may be missing",
