@@ -1,9 +1,9 @@
 //! What a rollout leaves behind when it ends.
 
 use slipway_core::role::Role;
-use slipway_core::status::Desired;
 
-use super::{Active, Rollout, RolloutResult, StepState};
+use super::decide::is_approved;
+use super::{Active, Ended, Rollout, RolloutResult, StepState, Wanted};
 
 impl Rollout {
     /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
@@ -16,13 +16,15 @@ impl Rollout {
 }
 
 impl Rollout {
-    /// Whether the last rollout of the same upload to the same release failed or was aborted. A plan that is made anew from where it ended,
-    /// because the event of the upload comes again late or a scan runs, has another id, and is no wish of anybody to try again.
-    pub(super) fn has_failed(&self, desired: &Desired) -> bool {
-        self.last.as_ref().is_some_and(|last| {
+    /// Whether the last rollout of the same upload to the same release failed or was aborted, and nobody has approved to try again. A plan
+    /// that is made anew from where it ended, because the event of the upload comes again late or a scan runs, has another id.
+    pub(super) fn has_failed(&self, wanted: &Wanted) -> bool {
+        let desired = &wanted.desired;
+        let is_last = |last: &&Ended| {
             matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted)
                 && (&last.spec_version, &last.target) == (&desired.spec_version, &desired.target)
-        })
+        };
+        self.last.as_ref().filter(is_last).is_some() && !is_approved(self, wanted)
     }
 }
 
