@@ -98,17 +98,17 @@ impl Effects {
         self.apart = self.acts.len();
     }
 
-    /// The rollout ends: effects of the same decision that would begin something are removed and returned, also the first drain of a
-    /// machine that the rollout chose before.
+    /// The rollout ends: effects of the same decision that would begin something are removed and returned, also the drains of
+    /// machines that the rollout chose before.
     pub(super) fn begin_nothing(&mut self, departures: &BTreeMap<String, Departure>) -> Vec<Effect> {
         let own = self.acts.split_off(self.apart);
-        let (first, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts).into_iter().partition(|(effect, _)| {
-            matches!(effect, Effect::Send(command) if departures.values().any(|one| one.begins_with(&command.token)))
+        let (drains, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts).into_iter().partition(|(effect, _)| {
+            matches!(effect, Effect::Send(command) if departures.values().any(|one| one.drains_by(&command.token)))
         });
         let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
         self.acts = apart;
         self.acts.extend(rest);
-        first.into_iter().chain(begins).map(|(effect, _)| effect).collect()
+        drains.into_iter().chain(begins).map(|(effect, _)| effect).collect()
     }
 
     /// Adds an effect with the present observation as its evidence.

@@ -272,11 +272,10 @@ impl Departure {
         }
     }
 
-    /// Whether a rollout removes it, and the command with that token is the first that is sent for it.
-    pub(crate) fn begins_with(&self, token: &str) -> bool {
-        let is_first = self.is_of_a_rollout() && self.rounds == self.unsent + 1;
+    /// Whether a rollout removes it, and the command with that token drains it.
+    pub(crate) fn drains_by(&self, token: &str) -> bool {
         let DepartureState::Drain { drain, .. } = &self.state else { return false };
-        is_first && drain.asked.as_ref().is_some_and(|asked| asked.command.token == token)
+        self.is_of_a_rollout() && drain.asked.as_ref().is_some_and(|asked| asked.command.token == token)
     }
 
     /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.

@@ -105,8 +105,8 @@ pub struct Checker {
     /// Machines that were ordered to be drained, and when this was first ordered.
     drained: BTreeMap<String, Timestamp>,
     cordons: Cordons,
-    /// Machines that became nodes while they were already being terminated, and when.
-    joined: BTreeMap<String, Timestamp>,
+    /// Machines that became nodes, and when, if they were already being terminated.
+    joined: BTreeMap<String, Option<Timestamp>>,
     /// Retained machines that were terminated.
     kept_no_more: BTreeSet<String>,
     /// Machines whose terminate hook was completed, and when.

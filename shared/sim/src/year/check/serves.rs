@@ -83,12 +83,13 @@ impl Checker {
         self.serving.now = serve;
     }
 
-    /// A rollout is reported as succeeded.
-    pub fn succeeded(&mut self, world: &World) {
+    /// A rollout is reported as succeeded, at `stored` as it says.
+    pub fn succeeded(&mut self, world: &World, stored: Option<Timestamp>) {
         let now = world.now();
+        let late = stored.map_or(SignedDuration::ZERO, |stored| now.duration_since(stored));
         let groups = self.node_groups();
         let parts = ["etcd".to_owned(), "the API".to_owned()].into_iter().chain(groups.keys().cloned());
-        let known = if self.faults { TOLD } else { SignedDuration::ZERO };
+        let known = if self.faults { TOLD + late } else { SignedDuration::ZERO };
         let is_served = |part: &String| {
             let last = self.serving.last.get(part);
             self.serving.now.contains(part)
