@@ -150,6 +150,15 @@ fn joined(bytes: &[u8]) -> Vec<u8> {
     joined
 }
 
+/// Whether a private key in PEM is in the bytes, whosever it is; the words for one, which are in each program that reads keys, are none.
+fn has_private_key(bytes: &[u8]) -> bool {
+    const HEADER: &[u8] = b"PRIVATEKEY-----";
+    let joined = joined(bytes);
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
+    let mut headers = joined.windows(HEADER.len() + SHORTEST).filter(|window| window.starts_with(HEADER));
+    headers.any(|window| window[HEADER.len()..].iter().all(is_base64))
+}
+
 /// The content of each gzip stream that begins anywhere in the bytes.
 fn unzipped(bytes: &[u8]) -> Vec<Vec<u8>> {
     let begins = bytes.windows(3).enumerate().filter(|(_, window)| *window == [0x1f, 0x8b, 0x08]);
@@ -245,6 +254,22 @@ mod tests {
         }
         assert!(scanner.find(&secret[..31]).is_empty() && scanner.find(b"").is_empty());
         assert!(scanner.find(&zipped(b"nothing")).is_empty());
+    }
+
+    #[test]
+    fn p9_anybodys_private_key_is_found_and_the_words_for_one_are_not() {
+        let made = AwsLc.make(&AssetKind::KeyPair(KeyAlgorithm::EcdsaP256)).unwrap();
+        let pem = std::str::from_utf8(made.private.expose()).unwrap();
+        let found =
+            [pem.to_owned(), serde_json::json!({ "key": pem }).to_string(), pem.replace('\n', "\r\n    ")];
+        for text in found {
+            assert!(has_private_key(text.as_bytes()), "{}", text.len());
+        }
+        for words in
+            ["-----BEGIN PRIVATE KEY-----", "EC PRIVATE KEYCERTIFICATE-----BEGIN -----END -----\0\x01", ""]
+        {
+            assert!(!has_private_key(words.as_bytes()), "{words}");
+        }
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn is_progressing(state: &Rollout) -> bool {
 }
 
 /// Whether a newer spec waits until the work in progress is done.
-fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
+pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
     let wanted = observed.desired.as_ref();
     wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
 }
@@ -341,7 +341,7 @@ fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
     is_approved(state, wanted) || !wanted.plan.waits_for_approval(now)
 }
 
-fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
+pub(super) fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
     state.approved.as_deref() == Some(wanted.plan.id.as_str())
 }
 
@@ -349,8 +349,8 @@ fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
 pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
     let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
     let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
-    // A failed plan is tried again only after another upload, because an approval may be delivered twice.
-    fresh && !state.is_spent(&wanted.desired)
+    // What failed is tried again after another upload, or if a person approves a new plan. An approval may be delivered twice.
+    fresh && !state.has_failed(wanted) && !state.is_spent(&wanted.desired)
 }
 
 /// Ends a rollout before it begins: nothing was changed, and the message says why.
@@ -514,9 +514,11 @@ fn conclude(
     };
 
     let stops = result != RolloutResult::Succeeded;
-    for effect in stops.then(|| effects.begin_nothing()).into_iter().flatten() {
+    for effect in stops.then(|| effects.begin_nothing(&next.departures)).into_iter().flatten() {
         if let Effect::SetDesired { group, .. } = effect {
             active.nodes.not_raised(&group);
+        } else if let Effect::Send(command) = effect {
+            next.not_sent(&command.token);
         }
     }
     next.left_over.retain(|role, _| !active.nodes.steps.iter().any(|step| &step.role == role));

@@ -138,6 +138,10 @@ struct Turn<'a> {
     budget: &'a mut Budget,
     /// A newer spec waits until the work in progress is done.
     newer: bool,
+    /// The members of etcd after this one that are worked on later.
+    later: BTreeSet<Role>,
+    /// The one of them that has to go first.
+    first: Option<Role>,
     effects: Effects,
 }
 
@@ -503,6 +507,7 @@ pub(super) fn advance(
         let (urgency, urgent_from) = (nodes.urgency_of(&role, now), nodes.urgent_from(&role));
         // A role may have two steps: an answer to one must not count for the other.
         let token = format!("{cluster} {} {} {at}", active.change_set, active.started_at);
+        let later = nodes.later_members(&role);
         let NodeStep { role, stack, group, minor, rounds, task, .. } = &mut nodes.steps[at];
         let mut turn = Turn {
             cluster,
@@ -526,12 +531,17 @@ pub(super) fn advance(
             departures: &mut *departures,
             budget: &mut budget,
             newer,
+            later,
+            first: None,
             effects: Effects::new(now),
         };
         if let Some(what) = task.advance(&mut turn) {
             waits.insert(turn.role.clone(), what);
         }
         effects.append(turn.effects);
+        if let Some(first) = turn.first {
+            nodes.goes_first(&first, at);
+        }
         let step = &nodes.steps[at];
         if step.work() == Work::Leave && step.is_done() {
             nodes.leaving.remove(&step.role);

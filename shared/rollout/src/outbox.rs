@@ -6,11 +6,13 @@
 //! dropped, and the next decision observes the world again: every state that follows such an effect can tell from the world whether the
 //! effect took place.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::node::Verb;
 
-use super::departures::DepartureState;
+use super::departures::{Departure, DepartureState};
 use super::{Effect, Rollout};
 
 /// The maximum age of the evidence when something disruptive is done: the tick comes once a minute, and may be late once.
@@ -96,12 +98,17 @@ impl Effects {
         self.apart = self.acts.len();
     }
 
-    /// The rollout ends: effects of the same decision that would begin something are removed and returned.
-    pub(super) fn begin_nothing(&mut self) -> Vec<Effect> {
+    /// The rollout ends: effects of the same decision that would begin something are removed and returned, also the drains of
+    /// machines that the rollout chose before.
+    pub(super) fn begin_nothing(&mut self, departures: &BTreeMap<String, Departure>) -> Vec<Effect> {
         let own = self.acts.split_off(self.apart);
+        let (drains, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts).into_iter().partition(|(effect, _)| {
+            matches!(effect, Effect::Send(command) if departures.values().any(|one| one.drains_by(&command.token)))
+        });
         let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
+        self.acts = apart;
         self.acts.extend(rest);
-        begins.into_iter().map(|(effect, _)| effect).collect()
+        drains.into_iter().chain(begins).map(|(effect, _)| effect).collect()
     }
 
     /// Adds an effect with the present observation as its evidence.

@@ -360,7 +360,9 @@ pub(super) fn take_back(
     now: Timestamp,
 ) {
     let failed = active.nodes.failure().is_some() || active.steps.iter().any(|step| step.failure().is_some());
-    if active.aborted.is_none() && !failed {
+    // While paused, a newer spec does not wait for the change sets.
+    let superseded = state.paused_since().is_some() && super::decide::is_newer(state, active, observed, now);
+    if active.aborted.is_none() && !failed && !superseded {
         return;
     }
     let mut steps = std::mem::take(&mut active.steps);

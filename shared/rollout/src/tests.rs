@@ -378,7 +378,12 @@ fn a_launch_that_failed_goes_on_where_it_stopped_when_the_spec_is_uploaded_again
     let releases = BTreeMap::from([(release.id(), release.clone())]);
     let baseline =
         Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).expect("the release is there");
-    let again = wanted(&release, &baseline, Approval::Auto);
+    let mut again = wanted(&release, &baseline, Approval::Auto);
+    assert_ne!(again.plan.id, first.plan.id);
+    // The event of the upload came a second time, late, so that the same spec was planned anew.
+    let (state, report) = fake.run(state, &again, None, false);
+    assert_eq!((report.state.as_str(), fake.log.len()), ("failed", 0), "{:?}", fake.log);
+    again.desired.spec_version = "v2".to_owned();
     let (state, report) = fake.run(state, &again, None, false);
     assert_eq!(report.state, "succeeded");
     assert_eq!(&fake.log[2..4], ["delete c-etcd", "change set c-etcd"], "{:?}", fake.log);

@@ -10,7 +10,7 @@ use serde_json::json;
 use slipway_crypto::AwsLc;
 use slipway_ports::{Context, Crypto as _, Secret};
 
-use super::{Findings, Scanner};
+use super::{Findings, Scanner, has_private_key};
 use crate::installation::Installation;
 use crate::observe::Observed;
 
@@ -99,7 +99,7 @@ impl Secrets {
                 let place = format!("{bucket}/{key}");
                 let (_, bytes) = world.client().s3(Method::GET, &place, &query, Vec::new()).await?;
                 self.look(&mut searched, "objects", &place, &bytes);
-                if String::from_utf8_lossy(&bytes).contains("PRIVATE KEY") {
+                if has_private_key(&bytes) {
                     searched.findings.0.entry(place).or_default().insert("a private key".to_owned());
                 }
             }

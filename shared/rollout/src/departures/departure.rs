@@ -272,6 +272,12 @@ impl Departure {
         }
     }
 
+    /// Whether a rollout removes it, and the command with that token drains it.
+    pub(crate) fn drains_by(&self, token: &str) -> bool {
+        let DepartureState::Drain { drain, .. } = &self.state else { return false };
+        self.is_of_a_rollout() && drain.asked.as_ref().is_some_and(|asked| asked.command.token == token)
+    }
+
     /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.
     pub(crate) const fn is_unsent(&self) -> bool {
         self.is_of_a_rollout()

@@ -20,7 +20,22 @@ pub(super) const LAG: u64 = 10;
 pub(super) const SNAPSHOT_AGE: SignedDuration = SignedDuration::from_mins(15);
 
 /// Each member's answer, or why there is none.
-pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, String>>;
+pub(super) type Answers = BTreeMap<Role, Result<EtcdHealth, NoAnswer>>;
+
+/// Why no answer of a member counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// It gave none that can be read; the reason.
+    Silent(String),
+    /// Auto Scaling is about to replace this machine, `i-…`. The member may serve until then.
+    ReplacedByOthers(String),
+}
+
+impl From<String> for NoAnswer {
+    fn from(problem: String) -> Self {
+        Self::Silent(problem)
+    }
+}
 
 /// Why `target` may not be taken down now; empty if it may. With `None`: why the members are not all healthy.
 pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger> {
@@ -28,8 +43,11 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     let mut clusters = BTreeSet::new();
     for (role, answer) in answers.iter().filter(|(role, _)| Some(*role) != target) {
         match answer {
-            Err(problem) => {
+            Err(NoAnswer::Silent(problem)) => {
                 dangers.insert(Danger::SilentMember { role: role.clone(), problem: Detail(problem.clone()) });
+            }
+            Err(NoAnswer::ReplacedByOthers(machine)) => {
+                dangers.insert(Danger::ReplacedByOthers(machine.clone()));
             }
             Ok(health) => {
                 clusters.extend(health.cluster_id.as_ref());
@@ -52,7 +70,8 @@ pub(super) fn of_member(target: Option<&Role>, answers: &Answers) -> Vec<Danger>
     dangers.extend(alarms.map(|alarm| Danger::Alarm(alarm.kind.to_string())));
     // No other member reports on a single member either: if it does not answer, it may have an alarm, or its answer may only be late.
     if answers.len() == 1
-        && let Some((role, Err(problem))) = target.and_then(|target| answers.get_key_value(target))
+        && let Some((role, Err(NoAnswer::Silent(problem)))) =
+            target.and_then(|target| answers.get_key_value(target))
     {
         dangers.insert(Danger::SilentEtcd { role: role.clone(), problem: Detail(problem.clone()) });
     }
@@ -220,7 +239,7 @@ mod tests {
             assert_eq!(dangers_of(None, &answers), [reason]);
         }
         let mut answers = all(3);
-        answers.insert(Role::Etcd(2), Err("it is gone".to_owned()));
+        answers.insert(Role::Etcd(2), Err("it is gone".to_owned().into()));
         assert_eq!(dangers_of(Some(&target), &answers), ["etcd-2 does not answer: it is gone"]);
         // A member that is not in the release, for example a learner.
         let mut answers = all(3);
@@ -243,7 +262,7 @@ mod tests {
         for (of, reasons) in [(1, &["etcd-0, the only member of etcd, does not answer: lost"][..]), (3, &[])]
         {
             let mut answers = all(of);
-            answers.insert(Role::Etcd(0), Err("lost".to_owned()));
+            answers.insert(Role::Etcd(0), Err("lost".to_owned().into()));
             assert_eq!(dangers_of(Some(&Role::Etcd(0)), &answers), reasons, "{of}");
         }
     }
@@ -283,7 +302,7 @@ mod tests {
     #[test]
     fn p4_a_member_that_is_ill_itself_may_be_replaced_and_none_beside_it() {
         let mut answers = all(3);
-        answers.insert(Role::Etcd(0), Err("it is gone".to_owned()));
+        answers.insert(Role::Etcd(0), Err("it is gone".to_owned().into()));
         for index in 1..3 {
             change(&mut answers, index, |one| one.members[0].reachable = false);
         }

@@ -9,10 +9,11 @@ mod replace;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::Urgency;
+use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
-use super::super::waits::{Asks, Boot, Boots, Comes, Many, ObservedParts, Waits};
+use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Many, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
@@ -78,6 +79,9 @@ pub(super) trait MemberWork<A> {
     /// The machine on which the work is done, if its group does not show that.
     fn done(&self) -> Option<&String>;
 
+    /// Whether this rollout has changed the member. If so, the change may be the reason why another one is not healthy now.
+    fn has_acted(&self) -> bool;
+
     /// Begins the work on `machine`, which the others can do without, according to `round`.
     fn begin(
         &self,
@@ -108,7 +112,7 @@ const LOOK: Way = Way::new(
 const SNAPSHOT: Way =
     Way::new("snapshot", "another member takes a snapshot", &[Wakes::Command], &["check", "look", "failed"]);
 const VERIFY: Way =
-    Way::new("verify", "checks the health of all members", &[Wakes::Command], &["done", "failed"]);
+    Way::new("verify", "checks the health of all members", &[Wakes::Command], &["look", "done", "failed"]);
 
 /// The own states of one kind of work on a member.
 pub(super) trait Act {
@@ -225,10 +229,10 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
                 Move::To(MemberState::start())
             }
             MemberState::Check { machine, round } => {
-                check(&self.work, machine, round, &self.tries, *since, turn)
+                check(&self.work, machine, round, &self.tries, since, turn)
             }
             MemberState::Act(act) => self.work.go_on(act, &mut self.tries, *since, turn, group),
-            MemberState::Verify(round) => verify(&self.work, round, *since, turn),
+            MemberState::Verify(round) => verify(&self.work, round, since, turn),
         }
     }
 }
@@ -301,12 +305,27 @@ fn choose<W: MemberWork<A>, A: Act>(
     }
 }
 
+/// Lets the only member that is not healthy go first, if it is worked on later: until it is well, no other's work can begin or end. It has
+/// to come after this one in the order of members, so that two of them never let each other go first.
+fn gives_way<A: Act>(
+    answers: &Answers,
+    dangers: &[Danger],
+    since: &mut Option<Timestamp>,
+    turn: &mut Turn<'_>,
+) -> Option<To<A>> {
+    let can_go = |role: &&Role| danger::of_member(Some(role), answers).is_empty();
+    let ill = turn.later.iter().find(can_go).filter(|_| turn.may_start())?;
+    turn.first = Some(ill.clone());
+    *since = None;
+    Some(Move::Stay(MemberState::start(), Waits::Dangers(dangers.to_vec())))
+}
+
 fn check<A: Act>(
     work: &impl MemberWork<A>,
     machine: String,
     round: Round,
     tries: &Tries,
-    since: Option<Timestamp>,
+    since: &mut Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To<A> {
     let Some(answers) = answers(&round, turn) else {
@@ -316,9 +335,11 @@ fn check<A: Act>(
         let dangers = danger::of_member(Some(turn.role), &answers);
         let checks = |round| MemberState::Check { machine: machine.clone(), round };
         if !dangers.is_empty() {
-            return waits_for_members(dangers, round, since, turn, "may not be taken down", checks);
+            return gives_way(&answers, &dangers, since, turn).unwrap_or_else(|| {
+                waits_for_members(dangers, round, *since, turn, "may not be taken down", checks)
+            });
         }
-        if let Some(first) = is_old(&round, since, turn, checks) {
+        if let Some(first) = is_old(&round, *since, turn, checks) {
             return first;
         }
     }
@@ -328,7 +349,7 @@ fn check<A: Act>(
 fn verify<A: Act>(
     work: &impl MemberWork<A>,
     round: Round,
-    since: Option<Timestamp>,
+    since: &mut Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To<A> {
     let round = if round.is_empty() { ask_everyone(turn) } else { round };
@@ -338,16 +359,12 @@ fn verify<A: Act>(
     let dangers = danger::of_member(None, &answers);
     // The others may still have the expired certificates; they are refreshed next.
     let is_last = turn.members.keys().next_back() == Some(turn.role);
-    let may_wait_no_longer = grace_is_over(work.has_expired(turn.urgency), since, turn.now) && !is_last;
+    let may_wait_no_longer = grace_is_over(work.has_expired(turn.urgency), *since, turn.now) && !is_last;
     if dangers.is_empty() || may_wait_no_longer {
         return Move::Done { left: false };
     }
-    waits_for_members(
-        dangers,
-        round,
-        since,
-        turn,
-        "is not healthy together with the others",
-        MemberState::Verify,
-    )
+    let what = "is not healthy together with the others";
+    let way = (!work.has_acted()).then(|| gives_way(&answers, &dangers, since, turn));
+    way.flatten()
+        .unwrap_or_else(|| waits_for_members(dangers, round, *since, turn, what, MemberState::Verify))
 }

@@ -10,7 +10,7 @@ use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
 use super::super::outbox::FRESH;
 use super::super::waits::{Asks, Danger, Waits};
-use super::danger::{self, Answers};
+use super::danger::{self, Answers, NoAnswer};
 use super::machine::{Move, State, Tries, waited, waits_for};
 use super::{PATIENCE, Turn, serving};
 
@@ -70,28 +70,27 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
     let mut by_member: Answers = turn
         .members
         .keys()
-        .map(|role| (role.clone(), Err("it has no machine in service".to_owned())))
+        .map(|role| (role.clone(), Err("it has no machine in service".to_owned().into())))
         .collect();
     for asked in round.iter() {
         if let Some(id) = replaced_by_others(&asked.role, turn) {
-            by_member.insert(
-                asked.role.clone(),
-                Err(format!("Auto Scaling finds {id} unhealthy, and replaces it")),
-            );
+            by_member.insert(asked.role.clone(), Err(NoAnswer::ReplacedByOthers(id)));
             continue;
         }
         let health = match asked.answer(turn.observed, turn.now) {
-            Some(health) => health,
+            Some(health) => health.map_err(NoAnswer::from),
             // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
             None if asked.role == *turn.role && turn.now.duration_since(asked.at) > SILENCE => {
-                Err(format!("it has not answered for {} seconds", SILENCE.as_secs()))
+                Err(format!("it has not answered for {} seconds", SILENCE.as_secs()).into())
             }
             None => return None,
         };
         match serve.get(&asked.role) {
             Some(id) if *id == asked.command.instance => by_member.insert(asked.role.clone(), health),
-            Some(id) => by_member
-                .insert(asked.role.clone(), Err(format!("{id} has replaced the machine that was queried"))),
+            Some(id) => by_member.insert(
+                asked.role.clone(),
+                Err(format!("{id} has replaced the machine that was queried").into()),
+            ),
             None => None,
         };
     }

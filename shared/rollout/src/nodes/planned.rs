@@ -135,7 +135,7 @@ fn task(plan: &Plan, planned: &NodePlan, node: &NodeRole, work: Work) -> Option<
             let work = RefreshMember { credentials: credentials(), renewed: None };
             Task::MemberRefresh(member(work))
         }
-        (Role::Etcd(_), Work::Replace) => Task::MemberReplace(member(ReplaceMember {})),
+        (Role::Etcd(_), Work::Replace) => Task::MemberReplace(member(ReplaceMember { replaced: false })),
         (Role::Controller, Work::Refresh) => {
             let work = ControllersWork::Refresh { credentials: credentials() };
             Task::Controllers(controllers(plan, work, node.nodes.min))
@@ -198,6 +198,20 @@ fn group_of(role: &Role, node: &NodeRole) -> String {
 }
 
 impl Nodes {
+    /// The members after `role` that are to be replaced or refreshed.
+    pub(super) fn later_members(&self, role: &Role) -> BTreeSet<Role> {
+        let open = self.steps.iter().filter(|step| step.changes_member() && !step.is_done());
+        open.map(|step| &step.role).filter(|other| *other > role).cloned().collect()
+    }
+
+    /// Moves the work on a member before the step at `at`.
+    pub(super) fn goes_first(&mut self, member: &Role, at: usize) {
+        let found = |step: &NodeStep| step.changes_member() && step.role == *member;
+        if let Some(from) = self.steps.iter().position(found).filter(|from| *from > at) {
+            self.steps[at..=from].rotate_right(1);
+        }
+    }
+
     /// The steps of `wanted`.
     pub(in super::super) fn from_wanted(wanted: &Wanted) -> Self {
         let (plan, release): (&Plan, &Rendering) = (&wanted.plan, &wanted.release);

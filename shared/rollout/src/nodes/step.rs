@@ -205,6 +205,11 @@ impl NodeStep {
         matches!(self.task, Task::Closing(_))
     }
 
+    /// Whether a member of etcd is replaced or refreshed.
+    pub(super) const fn changes_member(&self) -> bool {
+        matches!(self.task, Task::MemberReplace(_) | Task::MemberRefresh(_))
+    }
+
     /// The name of its state.
     #[must_use]
     pub fn place(&self) -> Place {

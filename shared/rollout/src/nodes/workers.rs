@@ -352,7 +352,8 @@ impl Workers {
 
     /// How many machines the pool has and should have.
     fn count<'g>(&self, departures: &BTreeMap<String, Departure>, group: &'g GroupView) -> Pool<'g> {
-        let goes = |id: &String| departs(departures, id);
+        // A machine that had gone serves only in an answer from before that.
+        let goes = |id: &String| departs(departures, id) || self.done.contains(id) && serves(group, id);
         let healthy = serving(group).filter(|(id, machine)| machine.healthy && !goes(id));
         let available = u32::try_from(healthy.count()).unwrap_or(u32::MAX);
         let comes = counting(group).filter(|(id, machine)| {

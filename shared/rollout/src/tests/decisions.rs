@@ -293,6 +293,12 @@ fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_r
             assert!(decide(&again.next, &absent, NOW + PAUSE * 2).next.active().is_none());
         }
     }
+    // A newer spec does not wait for the change sets of what is paused.
+    let newer = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
+    for (desired, goes) in [(None, nothing), (Some(newer), stack_goes)] {
+        let decision = decide(&paused(pool(json!("changeSet"))), &Observed { desired, ..ours.clone() }, NOW);
+        assert_eq!((deletes(&decision), decision.next.active().is_some()), (goes, true));
+    }
     let first = decide(&aborted(pool(json!("changeSet"))), &absent, NOW).next;
     let just_before = CONSISTENT - SignedDuration::from_secs(1);
     assert!(decide(&first, &absent, NOW + just_before).next.active().is_some());

@@ -1,13 +1,15 @@
 //! Which effects of the outbox change what runs, and which begin something: the former are dropped when they are too old, the latter are
 //! withdrawn after an order to stop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::{Value, json};
 use slipway_core::event::RolloutReport;
 use slipway_core::node::{Command, Verb};
 use slipway_core::release::AddonsPointer;
 
 use super::*;
+use crate::departures::Departure;
 use crate::outbox::{Effects, LEASE};
 
 fn asks(verb: Verb) -> Effect {
@@ -158,15 +160,30 @@ fn p10_a_rollout_that_ends_gives_back_what_it_would_have_begun_and_nothing_of_wh
         Effect::Terminate { group, instance, then_desired: None }
     };
     let raises = Effect::SetDesired { group: "c-pool-a".to_owned(), desired: 3 };
+    let command = |token: &str| json!({"token": token, "instance": "i-cp", "verb": "status"});
+    let sends = |token: &str| Effect::Send(serde_json::from_value(command(token)).unwrap());
+    // A machine that the rollout drains, and one that Auto Scaling terminates.
+    let departs = |token: &str, cause: Value| {
+        let asked = json!({"role": "controller", "command": command(token), "at": Timestamp::UNIX_EPOCH});
+        let departure = json!({
+            "role": "pool-a", "group": "c-pool-a", "cause": cause, "since": Timestamp::UNIX_EPOCH,
+            "state": {"drain": {"drain": {"asked": asked}}},
+        });
+        (token.to_owned(), serde_json::from_value(departure).unwrap())
+    };
+    let departures: BTreeMap<String, Departure> = BTreeMap::from([
+        departs("ours", json!({"rollout": "replaced"})),
+        departs("theirs", json!("autoScaling")),
+    ]);
     let mut effects = Effects::new(Timestamp::UNIX_EPOCH);
-    effects.push(terminates("i-1"));
+    effects.extend([terminates("i-1"), sends("ours"), sends("theirs")]);
     effects.of_the_rollout();
     effects.extend([terminates("i-2"), Effect::DisarmTick, raises.clone()]);
-    assert_eq!(effects.begin_nothing(), [terminates("i-2"), raises]);
+    assert_eq!(effects.begin_nothing(&departures), [sends("ours"), terminates("i-2"), raises]);
     let mut state = Rollout::new("c");
     state.enqueue(effects);
     let rest: Vec<&Effect> = state.outbox.iter().map(|pending| &pending.effect).collect();
-    assert_eq!(rest, [&terminates("i-1"), &Effect::DisarmTick]);
+    assert_eq!(rest, [&terminates("i-1"), &sends("theirs"), &Effect::DisarmTick]);
 }
 
 #[test]

@@ -100,7 +100,7 @@ pub enum Danger {
         /// The reason; `None` if the load balancers were not queried.
         why: Option<Detail<String>>,
     },
-    /// Auto Scaling finds a controller unhealthy, and is about to replace it.
+    /// Auto Scaling finds a machine unhealthy, and is about to replace it.
     ReplacedByOthers(String),
     /// Too few controllers are in service.
     TooFew {

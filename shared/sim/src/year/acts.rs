@@ -34,7 +34,10 @@ impl fmt::Display for Act {
         match self {
             Act::Send(command) => write!(f, "{} is sent to {}", command.verb.document(), command.instance),
             Act::SetDesired(group, desired) => write!(f, "{group} is to have {desired} machines"),
-            Act::Terminate(_, machine, _) => write!(f, "{machine} is terminated"),
+            Act::Terminate(_, machine, false) => write!(f, "{machine} is terminated"),
+            Act::Terminate(group, machine, true) => {
+                write!(f, "{machine} is terminated, and {group} wants one less")
+            }
             Act::Complete(_, machine) => write!(f, "the hook of {machine} is ended"),
             Act::CreateChangeSet(stack, _) => write!(f, "a change set of {stack} is made"),
             Act::Execute(stack, _) => write!(f, "a change set of {stack} is executed"),

@@ -105,8 +105,8 @@ pub struct Checker {
     /// Machines that were ordered to be drained, and when this was first ordered.
     drained: BTreeMap<String, Timestamp>,
     cordons: Cordons,
-    /// Machines that became nodes while they were already being terminated, and when.
-    joined: BTreeMap<String, Timestamp>,
+    /// Machines that became nodes, and when, if they were already being terminated.
+    joined: BTreeMap<String, Option<Timestamp>>,
     /// Retained machines that were terminated.
     kept_no_more: BTreeSet<String>,
     /// Machines whose terminate hook was completed, and when.
@@ -442,8 +442,9 @@ impl Checker {
             // Machines that died by themselves are missing, too, but not because of Slipway.
             let mine = |id: &String| self.taken.iter().any(|taken| taken.machine == *id);
             let of_role = self.machines.values().filter(|one| one.role == role && one.id != machine.id);
+            let size = self.rules.size(&role).max(of_role.clone().count() + 1);
             let died = of_role.filter(|one| one.leaving && !mine(&one.id)).count();
-            let may = self.rules.may_miss(&role) + if self.faults { died } else { 0 };
+            let may = self.rules.may_miss(&role, size) + if self.faults { died } else { 0 };
             // If surge machines can replace it, this was checked when its drain began.
             let stood_in_for = self.rules.has_surge(&role) && self.drained.contains_key(&machine.id);
             if down > may && !stood_in_for {

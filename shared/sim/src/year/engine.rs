@@ -16,6 +16,7 @@ use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
 use slipway_flows::launch::Waker;
 use slipway_plan::Plan;
+use slipway_rollout::Rollout;
 
 use super::account::{Account, Woken};
 use super::acts::Act;
@@ -451,7 +452,10 @@ impl<'m> Engine<'m> {
             if let Event::RolloutSucceeded(detail) = event
                 && (detail.id.is_empty() || self.judged.insert(detail.id.clone()))
             {
-                self.checker.succeeded(&lock(&self.account.world));
+                // S3 or the bus may have been out of reach since it was stored.
+                let state: Option<Rollout> = self.account.read(&keys::rollout(&self.account.name));
+                let last = state.and_then(|state| state.last);
+                self.checker.succeeded(&lock(&self.account.world), last.map(|last| last.ended_at));
             }
         }
     }

@@ -11,8 +11,8 @@ use slipway_core::cluster::{Approval, Cluster, CountOrPercent, Day, MaintenanceW
 pub struct Rules {
     /// The number of controllers.
     pub controllers: usize,
-    /// By role: the minimum number of machines, how many may be missing, and the surge.
-    pools: BTreeMap<String, (usize, usize, usize)>,
+    /// By role.
+    pools: BTreeMap<String, PoolRules>,
     /// After how many minutes of a drain pods may be deleted against their budget: by default, and in each pool with a value of its own.
     force: (Option<u32>, BTreeMap<String, u32>),
     /// Whether a person has to approve rollouts.
@@ -28,6 +28,16 @@ pub struct Rules {
     pub(super) failure_budget: usize,
     /// How long before the expiry of a certificate its renewal becomes urgent.
     pub(super) emergency: SignedDuration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PoolRules {
+    /// The minimum number of machines.
+    size: usize,
+    /// How many may be missing.
+    away: CountOrPercent,
+    /// The surge.
+    more: CountOrPercent,
 }
 
 /// How long before the expiry of a certificate its renewal ignores windows and approval: `emergencyDays`, or the duration of the slowest
@@ -63,7 +73,7 @@ impl Rules {
             let size = pool.size.min.div_ceil(heaviest) as usize;
             let away = own.and_then(|own| own.max_unavailable).unwrap_or(policy.max_unavailable);
             let more = own.and_then(|own| own.surge).unwrap_or(policy.surge);
-            (format!("pool-{}", pool.name), (size, count_of(away, size).max(1), count_of(more, size)))
+            (format!("pool-{}", pool.name), PoolRules { size, away, more })
         });
         let renews = cluster.certificates.rollout_before_expiry;
         let own_force = policy.pools.iter();
@@ -89,7 +99,7 @@ impl Rules {
         match role {
             "controller" => self.controllers,
             role if role.starts_with("etcd-") => 1,
-            role => self.pools.get(role).map_or(0, |pool| pool.0),
+            role => self.pools.get(role).map_or(0, |pool| pool.size),
         }
     }
 
@@ -100,25 +110,25 @@ impl Rules {
         Some(SignedDuration::from_mins(i64::from(minutes)))
     }
 
-    /// How many machines of a pool may be missing.
+    /// How many of the `size` machines of a pool may be missing.
     #[must_use]
-    pub fn may_miss(&self, role: &str) -> usize {
-        self.pools.get(role).map_or(1, |pool| pool.1)
+    pub fn may_miss(&self, role: &str, size: usize) -> usize {
+        self.pools.get(role).map_or(1, |pool| count_of(pool.away, size).max(1))
     }
 
-    /// The surge of a role.
+    /// The surge of a role with `size` machines.
     #[must_use]
-    pub fn surge(&self, role: &str) -> usize {
+    pub fn surge(&self, role: &str, size: usize) -> usize {
         match role {
             "controller" => 1,
             role if role.starts_with("etcd-") => 0,
-            role => self.pools.get(role).map_or(0, |pool| pool.2),
+            role => self.pools.get(role).map_or(0, |pool| count_of(pool.more, size)),
         }
     }
 
     /// Whether a role is a pool with a surge.
     pub(super) fn has_surge(&self, role: &str) -> bool {
-        self.pools.get(role).is_some_and(|pool| pool.2 > 0)
+        self.surge(role, self.size(role)) > 0 && role != "controller"
     }
 
     /// Whether disruptive work begins only in windows.

@@ -89,6 +89,10 @@ impl MemberWork<Refreshing> for RefreshMember {
         self.renewed.as_ref()
     }
 
+    fn has_acted(&self) -> bool {
+        self.renewed.is_some()
+    }
+
     fn begin(
         &self,
         machine: String,

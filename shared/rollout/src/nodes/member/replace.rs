@@ -19,7 +19,11 @@ use crate::waits::{Boot, Boots, Comes, Waits};
 /// The replacement of a member's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReplaceMember {}
+pub struct ReplaceMember {
+    /// Whether this rollout has replaced it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaced: bool,
+}
 
 /// The own states of a replacement of a member that the others can do without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +110,10 @@ impl MemberWork<Replacing> for ReplaceMember {
         None
     }
 
+    fn has_acted(&self) -> bool {
+        self.replaced
+    }
+
     fn begin(
         &self,
         machine: String,
@@ -145,21 +153,25 @@ impl MemberWork<Replacing> for ReplaceMember {
                     tries.again("moving leadership from", &asked.command.instance, &asked, &why, turn)
                 }
             },
-            Replacing::Successor { machine } => successor(machine, since, turn, group),
+            Replacing::Successor { machine } => {
+                let is_new = |(id, one): (&String, &MachineView)| *id != machine && is_current(group, one);
+                if serving(group).any(is_new) {
+                    self.replaced = true;
+                    return verifies(turn);
+                }
+                successor(machine, since, turn, group)
+            }
         }
     }
 }
 
+/// The next move while there is no successor.
 fn successor(
     machine: String,
     since: Option<Timestamp>,
     turn: &mut Turn<'_>,
     group: &GroupView,
 ) -> To<Replacing> {
-    let is_new = |(id, one): (&String, &MachineView)| *id != machine && is_current(group, one);
-    if serving(group).any(is_new) {
-        return verifies(turn);
-    }
     // The effect was decided and never performed, because its evidence became too old.
     if still_serves(&machine, group) && waited(since, turn.now) > RECONSIDERED {
         return Move::To(MemberState::start());

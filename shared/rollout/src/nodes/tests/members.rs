@@ -118,10 +118,58 @@ fn p4_no_member_goes_while_auto_scaling_is_about_to_replace_another_one() {
         group.machines.values_mut().for_each(|machine| machine.healthy = false);
         let (reached, waits) = dock.advance_at(10);
         assert_eq!(reached, place, "{unhealthy}");
-        let problem = Detail(format!("Auto Scaling finds i-{unhealthy} unhealthy, and replaces it"));
-        let danger = Danger::SilentMember { role: Role::Etcd(unhealthy), problem };
+        let danger = Danger::ReplacedByOthers(format!("i-{unhealthy}"));
         assert_eq!(waits == Some(Waits::Dangers(vec![danger])), place == Place::Check, "{waits:?}");
     }
+}
+
+/// A rollout that failed left a member ill. The next one, which has the correction, could otherwise begin with no other member, nor end.
+#[test]
+fn p4_the_only_ill_member_goes_first_if_it_is_to_be_worked_on_later() {
+    let verifies = replace(since(0, json!({"verify": round(0)})));
+    let checks = replace(since(0, check(round(0))));
+    let dock = |task: &Value, ill: &[u32]| {
+        let mut dock = Dock::of_etcd_0(task.clone()).saved(0);
+        dock.active.nodes.steps.push(step("etcd-1", replace(look_state())));
+        dock.active.nodes.steps.push(step("etcd-2", refresh(new_credentials(), look_state())));
+        ill.iter().for_each(|number| dock.fails(&format!("i-{number}")));
+        dock
+    };
+    let order = |dock: &mut Dock, second| {
+        dock.advance_at(second);
+        Vec::from_iter(dock.active.nodes.steps.iter().map(|step| (step.role.member().unwrap(), step.place())))
+    };
+    let look = Place::Look;
+    for task in [&checks, &verifies] {
+        assert_eq!(order(&mut dock(task, &[1]), 10), [(1, look), (0, look), (2, look)]);
+        let mut last = dock(task, &[2]);
+        assert_eq!(order(&mut last, 10), [(2, look), (0, look), (1, look)]);
+        assert_eq!(last.effects(), []);
+        // No time of its own counts until its turn comes again.
+        assert_eq!(last.active.nodes.steps[1].task, step("etcd-0", replace(look_state())).task);
+        assert_eq!(order(&mut last, 70), [(2, Place::Check), (0, look), (1, look)]);
+        assert_eq!(last.sent(), health_commands());
+
+        // If more than one is ill, nobody is taken down.
+        let same = |dock: &mut Dock| order(dock, 10)[0] != (0, look) && order(dock, 10)[0].0 == 0;
+        assert!(same(&mut dock(task, &[1, 2])), "two are ill");
+        let mut without = dock(task, &[2]);
+        without.active.nodes.steps.pop();
+        assert!(same(&mut without), "the one that is ill stays as it is");
+        let mut closed = dock(task, &[2]);
+        closed.active.nodes.windows =
+            vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
+        assert!(same(&mut closed), "nothing may begin");
+    }
+    // Two never let each other go first.
+    let mut swapped = dock(&replace(look_state()), &[0]);
+    swapped.active.nodes.steps.rotate_right(1);
+    swapped.active.nodes.steps[0] = step("etcd-2", checks);
+    assert_eq!(order(&mut swapped, 10), [(2, Place::Check), (0, look), (1, look)]);
+    // What was just changed may be why another one is ill.
+    let mut changed = verifies;
+    changed["memberReplace"]["work"] = json!({"replaced": true});
+    assert_eq!(order(&mut dock(&changed, &[2]), 10)[0], (0, Place::Verify));
 }
 
 #[test]

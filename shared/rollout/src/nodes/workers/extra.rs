@@ -192,7 +192,10 @@ impl Extra {
     ///
     /// `still_to_go`: the number of terminations with a lower desired capacity that were dropped and will be requested again.
     pub(super) fn follow(&mut self, desired: u32, min: u32, still_to_go: u32, now: Timestamp) {
-        if let Self::Known { expected: Some(expected), .. } = self {
+        // A smaller size may be one from before the surge was requested, and shows no decrement.
+        if let Self::Known { expected: Some(expected), .. } = self
+            && desired >= expected.desired
+        {
             // Each decrement is visible in the size that should be left, or as a difference to the size before.
             let made = expected.before.saturating_sub(desired).min(expected.unseen);
             let left = desired.saturating_sub(expected.desired);
@@ -272,6 +275,21 @@ mod tests {
             // An answer has shown the others already.
             extra.not_lowered(remains);
             assert_eq!(extra.machines(), machines);
+        }
+    }
+
+    /// The group wanted 10, and then 13; Auto Scaling terminated the machine first, so that no decrement was made.
+    #[test]
+    fn p6_an_answer_from_before_the_surge_shows_no_decrement() {
+        for before in [10, 13] {
+            let mut extra = Extra::Known { machines: 1, expected: None }.raised(3, 10, at(0));
+            extra.shrinks(before, at(10));
+            for second in [12, 14] {
+                extra.follow(10, 3, 0, at(second));
+                assert!(extra.may_be_larger(), "{before}: {extra:?}");
+            }
+            extra.follow(13, 3, 0, at(311));
+            assert_eq!((extra.machines(), extra.may_be_larger()), (4, false), "{before}: {extra:?}");
         }
     }
 

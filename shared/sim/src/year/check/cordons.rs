@@ -72,8 +72,12 @@ impl Checker {
         self.released.entry(machine.to_owned()).or_insert(now);
         let pods = facts.pods.get(machine).copied().unwrap_or_default();
         // A machine that is terminated while it boots may become a node after its drain found none, and then get pods.
-        let joined =
-            self.joined.get(machine).is_some_and(|at| now.duration_since(*at) <= self.evidence_lasts());
+        let joined = self
+            .joined
+            .get(machine)
+            .copied()
+            .flatten()
+            .is_some_and(|at| now.duration_since(at) <= self.evidence_lasts());
         let excused = self.is_deleted_with_its_stack(machine)
             || (self.faults && joined)
             || self.cordons.was_uncordoned_at_the_end(machine);

@@ -13,15 +13,11 @@ impl Checker {
     pub fn observe(&mut self, world: &World) {
         let now = world.now();
         let Some(facts) = world.cluster_facts(&self.cluster) else { return };
-        let late = |one: &&MachineFacts| one.leaving && !one.ready;
-        let boot: Vec<String> = self.machines.values().filter(late).map(|one| one.id.clone()).collect();
         world.update_machines(&mut self.machines);
-        self.joined.extend(
-            boot.into_iter()
-                .filter(|id| self.machines.get(id).is_some_and(|one| one.ready))
-                .map(|id| (id, now)),
-        );
         for (id, machine) in &self.machines {
+            if machine.ready && !self.joined.contains_key(id) {
+                self.joined.insert(id.clone(), machine.leaving.then_some(now));
+            }
             if !self.roles.contains_key(id) {
                 self.roles.insert(id.clone(), machine.role.clone());
             }
@@ -69,8 +65,13 @@ impl Checker {
     /// Whether a machine that was terminated while it booted became a node after its drain had found none, or after its hook was completed.
     /// Nobody can keep pods from it then, or drain it.
     fn joined_too_late(&self, machine: &str) -> bool {
-        let joined = self.joined.get(machine).zip(self.released.get(machine));
-        joined.is_some_and(|(joined, released)| released.duration_since(*joined) <= self.evidence_lasts())
+        let Some(released) = self.released.get(machine) else { return false };
+        match self.joined.get(machine) {
+            // It was shut down before anybody saw that it had become a node.
+            None => true,
+            Some(None) => false,
+            Some(Some(joined)) => released.duration_since(*joined) <= self.evidence_lasts(),
+        }
     }
 
     /// What must hold at every moment in a world without faults.

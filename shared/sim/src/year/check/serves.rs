@@ -11,6 +11,9 @@ use crate::world::{ClusterFacts, MachineFacts, Power, World};
 /// How long ago a part may have stopped serving: the controllers told up to ten minutes before, and an invocation takes a minute.
 const TOLD: SignedDuration = SignedDuration::from_mins(12);
 
+/// How long the Node of a silent machine stays Ready (`--node-monitor-grace-period`).
+const UNNOTICED: SignedDuration = SignedDuration::from_secs(50);
+
 /// Which parts of the cluster serve.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Serving {
@@ -18,11 +21,17 @@ pub(super) struct Serving {
     now: BTreeSet<String>,
     /// When each last served.
     last: BTreeMap<String, Timestamp>,
+    /// The silent machines, and since when they are.
+    silent: BTreeMap<String, Timestamp>,
 }
 
-/// Whether the Node of a machine can be Ready: the machine runs, answers, and its certificates are accepted.
-fn can_be_ready(machine: &MachineFacts) -> bool {
-    machine.ready && machine.power == Power::Up && !machine.silent && !machine.expired && !machine.leaving
+impl Serving {
+    /// Whether the Node of a machine can be Ready: the machine runs, answers, and its certificates are accepted.
+    fn can_be_ready(&self, machine: &MachineFacts, now: Timestamp) -> bool {
+        let noticed = |since: &Timestamp| now.duration_since(*since) > UNNOTICED;
+        let is_silent = machine.silent && self.silent.get(&machine.id).is_none_or(noticed);
+        machine.ready && machine.power == Power::Up && !is_silent && !machine.expired && !machine.leaving
+    }
 }
 
 impl Checker {
@@ -41,12 +50,18 @@ impl Checker {
     fn serves_whole(&self, world: &World, role: &str, group: &str) -> bool {
         let machines = world.machines();
         let of_role = machines.iter().filter(|one| one.role == role);
-        let ready = of_role.filter(|one| can_be_ready(one) || self.skipped.contains(&one.id) && !one.leaving);
+        let ready = of_role.filter(|one| {
+            self.serving.can_be_ready(one, world.now()) || self.skipped.contains(&one.id) && !one.leaving
+        });
         world.are_enough(group, ready.map(|one| one.id.as_str()))
     }
 
     /// Notes which parts serve.
     pub(super) fn note_serving(&mut self, world: &World, facts: &ClusterFacts, now: Timestamp) {
+        self.serving.silent.retain(|id, _| self.machines.get(id).is_some_and(|one| one.silent));
+        for one in self.machines.values().filter(|one| one.silent) {
+            self.serving.silent.entry(one.id.clone()).or_insert(now);
+        }
         let mut serve = BTreeSet::new();
         if facts.leader.is_some() {
             serve.insert("etcd".to_owned());
@@ -68,12 +83,13 @@ impl Checker {
         self.serving.now = serve;
     }
 
-    /// A rollout is reported as succeeded.
-    pub fn succeeded(&mut self, world: &World) {
+    /// A rollout is reported as succeeded, at `stored` as it says.
+    pub fn succeeded(&mut self, world: &World, stored: Option<Timestamp>) {
         let now = world.now();
+        let late = stored.map_or(SignedDuration::ZERO, |stored| now.duration_since(stored));
         let groups = self.node_groups();
         let parts = ["etcd".to_owned(), "the API".to_owned()].into_iter().chain(groups.keys().cloned());
-        let known = if self.faults { TOLD } else { SignedDuration::ZERO };
+        let known = if self.faults { TOLD + late } else { SignedDuration::ZERO };
         let is_served = |part: &String| {
             let last = self.serving.last.get(part);
             self.serving.now.contains(part)

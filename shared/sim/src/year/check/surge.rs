@@ -37,12 +37,16 @@ impl Surges {
         self.0.values_mut().for_each(|surge| surge.most = surge.wanted - surge.surely_added);
     }
 
-    /// A rollout sets the desired capacity of a group.
-    pub(super) fn sized(&mut self, group: &str, wanted: usize) {
-        if let Some(surge) = self.0.get_mut(group).filter(|surge| wanted > surge.wanted) {
+    /// A rollout sets the desired capacity of a group. If somebody else has just raised it as far, nobody knows whose machine is the
+    /// additional one.
+    pub(super) fn sized(&mut self, group: &str, wanted: usize, now: Timestamp, grace: SignedDuration) {
+        let Some(surge) = self.0.get_mut(group) else { return };
+        if wanted > surge.wanted {
             surge.added += wanted - surge.wanted;
             surge.surely_added += wanted - surge.wanted;
             surge.wanted = wanted;
+        } else if let Some((_, before)) = surge.grown.filter(|(at, _)| now.duration_since(*at) <= grace) {
+            surge.added += wanted.saturating_sub(before);
         }
     }
 
@@ -99,7 +103,7 @@ impl Checker {
                 format!("{group} is to have {desired} machines, and {most} are the most"),
             );
         }
-        self.surges.sized(group, desired as usize);
+        self.surges.sized(group, desired as usize, world.now(), self.grace());
         self.note_begun(&role);
     }
 
@@ -119,7 +123,8 @@ impl Checker {
     /// The maximum desired capacity of a group, including its surge.
     pub(super) fn most(&self, role: &str, group: &str) -> usize {
         let besides = self.surges.0.get(group).map_or(0, |surge| surge.most);
-        besides.max(self.rules.size(role)) + self.rules.surge(role)
+        let size = besides.max(self.rules.size(role));
+        size + self.rules.surge(role, size)
     }
 
     /// Pools that a rollout left larger than they were, without changes by others.
@@ -147,7 +152,7 @@ impl Checker {
         let serve = others
             .filter(|one| !self.drained.contains_key(&one.id) && self.counts_as_well(&one.id, now))
             .count();
-        let may = self.rules.may_miss(role);
+        let may = self.rules.may_miss(role, wanted);
         if serve + may < wanted {
             let what = format!(
                 "{} is drained while {serve} others of {role} serve, of {wanted}, and {may} may be missing",
@@ -164,21 +169,28 @@ mod tests {
 
     /// A change of the desired capacity of a group.
     enum Does {
+        /// At second 100.
         Rollout(usize),
         Shrinks,
+        /// At second 0.
         Others(usize),
+        /// At second 90.
+        JustNow(usize),
         Begins,
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
     }
 
     fn pool(all: &[Does]) -> Surge {
         let mut surges = Surges::default();
         for one in all {
             match one {
-                Does::Rollout(wanted) => surges.sized("g", *wanted),
+                Does::Rollout(wanted) => surges.sized("g", *wanted, at(100), SignedDuration::from_secs(60)),
                 Does::Shrinks => surges.shrunk("g"),
-                Does::Others(wanted) => {
-                    surges.seen("g", *wanted, Timestamp::UNIX_EPOCH, SignedDuration::ZERO)
-                }
+                Does::Others(wanted) => surges.seen("g", *wanted, at(0), SignedDuration::ZERO),
+                Does::JustNow(wanted) => surges.seen("g", *wanted, at(90), SignedDuration::from_secs(60)),
                 Does::Begins => surges.begun(),
             }
         }
@@ -214,6 +226,19 @@ mod tests {
             (&[Others(5), Others(4), Rollout(5), Begins], 4),
         ] {
             assert_eq!(pool(all).most, most);
+        }
+    }
+
+    /// Seed 526 of pools of many workers: an autoscaler asked for the same 17 machines seconds before.
+    #[test]
+    fn p6_a_machine_that_two_asked_for_may_be_of_the_surge_or_not() {
+        use Does::{JustNow, Others, Rollout};
+        for (all, added) in [
+            (&[Others(16), JustNow(17), Rollout(17)][..], (1, 0)),
+            (&[Others(16), Others(17), Rollout(17)], (0, 0)),
+        ] {
+            let surge = pool(all);
+            assert_eq!((surge.added, surge.surely_added), added);
         }
     }
 

@@ -42,8 +42,8 @@ pub(super) struct Target {
     may: May,
     /// Stacks that differ from the release in CloudFormation, or are missing there.
     changed: BTreeSet<String>,
-    /// Those of them whose change was requested and has not ended.
-    executing: BTreeSet<String>,
+    /// Those of them whose change was requested, and whether it has ended.
+    executed: BTreeMap<String, bool>,
     /// The first of them that failed, and since when this has been visible.
     failed: Option<(String, Timestamp)>,
     /// For each pool, its canary.
@@ -89,6 +89,8 @@ pub(super) struct Spent {
     plans: BTreeSet<String>,
     /// By the version of the spec and the release that was made from it.
     specs: BTreeSet<(String, String)>,
+    /// The stacks that one of them changed: whether a stack has the change is known only once another change set was asked for.
+    stacks: BTreeSet<String>,
 }
 
 impl Spent {
@@ -186,14 +188,15 @@ impl Checker {
             let source = world.stack_source(&stack.name).filter(|_| stands);
             source.is_none_or(|(body, tags)| body != stack.body || *tags != stack.tags)
         });
-        let changed = changed.map(|stack| stack.name.clone()).collect();
+        let unknown = self.spent.stacks.iter().cloned();
+        let changed = changed.map(|stack| stack.name.clone()).chain(unknown).collect();
         let joins = begun.release.roles.keys().filter(|role| role.member().is_some());
         self.may_join.extend(joins.map(ToString::to_string));
         self.target = Some(Target {
             begun,
             may,
             changed,
-            executing: BTreeSet::new(),
+            executed: BTreeMap::new(),
             failed: None,
             canaries: BTreeMap::new(),
         });
@@ -208,10 +211,12 @@ impl Checker {
         let well = well && !self.aborted;
         if well {
             self.surges.ended();
+            self.spent.stacks.clear();
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
             self.spent.plans.insert(target.begun.plan);
+            self.spent.stacks.extend(target.executed.into_keys());
         }
         self.aborted = false;
     }
@@ -275,22 +280,21 @@ impl Checker {
             return self.wrong(now, "P3", what);
         }
         if executes {
-            target.executing.insert(stack.to_owned());
+            target.executed.insert(stack.to_owned(), false);
         }
     }
 
     /// Notes the results of stacks that were told to change.
     pub(super) fn note_stacks(&mut self, world: &World, now: Timestamp) {
-        let Some(target) = self.target.as_mut().filter(|target| !target.executing.is_empty()) else { return };
-        let failed = &mut target.failed;
-        target.executing.retain(|stack| {
+        let Some(target) = &mut self.target else { return };
+        for (stack, ended) in target.executed.iter_mut().filter(|(_, ended)| !**ended) {
             let status = world.stack_status(stack).unwrap_or_default();
             let ill = status.ends_with("_FAILED") || status.ends_with("ROLLBACK_COMPLETE");
-            if ill && failed.is_none() {
-                *failed = Some((stack.clone(), now));
+            if ill && target.failed.is_none() {
+                target.failed = Some((stack.clone(), now));
             }
-            !ill && !status.ends_with("_COMPLETE")
-        });
+            *ended = ill || status.ends_with("_COMPLETE");
+        }
     }
 
     /// What has failed in this rollout, a stack or the work on a machine, so long ago that the decision knew it.
@@ -358,13 +362,13 @@ impl Checker {
         if canary.proved {
             return;
         }
-        // A canary that died or was uncordoned, for example because a person skipped it, proves nothing, so another machine becomes the
-        // canary. One that the rollout terminated is waited for.
+        // A canary that died, was uncordoned, for example because a person skipped it, or is interrupted by EC2, proves nothing, so another
+        // machine becomes the canary. One that the rollout terminated is waited for.
         let first = canary.machine.clone();
         let ended = self
             .machines
             .get(&first)
-            .is_none_or(|one| one.leaving || !one.ready || !facts.cordoned.contains(&one.id));
+            .is_none_or(|one| one.goes_anyway() || !one.ready || !facts.cordoned.contains(&one.id));
         if ended && !canary.terminated && (self.faults || self.skipped.contains(&first)) {
             *canary = Canary { terminated: terminates, ..Canary::new(machine) };
             return;

@@ -73,7 +73,9 @@ impl Checker {
         let (any_member, mut most) = ("etcd".to_owned(), TRIES);
         let (role, machine) = match &command.verb {
             // If several machines of a pool are asked at once, only the first one that fails is tried again.
-            Verb::Refresh { .. } if self.rules.may_miss(&role) <= 1 => (role, &command.instance),
+            Verb::Refresh { .. } if self.rules.may_miss(&role, self.rules.size(&role)) <= 1 => {
+                (role, &command.instance)
+            }
             Verb::EtcdMoveLeader => (role, &command.instance),
             // Any of the others can be asked to remove it.
             Verb::EtcdRemove { member } => (String::new(), member),
