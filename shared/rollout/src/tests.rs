@@ -367,7 +367,7 @@ fn a_failed_stack_ends_the_launch_with_cloudformations_own_reason_and_nothing_af
 }
 
 #[test]
-fn a_launch_that_failed_goes_on_where_it_stopped_when_the_spec_is_uploaded_again() {
+fn p10_a_launch_that_failed_goes_on_where_it_stopped_once_the_spec_is_uploaded_again() {
     let release = rendering(1);
     let mut fake = Fake { fails: Some("c-etcd"), ..Fake::default() };
     let first = wanted(&release, &Baseline::default(), Approval::Auto);

@@ -282,6 +282,22 @@ fn a_pool_that_is_not_whole_for_an_hour_fails_where_its_first_was_not_replaced_o
     }
 }
 
+/// Seed 800 of a pool of many workers: the canary i-1 has gone, and its successor is not there yet.
+#[test]
+fn p6_an_answer_from_before_the_canary_had_gone_proves_nothing() {
+    for weighted in [false, true] {
+        let fields = json!({
+            "pace": pace(3, 0), "weighted": weighted, "done": ["i-1"], "phase": since(0, json!({"roll": {"begun": {}}})),
+        });
+        let mut dock = pool(4, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", OLD)], &fields);
+        dock.advance_at(10);
+        assert_eq!(dock.terminated(), Vec::<&str>::new(), "weighted: {weighted}");
+        dock.wants(4, &[("i-5", NEW), ("i-2", OLD), ("i-3", OLD), ("i-4", OLD)]);
+        dock.advance_at(20);
+        assert_eq!(dock.terminated(), ["i-2", "i-3", "i-4"], "weighted: {weighted}");
+    }
+}
+
 #[test]
 fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
     let fields = json!({"pace": pace(2, 0), "proved": true, "weighted": true});
