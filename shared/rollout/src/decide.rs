@@ -13,6 +13,7 @@ use slipway_plan::StackAction;
 
 use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::doing::Doing;
+use super::due::{approved, holds_up, is_approved, is_due, is_newer};
 use super::good::way_out;
 use super::nodes::{self, Nodes};
 use super::orders::{self, Ignored, paused};
@@ -166,12 +167,6 @@ fn is_progressing(state: &Rollout) -> bool {
         let failed = active.steps.iter().any(|step| matches!(step.state, StepState::Failed(_)));
         active.aborted.is_none() && !failed && active.nodes.failure().is_none()
     })
-}
-
-/// Whether a newer spec waits until the work in progress is done.
-pub(super) fn is_newer(state: &Rollout, active: &Active, observed: &Observed, now: Timestamp) -> bool {
-    let wanted = observed.desired.as_ref();
-    wanted.is_some_and(|wanted| wanted.plan.to != active.target && approved(state, wanted, now))
 }
 
 /// Whether a person ordered that nothing new may start.
@@ -336,23 +331,6 @@ fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
     })
 }
 
-/// Whether the plan has the approval that its policy requires, or may not wait for it.
-fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool {
-    is_approved(state, wanted) || !wanted.plan.waits_for_approval(now)
-}
-
-pub(super) fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
-    state.approved.as_deref() == Some(wanted.plan.id.as_str())
-}
-
-/// A plan starts only once, from the state that it was made for.
-pub(super) fn is_due(state: &Rollout, wanted: &Wanted) -> bool {
-    let changes = !wanted.plan.is_empty() || state.looks_again(&wanted.desired.spec_version);
-    let fresh = state.is_start_of(&wanted.plan) && changes && !state.is_going();
-    // What failed is tried again after another upload, or if a person approves a new plan. An approval may be delivered twice.
-    fresh && !state.has_failed(wanted) && !state.is_spent(&wanted.desired)
-}
-
 /// Ends a rollout before it begins: nothing was changed, and the message says why.
 fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> Vec<Effect> {
     let plan = &wanted.plan;
@@ -470,7 +448,7 @@ fn conclude(
         Some((RolloutResult::Succeeded, succeeded(&active)))
     } else if !failures.is_empty() && !in_flight {
         Some((RolloutResult::Failed, format!("{}{}", failures.join("; "), way_out(next, &active))))
-    } else if newer && !in_flight && !active.nodes.is_busy() && !half_out(&active) {
+    } else if newer && !in_flight && !holds_up(next, &active, observed, now) && !half_out(&active) {
         Some((RolloutResult::Superseded, "a newer spec was uploaded; its plan follows".to_owned()))
     } else {
         None

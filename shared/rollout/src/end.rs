@@ -2,8 +2,7 @@
 
 use slipway_core::role::Role;
 
-use super::decide::is_approved;
-use super::{Active, Ended, Rollout, RolloutResult, StepState, Wanted};
+use super::{Active, Rollout, RolloutResult, StepState};
 
 impl Rollout {
     /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
@@ -12,19 +11,6 @@ impl Rollout {
     pub fn looks_again(&self, version: &str) -> bool {
         let last = self.last.as_ref().filter(|_| self.active().is_none());
         last.is_some_and(|last| last.unserved && last.spec_version != version)
-    }
-}
-
-impl Rollout {
-    /// Whether the last rollout of the same upload to the same release failed or was aborted, and nobody has approved to try again. A plan
-    /// that is made anew from where it ended, because the event of the upload comes again late or a scan runs, has another id.
-    pub(super) fn has_failed(&self, wanted: &Wanted) -> bool {
-        let desired = &wanted.desired;
-        let is_last = |last: &&Ended| {
-            matches!(last.result, RolloutResult::Failed | RolloutResult::Aborted)
-                && (&last.spec_version, &last.target) == (&desired.spec_version, &desired.target)
-        };
-        self.last.as_ref().filter(is_last).is_some() && !is_approved(self, wanted)
     }
 }
 

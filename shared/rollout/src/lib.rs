@@ -12,6 +12,7 @@ mod departures;
 mod destroy;
 mod doing;
 mod drain;
+mod due;
 mod end;
 mod errand;
 pub mod fleet;
@@ -72,8 +73,7 @@ pub struct Rollout {
     pub generation: u64,
     /// The deployed release of each stack.
     pub deployed: BTreeMap<String, String>,
-    /// Stacks that the spec no longer has and that still exist, each with its last release. Their nodes may run, and they use exports of
-    /// other stacks, until CloudFormation says that they are gone.
+    /// Stacks that the spec no longer has, each with its last release, until CloudFormation says that they are gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left: BTreeMap<String, String>,
     /// The add-ons that the node managers were told to apply; `None` until they were told of any.

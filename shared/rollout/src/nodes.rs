@@ -10,6 +10,7 @@ mod closing;
 mod controllers;
 mod credentials;
 mod danger;
+mod drains;
 mod idle;
 mod leaver;
 mod machine;

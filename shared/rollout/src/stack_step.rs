@@ -361,7 +361,7 @@ pub(super) fn take_back(
 ) {
     let failed = active.nodes.failure().is_some() || active.steps.iter().any(|step| step.failure().is_some());
     // While paused, a newer spec does not wait for the change sets.
-    let superseded = state.paused_since().is_some() && super::decide::is_newer(state, active, observed, now);
+    let superseded = state.paused_since().is_some() && super::due::is_newer(state, active, observed, now);
     if active.aborted.is_none() && !failed && !superseded {
         return;
     }

@@ -7,7 +7,8 @@ use slipway_core::event::RolloutReport;
 use slipway_core::role::Role;
 use slipway_core::status::Report;
 
-use super::decide::{Stage, is_due, stage, turn};
+use super::decide::{Stage, stage, turn};
+use super::due::is_due;
 use super::orders::{paused, resume};
 use super::urgency::{held_by_a_pause, overridden};
 use super::waits::{ChangeSetWaits, Detail, RolloutWaits, StackWaits, Waits};

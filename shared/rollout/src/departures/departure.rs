@@ -2,6 +2,7 @@
 
 mod again;
 mod interrupted;
+mod kind;
 mod stays;
 
 use jiff::{SignedDuration, Timestamp};
@@ -226,7 +227,7 @@ impl Hold {
 
 impl Departure {
     /// The departure of a machine that Auto Scaling terminates.
-    pub(super) fn by_auto_scaling(
+    pub(crate) fn by_auto_scaling(
         role: Role,
         group: &str,
         force_after_s: Option<u32>,
@@ -262,37 +263,6 @@ impl Departure {
     ) -> Self {
         let one = Self::by_auto_scaling(role.clone(), &group.name, force_after_s, now);
         Self { cause: Cause::Rollout(ends), ..one }
-    }
-
-    /// Whether a rollout removes it.
-    pub(crate) const fn is_of_a_rollout(&self) -> bool {
-        match self.cause {
-            Cause::Rollout(_) => true,
-            Cause::AutoScaling | Cause::Interruption { .. } => false,
-        }
-    }
-
-    /// Whether a rollout removes it, and the command with that token drains it.
-    pub(crate) fn drains_by(&self, token: &str) -> bool {
-        let DepartureState::Drain { drain, .. } = &self.state else { return false };
-        self.is_of_a_rollout() && drain.asked.as_ref().is_some_and(|asked| asked.command.token == token)
-    }
-
-    /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.
-    pub(crate) const fn is_unsent(&self) -> bool {
-        self.is_of_a_rollout()
-            && self.rounds == self.unsent
-            && matches!(self.state, DepartureState::Drain { .. })
-    }
-
-    /// Whether no machine replaces it.
-    pub(crate) const fn is_surplus(&self) -> bool {
-        matches!(self.cause, Cause::Rollout(Ending::Surplus { .. }))
-    }
-
-    /// Whether it is being drained, and no machine replaces it.
-    pub(crate) fn is_drained_as_surplus(&self) -> bool {
-        self.is_surplus() && matches!(self.state, DepartureState::Drain { .. })
     }
 
     /// One more surplus machine of its group is being removed, and may be terminated first.

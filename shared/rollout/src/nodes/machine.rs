@@ -217,8 +217,8 @@ impl<S: State> Open for Phase<S> {
             return;
         }
         *since = since.map(|since| since.max(at));
-        // What a drain found before the pause says nothing now.
-        if state.place() == Place::Drain {
+        // What a drain found, or members said, before the pause says nothing now.
+        if matches!(state.place(), Place::Drain | Place::Verify) {
             *state = state.not_sent();
             return;
         }

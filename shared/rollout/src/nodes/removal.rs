@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Pace;
 use slipway_core::role::Role;
 
-use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, Ending};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};
 use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
@@ -170,7 +170,7 @@ impl Removal {
             let all = u32::try_from(machines.len()).unwrap_or(u32::MAX);
             let width = self.pace.may_miss(all).max(1) as usize;
             let free = width.saturating_sub(self.begun.len());
-            let free = free.min(MOST_DRAINS.saturating_sub(turn.departures.len()));
+            let free = free.min(turn.free_drains());
             let next = todo.iter().filter(|id| !turn.departs(id)).take(free);
             for id in next.map(|id| (*id).clone()).collect::<Vec<_>>() {
                 let one =

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::states::{Wakes, Way};
 
 use super::super::Effect;
-use super::super::departures::{Departure, DepartureState, Ending, MOST_DRAINS};
+use super::super::departures::{Departure, DepartureState, Ending};
 use super::super::fleet::{GroupView, Lifecycle};
 use super::super::waits::{
     Boot, Boots, Comes, Departs, Detail, Idle, Many, ObservedParts, Waits, WorkersWait,
@@ -414,8 +414,7 @@ impl Workers {
             // cannot.
             free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
-        let busy = u32::try_from(turn.departures.len()).unwrap_or(u32::MAX);
-        free = free.min(u32::try_from(MOST_DRAINS).unwrap_or(u32::MAX).saturating_sub(busy));
+        free = free.min(u32::try_from(turn.free_drains()).unwrap_or(u32::MAX));
         let held = !may_start || turn.newer;
         // A machine with the new release is terminated only if more serve than the pool should have: the surplus machine may be the one
         // that is missing.

@@ -187,3 +187,39 @@ fn p7_a_pool_waits_for_its_window_whenever_a_controllers_certificates_end_and_th
         assert_eq!(of, urgent.map(|urgent| urgent.then_some(from)), "{expires}");
     }
 }
+
+/// Pods may hold the drain of a worker for a day, and that of one which Auto Scaling terminates for as long as its hook waits.
+#[test]
+fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being_terminated() {
+    let pool = |begun: Value| {
+        let pace = slipway_core::cluster::Pace::default();
+        let phase = json!({"open": {"state": {"roll": {"begun": begun}}}});
+        let task = json!({"workers": {"size": 2, "most": 2, "pace": pace, "phase": phase}});
+        json!([{"role": "pool-a", "stack": "c-pool-a", "group": "c-pool-a", "task": task}])
+    };
+    let drains = json!({"drain": {"drain": {}}});
+    let leaves = json!({"leave": {"told": ends()}});
+    let renewal = |hours: i64| {
+        let mut wanted = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
+        wanted.plan.renewal.deadline =
+            slipway_core::deadline::Deadline { ends: [(Role::Controller, ends())].into(), lead_s: LEAD_S };
+        (Observed { desired: Some(wanted), ..observed() }, hours_before(hours))
+    };
+    for (begun, state, hours, held) in [
+        (json!({"i-1": "goes"}), &drains, 47, false),
+        (json!({"i-1": "goes"}), &drains, 49, true),
+        (json!({"i-1": "goes"}), &leaves, 47, true),
+        (json!({"i-1": "goes", "i-2": "goes"}), &drains, 47, true),
+        // Only the surge is waited for.
+        (json!({}), &drains, 47, false),
+    ] {
+        let one = json!({
+            "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "since": hours_before(100), "state": state,
+        });
+        let departures = BTreeMap::from([("i-1".to_owned(), serde_json::from_value(one).unwrap())]);
+        let state = Rollout { departures, ..Rollout::new("c") };
+        let (observed, now) = renewal(hours);
+        let active = active(pool(begun.clone()), &[]);
+        assert_eq!(crate::due::holds_up(&state, &active, &observed, now), held, "{begun} {hours}");
+    }
+}

@@ -298,6 +298,25 @@ fn p6_an_answer_from_before_the_canary_had_gone_proves_nothing() {
     }
 }
 
+/// An autoscaler took twenty workers of another pool, whose budgets let no pod go: they wait in their hooks for days.
+#[test]
+fn p6_at_most_twenty_drains_of_rollouts_go_on_at_a_time_and_those_of_auto_scaling_do_not_count() {
+    for (ours, drained) in [(0, 2), (19, 1), (20, 0)] {
+        let fields = json!({"pace": pace(2, 0), "proved": true});
+        let mut dock = pool(4, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", OLD)], &fields);
+        for number in 0..40 {
+            let id = format!("i-b{number}");
+            dock.departs(&id, Ending::Replaced);
+            if number >= ours {
+                let one = Departure::by_auto_scaling(Role::Pool("b".to_owned()), "c-pool-b", None, at(0));
+                dock.departures.insert(id, one);
+            }
+        }
+        dock.advance_at(0);
+        assert_eq!(dock.terminated().len(), 40 + drained, "{ours}");
+    }
+}
+
 #[test]
 fn p6_a_group_with_weights_wants_those_that_serve_that_come_and_that_go() {
     let fields = json!({"pace": pace(2, 0), "proved": true, "weighted": true});
