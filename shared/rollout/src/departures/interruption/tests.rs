@@ -87,6 +87,13 @@ fn drained(done: bool) -> CommandView {
 }
 
 #[test]
+fn p6_a_second_notice_of_ec2_gives_a_machine_no_more_time() {
+    let first = idle().interrupted(POOL, "i-1", at(0), at(0));
+    let second = first.clone().interrupted(POOL, "i-1", at(60), at(60));
+    assert_eq!(first.departures["i-1"], second.departures["i-1"]);
+}
+
+#[test]
 fn p6_a_worker_that_ec2_interrupts_is_drained_at_once_and_rests_until_it_is_gone() {
     let mut notice = Notice::given();
     let effects = notice.look(1);
