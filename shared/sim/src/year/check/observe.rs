@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::targets::reached;
 use super::{CLOCKS, Checker, RESTARTS, Violation, WORKER_GRACE};
-use crate::world::{ClusterFacts, MachineFacts, World};
+use crate::world::{ClusterFacts, World};
 
 impl Checker {
     /// Observes the world.
