@@ -1,4 +1,4 @@
-//! Which plan may begin, and when.
+//! Which plan may begin, and when: after its approval, and after the work in progress.
 
 use jiff::Timestamp;
 
@@ -9,6 +9,7 @@ pub(super) fn approved(state: &Rollout, wanted: &Wanted, now: Timestamp) -> bool
     is_approved(state, wanted) || !wanted.plan.waits_for_approval(now)
 }
 
+/// Whether a person has approved exactly this plan.
 pub(super) fn is_approved(state: &Rollout, wanted: &Wanted) -> bool {
     state.approved.as_deref() == Some(wanted.plan.id.as_str())
 }

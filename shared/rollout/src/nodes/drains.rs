@@ -17,19 +17,10 @@ impl Nodes {
     /// Whether all work that has begun is drains of workers that are replaced.
     pub(in super::super) fn only_drains(&self, departures: &BTreeMap<String, Departure>) -> bool {
         let drains = |id: &String| departures.get(id).is_some_and(Departure::drains);
-        let only_drains = |step: &NodeStep| match &step.task {
-            Task::Workers(workers) => match workers.phase.state() {
-                Some(WorkersState::Roll { begun }) => begun.keys().all(drains),
-                Some(WorkersState::Look { .. }) | None => true,
-            },
-            Task::MemberReplace(_)
-            | Task::MemberRefresh(_)
-            | Task::Saver(_)
-            | Task::Leaver(_)
-            | Task::Controllers(_)
-            | Task::PoolRefresh(_)
-            | Task::Removal(_)
-            | Task::Closing(_) => false,
+        let only_drains = |step: &NodeStep| {
+            let Task::Workers(workers) = &step.task else { return false };
+            let Some(WorkersState::Roll { begun }) = workers.phase.state() else { return true };
+            begun.keys().all(drains)
         };
         self.steps.iter().filter(|step| step.is_busy()).all(only_drains)
     }
