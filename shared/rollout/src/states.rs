@@ -212,7 +212,7 @@ pub fn page() -> String {
          has fails\nevery test and every trial of the simulator. Besides the events that the tables name, the tick wakes every state once a \
          minute\nwhile anything is open, and the daily scan wakes a state that has lost its tick.\n\nA command may never be sent, because a \
          person stopped the rollout or because its evidence became too old. The state then returns to `look`,\nexcept for `verify`, which sends \
-         its queries again. A resume also returns to `look` from the states that only prepare: `snapshot`, `check`\nand `moveLeader`.\n",
+         its queries again. A resume does the same there, and returns to `look` from the states that only prepare: `snapshot`, `check`\nand `moveLeader`.\n",
     );
     let kinds = nodes::kinds();
     let all = [("A cluster", DOING), ("A stack of a rollout", STACK)];
