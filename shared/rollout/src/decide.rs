@@ -265,8 +265,9 @@ fn forget(next: &mut Rollout, active: &Active) {
 
 /// A stack is at the target from now on; its nodes are not yet.
 fn stands(next: &mut Rollout, active: &Active, stack: &str) {
-    let before = next.deployed.insert(stack.to_owned(), active.target.clone());
-    next.left.remove(stack);
+    // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
+    let orphaned = next.left.remove(stack);
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
     if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
         next.taken_out.clear();
     }

@@ -342,6 +342,16 @@ fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed
 }
 
 #[test]
+fn p7_the_machines_of_a_pool_that_was_orphaned_are_behind_once_the_spec_has_it_again() {
+    let left = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let nodes = [node("pool-a", workers(look_state()))];
+    let state = Rollout { left, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
+    let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
+    assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
+    assert_eq!(next.left, BTreeMap::new());
+}
+
+#[test]
 fn p8_a_plan_that_is_refused_has_a_generation_of_its_own() {
     let (state, ..) = onward(&with_members(1, 3, "a"), &with_members(2, 3, "b"), Approval::Auto);
     assert_eq!((state.last.unwrap().result, state.generation), (RolloutResult::Failed, 2));

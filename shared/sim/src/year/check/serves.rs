@@ -86,6 +86,12 @@ impl Checker {
     /// A rollout is reported as succeeded, at `stored` as it says.
     pub fn succeeded(&mut self, world: &World, stored: Option<Timestamp>) {
         let now = world.now();
+        // Nobody can be asked if a person skipped all controllers, which the rollout reports.
+        let mut controllers =
+            self.machines.values().filter(|one| one.role == "controller" && !one.leaving).peekable();
+        if controllers.peek().is_some() && controllers.all(|one| self.skipped.contains(&one.id)) {
+            return;
+        }
         let late = stored.map_or(SignedDuration::ZERO, |stored| now.duration_since(stored));
         let groups = self.node_groups();
         let parts = ["etcd".to_owned(), "the API".to_owned()].into_iter().chain(groups.keys().cloned());

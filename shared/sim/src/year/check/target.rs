@@ -91,6 +91,9 @@ pub(super) struct Spent {
     specs: BTreeSet<(String, String)>,
     /// The stacks that one of them changed: whether a stack has the change is known only once another change set was asked for.
     stacks: BTreeSet<String>,
+    /// Certificates were about to expire while one of them was open, and none has succeeded since: which machines have new ones is known
+    /// only once it was completed.
+    hurried: bool,
 }
 
 impl Spent {
@@ -173,7 +176,7 @@ impl Checker {
         let is_approved = self.approved.contains(&begun.plan);
         let may = match self.rules.manual && !is_approved {
             false => May::Everything,
-            true if self.was_hurried(now) => May::Renew,
+            true if self.was_hurried(now) || self.spent.hurried => May::Renew,
             true => May::Look,
         };
         if self.spent.has(&begun, is_approved && self.rules.manual) {
@@ -212,6 +215,10 @@ impl Checker {
         if well {
             self.surges.ended();
             self.spent.stacks.clear();
+            self.spent.hurried = false;
+        } else {
+            let in_it = self.hurried_at.zip(self.begun_at).is_some_and(|(hurried, begun)| hurried >= begun);
+            self.spent.hurried |= in_it;
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));
