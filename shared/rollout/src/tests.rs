@@ -278,14 +278,14 @@ impl Fake {
         approval: Option<&str>,
         twice: bool,
     ) -> (Rollout, Report) {
-        for _ in 0..60 {
+        // A status that would fail a stack is believed after two minutes.
+        for now in (0..600).step_by(10).map(|second| Timestamp::from_second(second).unwrap()) {
             state = without_a_look(state);
             if let Some(plan) = approval {
-                state =
-                    self.after_order_performed(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
+                state = self.after_order_performed(state, &approving(plan), Some(wanted), now);
             }
-            let look = to_observe(&state, Some(wanted), Timestamp::UNIX_EPOCH);
-            let decision = decide(&state, &self.observe(&look, Some(wanted)), Timestamp::UNIX_EPOCH);
+            let look = to_observe(&state, Some(wanted), now);
+            let decision = decide(&state, &self.observe(&look, Some(wanted)), now);
             self.perform(&decision.effects);
             if twice {
                 self.perform(&decision.effects);

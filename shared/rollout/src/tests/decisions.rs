@@ -104,7 +104,7 @@ pub(super) fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
 }
 
 /// The same with executed change sets.
-fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
+pub(super) fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
     let view = ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
     let change_sets = stacks.iter().map(|(name, _)| ((*name).to_owned(), Some(view.clone())));
     Observed { change_sets: change_sets.collect(), ..seen(stacks) }
