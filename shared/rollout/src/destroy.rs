@@ -207,12 +207,12 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
 }
 
 /// The stacks that may exist, including those that an earlier rollout began and did not complete.
-fn stacks(state: &Rollout) -> Vec<Going> {
+pub(super) fn stacks(state: &Rollout) -> Vec<Going> {
     let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
     let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
     let steps = state.active().into_iter().flat_map(|active| &active.steps);
     let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
-    let known = state.deployed.keys().chain(state.left.keys()).cloned();
+    let known = state.deployed.keys().chain(state.left.keys()).chain(state.unfinished.keys()).cloned();
     let begun: BTreeSet<String> = steps.chain(known).collect();
     let names: BTreeSet<String> = fixed.chain(begun.iter().cloned()).collect();
     let going = |stack: String| {
@@ -403,6 +403,7 @@ pub(super) fn decide(
         next.etcd_gone_at = Some(now);
     }
     for going in open.stacks.iter().filter(gone) {
+        next.unfinished.remove(&going.stack);
         let was_at = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
         let is_wanted = wanted.is_none_or(|release| release.stack(&going.stack).is_some());
         if going.state != GoingState::Gone && !is_wanted {

@@ -376,8 +376,9 @@ fn p10_a_launch_that_failed_goes_on_where_it_stopped_once_the_spec_is_uploaded_a
     fake.log.clear();
 
     let releases = BTreeMap::from([(release.id(), release.clone())]);
-    let baseline =
-        Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).expect("the release is there");
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases)
+        .and_then(|baseline| baseline.with_unfinished(&state.unfinished, &releases))
+        .expect("the release is there");
     let mut again = wanted(&release, &baseline, Approval::Auto);
     assert_ne!(again.plan.id, first.plan.id);
     // The event of the upload came a second time, late, so that the same spec was planned anew.
