@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::Checker;
+use super::target::Target;
 use crate::world::{ClusterFacts, MachineFacts, Power, World};
 
 /// How long ago a part may have stopped serving: the controllers told up to ten minutes before, and an invocation takes a minute.
@@ -35,15 +36,9 @@ impl Serving {
 }
 
 impl Checker {
-    /// The roles whose machines are Nodes, with their groups, as far as the open rollout has them.
+    /// The roles of the open rollout whose machines are Nodes, with their groups, which have the names of their stacks.
     fn node_groups(&self) -> BTreeMap<String, String> {
-        let target = self.target.as_ref();
-        let has = |role: &str| {
-            (role == "controller" || role.starts_with("pool-"))
-                && target.is_some_and(|target| target.has(role))
-        };
-        let machines = self.machines.values().filter(|one| has(&one.role));
-        machines.map(|one| (one.role.clone(), one.group.clone())).collect()
+        self.target.as_ref().map(Target::node_groups).unwrap_or_default()
     }
 
     /// Whether the machines of a role whose Nodes are Ready are what its group wants. A machine that a person skipped does not count.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
 
 use super::tries::Tried;
 use super::{CLOCKS, Checker, Stops};
@@ -111,6 +112,13 @@ impl Target {
         roles.into_iter().find(|(one, _)| one.to_string() == role).map(|(_, node)| node)
     }
 
+    /// The roles whose machines are Nodes, and the stacks of their groups.
+    pub(super) fn node_groups(&self) -> BTreeMap<String, String> {
+        let roles = self.begun.release.roles.iter();
+        let nodes = roles.filter(|(role, _)| matches!(role, Role::Controller | Role::Pool(_)));
+        nodes.map(|(role, node)| (role.to_string(), node.stack.clone())).collect()
+    }
+
     /// Whether the release has a member, a pool or the controllers.
     pub(super) fn has(&self, role: &str) -> bool {
         self.role(role).is_some()
@@ -206,9 +214,9 @@ impl Checker {
     }
 
     /// The rollout has ended; `well`: it succeeded or was superseded.
-    pub fn ended(&mut self, well: bool) {
+    pub fn ended(&mut self, world: &World, well: bool) {
         if !well {
-            self.ending_stopped();
+            self.ending_stopped(world);
         }
         // An aborted rollout did not succeed, whatever is reported.
         let well = well && !self.aborted;
