@@ -539,6 +539,10 @@ fn conclude(
     let mut report =
         report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
     report.nodes = active.nodes.words(&waits.nodes);
+    // The destruction begins now, however long the rollout took to end.
+    if let Some(open) = next.destroy_mut() {
+        open.saves_again(now);
+    }
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,

@@ -201,3 +201,17 @@ fn p10_an_abort_after_members_were_told_to_delete_their_records_says_how_they_co
         assert_eq!(report.message.contains(words), says, "{}", report.message);
     }
 }
+
+/// An hour is the patience with members that do not answer.
+#[test]
+fn p4_a_destruction_that_waited_for_a_rollout_to_end_is_as_patient_as_any() {
+    let state = crate::tests::decisions::rolling(&[], &[]);
+    let going = after_order(&state, &ordered(0, false), None, at(0));
+    assert!(going.active().is_some() && going.is_going());
+    let ended = decide(&going, &Observed::default(), at(120)).next;
+    assert_eq!(ended.active(), None);
+    let LastSnapshot::Wanted { save: Save::Leader(inquiry), .. } = &ended.destroy().unwrap().snapshot else {
+        panic!("{:?}", ended.destroy());
+    };
+    assert_eq!(inquiry.since, at(120));
+}
