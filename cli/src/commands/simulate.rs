@@ -77,6 +77,7 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
         seed: args.seed,
         faults: args.faults,
         unattended: args.unattended,
+        upload: None,
     };
     let chronicle = year
         .live()

@@ -20,8 +20,7 @@ use jiff::Timestamp;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
-use super::fleet::GroupView;
-use super::stack_step::OWNER_TAG;
+use super::fleet::{GroupView, OWNER_TAG};
 use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::destroy::zone_cure;
 use super::errand::PAUSE;
+use super::fleet::OWNER_TAG;
 use super::nodes::CONSISTENT;
 use super::outbox::Effects;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
@@ -44,9 +45,6 @@ pub enum Unseen {
         asked: Timestamp,
     },
 }
-
-/// The tag with the name of the stack's cluster.
-pub(super) const OWNER_TAG: &str = "slipway:cluster";
 
 /// The meaning of a stack's status for a step.
 pub(super) enum Phase {

@@ -13,10 +13,10 @@ use slipway_core::node::{RecordsRetired, Verb};
 use slipway_core::release::{ETCD_HOSTED_ZONE, StackKind, stack_name};
 
 use super::super::errand::Round;
-use super::super::fleet::Lifecycle;
+use super::super::fleet::{Lifecycle, OWNER_TAG};
 use super::super::nodes::PATIENCE;
 use super::super::outbox::Effects;
-use super::super::stack_step::{OWNER_TAG, Phase, phase};
+use super::super::stack_step::{Phase, phase};
 use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};

@@ -13,8 +13,8 @@ use slipway_core::cluster::Pace;
 use slipway_core::role::Role;
 
 use super::super::departures::{Departure, DepartureState, Ending};
-use super::super::fleet::{GroupView, Lifecycle, MachineView};
-use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
+use super::super::fleet::{GroupView, Lifecycle, MachineView, OWNER_TAG};
+use super::super::stack_step::{Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};

@@ -29,6 +29,8 @@ pub struct Year {
     pub faults: f64,
     /// After the launch nobody approves anything or uploads the spec again.
     pub unattended: bool,
+    /// A person uploads this spec so many days after the launch.
+    pub upload: Option<(u32, String)>,
 }
 
 /// The result of a year.
@@ -140,6 +142,9 @@ impl Year {
         life.engine.let_go_wrong(self.faults);
         for day in 0..self.days {
             life.engine.after(SignedDuration::ZERO, Happening::Daily);
+            if let Some((_, text)) = self.upload.as_ref().filter(|(at, _)| *at == day) {
+                life.engine.person_after(SignedDuration::from_hours(10), Deed::Upload(text.clone()));
+            }
             let chance = (self.faults / 4.0).min(0.5);
             if life.engine.random.chance(chance) {
                 let wait = SignedDuration::from_secs(life.engine.random.seconds(0, 86_400));
