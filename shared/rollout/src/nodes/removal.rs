@@ -179,7 +179,8 @@ impl Removal {
                 self.begun.insert(id);
             }
         }
-        if todo.is_empty() && !held {
+        // One that is being drained is there, although a late answer of Auto Scaling may not show it.
+        if todo.is_empty() && self.begun.is_empty() && !held {
             return None;
         }
         let departs = Departs::first_three(self.begun.iter(), turn.departures);
