@@ -17,7 +17,6 @@ mod refusals;
 mod save;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,19 +25,17 @@ use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
-use super::decide::finish;
 use super::doing::Doing;
 use super::errand::SentCommand;
 use super::fleet::OWNER_TAG;
-use super::nodes::{CONSISTENT, PATIENCE};
-use super::orders::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
-use super::outbox::Effects;
+use super::order::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
+use super::outbox::{Effects, finish};
+use super::patience::{CONSISTENT, PATIENCE};
+use super::progress::{clipped, named};
 use super::stack_step::{Phase, because, phase};
-use super::states::{GOING, going_name, leads};
-use super::waits::{Detail, Published, of_destruction};
-use super::words::{clipped, named};
+use super::waits::{Detail, GoingWaits, Held, Pace, Progress, Published, of_destruction};
+use super::ways::{GOING, going_name, leads};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
-pub(super) use records::zone_cure;
 use records::{Records, retire};
 pub(crate) use save::Inquiry;
 pub use save::{LastSnapshot, Save, Which};
@@ -46,7 +43,6 @@ use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
-pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 
 /// A destruction in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

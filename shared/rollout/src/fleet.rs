@@ -170,6 +170,11 @@ pub enum Lifecycle {
     Elsewhere,
 }
 
+/// The machines of a group in service.
+pub(crate) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+    group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

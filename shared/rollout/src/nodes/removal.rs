@@ -19,7 +19,7 @@ use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{CONSISTENT, PATIENCE, Phase, Turn, serving};
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 /// The removal of a pool with its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
