@@ -133,15 +133,11 @@ type Circle = (&'static str, &'static str, &'static str);
 /// the list may only become shorter.
 const CIRCLES: &[Circle] = &[
     // The simulator changes together with the engine that it tests. Its circles go when that rework is done.
-    ("shared/sim", "world", "graph limits template"),
     (
         "shared/sim",
         "world",
         "apply attributes change_set changes cluster commands constraints delete execute finish fleet physical scope stack",
     ),
-    ("shared/sim", "year", "engine trouble"),
-    ("shared/sim", "year", "farewell trial"),
-    ("shared/sim", "year", "picture whole"),
 ];
 
 fn metadata() -> Metadata {

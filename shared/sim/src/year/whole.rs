@@ -9,7 +9,6 @@ use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::imports::exported;
 use super::lives::{Lifetime, Lives};
-use super::picture;
 use super::rules::Rules;
 use crate::ports::lock;
 use crate::world::{MachineFacts, World};
@@ -71,12 +70,6 @@ pub struct Chronicle {
 }
 
 impl Chronicle {
-    /// The page that shows the year; `subject` describes the simulation.
-    #[must_use]
-    pub fn to_html(&self, name: &str, subject: &str) -> String {
-        picture::page(name, subject, self)
-    }
-
     /// The share of `part` in the whole time; 0 if that is zero.
     #[must_use]
     pub fn share(&self, part: SignedDuration) -> f64 {
