@@ -25,7 +25,10 @@ async fn p7_an_upload_that_nobody_approves_holds_up_no_renewal() {
     take_event_counts(&account);
 
     let now = launch() + days(363);
-    scan(&account, now).await;
+    let scanned = scan(&account, now).await;
+    assert!(
+        scanned.findings.iter().any(|finding| finding.help.contains("slipway approve --cluster production"))
+    );
     assert!(take_event_counts(&account).contains_key("Certificate Renewed"), "the render function is woken");
     planned(&account, now).await.unwrap();
     let desired = account.desired().unwrap();

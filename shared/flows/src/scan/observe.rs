@@ -122,6 +122,7 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
     findings.extend(spaces.finding(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
+    findings.extend(held_up.then(|| unapproved(name)));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes,
@@ -183,6 +184,17 @@ fn forgotten_pause(
         ),
         help: format!("slipway resume --cluster {}", cluster.name),
     })
+}
+
+/// An upload that nobody has approved, while certificates expire soon.
+fn unapproved(cluster: &str) -> Finding {
+    Finding {
+        key: keys::desired(cluster),
+        message: "the newest plan waits for an approval, and certificates expire soon: what runs is renewed without it, if nothing of an earlier \
+                  rollout is incomplete"
+            .to_owned(),
+        help: format!("slipway approve --cluster {cluster} rolls out both; or upload the spec that runs again"),
+    }
 }
 
 /// A destruction that makes no progress. What it has not deleted serves, and its certificates expire.
