@@ -65,6 +65,9 @@ pub struct Destroy {
     /// Whether members were told to delete their records, so that some may be missing if etcd stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
+    /// Whether a request to delete a stack was withdrawn: an invocation may have sent it before, and died.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// When terminate hooks were last completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
@@ -201,6 +204,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
         snapshot,
         records: Records::Stand,
         retired: false,
+        withdrawn: false,
         stacks: stacks(state),
         rounds: 0,
         told: None,
@@ -512,7 +516,9 @@ fn conclude(
     let count = format!("{gone} of {} stacks are gone", listed.len());
     let gone_of = (gone, listed.len());
     let cluster = next.cluster.clone();
-    let over = open.aborted.is_some() && !open.in_flight();
+    // A deletion that was requested and withdrawn comes to light.
+    let is_certain = |at: Timestamp| !open.withdrawn || now.duration_since(at) >= CONSISTENT;
+    let over = open.aborted.is_some_and(is_certain) && !open.in_flight();
     // An abort after the last stack was gone changes nothing.
     if !open.snapshot.is_wanted() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
