@@ -290,6 +290,14 @@ pub fn report_key<'k>(cluster: &str, key: &'k str) -> Option<ReportKey<'k>> {
 /// The folder of the clusters, in each bucket.
 pub const CLUSTERS: &str = "clusters/";
 
+/// Whether a folder in [`CLUSTERS`] can be a cluster's, by its name. Whoever may write into a bucket can make others, and people copy commands that
+/// contain these names into their shells.
+#[must_use]
+pub fn is_cluster(folder: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=64).contains(&folder.len()) && folder.bytes().all(fits) && !folder.starts_with('-')
+}
+
 /// The folder of a cluster's credentials.
 #[must_use]
 pub fn pki(cluster: &str) -> String {
@@ -459,6 +467,15 @@ mod tests {
             "clusters/a/cluster.yaml",
         ] {
             assert_eq!(cluster_of_patch(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_a_clusters_only_if_its_name_does_nothing_in_a_shell() {
+        assert!(is_cluster("prod-eu") && is_cluster("Prod2"));
+        for other in ["", "-rf", "a b", "$(reboot)", "a;reboot", "a`b`", "\u{1b}[2J", "a\n", &"a".repeat(65)]
+        {
+            assert!(!is_cluster(other), "{other:?}");
         }
     }
 
