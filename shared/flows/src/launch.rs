@@ -371,8 +371,11 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
         let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
         machines.extend(booting.take(MOST_BOOTING).map(|(id, _)| (role.clone(), id.clone())));
     }
+    // All groups of a cluster are of one region and account.
+    let arns = observed.groups.values().flatten().next().map(|group| group.machine_arns.clone());
     for (role, id) in machines {
-        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &id);
+        let Some(arns) = &arns else { continue };
+        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &arns.of(&id));
         match store::told::<BootstrapReport>(ports.assets, &key, BootstrapReport::MOST_BYTES).await? {
             Told::Nothing => {}
             Told::Read(report) => drop(observed.booting.insert(id, report)),

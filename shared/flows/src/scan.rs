@@ -109,16 +109,11 @@ pub async fn fan_out(assets: &impl Folders, bus: &impl Bus) -> FlowResult<usize>
         let Some(end) = page.last().cloned() else { return Ok(count) };
         let ask = |cluster| Event::ScanRequested(ScanRequested { cluster: Some(cluster) });
         // Folders with other names are no clusters, and their events would become dead letters.
-        let events: Vec<Event> = page.into_iter().filter(|name| is_name(name)).map(ask).collect();
+        let events: Vec<Event> = page.into_iter().filter(|name| keys::is_cluster(name)).map(ask).collect();
         count += events.len();
         bus.publish(&events).await?;
         last = Some(end);
     }
-}
-
-fn is_name(folder: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (1..=64).contains(&folder.len()) && folder.bytes().all(fits)
 }
 
 /// Scans the certificates of `cluster`, renews those that are due, and publishes events.

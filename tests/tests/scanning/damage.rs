@@ -20,7 +20,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     account.assets.upload(&key("etcd-peer-0"), "no certificate at all");
     let now = launch() + days(359);
     account.assets.set_clock(now);
-    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{");
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "{");
     account.assets.upload(&keys::scan(NAME), "{");
     let scanned = scan(&account, now).await;
     let found: BTreeMap<String, String> =
@@ -31,7 +31,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
         (key("controller-manager"), "the object contains another certificate"),
         (key("front-proxy-client"), "it is lost"),
         (key("etcd-peer-0"), "PEM"),
-        (keys::node_status(NAME, "etcd-0", "i-1"), "cannot be read"),
+        (keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "cannot be read"),
         (keys::scan(NAME), "cannot be read"),
     ] {
         let message = found.get(&key).unwrap_or_else(|| panic!("{key}: {found:#?}"));
@@ -50,8 +50,8 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     );
     // The inventory knows the damaged certificate, which is renewed with the others; that repairs the damage.
     assert_eq!(scanned.renewed.len(), 15);
-    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
-    account.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "{}");
+    account.assets.purge(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")));
     snapshots::takes(&account, now + SignedDuration::from_hours(20), true);
     assert_eq!(scan(&account, now + days(1)).await.findings, []);
     assert_eq!(scan_state(&account).findings, []);
@@ -117,7 +117,7 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": launch(), "notAfter": now, "verifies": true}}]});
     account.assets.set_clock(now);
-    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    account.assets.upload(&keys::node_status(NAME, "controller", &machine_arn("i-7")), status.to_string());
     scan(&account, now).await;
     assert!(scan_state(&account).urgent.is_some(), "the report is shown");
     let plan = planned(&account, now).await.unwrap();
@@ -145,7 +145,7 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
                 "serial": facts.serial, "fingerprint": old.fingerprint, "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": facts.not_before, "notAfter": facts.not_after, "verifies": true}}]});
     account.assets.set_clock(later);
-    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    account.assets.upload(&keys::node_status(NAME, "controller", &machine_arn("i-7")), status.to_string());
     scan(&account, later).await;
     let expiring = account.bus.drain().into_iter().find_map(|event| match event {
         Event::CertificateExpiring(detail) if detail.certificate == "apiserver" => Some(detail),

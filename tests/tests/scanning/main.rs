@@ -26,6 +26,7 @@ use slipway_rollout::{Given, Order, Rollout, after_order};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;
 use slipway_sim::year::Cause;
+use slipway_tests::client::machine_arn;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");

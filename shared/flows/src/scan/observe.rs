@@ -410,7 +410,7 @@ pub async fn nodes(
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
                 }
-                let Some(report) = reported(cluster, &place.instance, &status) else { continue };
+                let Some(report) = reported(cluster, &place.instance, &place.key, &status) else { continue };
                 match excess(&report) {
                     None => nodes.push(Reported { at: report.at.min(place.modified), ..report }),
                     Some(message) => findings.push(Finding {
@@ -548,8 +548,8 @@ mod tests {
                 ends: Timestamp::MIN,
                 by: "/etc/kubernetes/pki/apiserver-etcd-client.pem".to_owned(),
             };
-            let (role, instance) = (Role::Controller, "i-1".to_owned());
-            Reported { role, instance, at: Timestamp::MIN, held: vec![held; times] }
+            let (role, instance, key) = (Role::Controller, "i-1".to_owned(), String::new());
+            Reported { role, instance, key, at: Timestamp::MIN, held: vec![held; times] }
         };
         assert_eq!(excess(&report(64, 20)), None, "a controller has fewer than ten");
         assert!(

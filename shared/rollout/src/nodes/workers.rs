@@ -545,7 +545,7 @@ mod tests {
         let machines: BTreeMap<String, Value> = weights.iter().enumerate().map(machine).collect();
         serde_json::from_value(json!({
             "name": "c-pool-a", "desired": desired, "min": 1, "max": desired * 2, "template": null,
-            "machines": machines, "tags": {},
+            "machines": machines, "tags": {}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
         }))
         .unwrap()
     }

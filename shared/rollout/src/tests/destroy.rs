@@ -5,7 +5,9 @@ mod ends;
 mod records;
 mod saved;
 
-use slipway_core::node::{CommandView, EtcdHealth, FailureCode, RecordsRetired, Verb, VerbFailure};
+use slipway_core::node::{
+    CommandView, EtcdHealth, FailureCode, MachineArns, RecordsRetired, Verb, VerbFailure,
+};
 
 use super::undeleted::{Harbour, exporting};
 use super::*;
@@ -106,6 +108,7 @@ impl Quay {
             machines,
             tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
             target_groups: BTreeSet::new(),
+            machine_arns: MachineArns::new("eu-west-1", "123456789012"),
         })
     }
 

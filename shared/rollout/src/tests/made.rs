@@ -20,7 +20,7 @@ fn group(name: &str, lifecycle: Lifecycle) -> GroupView {
         json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
     let group = json!({
         "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
-        "tags": {"slipway:cluster": "c"},
+        "tags": {"slipway:cluster": "c"}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
     });
     serde_json::from_value(group).unwrap()
 }
