@@ -480,12 +480,14 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
     let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
     let older = rollout.behind.values().flatten().map(String::as_str);
-    for id in stacks.chain(addons).chain(older).collect::<BTreeSet<_>>() {
+    let unfinished = rollout.unfinished.values().map(String::as_str);
+    for id in stacks.chain(addons).chain(older).chain(unfinished).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
     Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_behind(&rollout.behind, &releases))
+        .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
         .map_err(|id| lost(&keys::release(cluster, &id)))
 }
 

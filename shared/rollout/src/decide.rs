@@ -257,6 +257,7 @@ fn forget(next: &mut Rollout, active: &Active) {
     for step in active.nodes.gone() {
         next.deployed.remove(&step.stack);
         next.left.remove(&step.stack);
+        next.unfinished.remove(&step.stack);
         next.behind.remove(&step.role);
         next.force_after_s.remove(&step.role);
         next.left_over.remove(&step.role);
@@ -265,8 +266,10 @@ fn forget(next: &mut Rollout, active: &Active) {
 
 /// A stack is at the target from now on; its nodes are not yet.
 fn stands(next: &mut Rollout, active: &Active, stack: &str) {
-    let before = next.deployed.insert(stack.to_owned(), active.target.clone());
-    next.left.remove(stack);
+    // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
+    let orphaned = next.left.remove(stack);
+    next.unfinished.remove(stack);
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
     if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
         next.taken_out.clear();
     }
@@ -509,6 +512,7 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
+    next.unfinished.extend(end::unfinished(next, &active, observed));
     let unserved = end::settle(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
@@ -535,6 +539,10 @@ fn conclude(
     let mut report =
         report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
     report.nodes = active.nodes.words(&waits.nodes);
+    // The destruction begins now, however long the rollout took to end.
+    if let Some(open) = next.destroy_mut() {
+        open.saves_again(now);
+    }
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::words::moment;
+
 use super::{Active, CalledOff, Destroy, Destroyed, Rollout};
 
 /// What a cluster is doing: one thing at a time.
@@ -153,4 +156,25 @@ impl Rollout {
             }
         }
     }
+}
+
+/// The finding for a spec of a cluster that is being destroyed, or that was destroyed together with this version.
+#[must_use]
+pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
+    let cluster = &rollout.cluster;
+    let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
+    let (message, help) = match (rollout.going_in_words(), gone) {
+        (Some(going), _) => (
+            going,
+            format!(
+                "upload it again when that is over, which makes the cluster anew; or first end it: slipway abort --cluster {cluster}"
+            ),
+        ),
+        (None, Some(gone)) => (
+            format!("{cluster} was destroyed at {}", moment(gone.at)),
+            format!("slipway apply cluster.yaml --cluster {cluster} makes it anew"),
+        ),
+        (None, None) => return None,
+    };
+    Some(Diagnostic { help: Some(help), ..Diagnostic::whole("destroyed", message) })
 }

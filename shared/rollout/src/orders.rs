@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::outbox::Effects;
-use super::{Active, Effect, Ended, Rollout, destroy};
+use super::{Active, Effect, Ended, Rollout, RolloutResult, destroy};
 use slipway_core::drain::lasting;
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::status::Desired;
@@ -180,53 +180,97 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             report_ignored(state, Ignored { given: given.at, at: now, message, help })
         }
         Order::Destroy { without_snapshot } => destroy::receive(state, given, *without_snapshot, now),
-        Order::Abort { plan } => {
-            if let Some(open) = state.destroy_mut().filter(|_| plan.is_none()) {
-                let meant = open.abort(given.at);
-                return aborted(state, given.at, meant, now);
+        Order::Abort { plan } => match abort(state, plan.as_ref(), given.at) {
+            Abort::Ends => {
+                state.said = None;
+                state.ignored = None;
+                Vec::new()
             }
-            if plan.is_none() {
-                // It may concern an earlier order to destroy the cluster that is delivered after it.
-                state.destroys_over = state.destroys_over.max(Some(given.at));
+            Abort::Again => Vec::new(),
+            Abort::Other => {
+                let help = format!("to abort it nevertheless: slipway abort --cluster {}", state.cluster);
+                let why = "another rollout or destruction is open than at that time";
+                ignore(state, given.at, now, "abort", why, &help)
             }
-            if let Some(active) = state.active_mut().filter(|active| active.aborted.is_none()) {
-                let meant = match plan {
-                    Some(plan) => plan == &active.plan,
-                    None => given.at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= active.started_at),
-                };
-                if meant {
-                    active.aborted = Some(given.at);
-                }
-                return aborted(state, given.at, meant, now);
-            }
-            Vec::new()
-        }
+            Abort::Nothing => nothing_is_open(state, given.at, now, "abort"),
+        },
         Order::Skip { instance } => {
-            if let Some(active) = state.active_mut().filter(|active| active.skipped.len() < MOST_SKIPPED) {
-                active.skipped.insert(instance.clone());
-                state.leave_alone(instance, now);
+            let what = format!("skip {instance}");
+            let had_ended = state.last.as_ref().is_some_and(|last| given.at <= last.ended_at);
+            match state.active_mut() {
+                Some(active) if active.skipped.len() < MOST_SKIPPED || active.skipped.contains(instance) => {
+                    active.skipped.insert(instance.clone());
+                    state.leave_alone(instance, now);
+                    Vec::new()
+                }
+                Some(_) => {
+                    let help =
+                        format!("abort the rollout instead: slipway abort --cluster {}", state.cluster);
+                    let why = format!("{MOST_SKIPPED} machines are skipped already");
+                    ignore(state, given.at, now, &what, &why, &help)
+                }
+                // The rollout that was open then may have heard it, and the event comes twice.
+                None if had_ended => Vec::new(),
+                None => nothing_is_open(state, given.at, now, &what),
             }
-            Vec::new()
         }
     }
 }
 
-/// An abort, and whether it concerns what is open.
-fn aborted(state: &mut Rollout, at: Timestamp, meant: bool, now: Timestamp) -> Vec<Effect> {
-    if meant {
-        state.said = None;
-        state.ignored = None;
-        return Vec::new();
+/// What an abort concerns.
+enum Abort {
+    /// What is open, and it ends now.
+    Ends,
+    /// What was aborted already: its event comes twice, or another abort came before it.
+    Again,
+    /// Something that was open before what is open now.
+    Other,
+    /// Nothing is open.
+    Nothing,
+}
+
+/// Aborts what is open if an abort of `plan`, given at `at`, concerns it.
+fn abort(state: &mut Rollout, plan: Option<&String>, at: Timestamp) -> Abort {
+    if let Some(open) = state.destroy_mut().filter(|_| plan.is_none()) {
+        return if open.abort(at) { Abort::Ends } else { Abort::Other };
     }
-    let cluster = &state.cluster;
-    let help = format!("to abort it nevertheless: slipway abort --cluster {cluster}");
-    match is_late(at, now) {
-        true => {
-            ignore(state, at, now, "abort", "another rollout or destruction is open than at that time", &help)
+    let is_obeyed = |last: &Ended| {
+        let concerns = plan.map_or(at <= last.ended_at, |plan| *plan == last.plan);
+        last.result == RolloutResult::Aborted && concerns
+    };
+    let comes_twice = plan.is_none() && state.destroys_over == Some(at);
+    let was_obeyed = comes_twice || state.last.as_ref().is_some_and(is_obeyed);
+    if plan.is_none() {
+        // It may concern an earlier order to destroy the cluster that is delivered after it.
+        state.destroys_over = state.destroys_over.max(Some(at));
+    }
+    match state.active_mut() {
+        Some(active) if active.aborted.is_some() => Abort::Again,
+        Some(active) => {
+            let meant = match plan {
+                Some(plan) => plan == &active.plan,
+                None => at.saturating_add(CLOCKS_APART).is_ok_and(|at| at >= active.started_at),
+            };
+            if meant {
+                active.aborted = Some(at);
+                return Abort::Ends;
+            }
+            if was_obeyed { Abort::Again } else { Abort::Other }
         }
-        // It was delivered before.
-        false => Vec::new(),
+        None if was_obeyed => Abort::Again,
+        None => Abort::Nothing,
     }
+}
+
+/// Reports an order to a rollout while none is open.
+fn nothing_is_open(state: &mut Rollout, given: Timestamp, now: Timestamp, what: &str) -> Vec<Effect> {
+    let ended = state.last.as_ref().filter(|last| given <= last.ended_at);
+    let why = ended.map_or_else(
+        || "no rollout is open".to_owned(),
+        |last| format!("the rollout had ended by then ({})", last.result.as_str()),
+    );
+    let help = format!("what is open now: slipway status --cluster {}", state.cluster);
+    ignore(state, given, now, what, &why, &help)
 }
 
 /// Whether an order of the time `at` is late: an event may be hours late, and much may have happened meanwhile.
@@ -234,7 +278,7 @@ pub(super) fn is_late(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at) > LATEST
 }
 
-/// An order that is too late to be obeyed is reported, because its sender waits for it.
+/// An order that cannot be obeyed is reported, because its sender waits for it.
 pub(super) fn ignore(
     state: &mut Rollout,
     given: Timestamp,
@@ -244,10 +288,8 @@ pub(super) fn ignore(
     help: &str,
 ) -> Vec<Effect> {
     let late = lasting(SignedDuration::from_mins(now.duration_since(given).as_mins()));
-    let message = format!(
-        "the order of {} to {what} arrived {late} late and was ignored, because {why}",
-        moment(given)
-    );
+    let arrived = if is_late(given, now) { format!("arrived {late} late and ") } else { String::new() };
+    let message = format!("the order of {} to {what} {arrived}was ignored, because {why}", moment(given));
     report_ignored(state, Ignored { given, at: now, message, help: help.to_owned() })
 }
 

@@ -28,9 +28,9 @@ pub(super) struct Advance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Unseen {
-    /// The execution of a change set.
+    /// The execution of a change set, or the repair of the stack by a person before the rollout.
     Execution {
-        /// Since when neither its result nor the change set is there.
+        /// Since when neither its result nor the change set is there, or the stack is in a status that would fail the step.
         since: Timestamp,
     },
     /// The stack of a change set that is taken back.
@@ -116,7 +116,11 @@ pub(super) fn advance(
         let help = "delete or rename it, or give the cluster another name, then upload the spec again";
         return failed(format!("{} exists and is not Slipway's: {help}", step.stack), &[]);
     }
-    match standing.unwrap_or(Phase::Absent) {
+    let standing = standing.unwrap_or(Phase::Absent);
+    if is_broken(step, &standing) && !step.is_execution_lost(now) {
+        return stay(StackWaits::SecondLook(stack.map(|view| view.status)));
+    }
+    match standing {
         Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
         Phase::Stuck(help) => {
             let what = format!("{} is {}: {help}", step.stack, status_of(stack));
@@ -147,14 +151,25 @@ fn is_missing(step: &Step, stack: Option<&StackView>, change_set: Option<&Change
     step.state == StepState::Executing && is_absent && change_set.is_none()
 }
 
-/// Whether the execution of its change set was requested, and the answers do not show it: the stack is missing, or as an earlier rollback
-/// left it. They may be late.
+/// Whether the step fails if the stack is in that phase. The answer may be from before a person repaired the stack, or from before an earlier
+/// creation was deleted, so that is believed only if it is still so after a while ([`CONSISTENT`]).
+const fn is_broken(step: &Step, phase: &Phase) -> bool {
+    match phase {
+        Phase::Stuck(_) => true,
+        Phase::Wreck => matches!(step.state, StepState::Executing),
+        Phase::Absent | Phase::Stable | Phase::Busy => false,
+    }
+}
+
+/// Whether the answers do not show what the step needs: the execution of its change set was requested, and the stack is missing or as an
+/// earlier rollback left it; or the stack is in a status that would fail it. They may be late.
 pub(super) fn is_unseen(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
     let is_over =
         change_set.is_none_or(|view| matches!(view.status, ChangeSetStatus::Executed)) && !is_complete(stack);
     let is_stable = stack.is_some_and(|view| matches!(phase(view.status), Phase::Stable));
     let is_rolled_back = step.state == StepState::Executing && is_stable && is_over;
-    is_missing(step, stack, change_set) || is_rolled_back
+    let is_broken = stack.is_some_and(|view| is_broken(step, &phase(view.status)));
+    is_missing(step, stack, change_set) || is_rolled_back || is_broken
 }
 
 fn is_complete(stack: Option<&StackView>) -> bool {

@@ -339,6 +339,8 @@ pub enum StackWaits {
     ChangeSet(ChangeSetWaits),
     /// For CloudFormation, in this status.
     AtWork(Option<StackStatus>),
+    /// For a second answer that it is in this status, which would fail it: the first may be late.
+    SecondLook(Option<StackStatus>),
     /// For CloudFormation to start.
     Starts,
     /// For the change set to be executed.

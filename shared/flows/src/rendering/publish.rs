@@ -49,7 +49,9 @@ pub(super) async fn publish_plan(
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = recall(ports.assets, cluster, rollout).await?;
+        let unfinished = running.baseline.unfinished.iter().map(|(stack, (release, _))| (stack, release));
         let known = rollout.standing() == running.baseline.releases
+            && rollout.unfinished.iter().eq(unfinished)
             && rollout.addons_release() == running.baseline.addons.as_deref();
         let deployed =
             if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };

@@ -10,7 +10,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::node::{RecordsRetired, Verb};
-use slipway_core::release::ETCD_HOSTED_ZONE;
+use slipway_core::release::{ETCD_HOSTED_ZONE, StackKind, stack_name};
 
 use super::super::errand::Round;
 use super::super::fleet::Lifecycle;
@@ -114,6 +114,7 @@ fn take_back(
             return retry_or_give_up(inquiry, observed, "no member of etcd has a machine in service", now);
         }
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
+        open.retired = true;
         let round = open.ask(state, whom, now, effects);
         return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
@@ -163,6 +164,19 @@ fn retry_or_give_up(
         return (Records::Left(why.to_owned()), None);
     }
     (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
+}
+
+/// What a person does if etcd stays after all and its records may be gone: nothing but a boot writes them (agent/src/bootstrap/steps.rs), and
+/// members and API servers find each other by them.
+pub(super) fn missing(state: &Rollout, open: &Destroy) -> String {
+    if !open.retired || !state.has_etcd() {
+        return String::new();
+    }
+    let group = stack_name(&state.cluster, StackKind::Etcd, "");
+    format!(
+        "; members of etcd were told to delete their DNS records, so first reboot the machines of the groups {group}-0 and so on, one after \
+         the other, which writes them again: aws ec2 reboot-instances --instance-ids i-…"
+    )
 }
 
 /// What a person does about a zone of ours that still has records: the exact command.

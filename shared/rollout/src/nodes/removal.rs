@@ -18,7 +18,7 @@ use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
-use super::{PATIENCE, Phase, Turn, serving};
+use super::{CONSISTENT, PATIENCE, Phase, Turn, serving};
 use crate::states::{Wakes, Way};
 
 /// The removal of a pool with its stack.
@@ -229,7 +229,9 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
     let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
         return Move::Done { left: false };
     };
-    if stack.status == StackStatus::DeleteFailed {
+    // An earlier deletion failed, and the answer may be from before this one.
+    let is_sure = waited(since, turn.now) >= CONSISTENT;
+    if stack.status == StackStatus::DeleteFailed && is_sure {
         let failures = turn.observed.failures.get(turn.stack).map(Vec::as_slice).unwrap_or_default();
         return Move::Fail(because(format!("{} could not be deleted", turn.stack), failures));
     }

@@ -246,7 +246,9 @@ impl StackWaits {
             Self::NotBegun => {
                 Next::can(format!("`slipway apply cluster.yaml --cluster {cluster}` begins it again"))
             }
-            Self::AtWork(_) | Self::Wreck | Self::CreationCalledOff => Next::stack(stack),
+            Self::AtWork(_) | Self::SecondLook(_) | Self::Wreck | Self::CreationCalledOff => {
+                Next::stack(stack)
+            }
             Self::Turn
             | Self::ChangeSet(_)
             | Self::Starts

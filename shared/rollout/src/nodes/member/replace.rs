@@ -148,7 +148,10 @@ impl MemberWork<Replacing> for ReplaceMember {
             Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
                 None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
                 // All are asked again: time has passed, and another member leads.
-                Some(Ok(_)) => checks(asked.command.instance, turn),
+                Some(Ok(_)) => {
+                    tries.leadership_moved();
+                    checks(asked.command.instance, turn)
+                }
                 Some(Err(why)) => {
                     tries.again("moving leadership from", &asked.command.instance, &asked, &why, turn)
                 }
