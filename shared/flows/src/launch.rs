@@ -401,6 +401,8 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     stored: &Stored<Desired>,
     now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
+    let taken_up = take_up(ports, state, stored).await?;
+    let stored = taken_up.as_ref().unwrap_or(stored);
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active().is_some_and(|active| active.target == desired.target);
     let over = state.active().is_none() && state.is_spent(desired);
@@ -417,6 +419,17 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
     replan(ports, state, stored, desired, &plan, release, now).await
+}
+
+/// Desires the plan again that was set aside for a renewal, once that is over. `None`: none was, or a newer one was written meanwhile.
+async fn take_up<A: Objects, S, G, C, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    state: &Rollout,
+    stored: &Stored<Desired>,
+) -> FlowResult<Option<Stored<Desired>>> {
+    let over = |desired: &&Desired| state.active().is_none() && state.is_spent(desired);
+    let Some(waits) = stored.value.as_ref().filter(over).and_then(Desired::taken_up) else { return Ok(None) };
+    store::save(ports.assets, &keys::desired(&state.cluster), stored, waits).await
 }
 
 /// The plan was made for a state that has moved on (a rollout was under way): makes it anew from where things are.

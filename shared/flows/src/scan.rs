@@ -139,8 +139,11 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     let mut decision = seen.decide(request, now);
     let stored = renewal::record_intent(ports.assets, &seen, &decision).await?;
     let (mut renewed, failed) = renewal::renew(ports, &seen.cluster, &decision.renew, now).await?;
-    let rotated = rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
-    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
+    let rotated = match seen.may_renew {
+        true => rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?,
+        false => Vec::new(),
+    };
+    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes) || seen.may_renew && seen.held_up;
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
     let snapshots = std::mem::replace(&mut seen.snapshots, Ok(None));
     let snapshots = tend_snapshots(ports.assets, cluster, snapshots, &mut decision).await;
@@ -152,7 +155,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     // If a new plan is about to be made, it will request its own rollout.
     let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
-    if renewed.is_empty() && !decision.unplanned {
+    if renewed.is_empty() && !decision.unplanned && seen.may_renew {
         events.extend(upgrade::due_order(ports.assets, &seen, now).await?);
     }
     ports.bus.publish(&events).await?;
@@ -223,8 +226,13 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
 
 impl observe::Seen {
     fn decide(&self, request: &RenewalRequest, now: Timestamp) -> Decision {
+        let mut cluster = self.cluster.clone();
+        if !self.may_renew {
+            // So all that expire are announced, as if renewals were off.
+            cluster.certificates.rollout_before_expiry = None;
+        }
         let observed = policy::Observed {
-            cluster: &self.cluster,
+            cluster: &cluster,
             manifest: &self.manifest,
             stored: &self.stored,
             nodes: &self.nodes,
@@ -233,6 +241,10 @@ impl observe::Seen {
             request,
         };
         let mut decision = policy::decide(&observed, now);
+        if !self.may_renew {
+            decision.renew.clear();
+            decision.unplanned = false;
+        }
         decision.findings.extend(self.findings.clone());
         decision.next.findings.clone_from(&decision.findings);
         decision

@@ -20,8 +20,7 @@ use jiff::Timestamp;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
-use super::fleet::GroupView;
-use super::stack_step::OWNER_TAG;
+use super::fleet::{GroupView, OWNER_TAG};
 use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 
@@ -160,7 +159,7 @@ pub(super) fn advance(
         now,
         paused: rollout.paused_since().is_some(),
         rollout_continues,
-        controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
+        controllers: controllers.into_iter().flat_map(super::fleet::serving).map(|(id, _)| id).collect(),
         busy: RefCell::default(),
     };
     let mut slots = Slots {
@@ -208,6 +207,16 @@ pub(super) fn advance(
     }
     rollout.departures = departures;
     effects
+}
+
+impl Departs {
+    /// The first of the machines that are being terminated.
+    pub(crate) fn first_three<'a>(
+        begun: impl Iterator<Item = &'a String>,
+        departures: &BTreeMap<String, Departure>,
+    ) -> Vec<Self> {
+        begun.filter_map(|id| Some(departures.get(id)?.departs(id))).take(3).collect()
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod refusals;
 mod save;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,18 +25,17 @@ use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
-use super::decide::finish;
 use super::doing::Doing;
 use super::errand::SentCommand;
-use super::nodes::{CONSISTENT, PATIENCE};
-use super::orders::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
-use super::outbox::Effects;
-use super::stack_step::{OWNER_TAG, Phase, because, phase};
-use super::states::{GOING, going_name, leads};
-use super::waits::{Detail, Published, of_destruction};
-use super::words::{clipped, named};
+use super::fleet::OWNER_TAG;
+use super::order::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
+use super::outbox::{Effects, finish};
+use super::patience::{CONSISTENT, PATIENCE};
+use super::progress::{clipped, named};
+use super::stack_step::{Phase, because, phase};
+use super::waits::{Detail, GoingWaits, Held, Pace, Progress, Published, of_destruction};
+use super::ways::{GOING, going_name, leads};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
-pub(super) use records::zone_cure;
 use records::{Records, retire};
 pub(crate) use save::Inquiry;
 pub use save::{LastSnapshot, Save, Which};
@@ -45,7 +43,6 @@ use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
-pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 
 /// A destruction in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +65,9 @@ pub struct Destroy {
     /// Whether members were told to delete their records, so that some may be missing if etcd stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retired: bool,
+    /// Whether a request to delete a stack was withdrawn: an invocation may have sent it before, and died.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// When terminate hooks were last completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
@@ -204,6 +204,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
         snapshot,
         records: Records::Stand,
         retired: false,
+        withdrawn: false,
         stacks: stacks(state),
         rounds: 0,
         told: None,
@@ -515,7 +516,9 @@ fn conclude(
     let count = format!("{gone} of {} stacks are gone", listed.len());
     let gone_of = (gone, listed.len());
     let cluster = next.cluster.clone();
-    let over = open.aborted.is_some() && !open.in_flight();
+    // A deletion that was requested and withdrawn comes to light.
+    let is_certain = |at: Timestamp| !open.withdrawn || now.duration_since(at) >= CONSISTENT;
+    let over = open.aborted.is_some_and(is_certain) && !open.in_flight();
     // An abort after the last stack was gone changes nothing.
     if !open.snapshot.is_wanted() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);

@@ -1,5 +1,6 @@
 //! What a cluster is doing.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use slipway_core::diagnostic::Diagnostic;
@@ -155,6 +156,16 @@ impl Rollout {
                 self.does(Doing::Going(then));
             }
         }
+    }
+}
+
+impl Rollout {
+    /// Since when its destruction has been ordered, if it makes no progress: it has stopped, or everything is paused. The cluster may serve all
+    /// that time.
+    #[must_use]
+    pub fn stalled_destruction(&self) -> Option<Timestamp> {
+        let stalled = |open: &&Destroy| open.has_stopped() || self.paused_since().is_some();
+        self.destroy().filter(stalled).map(|open| open.asked_at)
     }
 }
 

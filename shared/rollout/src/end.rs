@@ -2,7 +2,7 @@
 
 use slipway_core::role::Role;
 
-use super::stack_step::OWNER_TAG;
+use super::fleet::OWNER_TAG;
 use super::{Active, Observed, Rollout, RolloutResult, StackStatus, Step, StepState};
 
 impl Rollout {

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+/// The tag of stacks and groups with the name of their cluster.
+pub(crate) const OWNER_TAG: &str = "slipway:cluster";
+
 /// An Auto Scaling group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -165,6 +168,11 @@ pub enum Lifecycle {
     Retained,
     /// `Standby`, `Detaching`, or a warm pool's state: another user's doing.
     Elsewhere,
+}
+
+/// The machines of a group in service.
+pub(crate) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+    group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
 }
 
 #[cfg(test)]

@@ -19,14 +19,17 @@ pub mod fleet;
 mod good;
 mod nodes;
 mod observed;
+mod order;
 mod orders;
 mod outbox;
+mod patience;
+mod progress;
 mod stack_step;
 pub mod states;
 #[cfg(test)]
 mod tests;
-mod urgency;
 mod waits;
+mod ways;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +56,8 @@ pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, after_order};
+pub use order::{CLOCKS_APART, Given, Ignored, Order, Switch};
+pub use orders::after_order;
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 pub use stack_step::Unseen;
 use waits::Published;
@@ -564,7 +568,7 @@ impl Decision {
     pub fn with_effects(self, effects: Vec<Effect>, now: Timestamp) -> Self {
         let mut others = outbox::Effects::new(now);
         others.extend(effects);
-        decide::finish(self.next, others, self.report)
+        outbox::finish(self.next, others, self.report)
     }
 }
 

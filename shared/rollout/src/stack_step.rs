@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::release::ETCD_HOSTED_ZONE;
 
-use super::destroy::zone_cure;
 use super::errand::PAUSE;
-use super::nodes::CONSISTENT;
+use super::fleet::OWNER_TAG;
 use super::outbox::Effects;
+use super::patience::CONSISTENT;
+use super::progress::Waiting;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
-use super::words::Waiting;
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, Observed, ResourceFailure, Rollout,
     StackStatus, StackView, Step, StepState,
@@ -44,9 +45,6 @@ pub enum Unseen {
         asked: Timestamp,
     },
 }
-
-/// The tag with the name of the stack's cluster.
-pub(super) const OWNER_TAG: &str = "slipway:cluster";
 
 /// The meaning of a stack's status for a step.
 pub(super) enum Phase {
@@ -124,7 +122,7 @@ pub(super) fn advance(
         Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
         Phase::Stuck(help) => {
             let what = format!("{} is {}: {help}", step.stack, status_of(stack));
-            failed(because(what, failures) + &zone_cure(&step.stack, failures), &[])
+            failed(because(what, failures) + &zone_cure(&step.stack, failures, ""), &[])
         }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
@@ -454,4 +452,17 @@ impl Step {
             Some(Unseen::Stack { .. } | Unseen::Deletion { .. }) | None => false,
         }
     }
+}
+
+/// What a person does about a hosted zone of etcd that still has records, if that is what failed: the exact command. `why`: why they are there.
+pub(super) fn zone_cure(stack: &str, failures: &[ResourceFailure], why: &str) -> String {
+    if !failures.iter().any(|failure| failure.logical_id == ETCD_HOSTED_ZONE) {
+        return String::new();
+    }
+    format!(
+        "; if the zone holds records of etcd's members{why}, this deletes them: zone=$(aws cloudformation describe-stack-resource \
+         --stack-name {stack} --logical-resource-id {ETCD_HOSTED_ZONE} --query StackResourceDetail.PhysicalResourceId --output text); \
+         aws route53 change-resource-record-sets --hosted-zone-id $zone --change-batch \"$(aws route53 list-resource-record-sets \
+         --hosted-zone-id $zone --output json --query \"{{Changes: ResourceRecordSets[?Type=='A'].{{Action: 'DELETE', ResourceRecordSet: @}}}}\")\""
+    )
 }

@@ -99,6 +99,7 @@ fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wante
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     };
     Wanted { desired, plan, release: release.clone() }
 }

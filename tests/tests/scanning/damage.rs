@@ -158,3 +158,31 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     let urgent = scan_state(&account).urgent.unwrap();
     assert_eq!((urgent.certificate.as_str(), urgent.expired), ("apiserver", false));
 }
+
+/// A person forgets a destruction that has stopped, or that was ordered while everything is paused: the cluster serves until its certificates
+/// expire.
+#[tokio::test]
+async fn p7_while_a_destruction_makes_no_progress_certificates_are_announced_and_not_renewed() {
+    let account = Workshop::launched(PRODUCTION).await;
+    let running: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+    let order = |order: Order| Given { order, at: account.now };
+    let ordered = order(Order::Destroy { without_snapshot: true });
+    let going = after_order(&running, &ordered, None, account.now);
+    let now = launch() + days(364);
+    account.assets.upload(&keys::rollout(NAME), store::json(&going));
+    account.assets.set_clock(now);
+    let nothing = account.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap();
+    assert!(matches!(nothing, ScanOutcome::Nothing(_)), "{nothing:?}");
+    let paused = after_order(&going, &order(Order::Pause), None, account.now);
+    account.assets.upload(&keys::rollout(NAME), store::json(&paused));
+    let before = account.manifest();
+    take_event_counts(&account);
+    let scanned = scan(&account, now).await;
+    assert_eq!((scanned.renewed.len(), account.manifest()), (0, before));
+    let finding =
+        scanned.findings.iter().find(|finding| finding.message.contains("makes no progress")).unwrap();
+    assert!(finding.help.contains("slipway abort --cluster production"), "{finding:?}");
+    let said = take_event_counts(&account);
+    assert!(said.contains_key("Certificate Expiring"), "{said:?}");
+    assert!(!said.contains_key("Certificate Renewed"), "{said:?}");
+}

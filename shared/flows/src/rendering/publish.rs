@@ -90,6 +90,7 @@ pub(super) async fn publish_plan(
                 manual_since: manual_since.clone(),
                 accepted: Some(accepted.clone()),
                 snapshots: desired.value.as_ref().and_then(|desired| desired.snapshots.clone()),
+                set_aside: None,
             };
             if desired.value.as_ref() != Some(&wish)
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
@@ -271,7 +272,7 @@ fn manual_since(
 }
 
 /// How renewed certificates reach the nodes, and when they must have.
-fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
+pub(super) fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
     let cluster = &prepared.cluster;
     let Some(lead) = deadline::lead(cluster) else { return RenewalPlan::default() };
     let manifest = &prepared.credentials.manifest;
@@ -289,7 +290,11 @@ fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalP
 }
 
 /// Stores templates, configurations, add-ons, release and plan. All are named by their content, so this may be repeated.
-async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
+pub(super) async fn store_rendering(
+    assets: &impl Objects,
+    prepared: &Prepared,
+    plan: &Plan,
+) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
     let configs = rendering.roles.iter().map(|(role, node)| {

@@ -15,6 +15,7 @@ impl Destroy {
         for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
             if matches!(going.state, GoingState::Deleting(_)) {
                 going.state = GoingState::Stands;
+                self.withdrawn = true;
             }
         }
     }

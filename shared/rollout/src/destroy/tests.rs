@@ -9,7 +9,8 @@ use super::*;
 use crate::departures::tests::group;
 use crate::errand::PAUSE;
 use crate::fleet::{GroupView, Lifecycle};
-use crate::orders::Order;
+use crate::order::Order;
+use crate::stack_step::zone_cure;
 use crate::{Departure, ResourceFailure, StackView};
 use slipway_core::node::CommandView;
 use slipway_core::release::ETCD_HOSTED_ZONE;
@@ -447,8 +448,8 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
     );
     assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
     // If the state of the records is not known any more.
-    assert_eq!(zone_cure("c-etcd", &zone), cure(&zone, Records::TakenBack));
-    assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (no member deleted them: lost)", ""));
+    assert_eq!(zone_cure("c-etcd", &zone, ""), cure(&zone, Records::TakenBack));
+    assert_eq!(zone_cure("c-etcd", &zone, ""), told.replace(" (no member deleted them: lost)", ""));
 }
 
 #[test]

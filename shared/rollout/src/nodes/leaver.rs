@@ -18,7 +18,7 @@ use super::members::{
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 /// The removal of a member from etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use slipway_core::deadline::BETWEEN_TRIES;
 use slipway_core::node::Verb;
 
 use super::super::errand::{Round, SentCommand, TRIES};
-use super::super::states::{Way, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
+use super::super::ways::{Way, leads};
 use super::{PATIENCE, Turn};
 
 /// The progress of a state machine.

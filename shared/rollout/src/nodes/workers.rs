@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 use super::super::Effect;
 use super::super::departures::{Departure, DepartureState, Ending};

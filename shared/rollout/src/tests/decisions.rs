@@ -7,7 +7,7 @@ use super::*;
 use crate::departures::DepartureState;
 use crate::errand::PAUSE;
 use crate::fleet::GroupView;
-use crate::nodes::CONSISTENT;
+use crate::patience::CONSISTENT;
 use crate::waits::{Published, RolloutWaits};
 use slipway_core::cluster::Pace;
 

@@ -167,6 +167,7 @@ impl Yard {
             manual_since: None,
             accepted: None,
             snapshots: None,
+            set_aside: None,
         };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {

@@ -39,6 +39,7 @@ fn desired() -> Desired {
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     }
 }
 
