@@ -307,7 +307,9 @@ impl Installation {
 
     /// The names of its clusters.
     pub(crate) async fn clusters(&self) -> Result<Vec<String>, CliError> {
-        flow(self.assets.folders(keys::CLUSTERS).await)
+        let mut folders = flow(self.assets.folders(keys::CLUSTERS).await)?;
+        folders.retain(|name| keys::is_cluster(name));
+        Ok(folders)
     }
 }
 

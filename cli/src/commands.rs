@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod defragment;
 pub(crate) mod destroy;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod init;
 pub(crate) mod kubeconfig;
 pub(crate) mod list;

@@ -12,6 +12,7 @@
 
 use slipway_ports::Condition;
 
+mod exported;
 mod folder;
 mod images;
 mod imports;
@@ -19,6 +20,7 @@ mod keys;
 mod registry;
 mod workspace;
 
+pub(crate) use exported::ExportFolder;
 pub(crate) use images::{ImagePin, LocalParameters, pin};
 pub(crate) use imports::LocalImports;
 pub(crate) use keys::LocalKeys;

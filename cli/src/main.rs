@@ -21,9 +21,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, defragment, destroy, doctor, init, kubeconfig, list, man,
-    migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate, skip,
-    snapshot, snapshots, status, upgrade, validate, version, watch,
+    abort, apply, approve, certs, completions, defragment, destroy, doctor, export, init, kubeconfig, list,
+    man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate,
+    skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
@@ -88,6 +88,7 @@ enum Command {
     Snapshots(snapshots::Args),
     Defragment(defragment::Args),
     Kubeconfig(kubeconfig::Args),
+    Export(export::Args),
     Certs(certs::Args),
     Scan(scan::Args),
     Renew(renew::Args),
@@ -136,6 +137,7 @@ async fn main() -> ExitCode {
         Command::Snapshots(args) => snapshots::run(args, &printer).await,
         Command::Defragment(args) => defragment::run(args, &printer).await,
         Command::Kubeconfig(args) => kubeconfig::run(args, &printer).await,
+        Command::Export(args) => export::run(args, &printer).await,
         Command::Certs(args) => certs::run(args, &printer).await,
         Command::Scan(args) => scan::run(args, &printer).await,
         Command::Renew(args) => renew::run(args, &printer).await,

@@ -540,6 +540,7 @@ mod tests {
             manual_since: None,
             accepted: None,
             snapshots: None,
+            set_aside: None,
         };
         let documents_of = |active| Documents {
             desired: Some(desired.clone()),

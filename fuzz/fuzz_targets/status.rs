@@ -21,6 +21,7 @@ use slipway_ports::{Condition, Head, Listed, Listing, Object, Objects, PortResul
 /// Whose folder it is. Of a worker the scan reads nothing.
 const ROLES: [&str; 3] = ["controller", "etcd-0", "pool-general-a"];
 const MACHINE: &str = "i-0abc";
+const MACHINE_ARN: &str = "arn:aws:ec2:eu-west-1:123456789012:instance/i-0abc";
 /// The most that is kept of one, and that is told of one.
 const KEPT_BYTES: usize = 4 * 1024;
 const TOLD_CHARACTERS: usize = 800;
@@ -77,7 +78,7 @@ fn is_of(status: Option<&NodeStatus>, role: &str) -> bool {
 
 fuzz_target!(|bytes: &[u8]| {
     let written: Timestamp = "2026-11-25T12:00:00Z".parse().expect("a time");
-    let keys = ROLES.map(|role| keys::node_status(&CLUSTER.name, role, MACHINE));
+    let keys = ROLES.map(|role| keys::node_status(&CLUSTER.name, role, MACHINE_ARN));
     let bucket = Written { keys, bytes, at: written };
     let status: Option<NodeStatus> = serde_json::from_slice(bytes).ok();
 
@@ -100,8 +101,9 @@ fuzz_target!(|bytes: &[u8]| {
 
     for name in ROLES {
         let role: Role = name.parse().expect("a role");
+        let key = keys::node_status(&CLUSTER.name, name, MACHINE_ARN);
         let told = limit::in_time(bytes.len(), || {
-            let read = report(&bucket, &CLUSTER.name, &role, MACHINE).now_or_never();
+            let read = report(&bucket, &role, MACHINE, &key).now_or_never();
             read.expect("memory does not wait").expect("no report fails a rotation")
         });
         match told {

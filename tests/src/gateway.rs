@@ -19,6 +19,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use slipway_core::node::{MachineArns, is_instance};
 use slipway_sim::ports::SharedWorld;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -82,7 +83,7 @@ struct Rules {
 /// A caller with its own access key.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    /// The name of the function.
+    /// The name of the function, or the id of the machine.
     pub name: String,
     /// The ARN of its role, or of the user.
     pub arn: String,
@@ -392,9 +393,9 @@ impl Shared {
             // "For IAM roles, the request context returns the ARN of the role, not the ARN of the user that assumed the role" (IAM user
             // guide, "AWS global condition context keys").
             need.context.insert("aws:principalarn".to_owned(), vec![principal.arn.clone()]);
-            // The roles of clusters' machines, which alone have that path here: a machine's credentials carry its ARN (same guide).
-            if principal.arn.contains(":role/slipway/") {
-                let machine = format!("arn:aws:ec2:{}:{ACCOUNT}:instance/i-{}", self.region, principal.name);
+            // The credentials of a machine carry its ARN, and no others do (same guide).
+            if is_instance(&principal.name) {
+                let machine = MachineArns::new(&self.region, ACCOUNT).of(&principal.name);
                 need.context.insert("ec2:sourceinstancearn".to_owned(), vec![machine]);
             }
             let because = match iam::decide(&principal.statements, &need) {

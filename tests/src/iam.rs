@@ -1,6 +1,6 @@
 //! The part of IAM that the template's policies use. The embedded AWS checks it before every call of a function.
 //!
-//! Reading a policy fails for everything that is not modelled (an operator, a `Not…` element, a policy variable), so that nothing in a
+//! Reading a policy fails for everything that is not modelled (an operator, `NotAction`, a default of a policy variable), so that nothing in a
 //! policy is ignored silently.
 
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct Statement {
     actions: Vec<String>,
     /// ARNs; empty in a trust policy, which concerns the role itself.
     resources: Vec<String>,
+    /// `NotResource`: it concerns all resources but these.
+    not_resources: Vec<String>,
     /// `service:lambda.amazonaws.com`, `aws:<arn>`, `*`; empty in an identity-based policy.
     principals: Vec<String>,
     conditions: Vec<Condition>,
@@ -136,8 +138,11 @@ impl Statement {
             .actions
             .iter()
             .any(|pattern| like(&pattern.to_ascii_lowercase(), &request.action.to_ascii_lowercase()));
-        let resource = self.resources.is_empty()
-            || self.resources.iter().any(|pattern| like(pattern, &request.resource));
+        let is_among = |patterns: &[String]| {
+            patterns.iter().any(|pattern| like_in(pattern, &request.resource, &request.context))
+        };
+        let resource =
+            (self.resources.is_empty() || is_among(&self.resources)) && !is_among(&self.not_resources);
         action && resource && self.conditions.iter().all(|condition| condition.holds(&request.context))
     }
 }
@@ -154,13 +159,15 @@ impl Condition {
         // user guide, "Using IAM policy conditions"). So a key with several different values fails every operator for one value, but for
         // the negated ones, of which only statements that deny make use here.
         let single = given.is_none_or(|given| given.iter().all(|value| Some(value) == given.first()));
+        let equals = |value: &str, given: &str| resolved(value, context).is_some_and(|value| value == given);
+        let like = |value: &str, given: &str| like_in(value, given, context);
         match self.operator {
-            Operator::StringEquals => single && any(&|value, given| value == given),
-            Operator::ForAnyValueStringEquals => any(&|value, given| value == given),
+            Operator::StringEquals => single && any(&equals),
+            Operator::ForAnyValueStringEquals => any(&equals),
             // "Returns true … if there are no keys in the request" (IAM user guide, "Set operators for multivalued context keys").
-            Operator::ForAllValuesStringEquals => {
-                given.is_none_or(|given| given.iter().all(|given| self.values.contains(given)))
-            }
+            Operator::ForAllValuesStringEquals => given.is_none_or(|given| {
+                given.iter().all(|given| self.values.iter().any(|value| equals(value, given)))
+            }),
             Operator::ForAllValuesLike => given.is_none_or(|given| {
                 given.iter().all(|given| self.values.iter().any(|value| like(value, given)))
             }),
@@ -181,7 +188,7 @@ impl Condition {
 fn statement(value: &Value) -> Result<Statement, PolicyError> {
     let sid = value["Sid"].as_str().unwrap_or_default().to_owned();
     let refuse = |what: String| PolicyError { sid: sid.clone(), what };
-    let known = ["Sid", "Effect", "Action", "Resource", "Principal", "Condition"];
+    let known = ["Sid", "Effect", "Action", "Resource", "NotResource", "Principal", "Condition"];
     if let Some(key) = value.as_object().and_then(|map| map.keys().find(|key| !known.contains(&key.as_str())))
     {
         return Err(refuse(format!("`{key}` is not modelled")));
@@ -200,7 +207,9 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
                     .map(str::to_owned)
                     .or_else(|| value.as_bool().map(|value| value.to_string()));
                 match text {
-                    Some(text) if text.contains("${") => Err(refuse(format!("policy variable in `{text}`"))),
+                    Some(text) if variables(&text).is_none() => {
+                        Err(refuse(format!("`{text}` has a policy variable that is not modelled")))
+                    }
                     Some(text) => Ok(text),
                     None => Err(refuse(format!("{value} is not text: an intrinsic left unresolved?"))),
                 }
@@ -223,11 +232,11 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
             other => return Err(refuse(format!("condition operator `{other}` is not modelled"))),
         };
         for (key, values) in keys.as_object().into_iter().flatten() {
-            conditions.push(Condition {
-                operator: known,
-                key: key.to_ascii_lowercase(),
-                values: strings(values)?,
-            });
+            let values = strings(values)?;
+            if known == Operator::NotLike && has_variables(&values) {
+                return Err(refuse(format!("a policy variable in `{operator}` is not modelled")));
+            }
+            conditions.push(Condition { operator: known, key: key.to_ascii_lowercase(), values });
         }
     }
     let mut principals = Vec::new();
@@ -245,7 +254,73 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
         }
     }
     let (actions, resources) = (strings(&value["Action"])?, strings(&value["Resource"])?);
-    Ok(Statement { allow, actions, resources, principals, conditions, sid: sid.clone() })
+    let not_resources = strings(&value["NotResource"])?;
+    if !resources.is_empty() && !not_resources.is_empty() {
+        return Err(refuse("it has `Resource` and `NotResource`".to_owned()));
+    }
+    if has_variables(&actions) || has_variables(&principals) {
+        return Err(refuse("policy variables are for `Resource` and `Condition`".to_owned()));
+    }
+    // "This portion of the ARN appears after the fifth colon" ("IAM policy elements: Variables and tags", IAM user guide).
+    let early = |arn: &&String| arn.splitn(6, ':').take(5).any(|part| part.contains("${"));
+    if let Some(arn) = resources.iter().chain(&not_resources).find(early) {
+        return Err(refuse(format!("`{arn}` has a policy variable before its fifth colon")));
+    }
+    Ok(Statement { allow, actions, resources, not_resources, principals, conditions, sid: sid.clone() })
+}
+
+/// A part of a text with policy variables.
+enum Part<'t> {
+    Text(&'t str),
+    /// The key of the request's context, in lower case: "Condition key names are not case-sensitive" (IAM user guide).
+    Variable(String),
+}
+
+/// The parts of a text; `None` if it has a variable with a default, `${*}`, `${?}` or `${$}`, or one that does not end.
+fn variables(text: &str) -> Option<Vec<Part<'_>>> {
+    let (mut parts, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once("${") {
+        let (key, after) = after.split_once('}')?;
+        let is_key = key.contains(':')
+            && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":/-_.".contains(&byte));
+        if !is_key {
+            return None;
+        }
+        parts.extend([Part::Text(before), Part::Variable(key.to_ascii_lowercase())]);
+        rest = after;
+    }
+    parts.push(Part::Text(rest));
+    Some(parts)
+}
+
+fn has_variables(texts: &[String]) -> bool {
+    texts.iter().any(|text| text.contains("${"))
+}
+
+/// `text` with the values of its variables. `None`: the request has no value for one, so that nothing matches ("Policy variables with no
+/// value", IAM user guide).
+fn resolved(text: &str, context: &BTreeMap<String, Vec<String>>) -> Option<String> {
+    Some(pieces(text, context)?.into_iter().map(|(character, _)| character).collect())
+}
+
+/// The characters of `text`, each with whether it may be a wildcard: those of a variable's value are not ("wildcards", same page).
+fn pieces(text: &str, context: &BTreeMap<String, Vec<String>>) -> Option<Vec<(char, bool)>> {
+    let mut pieces = Vec::new();
+    for part in variables(text)? {
+        match part {
+            Part::Text(text) => pieces.extend(text.chars().map(|character| (character, true))),
+            Part::Variable(key) => match context.get(&key).map(Vec::as_slice) {
+                Some([value]) => pieces.extend(value.chars().map(|character| (character, false))),
+                Some(_) | None => return None,
+            },
+        }
+    }
+    Some(pieces)
+}
+
+/// [`like`], with the values of the pattern's policy variables.
+fn like_in(pattern: &str, text: &str, context: &BTreeMap<String, Vec<String>>) -> bool {
+    pieces(pattern, context).is_some_and(|pattern| matches_pieces(&pattern, text))
 }
 
 /// IAM accepts a single value for a list of one.
@@ -260,17 +335,22 @@ fn list(value: &Value) -> Vec<&Value> {
 /// `*` matches any text, `?` any character.
 #[must_use]
 pub fn like(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let pattern: Vec<(char, bool)> = pattern.chars().map(|character| (character, true)).collect();
+    matches_pieces(&pattern, text)
+}
+
+fn matches_pieces(pattern: &[(char, bool)], text: &str) -> bool {
+    let text: Vec<char> = text.chars().collect();
     let (mut p, mut t) = (0, 0);
     // Where to continue if the text after the last `*` does not match: the `*` then takes one more character.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {
-            Some('*') => {
+            Some(('*', true)) => {
                 star = Some((p, t));
                 p += 1;
             }
-            Some(&c) if c == '?' || c == text[t] => {
+            Some(&(c, wild)) if (wild && c == '?') || c == text[t] => {
                 p += 1;
                 t += 1;
             }
@@ -284,7 +364,7 @@ pub fn like(pattern: &str, text: &str) -> bool {
             },
         }
     }
-    pattern[p..].iter().all(|&c| c == '*')
+    pattern[p..].iter().all(|&piece| piece == ('*', true))
 }
 
 #[cfg(test)]
@@ -376,9 +456,60 @@ mod tests {
             json!({"Effect": "Allow", "Action": "s3:*", "Resource": "*", "Condition": {"IpAddress": {"a": "b"}}}),
             json!({"Effect": "Allow", "Action": "s3:*", "Resource": {"Ref": "Bucket"}}),
             json!({"Effect": "Maybe", "Action": "s3:*", "Resource": "*"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${aws:userid"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${aws:userid, 'x'}"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${*}"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "${ec2:SourceInstanceARN}"}),
+            json!({"Effect": "Allow", "Action": "${aws:userid}", "Resource": "*"}),
+            json!({"Effect": "Deny", "Action": "s3:*", "Resource": "*",
+                "Condition": {"StringNotLike": {"aws:userid": "${aws:userid}"}}}),
+            json!({"Effect": "Deny", "Action": "s3:*", "Resource": "a", "NotResource": "b"}),
         ] {
             assert!(parse(&json!({"Statement": statement})).is_err(), "{statement}");
         }
+    }
+
+    #[test]
+    fn a_policy_variable_is_the_requests_own_value_and_no_pattern() {
+        let policy = parse(&json!({"Statement": [
+            {"Sid": "Own", "Effect": "Allow", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::b/*/${aws:UserID}/*"},
+            {"Sid": "Self", "Effect": "Allow", "Action": "ec2:AttachVolume", "Resource": "*",
+             "Condition": {"ArnLike": {"ec2:SourceInstanceARN": "arn:aws:ec2:*:*:instance/${ec2:InstanceID}"}}},
+            {"Sid": "Same", "Effect": "Allow", "Action": "ec2:CreateTags", "Resource": "*",
+             "Condition": {"StringEquals": {"a:b": "${c:d}"}}},
+            {"Sid": "Else", "Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject",
+             "NotResource": "arn:aws:s3:::b/*/${aws:userid}/*"},
+        ]}))
+        .unwrap();
+        let put = |key: &str, who: &[(&str, &str)]| {
+            decide(&policy, &request("s3:PutObject", &format!("arn:aws:s3:::b/{key}"), who))
+        };
+        let me = [("aws:userid", "AROA1:i-1")];
+        assert_eq!(put("a/AROA1:i-1/x", &me), Decision::Allowed("Own".to_owned()));
+        assert_eq!(put("a/AROA1:i-12/x", &me), Decision::NotGranted);
+        assert_eq!(put("a/AROA1:i-2/x", &me), Decision::NotGranted);
+        assert_eq!(
+            put("a/AROA1:i-1/x", &[]),
+            Decision::NotGranted,
+            "without the key the statement matches nothing"
+        );
+        assert_eq!(put("a/x/x", &[("aws:userid", "*")]), Decision::NotGranted, "a value is no pattern");
+        assert_eq!(put("a/*/x", &[("aws:userid", "*")]), Decision::Allowed("Own".to_owned()));
+        let attach = |target: &str| {
+            let from = ("ec2:sourceinstancearn", "arn:aws:ec2:eu-west-1:1:instance/i-1");
+            decide(&policy, &request("ec2:AttachVolume", "*", &[from, ("ec2:instanceid", target)]))
+        };
+        assert_eq!(attach("i-1"), Decision::Allowed("Self".to_owned()));
+        assert_eq!(attach("i-2"), Decision::NotGranted);
+        let same = |context: &[(&str, &str)]| decide(&policy, &request("ec2:CreateTags", "*", context));
+        assert_eq!(same(&[("a:b", "x"), ("c:d", "x")]), Decision::Allowed("Same".to_owned()));
+        assert_eq!(same(&[("a:b", "x"), ("c:d", "*")]), Decision::NotGranted);
+        let delete = |key: &str, who: &[(&str, &str)]| {
+            decide(&policy, &request("s3:DeleteObject", &format!("arn:aws:s3:::b/{key}"), who))
+        };
+        assert_eq!(delete("a/AROA1:i-1/x", &me), Decision::NotGranted);
+        assert_eq!(delete("a/AROA1:i-2/x", &me), Decision::Denied("Else".to_owned()));
+        assert_eq!(delete("a/AROA1:i-1/x", &[]), Decision::Denied("Else".to_owned()));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::client::ACCOUNT;
+
 /// The role's secret, for tests that check whether it leaks.
 pub const SECRET: &str = "s3cr3t/of+the/instance=role";
 
@@ -25,7 +27,7 @@ pub struct Imds {
     task: JoinHandle<()>,
 }
 
-/// The values below `/latest/meta-data/`.
+/// The values below `/latest/`.
 #[derive(Debug)]
 struct Metadata(Mutex<BTreeMap<String, String>>);
 
@@ -39,12 +41,15 @@ impl Imds {
             "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": access_key, "SecretAccessKey": SECRET,
             "Token": "session+token/==", "LastUpdated": "2026-11-20T12:00:00Z", "Expiration": "2099-01-01T00:00:00Z",
         });
+        let region = zone.trim_end_matches(|letter: char| letter.is_ascii_lowercase());
+        let identity = json!({ "accountId": ACCOUNT, "region": region, "instanceId": id });
         let told = [
-            ("instance-id", id.to_owned()),
-            ("placement/availability-zone", zone.to_owned()),
-            ("local-ipv4", address.to_owned()),
-            ("iam/security-credentials/", "node-role".to_owned()),
-            ("iam/security-credentials/node-role", credentials.to_string()),
+            ("dynamic/instance-identity/document", identity.to_string()),
+            ("meta-data/instance-id", id.to_owned()),
+            ("meta-data/placement/availability-zone", zone.to_owned()),
+            ("meta-data/local-ipv4", address.to_owned()),
+            ("meta-data/iam/security-credentials/", "node-role".to_owned()),
+            ("meta-data/iam/security-credentials/node-role", credentials.to_string()),
         ];
         let told = told.map(|(path, value)| (path.to_owned(), value));
         let told = Arc::new(Metadata(Mutex::new(told.into())));
@@ -58,12 +63,13 @@ impl Imds {
         Ok(Self { url, told, task })
     }
 
-    /// Sets the value at `path`; `None` removes it.
+    /// Sets the metadata at `path`; `None` removes it.
     pub fn set(&self, path: &str, value: Option<&str>) {
+        let path = format!("meta-data/{path}");
         let mut told = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
         match value {
-            Some(value) => _ = told.insert(path.to_owned(), value.to_owned()),
-            None => _ = told.remove(path),
+            Some(value) => _ = told.insert(path, value.to_owned()),
+            None => _ = told.remove(&path),
         }
     }
 
@@ -98,6 +104,6 @@ async fn answer(
         return (StatusCode::UNAUTHORIZED, String::new());
     }
     let told = told.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let found = uri.path().strip_prefix("/latest/meta-data/").and_then(|path| told.get(path));
+    let found = uri.path().strip_prefix("/latest/").and_then(|path| told.get(path));
     found.map_or((StatusCode::NOT_FOUND, String::new()), |value| (StatusCode::OK, value.clone()))
 }

@@ -19,13 +19,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use shell::{put, run};
 use slipway_core::digest::sha256_hex;
+use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState, EtcdConfig};
 use slipway_core::role::Role;
 use slipway_credentials::manifest;
 use slipway_crypto::AwsLc;
 use slipway_ports::{Context, Crypto as _, DataKey, Secret};
 
-use crate::client::Client;
+use crate::client::{ACCOUNT, Client, machine_arn};
 use crate::moto::Moto;
 use crate::tools;
 use crate::workshop::{Rendered, Workshop, example};
@@ -278,7 +279,7 @@ impl Rig {
                 "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "ASIANODE", "SecretAccessKey": crate::imds::SECRET,
                 "Token": "session+token/==", "LastUpdated": "2026-11-20T12:00:00Z", "Expiration": "2099-01-01T00:00:00Z",
             });
-            let identity = json!({ "region": "eu-west-1", "instanceId": machine.instance });
+            let identity = json!({ "accountId": ACCOUNT, "region": "eu-west-1", "instanceId": machine.instance });
             let metadata = json!({
                 "user-data": machine.userdata,
                 "dynamic/instance-identity/document": identity.to_string(),
@@ -416,7 +417,7 @@ impl Rig {
     /// What the member's present instance told of its bootstrap.
     pub async fn report(&self, index: usize) -> BootstrapReport {
         let Machine { role, instance, .. } = &self.machines[index];
-        let key = format!("clusters/{}/nodes/{role}/{instance}.json", self.workshop.name);
+        let key = keys::bootstrap_report(&self.workshop.name, &role.to_string(), &machine_arn(instance));
         // It is told once the hook is settled.
         let begun = Instant::now();
         loop {

@@ -19,6 +19,7 @@ use slipway_node::refresh::{Order, refresh};
 use slipway_ports::{Crypto as _, Keys as _};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::client::machine_arn;
 use crate::imds::Imds;
 use crate::moto::Moto;
 
@@ -87,7 +88,7 @@ impl Surroundings {
 
     /// The published status of the node with that role.
     pub async fn status(&self, role: &Role) -> NodeStatus {
-        let key = keys::node_status(CLUSTER, &role.to_string(), INSTANCE);
+        let key = keys::node_status(CLUSTER, &role.to_string(), &machine_arn(INSTANCE));
         serde_json::from_slice(&self.object(&key).await).expect("nothing fails here")
     }
 

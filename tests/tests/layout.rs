@@ -133,23 +133,12 @@ type Circle = (&'static str, &'static str, &'static str);
 /// The circles between sibling modules that are known, each with the reason why it still stands. Remove a circle from here when you break it:
 /// the list may only become shorter.
 const CIRCLES: &[Circle] = &[
-    // One step of a rollout decides on the next: its states, their tables of moves and the effects between them were written as one. A
-    // rework of the engine's modules separates them.
-    (
-        "shared/rollout",
-        "",
-        "decide departures destroy drain good nodes orders outbox stack_step states urgency waits words",
-    ),
     // The simulator changes together with the engine that it tests. Its circles go when that rework is done.
-    ("shared/sim", "world", "graph limits template"),
     (
         "shared/sim",
         "world",
         "apply attributes change_set changes cluster commands constraints delete execute finish fleet physical scope stack",
     ),
-    ("shared/sim", "year", "engine trouble"),
-    ("shared/sim", "year", "farewell trial"),
-    ("shared/sim", "year", "picture whole"),
 ];
 
 fn metadata() -> Metadata {

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use slipway_core::keys;
 use slipway_rollout::StackStatus;
-use slipway_tests::client::ACCOUNT;
+use slipway_tests::client::{ACCOUNT, machine_arn};
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam;
 use slipway_tests::installation::Installation;
@@ -189,7 +190,6 @@ async fn report(slipway: &Installation, cluster: &str) {
     let release: Value = slipway.document(cluster, &release).await.unwrap().unwrap();
     let manifest: Value = slipway.document(cluster, "pki/manifest.json").await.unwrap().unwrap();
     let write = async |key: String, report: Value| {
-        let key = format!("clusters/{cluster}/nodes/{key}");
         slipway.world().upload("AssetBucket", &key, report.to_string().into_bytes()).await.unwrap();
     };
     for (role, asked) in release["roles"].as_object().unwrap() {
@@ -200,7 +200,7 @@ async fn report(slipway: &Installation, cluster: &str) {
                 "format": 1, "instance": instance, "role": role, "agent": "0.1.0", "at": Timestamp::now(),
                 "config": asked["configDigest"], "credentials": asked["credentialsDigest"], "state": "healthy",
             });
-            write(format!("{role}/{instance}.json"), boot).await;
+            write(keys::bootstrap_report(cluster, role, &machine_arn(&instance)), boot).await;
             if role != "controller" {
                 continue;
             }
@@ -217,7 +217,7 @@ async fn report(slipway: &Installation, cluster: &str) {
                 }],
                 "components": [], "healthy": true,
             });
-            write(format!("{role}/{instance}/status.json"), status).await;
+            write(keys::node_status(cluster, role, &machine_arn(&instance)), status).await;
         }
     }
 }

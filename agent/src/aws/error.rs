@@ -53,7 +53,7 @@ fn statement(operation: &str) -> Option<&'static str> {
         "kms:GenerateDataKey" => "SealOwnSnapshots",
         "ecr:GetAuthorizationToken" => "LogInToRegistries",
         "ec2:DescribeVolumes" => "FindOwnVolume",
-        "ec2:AttachVolume" => "AttachOwnVolume",
+        "ec2:AttachVolume" => "AttachOwnVolume or AttachToOwnMachine",
         "route53:ChangeResourceRecordSets" => "SetOwnRecord or TakeRecordsBack",
         "route53:ListResourceRecordSets" => "FindRecords",
         "autoscaling:CompleteLifecycleAction" | "autoscaling:RecordLifecycleActionHeartbeat" => {

@@ -6,6 +6,7 @@ use aws_credential_types::Credentials;
 use jiff::Timestamp;
 use reqwest::{Client, Method};
 use serde::Deserialize;
+use slipway_core::node::MachineArns;
 use slipway_ports::refusal::chain;
 use slipway_ports::{ErrorKind, PortError, PortResult};
 use zeroize::Zeroizing;
@@ -30,6 +31,7 @@ pub struct Imds {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     pub id: String,
+    pub arn: String,
     pub availability_zone: String,
     pub local_ipv4: String,
 }
@@ -46,6 +48,14 @@ impl RoleCredentials {
     pub(super) fn identity<I: From<Credentials>>(&self) -> I {
         self.0.clone().into()
     }
+}
+
+/// The needed parts of the instance identity document ("Instance identity documents for Amazon EC2 instances", EC2 user guide).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityDocument {
+    account_id: String,
+    region: String,
 }
 
 /// Borrowed from the answer's text, which is wiped.
@@ -69,16 +79,29 @@ impl Imds {
     }
 
     pub async fn instance(&self) -> AgentResult<Instance> {
+        let id = self.metadata("instance-id").await?;
         Ok(Instance {
-            id: self.metadata("instance-id").await?,
+            arn: self.machine_arns().await?.of(&id),
+            id,
             availability_zone: self.metadata("placement/availability-zone").await?,
             local_ipv4: self.metadata("local-ipv4").await?,
         })
     }
 
+    /// Of which region and account this instance is.
+    async fn machine_arns(&self) -> PortResult<MachineArns> {
+        const DOCUMENT: &str = "dynamic/instance-identity/document";
+        let text = self.patiently(DOCUMENT).await?;
+        let document: IdentityDocument = serde_json::from_str(&text).map_err(|error| {
+            let message = format!("the answer is no identity document: {error}");
+            port_error("imds:Get", DOCUMENT, ErrorKind::Transient, message)
+        })?;
+        Ok(MachineArns::new(&document.region, &document.account_id))
+    }
+
     /// The value at `path`; `None` if there is none.
     pub async fn find(&self, path: &str) -> AgentResult<Option<String>> {
-        match self.metadata_once(path).await {
+        match self.once(&format!("meta-data/{path}")).await {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.message == ABSENT => Ok(None),
             Err(error) => Err(error.into()),
@@ -104,12 +127,16 @@ impl Imds {
         )))
     }
 
-    /// One value. Credentials may appear some seconds after the instance started; until then they are missing.
     async fn metadata(&self, path: &str) -> PortResult<String> {
+        self.patiently(&format!("meta-data/{path}")).await
+    }
+
+    /// One value. Credentials may appear some seconds after the instance started; until then they are missing.
+    async fn patiently(&self, path: &str) -> PortResult<String> {
         let mut pause = self.retry.pause;
         let mut tries = 1;
         loop {
-            match self.metadata_once(path).await {
+            match self.once(path).await {
                 Ok(text) => return Ok(text),
                 Err(error) if tries >= self.retry.tries => return Err(error),
                 Err(_) => {}
@@ -120,11 +147,11 @@ impl Imds {
         }
     }
 
-    async fn metadata_once(&self, path: &str) -> PortResult<String> {
+    async fn once(&self, path: &str) -> PortResult<String> {
         let token = self
             .request(Method::PUT, "api/token", ("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_S))
             .await?;
-        self.request(Method::GET, &format!("meta-data/{path}"), ("x-aws-ec2-metadata-token", &token)).await
+        self.request(Method::GET, path, ("x-aws-ec2-metadata-token", &token)).await
     }
 
     async fn request(&self, method: Method, path: &str, header: (&str, &str)) -> PortResult<String> {

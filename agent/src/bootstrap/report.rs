@@ -44,7 +44,7 @@ fn report(
 pub(super) async fn report_unreadable(aws: &Aws, node: &NodeFile, failure: &AgentError) {
     let Ok(instance) = aws.imds().instance().await else { return };
     let report = report(node, &instance.id, BootstrapState::GivenUp, false, None, Some(failure));
-    let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
+    let key = keys::bootstrap_report(&node.cluster, &node.role, &instance.arn);
     let text = serde_json::to_vec(&report).unwrap_or_default();
     // A failure here cannot be reported anywhere.
     let _ = aws.bucket(&node.asset_bucket).put(&key, &text).await;
@@ -107,7 +107,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     async fn put(&self, report: &[u8]) -> PortResult<()> {
-        let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.id);
+        let key = keys::bootstrap_report(&self.node.cluster, &self.node.role, &self.instance.arn);
         self.aws.bucket(&self.node.asset_bucket).put(&key, report).await
     }
 }

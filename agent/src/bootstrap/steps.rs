@@ -314,7 +314,7 @@ impl<C: Commands> Bootstrap<C> {
     }
 
     fn facts(&self) -> AgentResult<Facts> {
-        let Instance { id, availability_zone, local_ipv4 } = &self.instance;
+        let Instance { id, availability_zone, local_ipv4, .. } = &self.instance;
         let address = local_ipv4.parse().map_err(|_| {
             AgentError::passing(
                 FailureCode::BootstrapAddress,

@@ -4,8 +4,10 @@
 //! The rollout function drains what waits in that hook. So nothing else has to know of repairs.
 //!
 //! **Who may be replaced** is said by EC2, not by the Node: a kubelet may write labels on its own Node, and those of a controller could name a
-//! pool. The machine must have the tags of the pool, and the role of the controllers reaches groups of pools only.
+//! pool. The machine must have the tags of the pool, and the role of the controllers reaches groups of pools only. A worker that calls itself one
+//! of another pool also takes no turn in that pool: it would keep the workers there from being repaired.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -80,7 +82,18 @@ pub(super) async fn repair(
     let mut repaired = Vec::new();
     if ill.iter().any(|one| one.verdict != Verdict::Told) {
         let mut stored = stored::read::<Ledger>(client).await?;
-        ill = decide(&workers, &seen.watch, &stored.record, &settings, now);
+        let mut counted = workers;
+        let mut strangers: Vec<Ill> = Vec::new();
+        loop {
+            ill = decide(&counted, &seen.watch, &stored.record, &settings, now);
+            let found = set_strangers_aside(cloud, &site.cluster, &mut ill).await?;
+            if found.is_empty() {
+                break;
+            }
+            counted.retain(|worker| found.iter().all(|one| one.uid != worker.uid));
+            strangers.extend(found);
+        }
+        ill.extend(strangers);
         for one in ill.iter_mut().filter(|one| one.verdict == Verdict::Repair) {
             match replace(client, cloud, &site.cluster, one, &mut stored, now).await? {
                 Ok(()) => repaired.push(one.node.clone()),
@@ -93,6 +106,29 @@ pub(super) async fn repair(
     seen.write(&site.root)?;
     let news = !seen.says_the_same(&before);
     Ok(json!({ "state": "looked", "unready": seen.unready, "repaired": repaired, "news": news }))
+}
+
+/// Takes those out of `ill` that would be repaired, and whose machines EC2 calls another pool's.
+async fn set_strangers_aside(cloud: &impl Cloud, cluster: &str, ill: &mut Vec<Ill>) -> AgentResult<Vec<Ill>> {
+    let (chosen, others): (Vec<Ill>, Vec<Ill>) =
+        std::mem::take(ill).into_iter().partition(|one| one.verdict == Verdict::Repair);
+    *ill = others;
+    let ids: Vec<&str> = chosen.iter().map(|one| one.node.as_str()).collect();
+    let machines = match ids.as_slice() {
+        [] => BTreeMap::new(),
+        ids => cloud.machines(ids).await?,
+    };
+    let mut strangers = Vec::new();
+    for mut one in chosen {
+        match machines.get(&one.node).map(|machine| has_tags_of(machine, cluster, &one.pool)) {
+            Some(Err(why)) => {
+                one.verdict = Verdict::Wait(Wait::Machine { why });
+                strangers.push(one);
+            }
+            Some(Ok(())) | None => ill.push(one),
+        }
+    }
+    Ok(strangers)
 }
 
 /// Has this worker replaced. The inner error says why it is not.
@@ -159,16 +195,22 @@ fn worker(node: Node) -> Option<Worker> {
 /// Whether EC2 says that this machine runs in that pool. The error says why not.
 fn is_of_the_pool(machine: Option<&Machine>, cluster: &str, pool: &str) -> Result<(), String> {
     let machine = machine.ok_or("EC2 has no such instance")?;
-    let role = Role::Pool(pool.to_owned()).to_string();
-    let tag = |key: &str| machine.tags.get(key).map(String::as_str);
-    if (tag(CLUSTER), tag(ROLE)) != (Some(cluster), Some(role.as_str())) {
-        return Err(format!("its machine is not tagged as one of the pool {pool} of this cluster"));
-    }
+    has_tags_of(machine, cluster, pool)?;
     match machine.state.as_str() {
         "running" => Ok(()),
         // Auto Scaling replaces it by itself.
         state => Err(format!("its machine is {state}")),
     }
+}
+
+/// Whether a machine has the tags of that pool. The error says that it has not.
+fn has_tags_of(machine: &Machine, cluster: &str, pool: &str) -> Result<(), String> {
+    let role = Role::Pool(pool.to_owned()).to_string();
+    let tag = |key: &str| machine.tags.get(key).map(String::as_str);
+    if (tag(CLUSTER), tag(ROLE)) != (Some(cluster), Some(role.as_str())) {
+        return Err(format!("its machine is not tagged as one of the pool {pool} of this cluster"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use slipway_core::keys;
 use slipway_core::node::{NodeFile, NodeStatus};
 
 use super::{Instance, late_report, status_of_instance};
-use crate::aws::{Aws, Endpoints};
+use crate::aws::{self, Aws, Endpoints};
 use crate::failure::AgentResult;
 use crate::machine::Unit;
 use crate::node_files::required_node;
@@ -20,19 +20,26 @@ pub async fn publish(root: &Path, endpoints: &Endpoints) -> AgentResult<NodeStat
 
 /// The same, for `node` and with the client `aws`.
 pub async fn publish_with(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
-    let status = publish_status(root, aws, node).await?;
-    if let Some(instance) = &status.instance {
-        let late = keys::bootstrap_report(&node.cluster, &node.role, &instance.id);
-        let bucket = aws.bucket(&node.asset_bucket);
-        late_report::publish(root, async |report| bucket.put(&late, &report).await).await;
-    }
+    let found = aws.imds().instance().await?;
+    let late = keys::bootstrap_report(&node.cluster, &node.role, &found.arn);
+    let status = publish_status_of(root, aws, node, found).await?;
+    let bucket = aws.bucket(&node.asset_bucket);
+    late_report::publish(root, async |report| bucket.put(&late, &report).await).await;
     Ok(status)
 }
 
 /// The same without what is left of the bootstrap: it writes nothing to this machine.
 pub(crate) async fn publish_status(root: &Path, aws: &Aws, node: &NodeFile) -> AgentResult<NodeStatus> {
-    let found = aws.imds().instance().await?;
-    let key = keys::node_status(&node.cluster, &node.role, &found.id);
+    publish_status_of(root, aws, node, aws.imds().instance().await?).await
+}
+
+async fn publish_status_of(
+    root: &Path,
+    aws: &Aws,
+    node: &NodeFile,
+    found: aws::Instance,
+) -> AgentResult<NodeStatus> {
+    let key = keys::node_status(&node.cluster, &node.role, &found.arn);
     let status = status_of_instance(root, Some(Instance::from(found))).await?;
     let text = serde_json::to_vec(&status).expect("a status has string keys only");
     aws.bucket(&node.asset_bucket).put(&key, &text).await?;

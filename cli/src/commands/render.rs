@@ -212,7 +212,7 @@ pub(super) fn write(
 }
 
 /// The files of a rendering with their content.
-fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for stack in &rendering.stacks {
         let template: Value = serde_json::from_str(&stack.body).unwrap_or_default();

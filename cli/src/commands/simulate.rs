@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use jiff::SignedDuration;
 use serde_json::json;
+use slipway_core::drain::lasting;
 use slipway_core::words::moment;
 use slipway_sim::year::{Chronicle, Year};
 
@@ -22,7 +23,7 @@ seed gives the same history. Files in patches/ and import/ are not used.
 
 Exit codes:
   0  no promise was broken
-  1  the spec was refused, its launch did not result in a working cluster, or a promise was broken
+  1  the spec was refused, its launch did not result in a working cluster, a promise was broken, or certificates expired
   2  wrong usage
   3  the file could not be read
 
@@ -77,11 +78,14 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
         seed: args.seed,
         faults: args.faults,
         unattended: args.unattended,
+        upload: None,
     };
     let chronicle = year
         .live()
         .map_err(|refused| CliError::refused(refused.to_string(), "check it: slipway validate"))?;
-    let whole = chronicle.lived > SignedDuration::ZERO && chronicle.violations.is_empty();
+    let whole = chronicle.lived > SignedDuration::ZERO
+        && chronicle.violations.is_empty()
+        && expired_for(&chronicle).is_none();
     printer.result(&report(&accepted.cluster.name, args, &chronicle), &machine(args, &chronicle));
     // Written last, so that the result is printed even if this fails.
     if let Some(path) = &args.html {
@@ -90,6 +94,11 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
             .map_err(|error| CliError::file("write", path, &error))?;
     }
     Ok(if whole { Exit::Done } else { Exit::Findings })
+}
+
+/// How long before the end a certificate in use expired; `None` if none did. That breaks no promise if the spec turns renewals off.
+fn expired_for(year: &Chronicle) -> Option<SignedDuration> {
+    year.margin.filter(|margin| margin.is_negative()).map(SignedDuration::abs)
 }
 
 fn report(name: &str, args: &Args, year: &Chronicle) -> String {
@@ -138,6 +147,13 @@ fn report(name: &str, args: &Args, year: &Chronicle) -> String {
         bill.events,
         bill.metrics,
     ));
+    if let Some(long) = expired_for(year) {
+        text.push_str(&format!(
+            "EXPIRED: a certificate in use expired {} before the end. From then on machines refuse each other, whatever is said above: turn on \
+             certificatesConfiguration.rolloutBeforeExpiry, or renew in time (slipway renew)\n",
+            lasting(SignedDuration::from_mins(long.as_mins()))
+        ));
+    }
     for wrong in &year.violations {
         text.push_str(&format!("BROKEN: {} at {}: {}\n", wrong.promise, moment(wrong.at), wrong.what));
         if let Some(status) = &year.status {
@@ -165,6 +181,7 @@ fn machine(args: &Args, year: &Chronicle) -> serde_json::Value {
         "livedSeconds": year.lived.as_secs(),
         "rollouts": year.rollouts,
         "availability": { "etcd": year.share(year.etcd), "api": year.share(year.api) },
+        "certificatesExpired": expired_for(year).is_some(),
         "certificateMarginSeconds": year.margin.map(|margin| margin.as_secs()),
         "pods": { "evicted": year.evicted, "lost": year.lost },
         "machinesThatDied": year.tally.deaths,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Cluster;
 use slipway_core::release::{Rendering, Site};
 
-use super::{Folder, write_atomic};
+use super::{Folder, exported, write_atomic};
 use crate::failure::CliError;
 
 /// `slipway.json`: the cluster of the directory, and the installation that its templates name.
@@ -180,6 +180,11 @@ fn marker(root: &Path) -> Result<Option<Marker>, CliError> {
     match fs::read(&path) {
         Ok(bytes) => {
             serde_json::from_slice(&bytes).map(Some).map_err(|error| CliError::damaged(&path, &error))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && root.join(exported::MARKER).exists() => {
+            let problem = format!("{} holds an export, which has no credentials", root.display());
+            let help = "name another directory; for a cluster in AWS, `slipway plan cluster.yaml` needs none";
+            Err(CliError::refused(problem, help))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(CliError::file("read", &path, &error)),

@@ -6,8 +6,8 @@ use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use slipway_core::node::{BootstrapReport, NodeStatus, is_instance};
-use slipway_core::role::Role;
+use slipway_core::keys::{ReportKind, report_key};
+use slipway_core::node::{BootstrapReport, NodeStatus};
 use slipway_ports::{Listed, Objects as _};
 
 use crate::cloud::Cloud;
@@ -63,32 +63,22 @@ pub(super) struct AllReports {
 #[derive(Debug, Default)]
 pub(crate) struct Reports(BTreeMap<String, (String, ReportContent)>);
 
-/// The place of a report.
-struct Place {
-    role: String,
-    instance: String,
-    /// Whether it is about the bootstrap.
-    boot: bool,
-}
-
 /// Whether a machine of the cluster ever reported anything. If there are more reports than are listed, this is unknown and counts as yes.
 pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, CliError> {
-    let folder = cloud.key("nodes/");
     let listed = cloud.list("nodes/", MOST_LISTED).await?;
     let all = listed.len() < MOST_LISTED;
     Ok(!all
         || listed
             .iter()
-            .filter_map(|object| place(&folder, &object.key))
-            .any(|place| place.instance == instance))
+            .filter_map(|object| report_key(&cloud.cluster, &object.key))
+            .any(|report| report.instance == instance))
 }
 
 impl Reports {
     /// The last reports of all nodes.
     pub(super) async fn read_all(&mut self, cloud: &Cloud) -> Result<AllReports, CliError> {
-        let folder = cloud.key("nodes/");
         let mut listed = cloud.list("nodes/", MOST_LISTED).await?;
-        listed.retain(|object| place(&folder, &object.key).is_some());
+        listed.retain(|object| report_key(&cloud.cluster, &object.key).is_some());
         listed.sort_by(|one, other| other.modified.cmp(&one.modified).then_with(|| one.key.cmp(&other.key)));
         let mut heard =
             AllReports { unread: listed.len().saturating_sub(MOST_READ), ..AllReports::default() };
@@ -97,36 +87,35 @@ impl Reports {
         let reads = listed.iter().map(|object| {
             let known = before.get(&object.key).filter(|(etag, _)| *etag == object.etag);
             let known = known.map(|(_, content)| content.clone());
-            let boot = place(&folder, &object.key).is_some_and(|place| place.boot);
+            let kind = report_key(&cloud.cluster, &object.key).map(|report| report.kind);
             async move {
-                match known {
-                    Some(content) => Some(content),
-                    None => read(cloud, object, boot).await,
+                match (known, kind) {
+                    (Some(content), _) => Some(content),
+                    (None, Some(kind)) => read(cloud, object, kind).await,
+                    (None, None) => None,
                 }
             }
         });
         let content: Vec<Option<ReportContent>> = stream::iter(reads).buffered(AT_A_TIME).collect().await;
         for (object, content) in listed.into_iter().zip(content) {
-            let (Some(place), Some(content)) = (place(&folder, &object.key), content) else { continue };
+            let (Some(report), Some(content)) = (report_key(&cloud.cluster, &object.key), content) else {
+                continue;
+            };
+            let (role, instance) = (report.role.to_owned(), report.instance.to_owned());
             if let ReportContent::Not(why) = &content {
                 heard.unreadable.push(Unreadable { key: object.key, why: why.clone() });
                 continue;
             }
             let heard_at = object.modified.min(Timestamp::now());
             self.0.insert(object.key, (object.etag, content.clone()));
-            heard.reports.push(Report {
-                role: place.role,
-                instance: place.instance,
-                received_at: heard_at,
-                content,
-            });
+            heard.reports.push(Report { role, instance, received_at: heard_at, content });
         }
         Ok(heard)
     }
 }
 
 /// One report; `None` if it was deleted since it was listed.
-async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<ReportContent> {
+async fn read(cloud: &Cloud, listed: &Listed, kind: ReportKind) -> Option<ReportContent> {
     if listed.size > MOST_BYTES {
         return Some(ReportContent::Not(format!("{} bytes are more than any node says", listed.size)));
     }
@@ -134,10 +123,9 @@ async fn read(cloud: &Cloud, listed: &Listed, boot: bool) -> Option<ReportConten
         Ok(object) => object?,
         Err(error) => return Some(ReportContent::Not(error.to_string())),
     };
-    let content = if boot {
-        parse(&object.bytes).map(|report| ReportContent::Boot(Box::new(report)))
-    } else {
-        parse(&object.bytes).map(|status| ReportContent::Serves(Box::new(status)))
+    let content = match kind {
+        ReportKind::Bootstrap => parse(&object.bytes).map(|report| ReportContent::Boot(Box::new(report))),
+        ReportKind::Status => parse(&object.bytes).map(|status| ReportContent::Serves(Box::new(status))),
     };
     Some(content.unwrap_or_else(ReportContent::Not))
 }
@@ -155,43 +143,9 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     })
 }
 
-/// `nodes/<role>/<instance>.json`, `nodes/<role>/<instance>/status.json`. Nodes choose the keys that they write to, so an object whose key does
-/// not have this form is no report.
-fn place(folder: &str, key: &str) -> Option<Place> {
-    let mut parts = key.strip_prefix(folder)?.split('/');
-    let (role, second, third) = (parts.next()?, parts.next()?, parts.next());
-    let (instance, boot) = match third {
-        None => (second.strip_suffix(".json")?, true),
-        Some("status.json") => (second, false),
-        Some(_) => return None,
-    };
-    let whole = role.parse::<Role>().is_ok() && is_instance(instance) && parts.next().is_none();
-    whole.then(|| Place { role: role.to_owned(), instance: instance.to_owned(), boot })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_says_whose_report_it_is() {
-        let parsed = |key: &str| place("c/nodes/", key).map(|it| (it.role, it.instance, it.boot));
-        let some = |role: &str, instance: &str, boot| Some((role.to_owned(), instance.to_owned(), boot));
-        assert_eq!(parsed("c/nodes/etcd-0/i-1.json"), some("etcd-0", "i-1", true));
-        assert_eq!(parsed("c/nodes/controller/i-1/status.json"), some("controller", "i-1", false));
-        for other in [
-            "c/nodes/etcd-0",
-            "c/nodes//i-1.json",
-            "c/nodes/x/i-1.json",
-            "c/nodes/etcd-0/i-1/c.json",
-            "c/nodes/etcd-0/i-1/status.json/x",
-            "c/nodes/etcd-0/i-1\u{1b}[2J.json",
-            "c/nodes/etcd-0/i-1\u{1b}[2J/status.json",
-            "c/nodes/etcd-0/.json",
-        ] {
-            assert_eq!(parsed(other), None, "{other:?}");
-        }
-    }
 
     #[test]
     fn what_is_no_report_says_why() {

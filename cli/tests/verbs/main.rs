@@ -207,6 +207,7 @@ const VERBS: &[&str] = &[
     "snapshots",
     "defragment",
     "kubeconfig",
+    "export",
     "certs show",
     "certs verify",
     "certs renew",

@@ -29,3 +29,17 @@ fn a_refused_spec_and_a_wrong_probability_are_told_as_everywhere() {
     let wrong = place.run("simulate cluster.yaml --faults 2");
     assert!(wrong.code == 2 && wrong.stderr.contains("it must be from 0 to 0.2"), "{wrong:?}");
 }
+
+/// Without renewals no promise is broken by that, and no such year is good.
+#[test]
+fn a_year_in_which_certificates_expired_is_not_called_good() {
+    let place = Place::new();
+    let off = SMALL.replace("{enabled: true}", "{enabled: false}");
+    place.write("cluster.yaml", format!("{off}tlsCertDurationDays: 9\n"));
+    let year = place.run("simulate cluster.yaml --days 12 --faults 0");
+    assert!(year.code == 1 && year.stdout.contains("EXPIRED: a certificate in use expired"), "{year:?}");
+    assert!(year.stdout.contains("certificatesConfiguration.rolloutBeforeExpiry"), "{year:?}");
+    let year = place.run("simulate cluster.yaml --days 5 --faults 0 --output json");
+    let json: serde_json::Value = serde_json::from_str(&year.stdout).unwrap();
+    assert_eq!((year.code, &json["certificatesExpired"]), (0, &serde_json::json!(false)), "{year:?}");
+}

@@ -7,7 +7,7 @@ use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LaunchTemplateSpeci
 use aws_sdk_elasticloadbalancingv2::types::{
     TargetHealth, TargetHealthDescription, TargetHealthReasonEnum, TargetHealthStateEnum,
 };
-use slipway_core::node::TERMINATE_HOOK;
+use slipway_core::node::{MachineArns, TERMINATE_HOOK};
 use slipway_flows::ports::Groups;
 use slipway_ports::{ErrorKind, PortError, PortResult};
 use slipway_rollout::fleet::{
@@ -195,6 +195,10 @@ fn view(name: &str, group: &AutoScalingGroup) -> PortResult<GroupView> {
             .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
             .collect(),
         target_groups: target_groups(group),
+        machine_arns: group
+            .auto_scaling_group_arn()
+            .and_then(MachineArns::beside)
+            .ok_or_else(|| unreadable("an answer without the group's ARN".to_owned()))?,
     })
 }
 

@@ -474,6 +474,18 @@ pub enum KeyAlgorithm {
     Rsa4096,
 }
 
+/// The AWS partition of `region`: `aws`, `aws-cn` or `aws-us-gov`.
+#[must_use]
+pub fn partition_of(region: &str) -> &'static str {
+    if region.starts_with("cn-") {
+        "aws-cn"
+    } else if region.starts_with("us-gov-") {
+        "aws-us-gov"
+    } else {
+        "aws"
+    }
+}
+
 impl Cluster {
     /// The subnet of that name. Names in a [`Cluster`] are resolved, so one exists.
     ///
@@ -521,13 +533,7 @@ impl Cluster {
     /// The AWS partition of the region: `aws`, `aws-cn` or `aws-us-gov`.
     #[must_use]
     pub fn partition(&self) -> &'static str {
-        if self.region.starts_with("cn-") {
-            "aws-cn"
-        } else if self.region.starts_with("us-gov-") {
-            "aws-us-gov"
-        } else {
-            "aws"
-        }
+        partition_of(&self.region)
     }
 
     /// The domain of AWS' endpoints and service principals in the region.

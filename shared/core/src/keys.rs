@@ -1,6 +1,7 @@
 //! Keys of the objects in the buckets.
 
-use crate::node::is_instance;
+use crate::node::instance_of_arn;
+use crate::role::Role;
 use crate::{oidc, role};
 
 /// The folder of a cluster's patches, beside its spec.
@@ -233,18 +234,69 @@ pub fn snapshot_schedule(cluster: &str) -> String {
 
 /// The report of a node about its bootstrap: [`crate::node::BootstrapReport`].
 #[must_use]
-pub fn bootstrap_report(cluster: &str, role: &str, instance: &str) -> String {
-    format!("clusters/{cluster}/nodes/{role}/{instance}.json")
+pub fn bootstrap_report(cluster: &str, role: &str, machine_arn: &str) -> String {
+    format!("{}{machine_arn}/{BOOTSTRAP_REPORT}", nodes_of(cluster, role))
 }
 
 /// The last status that a node published: [`crate::node::NodeStatus`].
 #[must_use]
-pub fn node_status(cluster: &str, role: &str, instance: &str) -> String {
-    format!("clusters/{cluster}/nodes/{role}/{instance}/status.json")
+pub fn node_status(cluster: &str, role: &str, machine_arn: &str) -> String {
+    format!("{}{machine_arn}/{NODE_STATUS}", nodes_of(cluster, role))
+}
+
+/// The policy variable of IAM for the ARN of the machine that a request comes from. IAM lets a machine write below a folder of that name, so it
+/// reports about itself alone ("IAM policy elements: Variables and tags" and "AWS global condition context keys", IAM user guide).
+pub const OWN_MACHINE_ARN: &str = "${ec2:SourceInstanceARN}";
+
+/// The name of a node's report about its bootstrap, in the folder that its machine's ARN names.
+const BOOTSTRAP_REPORT: &str = "bootstrap.json";
+/// The name of a node's status, in the same folder.
+const NODE_STATUS: &str = "status.json";
+
+/// What a node reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportKind {
+    /// [`bootstrap_report`].
+    Bootstrap,
+    /// [`node_status`].
+    Status,
+}
+
+/// What the key of a node's report says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportKey<'k> {
+    /// The node's role.
+    pub role: &'k str,
+    /// The id of its machine.
+    pub instance: &'k str,
+    /// What it reports.
+    pub kind: ReportKind,
+}
+
+/// What `key` says, if a node of `cluster` reports there. Nodes choose the keys that they write to, so any other form is no report.
+#[must_use]
+pub fn report_key<'k>(cluster: &str, key: &'k str) -> Option<ReportKey<'k>> {
+    let (role, rest) = key.strip_prefix(&nodes(cluster))?.split_once('/')?;
+    let (arn, name) = rest.rsplit_once('/')?;
+    let kind = match name {
+        BOOTSTRAP_REPORT => ReportKind::Bootstrap,
+        NODE_STATUS => ReportKind::Status,
+        _ => return None,
+    };
+    role.parse::<Role>().ok().filter(|parsed| parsed.to_string() == role)?;
+    Some(ReportKey { role, instance: instance_of_arn(arn)?, kind })
 }
 
 /// The folder of the clusters, in each bucket.
 pub const CLUSTERS: &str = "clusters/";
+
+/// Whether a folder in [`CLUSTERS`] can be a cluster's, by its name. Whoever may write into a bucket can make others, and people copy commands that
+/// contain these names into their shells.
+#[must_use]
+pub fn is_cluster(folder: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    (1..=64).contains(&folder.len()) && folder.bytes().all(fits) && !folder.starts_with('-')
+}
 
 /// The folder of a cluster's credentials.
 #[must_use]
@@ -273,7 +325,8 @@ pub fn nodes_of(cluster: &str, role: &str) -> String {
 /// The machine of `role` whose status lies at `key`; `None` for any other key.
 #[must_use]
 pub fn instance_of_status<'k>(cluster: &str, role: &str, key: &'k str) -> Option<&'k str> {
-    key.strip_prefix(&nodes_of(cluster, role))?.strip_suffix("/status.json").filter(|id| is_instance(id))
+    let found = report_key(cluster, key)?;
+    (found.role == role && found.kind == ReportKind::Status).then_some(found.instance)
 }
 
 /// The discovery document of a cluster's issuer, in the issuer bucket.
@@ -321,6 +374,7 @@ pub fn agent(sha256: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::MachineArns;
 
     #[test]
     fn a_stack_names_every_cluster_that_it_may_belong_to() {
@@ -366,15 +420,37 @@ mod tests {
     }
 
     #[test]
-    fn only_an_instances_id_names_the_machine_of_a_status() {
-        let instance_of = |instance: &str| {
-            let key = node_status("prod", "pool-a", instance);
-            instance_of_status("prod", "pool-a", &key).map(str::to_owned)
-        };
-        assert_eq!(instance_of("i-0a1b2c3d4e5f60718").as_deref(), Some("i-0a1b2c3d4e5f60718"));
-        for other in ["", "i-", "i-0/i-1", "i-0\u{1b}[2J", "i-0A", "ip-10-0-0-1"] {
-            assert_eq!(instance_of(other), None, "{other:?}");
+    fn a_key_says_whose_report_it_is_and_of_what() {
+        let machines = MachineArns::new("eu-west-1", "123456789012");
+        let (arn, instance) = (machines.of("i-0a1b"), "i-0a1b");
+        let (role, status) = ("pool-a", node_status("prod", "pool-a", &arn));
+        assert_eq!(
+            status,
+            "clusters/prod/nodes/pool-a/arn:aws:ec2:eu-west-1:123456789012:instance/i-0a1b/status.json"
+        );
+        let of = |kind| Some(ReportKey { role, instance, kind });
+        assert_eq!(report_key("prod", &status), of(ReportKind::Status));
+        let boot = bootstrap_report("prod", role, &arn);
+        assert_eq!(report_key("prod", &boot), of(ReportKind::Bootstrap));
+        assert_eq!(instance_of_status("prod", role, &status), Some(instance));
+        assert_eq!(instance_of_status("prod", role, &boot), None);
+        assert_eq!(instance_of_status("prod", "controller", &status), None);
+        assert_eq!(report_key("other", &status), None);
+        for other in [
+            "",
+            "i-0a1b",
+            "i-",
+            "i-0\u{1b}[2J",
+            &format!("{arn}/{arn}"),
+            &machines.of("i-0A"),
+            &machines.of(""),
+        ] {
+            assert_eq!(report_key("prod", &node_status("prod", role, other)), None, "{other:?}");
         }
+        for other in ["pool-", "x", "pool-a/pool-a", ""] {
+            assert_eq!(report_key("prod", &node_status("prod", other, &arn)), None, "{other:?}");
+        }
+        assert_eq!(report_key("prod", &format!("{}{arn}/more.json", nodes_of("prod", role))), None);
     }
 
     #[test]
@@ -391,6 +467,15 @@ mod tests {
             "clusters/a/cluster.yaml",
         ] {
             assert_eq!(cluster_of_patch(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_a_clusters_only_if_its_name_does_nothing_in_a_shell() {
+        assert!(is_cluster("prod-eu") && is_cluster("Prod2"));
+        for other in ["", "-rf", "a b", "$(reboot)", "a;reboot", "a`b`", "\u{1b}[2J", "a\n", &"a".repeat(65)]
+        {
+            assert!(!is_cluster(other), "{other:?}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! configuration says nothing about Kubernetes, and a worker's nothing about controllers, etcd or other pools.
 
 pub mod answer;
+mod arn;
 mod bootstrap;
 pub mod command;
 mod controller;
@@ -31,6 +32,7 @@ pub use answer::{
     Answer, DrainRecord, Drained, LeaderMoved, MemberRemoved, RecordsRetired, Refreshed, SnapshotTaken,
     Uncordoned,
 };
+pub use arn::{MachineArns, instance_of_arn};
 pub use bootstrap::{BootstrapFailure, BootstrapReport, BootstrapState};
 pub use command::{
     Command, CommandStatus, CommandView, HowUnanswered, Invocation, Unanswered, Verb, machines,

@@ -146,6 +146,24 @@ impl Rendering {
         sha256_hex(self.to_json().as_bytes())
     }
 
+    /// The same release with other credentials for these roles: what it renders to with them, because their digests are in the user data of
+    /// their launch templates, and nowhere else (slipway-render, `userdata.rs`).
+    #[must_use]
+    pub fn with_credentials(mut self, digests: &BTreeMap<Role, String>) -> Self {
+        for (role, digest) in digests {
+            let Some(node) = self.roles.get_mut(role).filter(|node| node.credentials_digest != *digest)
+            else {
+                continue;
+            };
+            let before = std::mem::replace(&mut node.credentials_digest, digest.clone());
+            for stack in self.stacks.iter_mut().filter(|stack| stack.name == node.stack) {
+                stack.body = stack.body.replace(&before, digest);
+                stack.sha256 = sha256_hex(stack.body.as_bytes());
+            }
+        }
+        self
+    }
+
     /// The stack of that name.
     #[must_use]
     pub fn stack(&self, name: &str) -> Option<&Stack> {

@@ -107,6 +107,44 @@ pub struct Desired {
     /// asked for. A rollout that began later counts instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<SnapshotsSince>,
+    /// The plan that waits for an approval while [`Self::plan`] renews certificates that expire soon, and does nothing else. It is desired again
+    /// after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_aside: Option<SetAside>,
+}
+
+/// [`Desired::set_aside`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetAside {
+    /// Version id of the spec.
+    pub spec_version: String,
+    /// Id of the plan.
+    pub plan: String,
+    /// Id of the release that it results in.
+    pub target: String,
+}
+
+impl Desired {
+    /// The plan `plan` of the spec `spec_version`, before the present one, which is set aside.
+    #[must_use]
+    pub fn after(self, spec_version: &str, plan: &str, target: &str) -> Self {
+        let present = SetAside { spec_version: self.spec_version, plan: self.plan, target: self.target };
+        Self {
+            spec_version: spec_version.to_owned(),
+            plan: plan.to_owned(),
+            target: target.to_owned(),
+            set_aside: self.set_aside.or(Some(present)),
+            ..self
+        }
+    }
+
+    /// The plan that was set aside is desired again; `None` if none was.
+    #[must_use]
+    pub fn taken_up(&self) -> Option<Self> {
+        let SetAside { spec_version, plan, target } = self.set_aside.clone()?;
+        Some(Self { spec_version, plan, target, set_aside: None, ..self.clone() })
+    }
 }
 
 /// A spec that was accepted: it was rendered, and its plan may wait for an approval.

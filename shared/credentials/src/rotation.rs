@@ -27,7 +27,7 @@ use super::policy;
 use super::{Asset, AssetKind, Manifest, Origin};
 
 pub use due::{Due, Why, due};
-pub use gate::{Next, NodeReport, Seen, Wait, next};
+pub use gate::{Next, NodeReport, Seen, UnreadableReport, Wait, next};
 pub use words::{RotationStatus, after, lines, rotation_status, words};
 
 /// The rotation of one asset, as stored in the inventory.

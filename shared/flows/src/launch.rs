@@ -371,8 +371,11 @@ async fn machines<A: Objects, S, G: Groups, C: Commands, B, T>(
         let booting = booting.filter(|(_, machine)| machine.lifecycle == Lifecycle::Pending);
         machines.extend(booting.take(MOST_BOOTING).map(|(id, _)| (role.clone(), id.clone())));
     }
+    // All groups of a cluster are of one region and account.
+    let arns = observed.groups.values().flatten().next().map(|group| group.machine_arns.clone());
     for (role, id) in machines {
-        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &id);
+        let Some(arns) = &arns else { continue };
+        let key = keys::bootstrap_report(&state.cluster, &role.to_string(), &arns.of(&id));
         match store::told::<BootstrapReport>(ports.assets, &key, BootstrapReport::MOST_BYTES).await? {
             Told::Nothing => {}
             Told::Read(report) => drop(observed.booting.insert(id, report)),
@@ -401,6 +404,8 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
     stored: &Stored<Desired>,
     now: Timestamp,
 ) -> FlowResult<Option<Wanted>> {
+    let taken_up = take_up(ports, state, stored).await?;
+    let stored = taken_up.as_ref().unwrap_or(stored);
     let Some(desired) = &stored.value else { return Ok(None) };
     let on_its_way = state.active().is_some_and(|active| active.target == desired.target);
     let over = state.active().is_none() && state.is_spent(desired);
@@ -417,6 +422,17 @@ async fn wanted<A: Objects, S, G, C, B: Bus, T>(
         return Ok(Some(Wanted { desired: desired.clone(), plan, release }));
     }
     replan(ports, state, stored, desired, &plan, release, now).await
+}
+
+/// Desires the plan again that was set aside for a renewal, once that is over. `None`: none was, or a newer one was written meanwhile.
+async fn take_up<A: Objects, S, G, C, B: Bus, T>(
+    ports: &RolloutPorts<'_, A, S, G, C, B, T>,
+    state: &Rollout,
+    stored: &Stored<Desired>,
+) -> FlowResult<Option<Stored<Desired>>> {
+    let over = |desired: &&Desired| state.active().is_none() && state.is_spent(desired);
+    let Some(waits) = stored.value.as_ref().filter(over).and_then(Desired::taken_up) else { return Ok(None) };
+    store::save(ports.assets, &keys::desired(&state.cluster), stored, waits).await
 }
 
 /// The plan was made for a state that has moved on (a rollout was under way): makes it anew from where things are.
@@ -480,12 +496,14 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
     let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
     let older = rollout.behind.values().flatten().map(String::as_str);
-    for id in stacks.chain(addons).chain(older).collect::<BTreeSet<_>>() {
+    let unfinished = rollout.unfinished.values().map(String::as_str);
+    for id in stacks.chain(addons).chain(older).chain(unfinished).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
     Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_behind(&rollout.behind, &releases))
+        .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
         .map_err(|id| lost(&keys::release(cluster, &id)))
 }
 

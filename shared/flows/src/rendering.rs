@@ -7,6 +7,7 @@
 mod findings;
 mod preview;
 mod publish;
+mod renew;
 mod upgrade;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use findings::{healed, no_agent};
 use jiff::Timestamp;
 pub use preview::{Foreseen, Preview, preview};
 use publish::{is_newest, publish_plan, reject, update_spec_status};
+pub(crate) use renew::is_held_up;
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::digest::sha256_hex;
@@ -366,7 +368,13 @@ async fn render_version(
         let documents = issuer::documents(ports.assets, ports.crypto, cluster, manifest, site).await?;
         issuer::publish(bucket, documents).await?;
     }
-    publish_plan(ports, upload, &patches, &prepared, running, site, now).await
+    let outcome = publish_plan(ports, upload, &patches, &prepared, running, site, now).await?;
+    if let RenderOutcome::Planned(plan) = &outcome
+        && renew::is_held_up(plan, now)
+    {
+        renew::renew_what_runs(ports, &upload.cluster, now).await?;
+    }
+    Ok(outcome)
 }
 
 /// The most objects of the spec bucket that are looked through for names of clusters.

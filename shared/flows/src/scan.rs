@@ -109,16 +109,11 @@ pub async fn fan_out(assets: &impl Folders, bus: &impl Bus) -> FlowResult<usize>
         let Some(end) = page.last().cloned() else { return Ok(count) };
         let ask = |cluster| Event::ScanRequested(ScanRequested { cluster: Some(cluster) });
         // Folders with other names are no clusters, and their events would become dead letters.
-        let events: Vec<Event> = page.into_iter().filter(|name| is_name(name)).map(ask).collect();
+        let events: Vec<Event> = page.into_iter().filter(|name| keys::is_cluster(name)).map(ask).collect();
         count += events.len();
         bus.publish(&events).await?;
         last = Some(end);
     }
-}
-
-fn is_name(folder: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    (1..=64).contains(&folder.len()) && folder.bytes().all(fits)
 }
 
 /// Scans the certificates of `cluster`, renews those that are due, and publishes events.
@@ -139,8 +134,11 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     let mut decision = seen.decide(request, now);
     let stored = renewal::record_intent(ports.assets, &seen, &decision).await?;
     let (mut renewed, failed) = renewal::renew(ports, &seen.cluster, &decision.renew, now).await?;
-    let rotated = rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?;
-    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes);
+    let rotated = match seen.may_renew {
+        true => rotation::rotate(ports, &seen.cluster, &seen.manifest, now, &mut decision).await?,
+        false => Vec::new(),
+    };
+    decision.unplanned |= rotated.iter().any(Rotated::changes_nodes) || seen.may_renew && seen.held_up;
     renewed.extend(rotated.into_iter().flat_map(|one| one.made));
     let snapshots = std::mem::replace(&mut seen.snapshots, Ok(None));
     let snapshots = tend_snapshots(ports.assets, cluster, snapshots, &mut decision).await;
@@ -152,7 +150,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     // If a new plan is about to be made, it will request its own rollout.
     let overdue = seen.overdue.clone().filter(|_| renewed.is_empty() && !decision.unplanned);
     events.extend(overdue.map(Event::RolloutRequested));
-    if renewed.is_empty() && !decision.unplanned {
+    if renewed.is_empty() && !decision.unplanned && seen.may_renew {
         events.extend(upgrade::due_order(ports.assets, &seen, now).await?);
     }
     ports.bus.publish(&events).await?;
@@ -223,8 +221,13 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
 
 impl observe::Seen {
     fn decide(&self, request: &RenewalRequest, now: Timestamp) -> Decision {
+        let mut cluster = self.cluster.clone();
+        if !self.may_renew {
+            // So all that expire are announced, as if renewals were off.
+            cluster.certificates.rollout_before_expiry = None;
+        }
         let observed = policy::Observed {
-            cluster: &self.cluster,
+            cluster: &cluster,
             manifest: &self.manifest,
             stored: &self.stored,
             nodes: &self.nodes,
@@ -233,6 +236,10 @@ impl observe::Seen {
             request,
         };
         let mut decision = policy::decide(&observed, now);
+        if !self.may_renew {
+            decision.renew.clear();
+            decision.unplanned = false;
+        }
         decision.findings.extend(self.findings.clone());
         decision.next.findings.clone_from(&decision.findings);
         decision

@@ -23,6 +23,7 @@ pub mod update_rules;
 mod upgrades;
 mod words;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,9 @@ pub struct Plan {
     /// For each role, older releases that some of its nodes may still have, when the plan was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<Role, BTreeSet<String>>,
+    /// Stacks whose creation by an earlier rollout did not succeed and that still exist, with the release that wanted them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unfinished: BTreeMap<String, String>,
     /// The release that this plan results in, by the id of its [`Rendering`].
     pub to: String,
     /// The rollout policy. Its approval may be stricter than that of the spec.
@@ -257,6 +261,8 @@ pub struct Baseline {
     pub rendering: Option<Rendering>,
     /// Other releases that some nodes of a role may have.
     pub behind: skew::Behind,
+    /// Stacks whose creation did not succeed and that still exist, each with the release that wanted it, and what that release has of it.
+    pub unfinished: BTreeMap<String, (String, Rendering)>,
 }
 
 impl Baseline {
@@ -305,7 +311,45 @@ impl Baseline {
             addons: None,
             rendering: Some(whole),
             behind: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
         })
+    }
+
+    /// Adds the stacks whose creation did not succeed.
+    ///
+    /// # Errors
+    /// The first of their releases that `releases` lacks.
+    pub fn with_unfinished(
+        mut self,
+        unfinished: &BTreeMap<String, String>,
+        releases: &BTreeMap<String, Rendering>,
+    ) -> Result<Self, String> {
+        for (stack, id) in unfinished {
+            let release = releases.get(id).ok_or_else(|| id.clone())?;
+            let mut part = Rendering { addons: AddonSet::default(), ..release.clone() };
+            part.stacks.retain(|one| one.name == *stack);
+            part.roles.retain(|_, node| node.stack == *stack);
+            self.unfinished.insert(stack.clone(), (id.clone(), part));
+        }
+        Ok(self)
+    }
+
+    /// What is compared with `new`: an unfinished stack that `new` does not have is removed like any other. One that it has is created.
+    fn compared_with(&self, new: &Rendering) -> Cow<'_, Self> {
+        let gone = self.unfinished.iter().filter(|(stack, _)| new.stack(stack).is_none());
+        let gone: Vec<_> = gone.map(|(stack, (_, part))| (stack.clone(), part)).collect();
+        let Some(rendering) = self.rendering.clone().filter(|_| !gone.is_empty()) else {
+            return Cow::Borrowed(self);
+        };
+        let mut whole = Self { rendering: None, ..self.clone() };
+        let mut rendering = rendering;
+        for (stack, part) in gone {
+            rendering.stacks.extend(part.stacks.iter().cloned());
+            rendering.roles.extend(part.roles.iter().map(|(role, node)| (role.clone(), node.clone())));
+            whole.orphaned.insert(stack);
+        }
+        rendering.stacks.sort_by_key(|stack| stack.kind);
+        Cow::Owned(Self { rendering: Some(rendering), ..whole })
     }
 
     /// Adds the add-ons of the release `addons`, which are applied.
@@ -354,6 +398,7 @@ impl Baseline {
             addons,
             rendering: Some(release),
             behind: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
         }
     }
 
@@ -376,6 +421,7 @@ impl Baseline {
 #[must_use]
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
     let to = new.id();
+    let baseline = &*baseline.compared_with(new);
     // The policy is part of what a person approves: a plan that needs approval is not the plan that needs none.
     let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
         .expect("maps of strings and a policy are JSON");
@@ -387,6 +433,11 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     if !behind.is_empty() {
         start.push_str(&serde_json::to_string(&behind).expect("roles are written as text"));
     }
+    let unfinished = baseline.unfinished.iter().map(|(stack, (release, _))| (stack.clone(), release.clone()));
+    let unfinished: BTreeMap<String, String> = unfinished.collect();
+    if !unfinished.is_empty() {
+        start.push_str(&serde_json::to_string(&unfinished).expect("a map of strings is JSON"));
+    }
     let stacks = stacks::compare(baseline, new);
     Plan {
         format: Plan::FORMAT,
@@ -395,6 +446,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         from: baseline.releases.clone(),
         addons_from: baseline.addons.clone(),
         behind,
+        unfinished,
         objections: objections(baseline, new, policy),
         in_use: exports::in_use(baseline, new, &stacks),
         stacks,

@@ -34,6 +34,11 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
                 NodeAction::Remove,
                 "the spec no longer has it: it leaves the membership first, then its machine goes",
             ),
+            None if baseline.unfinished.contains_key(&node.stack) => (
+                NodeAction::Remove,
+                "an earlier rollout did not complete its creation, and the spec no longer has it: nodes that came up are drained, then what \
+                 there is of its stack is deleted",
+            ),
             None if baseline.orphaned.contains(&node.stack) => (
                 NodeAction::Remove,
                 "the spec has had it no longer since an earlier rollout, and its stack still stands: all its nodes are drained, then the \

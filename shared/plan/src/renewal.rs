@@ -120,8 +120,10 @@ impl Plan {
             (false, false) => "no maintenance window holds up etcd and the controllers",
             (false, true) if self.needs_approval() => {
                 return Some(format!(
-                    "certificates in use expire at {}, and since this plan changes more than them, nothing but its approval renews them",
-                    moment(ends)
+                    "certificates in use expire at {}: this plan changes more than them, so it waits for its approval, and from {} on a plan of its \
+                     own renews what runs",
+                    moment(ends),
+                    moment(from)
                 ));
             }
             (false, true) => return None,

@@ -137,6 +137,11 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
         "aws:ResourceTag/slipway:cluster": context.cluster.name,
         "aws:ResourceTag/slipway:role": role.to_string(),
     } });
+    // As `AWSEC2VssSnapshotPolicy` of AWS has it ("AWS managed policy reference"). `ec2:AttachVolume` knows `ec2:InstanceID` of the machine that the
+    // volume is attached to (service authorization reference, "Amazon EC2").
+    let mut to_itself = tagged.clone();
+    to_itself["ArnLike"] =
+        json!({ "ec2:SourceInstanceARN": format!("arn:{partition}:ec2:*:*:instance/${{ec2:InstanceID}}") });
     let ec2 = |kind: &str| sub(format!("arn:{partition}:ec2:{region}:${{AWS::AccountId}}:{kind}/*"));
     let object = |key: &str| format!("arn:{partition}:s3:::{}/{key}", context.site.asset_bucket);
     let zone = match &context.cluster.etcd.hosted_zone_id {
@@ -173,7 +178,8 @@ fn statements(context: &Context<'_>, member: &EtcdMember, role: &Role) -> Vec<Va
             } }),
         ),
         allow("FindOwnVolume", &["ec2:DescribeVolumes"], json!("*"), Value::Null),
-        allow("AttachOwnVolume", &["ec2:AttachVolume"], json!([ec2("instance"), ec2("volume")]), tagged),
+        allow("AttachOwnVolume", &["ec2:AttachVolume"], ec2("volume"), tagged),
+        allow("AttachToOwnMachine", &["ec2:AttachVolume"], ec2("instance"), to_itself),
         allow(
             "SetOwnRecord",
             &["route53:ChangeResourceRecordSets"],

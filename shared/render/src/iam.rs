@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use slipway_core::cluster::{IAM_PATH, Iam};
+use slipway_core::keys;
 use slipway_core::role::Role;
 
 use super::cfn::{Resource, Template, get_att, reference, sub};
@@ -154,6 +155,8 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
     let cluster = &context.cluster.name;
     let role = principal.role.to_string();
     let bucket = format!("arn:{}:s3:::{}", context.partition(), context.site.asset_bucket);
+    let own = keys::OWN_MACHINE_ARN;
+    let own_reports = [keys::bootstrap_report(cluster, &role, own), keys::node_status(cluster, &role, own)];
     let mirror = context.cluster.software.base_url.as_deref().and_then(|url| url.strip_prefix("s3://"));
     let programs = mirror.map(|place| {
         let objects = format!("arn:{}:s3:::{place}/*", context.partition());
@@ -168,11 +171,11 @@ fn base_statements(context: &Context<'_>, principal: &Principal<'_>) -> Vec<Valu
             json!([format!("{bucket}/agent/*"), format!("{bucket}/clusters/{cluster}/bundles/{role}/*")]),
             own_account(),
         ),
-        // Its status, and why its bootstrap failed.
+        // Its status, and why its bootstrap failed: both keys, of its own machine alone.
         allow(
             "ReportOwnState",
             &["s3:PutObject"],
-            json!(format!("{bucket}/clusters/{cluster}/nodes/{role}/*")),
+            json!(own_reports.map(|key| format!("{bucket}/{key}"))),
             own_account(),
         ),
         // KMS matches the context exactly, so a bundle of another role cannot be decrypted even by a node that has its bytes.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use slipway_core::canonical::canonical_json;
-use slipway_core::cluster::Architecture;
+use slipway_core::cluster::{Architecture, partition_of};
 use slipway_core::node::{LAUNCH_HOOK, NodeFile};
 use slipway_core::role::Role;
 
@@ -64,13 +64,14 @@ cat >node.json <<'NODE'
 
 /// The script after `node.json`. It repeats some values of the file, because an image may have no JSON parser.
 fn tail(node: &NodeFile, architecture: &str, group: &str, dns_suffix: &str) -> String {
+    let partition = partition_of(&node.region);
     let NodeFile { cluster, role, region, asset_bucket, config, credentials, .. } = node;
     let agent = node.agent.as_deref().unwrap_or_default();
     let hook = LAUNCH_HOOK;
     format!(
         r#"
 NODE
-region='{region}' cluster='{cluster}' role='{role}' agent='{agent}'
+region='{region}' cluster='{cluster}' role='{role}' agent='{agent}' machines='arn%3A{partition}%3Aec2%3A{region}%3A'
 config='{config}' credentials='{credentials}' group='{group}' hook='{hook}' token=''
 s3='https://{asset_bucket}.s3.{region}.{dns_suffix}' autoscaling='https://autoscaling.{region}.{dns_suffix}/'
 {SCRIPT}
@@ -90,16 +91,17 @@ die "slipway-node bootstrap ended with status $ended"
 // curl on standard input, because any process can read command lines. S3 requires the digest of the body in a signed header; curl signs
 // given headers since 7.87, and adds this one by itself only since 8. `fetch` pauses 2, 4, … 256 s between its tries, eight and a half
 // minutes in total, well within the launch hook's timeout. The credentials need no checksum, because AES-GCM detects changes. A script
-// that gives up writes a `BootstrapReport`, and abandons the launch hook so that the group replaces the instance at once.
-const SCRIPT: &str = r#"imds='http://169.254.169.254/latest'
+// that gives up writes a `BootstrapReport`, and abandons the launch hook so that the group replaces the instance at once. The key of the report
+// contains the machine's ARN. In its URL the colons are escaped, because S3 signs them so and older curls sign a path as they are given it.
+const SCRIPT: &str = r#"imds='http://169.254.169.254/latest' role_keys='meta-data/iam/security-credentials'
 say() { echo "slipway: $*" | tee /dev/console >&2 2>/dev/null || :; }
 field() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p"; }
 sum() { sha256sum <"$1" | cut -d' ' -f1; }
-meta() { curl -sf -m 5 -H "X-aws-ec2-metadata-token: $token" "$imds/meta-data/$1"; }
+meta() { curl -sf -m 5 -H "X-aws-ec2-metadata-token: $token" "$imds/$1"; }
 call() {
   service=$1 && shift
   token=$(curl -sf -m 5 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 21600' "$imds/api/token") || return 1
-  profile=$(meta iam/security-credentials/) && keys=$(meta "iam/security-credentials/$profile") || return 1
+  profile=$(meta "$role_keys/") && keys=$(meta "$role_keys/$profile") || return 1
   {
     printf 'user = "%s:' "$(echo "$keys" | field AccessKeyId)"
     printf '%s"\n' "$(echo "$keys" | field SecretAccessKey)"
@@ -107,17 +109,17 @@ call() {
   } | curl -sSf -m 300 --aws-sigv4 "aws:amz:$region:$service" -K - "$@"
 }
 abandon() {
-  id=$(meta instance-id) || exit 1
+  id=$(meta meta-data/instance-id) || exit 1
   call autoscaling -d "Action=CompleteLifecycleAction&AutoScalingGroupName=$group&InstanceId=$id&LifecycleActionResult=ABANDON&LifecycleHookName=$hook&Version=2011-01-01" "$autoscaling" || :
   exit 1
 }
 die() {
   say "giving up: $*"
-  id=$(meta instance-id) || exit 1
+  id=$(meta meta-data/instance-id) && account=$(meta dynamic/instance-identity/document | field accountId) || exit 1
   printf '{"agent":"","at":"%s","config":"%s","credentials":"%s","failure":{"code":"userdata","help":"see the console of the instance","message":"%s"},"format":1,"instance":"%s","role":"%s","state":"given-up"}' \
     "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$config" "$credentials" "$*" "$id" "$role" >report.json
   call s3 -X PUT -H 'content-type: application/json' -H "x-amz-content-sha256: $(sum report.json)" \
-    --data-binary @report.json "$s3/clusters/$cluster/nodes/$role/$id.json" || :
+    --data-binary @report.json "$s3/clusters/$cluster/nodes/$role/$machines$account%3Ainstance/$id/bootstrap.json" || :
   abandon
 }
 get() { call s3 -H "x-amz-content-sha256: $(sum /dev/null)" -o "$2.part" "$s3/$1"; }

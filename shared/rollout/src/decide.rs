@@ -15,14 +15,14 @@ use super::addons::{AddonStep, hand_over, makes_control_plane};
 use super::doing::Doing;
 use super::due::{approved, holds_up, is_approved, is_due, is_newer};
 use super::good::way_out;
-use super::nodes::{self, Nodes};
-use super::orders::{self, Ignored, paused};
-use super::outbox::Effects;
+use super::nodes::{self, Nodes, held_by_a_pause};
+use super::order::{self, Ignored, paused};
+use super::outbox::{Effects, finish};
+use super::progress::{Stage, Waiting, clipped, stage, turn};
 use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
-use super::states::{STACK, leads, step_name};
-use super::urgency::{self, held_by_a_pause};
 use super::waits::{Published, RolloutWaits, StackWaits};
-use super::words::{Waiting, aborted, clipped, detail, idle, report, succeeded, waiting};
+use super::ways::{STACK, leads, step_name};
+use super::words::{aborted, detail, idle, report, succeeded, waiting};
 use super::{
     Active, Decision, Effect, Ended, Observed, Rollout, RolloutResult, Step, StepState, ToObserve, Wanted,
     departures, destroy, end,
@@ -174,24 +174,6 @@ fn is_held(state: &Rollout, active: &Active) -> bool {
     active.aborted.is_some() || state.paused_since().is_some()
 }
 
-/// The first stage that is not done.
-pub(super) enum Stage {
-    /// The stacks of that wave.
-    Stacks(u8),
-    /// The nodes of a wave whose stacks are done.
-    Nodes,
-}
-
-pub(super) fn stage(active: &Active) -> Option<Stage> {
-    let stacks = active.steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave());
-    match (stacks, active.nodes.wave()) {
-        (Some(stacks), Some(nodes)) if nodes < stacks => Some(Stage::Nodes),
-        (Some(stacks), _) => Some(Stage::Stacks(stacks)),
-        (None, Some(_)) => Some(Stage::Nodes),
-        (None, None) => None,
-    }
-}
-
 /// Advances the stacks of a wave as far as the observation allows.
 fn stacks(
     next: &mut Rollout,
@@ -257,6 +239,7 @@ fn forget(next: &mut Rollout, active: &Active) {
     for step in active.nodes.gone() {
         next.deployed.remove(&step.stack);
         next.left.remove(&step.stack);
+        next.unfinished.remove(&step.stack);
         next.behind.remove(&step.role);
         next.force_after_s.remove(&step.role);
         next.left_over.remove(&step.role);
@@ -265,8 +248,10 @@ fn forget(next: &mut Rollout, active: &Active) {
 
 /// A stack is at the target from now on; its nodes are not yet.
 fn stands(next: &mut Rollout, active: &Active, stack: &str) {
-    let before = next.deployed.insert(stack.to_owned(), active.target.clone());
-    next.left.remove(stack);
+    // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
+    let orphaned = next.left.remove(stack);
+    next.unfinished.remove(stack);
+    let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
     if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
         next.taken_out.clear();
     }
@@ -300,7 +285,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     let mut active = open(state.generation, wanted, now);
     active.nodes.had_left_over(&state.left_over);
     if !is_approved(state, wanted) {
-        active.nodes.overridden.extend(urgency::unapproved(&wanted.plan, now));
+        active.nodes.overridden.extend(nodes::unapproved(&wanted.plan, now));
     }
     let started = RolloutStarted::new(&state.cluster, &wanted.plan.id);
     effects.extend([Effect::ArmTick, Effect::Publish(Event::RolloutStarted(started))]);
@@ -400,15 +385,6 @@ fn half_out(active: &Active) -> bool {
     stands && active.nodes.removed_members().next().is_some()
 }
 
-/// The steps whose turn it is: those of the first wave that is not done. None once a step has failed and no operation is in progress.
-pub(super) fn turn(steps: &[Step]) -> Vec<&Step> {
-    let Some(wave) = steps.iter().find(|step| step.state != StepState::Done).map(|step| step.kind.wave())
-    else {
-        return Vec::new();
-    };
-    steps.iter().filter(|step| step.kind.wave() == wave && step.state != StepState::Done).collect()
-}
-
 /// Ends the rollout if it is complete, and reports its state.
 fn conclude(
     next: &mut Rollout,
@@ -459,8 +435,8 @@ fn conclude(
         let whole = waits.whole(&active);
         let waiting = waiting(&active, &whole);
         let command = match (active.aborted, paused_since) {
-            (Some(_), _) => orders::again(&next.cluster),
-            (None, Some(_)) => orders::resume(&next.cluster),
+            (Some(_), _) => order::again(&next.cluster),
+            (None, Some(_)) => order::resume(&next.cluster),
             (None, None) => whole.next(&next.cluster).words(),
         };
         let (state, message) = match (active.aborted, paused_since) {
@@ -492,7 +468,11 @@ fn conclude(
     };
 
     let stops = result != RolloutResult::Succeeded;
-    for effect in stops.then(|| effects.begin_nothing(&next.departures)).into_iter().flatten() {
+    for effect in stops
+        .then(|| effects.begin_nothing(|token| next.departures.values().any(|one| one.drains_by(token))))
+        .into_iter()
+        .flatten()
+    {
         if let Effect::SetDesired { group, .. } = effect {
             active.nodes.not_raised(&group);
         } else if let Effect::Send(command) = effect {
@@ -509,6 +489,7 @@ fn conclude(
         effects.extend(active.nodes.called_off(&mut next.departures, now));
     }
     let event = detail(next, &active, &message);
+    next.unfinished.extend(end::unfinished(next, &active, observed));
     let unserved = end::settle(next, &active, result);
     let event = match result {
         RolloutResult::Succeeded => {
@@ -535,6 +516,10 @@ fn conclude(
     let mut report =
         report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
     report.nodes = active.nodes.words(&waits.nodes);
+    // The destruction begins now, however long the rollout took to end.
+    if let Some(open) = next.destroy_mut() {
+        open.saves_again(now);
+    }
     next.approved = None;
     next.last = Some(Ended {
         plan: active.plan,
@@ -568,11 +553,4 @@ fn say(
     next.said = Some(publication);
     let event = if moved { Event::RolloutStep(event) } else { Event::RolloutWaiting(event) };
     (moved || is_new).then_some(Effect::Publish(event))
-}
-
-pub(super) fn finish(mut next: Rollout, effects: Effects, report: Report) -> Decision {
-    let before = next.outbox.len();
-    next.enqueue(effects);
-    let effects = next.outbox[before..].iter().map(|pending| pending.effect.clone()).collect();
-    Decision { next, effects, report }
 }

@@ -20,8 +20,7 @@ use jiff::Timestamp;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
-use super::fleet::GroupView;
-use super::stack_step::OWNER_TAG;
+use super::fleet::{GroupView, OWNER_TAG};
 use super::waits::{Departs, List};
 use super::{Effect, Observed, Rollout, Step, StepState, ToObserve};
 
@@ -75,10 +74,11 @@ impl Rollout {
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
     }
 
-    /// Whether the open rollout or the last one creates that stack, or deletes the rest of a failed creation. Such a stack is in no release
-    /// yet, but its machines may wait in their terminate hooks.
+    /// Whether a rollout creates that stack, or deletes the rest of a failed creation, which may be an earlier one. Such a stack is in no
+    /// release yet, but its machines may wait in their terminate hooks.
     fn makes(&self, stack: &str) -> bool {
-        !self.deployed.contains_key(stack) && self.steps_of_stacks().any(|step| step.stack == stack)
+        let is_made = || self.steps_of_stacks().any(|step| step.stack == stack);
+        !self.deployed.contains_key(stack) && (self.unfinished.contains_key(stack) || is_made())
     }
 
     /// The steps of the open rollout, or of the last one.
@@ -105,6 +105,7 @@ impl Rollout {
             .deployed
             .keys()
             .chain(self.left.keys())
+            .chain(self.unfinished.keys())
             .chain(made)
             .filter(|stack| self.drains(stack))
             .collect();
@@ -125,7 +126,8 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, scope: &mut ToObserv
     if let Some(active) = rollout.active() {
         scope.groups.extend(active.nodes.groups_that_go());
         let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
-        let stands = rollout.deployed.keys().chain(rollout.left.keys()).chain(made);
+        let stands = rollout.deployed.keys().chain(rollout.left.keys());
+        let stands = stands.chain(rollout.unfinished.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each pool has its turn.
         let at = usize::try_from(now.as_second() / 60).unwrap_or_default() * LOOKS;
@@ -157,7 +159,7 @@ pub(super) fn advance(
         now,
         paused: rollout.paused_since().is_some(),
         rollout_continues,
-        controllers: controllers.into_iter().flat_map(super::nodes::serving).map(|(id, _)| id).collect(),
+        controllers: controllers.into_iter().flat_map(super::fleet::serving).map(|(id, _)| id).collect(),
         busy: RefCell::default(),
     };
     let mut slots = Slots {
@@ -205,6 +207,16 @@ pub(super) fn advance(
     }
     rollout.departures = departures;
     effects
+}
+
+impl Departs {
+    /// The first of the machines that are being terminated.
+    pub(crate) fn first_three<'a>(
+        begun: impl Iterator<Item = &'a String>,
+        departures: &BTreeMap<String, Departure>,
+    ) -> Vec<Self> {
+        begun.filter_map(|id| Some(departures.get(id)?.departs(id))).take(3).collect()
+    }
 }
 
 #[cfg(test)]

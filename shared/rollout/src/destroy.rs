@@ -13,10 +13,10 @@ mod end;
 mod machines;
 mod owner;
 mod records;
+mod refusals;
 mod save;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,18 +25,17 @@ use jiff::Timestamp;
 use machines::{groups, is_seen_to_go, let_go};
 use serde::{Deserialize, Serialize};
 
-use super::decide::finish;
 use super::doing::Doing;
 use super::errand::SentCommand;
-use super::nodes::PATIENCE;
-use super::orders::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
-use super::outbox::Effects;
-use super::stack_step::{OWNER_TAG, Phase, because, phase};
-use super::states::{GOING, going_name, leads};
-use super::waits::{Detail, Published, of_destruction};
-use super::words::{clipped, named};
+use super::fleet::OWNER_TAG;
+use super::order::{CLOCKS_APART, Given, again, ignore, is_late, paused, plan_of, resume};
+use super::outbox::{Effects, finish};
+use super::patience::{CONSISTENT, PATIENCE};
+use super::progress::{clipped, named};
+use super::stack_step::{Phase, because, phase};
+use super::waits::{Detail, GoingWaits, Held, Pace, Progress, Published, of_destruction};
+use super::ways::{GOING, going_name, leads};
 use super::{Decision, Effect, Observed, Rollout, StackStatus, ToObserve, operation_token};
-pub(super) use records::zone_cure;
 use records::{Records, retire};
 pub(crate) use save::Inquiry;
 pub use save::{LastSnapshot, Save, Which};
@@ -44,7 +43,6 @@ use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::status::Report;
-pub(crate) use waits::{GoingWaits, Held, Pace, Progress};
 
 /// A destruction in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +62,12 @@ pub struct Destroy {
     /// The number of command rounds.
     #[serde(default)]
     pub rounds: u32,
+    /// Whether members were told to delete their records, so that some may be missing if etcd stays.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retired: bool,
+    /// Whether a request to delete a stack was withdrawn: an invocation may have sent it before, and died.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
     /// When terminate hooks were last completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Timestamp>,
@@ -173,7 +177,7 @@ pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now
         active.aborted = Some(given.at);
     }
     let open = match state.destroy().cloned() {
-        Some(open) => open.again(given.at, no_snapshot, now),
+        Some(open) => open.again(given.at, no_snapshot, state.has_etcd(), now),
         None => {
             state.generation += 1;
             if state.has_etcd() {
@@ -199,6 +203,8 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
         attempt: 1,
         snapshot,
         records: Records::Stand,
+        retired: false,
+        withdrawn: false,
         stacks: stacks(state),
         rounds: 0,
         told: None,
@@ -207,12 +213,12 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
 }
 
 /// The stacks that may exist, including those that an earlier rollout began and did not complete.
-fn stacks(state: &Rollout) -> Vec<Going> {
+pub(super) fn stacks(state: &Rollout) -> Vec<Going> {
     let fixed = [StackKind::Network, StackKind::Identity, StackKind::Etcd, StackKind::ControlPlane];
     let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
     let steps = state.active().into_iter().flat_map(|active| &active.steps);
     let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
-    let known = state.deployed.keys().chain(state.left.keys()).cloned();
+    let known = state.deployed.keys().chain(state.left.keys()).chain(state.unfinished.keys()).cloned();
     let begun: BTreeSet<String> = steps.chain(known).collect();
     let names: BTreeSet<String> = fixed.chain(begun.iter().cloned()).collect();
     let going = |stack: String| {
@@ -226,8 +232,11 @@ fn stacks(state: &Rollout) -> Vec<Going> {
 
 impl Destroy {
     /// Another order: failed calls are made again, and an abort is reverted.
-    fn again(mut self, at: Timestamp, no_snapshot: bool, now: Timestamp) -> Self {
-        let etcd_stands = self.etcd_stands();
+    ///
+    /// `has_etcd`: etcd is not known to be deleted, not even half. Its deletion may have been refused.
+    fn again(mut self, at: Timestamp, no_snapshot: bool, has_etcd: bool, now: Timestamp) -> Self {
+        let is_refused = |going: &Going| matches!(going.state, GoingState::Failed(_)) && has_etcd;
+        let etcd_stands = self.etcd_stands() || self.of_etcd().is_some_and(is_refused);
         for going in &mut self.stacks {
             if matches!(going.state, GoingState::Failed(_) | GoingState::NotOurs) {
                 going.state = GoingState::Stands;
@@ -238,8 +247,20 @@ impl Destroy {
         } else {
             self.saves_anew(etcd_stands, now)
         }
+        // What a person has to delete by hand is known until the end.
+        let records = match self.records {
+            Records::Left(why) if !etcd_stands => Records::Left(why),
+            Records::Stand | Records::SentCommand(_) | Records::TakenBack | Records::Left(_) => {
+                Records::Stand
+            }
+        };
         let attempt = self.attempt + 1;
-        Self { asked_at: at, attempt, aborted: None, records: Records::Stand, ..self }
+        Self { asked_at: at, attempt, aborted: None, records, ..self }
+    }
+
+    /// The stack of etcd.
+    fn of_etcd(&self) -> Option<&Going> {
+        self.stacks.iter().find(|going| going.kind == StackKind::Etcd)
     }
 
     /// A person aborts it. Returns whether the abort was given after the order.
@@ -293,13 +314,6 @@ impl Destroy {
         self.snapshot.is_wanted() || (self.records.are_open() && self.turn().into_iter().any(etcd))
     }
 
-    /// CloudFormation refused a call permanently.
-    pub(super) fn refused(&mut self, stack: &str, reason: &str) {
-        for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
-            going.state = GoingState::Failed(reason.to_owned());
-        }
-    }
-
     /// The commands to members that are not done yet.
     #[must_use]
     pub fn commands(&self) -> &[SentCommand] {
@@ -309,29 +323,6 @@ impl Destroy {
 
     fn inquiry_mut(&mut self) -> Option<&mut Inquiry> {
         self.snapshot.inquiry_mut().or_else(|| self.records.inquiry_mut())
-    }
-
-    /// As far as is known, CloudFormation did not receive the request to delete that stack.
-    pub(super) fn not_deleted(&mut self, stack: &str) {
-        for going in self.stacks.iter_mut().filter(|going| going.stack == stack) {
-            if matches!(going.state, GoingState::Deleting(_)) {
-                going.state = GoingState::Stands;
-            }
-        }
-    }
-
-    /// Run Command refused the command with that token.
-    pub(super) fn unsent(&mut self, token: &str, reason: &str) {
-        for asked in self.inquiry_mut().into_iter().flat_map(|one| one.round.as_mut_slice()) {
-            asked.was_refused(token, reason);
-        }
-    }
-
-    /// The command with that token was never sent.
-    pub(super) fn not_sent(&mut self, token: &str) {
-        if let Some(inquiry) = self.inquiry_mut() {
-            inquiry.round.forget(token);
-        }
     }
 }
 
@@ -391,7 +382,6 @@ pub(super) fn decide(
     };
     next.departures.retain(|_, one| !open.stacks.iter().any(|going| going.stack == one.group && goes(going)));
     // A partly deleted stack cannot be updated any more: a plan that has it creates it again, and a plan without it deletes the rest.
-    let wanted = observed.desired.as_ref().map(|wanted| &wanted.release);
     let half_gone = |stack: &str| {
         let found = observed.stacks.get(stack).and_then(Option::as_ref);
         found.is_some_and(|stack| stack.status == StackStatus::DeleteFailed)
@@ -403,10 +393,11 @@ pub(super) fn decide(
         next.etcd_gone_at = Some(now);
     }
     for going in open.stacks.iter().filter(gone) {
-        let was_at = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
-        let is_wanted = wanted.is_none_or(|release| release.stack(&going.stack).is_some());
-        if going.state != GoingState::Gone && !is_wanted {
-            next.left.extend(was_at.map(|release| (going.stack.clone(), release)));
+        let stood = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
+        if going.state == GoingState::Gone {
+            next.unfinished.remove(&going.stack);
+        } else {
+            next.unfinished.extend(stood.map(|release| (going.stack.clone(), release)));
         }
     }
     let moved = before != open.stacks;
@@ -466,7 +457,10 @@ fn delete(
         }
         let deleting = stack.status == StackStatus::DeleteInProgress;
         let what = match &going.state {
-            GoingState::Deleting(_) if stack.status == StackStatus::DeleteFailed => {
+            // An earlier deletion failed, and the answer may be from before this one.
+            GoingState::Deleting(since)
+                if stack.status == StackStatus::DeleteFailed && now.duration_since(*since) >= CONSISTENT =>
+            {
                 let failures = observed.failures.get(&going.stack).map(Vec::as_slice).unwrap_or_default();
                 let why = because(format!("{} could not be deleted", going.stack), failures);
                 let why = why + &records::cure(&going.stack, failures, &open.records);
@@ -522,7 +516,9 @@ fn conclude(
     let count = format!("{gone} of {} stacks are gone", listed.len());
     let gone_of = (gone, listed.len());
     let cluster = next.cluster.clone();
-    let over = open.aborted.is_some() && !open.in_flight();
+    // A deletion that was requested and withdrawn comes to light.
+    let is_certain = |at: Timestamp| !open.withdrawn || now.duration_since(at) >= CONSISTENT;
+    let over = open.aborted.is_some_and(is_certain) && !open.in_flight();
     // An abort after the last stack was gone changes nothing.
     if !open.snapshot.is_wanted() && open.turn().is_empty() {
         return destroyed(next, &open, observed, now, listed, effects);
@@ -531,8 +527,9 @@ fn conclude(
     let (state, how, message, event): (&str, Pace, String, fn(RolloutReport) -> Event) = if over {
         let lies = last_snapshot(next, &open);
         let message = format!(
-            "the destruction was aborted: {count}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
-            lies.unwrap_or_default()
+            "the destruction was aborted: {count}{}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
+            lies.unwrap_or_default(),
+            records::missing(next, &open)
         );
         next.destroys_over = open.aborted.max(Some(open.asked_at));
         if gone > 0 {

@@ -1,6 +1,10 @@
 //! What a cluster is doing.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use slipway_core::diagnostic::Diagnostic;
+use slipway_core::words::moment;
 
 use super::{Active, CalledOff, Destroy, Destroyed, Rollout};
 
@@ -153,4 +157,35 @@ impl Rollout {
             }
         }
     }
+}
+
+impl Rollout {
+    /// Since when its destruction has been ordered, if it makes no progress: it has stopped, or everything is paused. The cluster may serve all
+    /// that time.
+    #[must_use]
+    pub fn stalled_destruction(&self) -> Option<Timestamp> {
+        let stalled = |open: &&Destroy| open.has_stopped() || self.paused_since().is_some();
+        self.destroy().filter(stalled).map(|open| open.asked_at)
+    }
+}
+
+/// The finding for a spec of a cluster that is being destroyed, or that was destroyed together with this version.
+#[must_use]
+pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
+    let cluster = &rollout.cluster;
+    let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
+    let (message, help) = match (rollout.going_in_words(), gone) {
+        (Some(going), _) => (
+            going,
+            format!(
+                "upload it again when that is over, which makes the cluster anew; or first end it: slipway abort --cluster {cluster}"
+            ),
+        ),
+        (None, Some(gone)) => (
+            format!("{cluster} was destroyed at {}", moment(gone.at)),
+            format!("slipway apply cluster.yaml --cluster {cluster} makes it anew"),
+        ),
+        (None, None) => return None,
+    };
+    Some(Diagnostic { help: Some(help), ..Diagnostic::whole("destroyed", message) })
 }

@@ -2,7 +2,8 @@
 
 use slipway_core::role::Role;
 
-use super::{Active, Rollout, RolloutResult, StepState};
+use super::fleet::OWNER_TAG;
+use super::{Active, Observed, Rollout, RolloutResult, StackStatus, Step, StepState};
 
 impl Rollout {
     /// Whether the upload with that version is looked at even if it changes nothing: after the last rollout the cluster did not serve. A
@@ -23,6 +24,20 @@ pub(super) fn settle(next: &mut Rollout, active: &Active, result: RolloutResult)
     }
     // A newer plan has a look of its own.
     matches!(result, RolloutResult::Failed | RolloutResult::Aborted) && only_the_look_is_left
+}
+
+/// The stacks that an ended rollout was creating and that exist, with its release.
+pub(super) fn unfinished(next: &Rollout, active: &Active, observed: &Observed) -> Vec<(String, String)> {
+    let creates = |step: &&Step| step.state != StepState::Done && !next.standing().contains_key(&step.stack);
+    let exists = |step: &&Step| {
+        let view = observed.stacks.get(&step.stack).and_then(Option::as_ref);
+        view.is_some_and(|view| {
+            let is_ours = view.tags.get(OWNER_TAG) == step.tags.get(OWNER_TAG);
+            is_ours && view.status != StackStatus::DeleteComplete
+        })
+    };
+    let steps = active.steps.iter().filter(creates).filter(exists);
+    steps.map(|step| (step.stack.clone(), active.target.clone())).collect()
 }
 
 /// Whether everything is as planned, and only the look at the whole cluster is not done.

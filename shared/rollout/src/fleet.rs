@@ -4,6 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use slipway_core::node::MachineArns;
+
+/// The tag of stacks and groups with the name of their cluster.
+pub(crate) const OWNER_TAG: &str = "slipway:cluster";
 
 /// An Auto Scaling group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +30,8 @@ pub struct GroupView {
     /// The target groups in which it registers its machines, by their ARNs.
     #[serde(default)]
     pub target_groups: BTreeSet<String>,
+    /// Of which region and account its machines are, which the keys of their reports name.
+    pub machine_arns: MachineArns,
 }
 
 impl GroupView {
@@ -167,6 +173,11 @@ pub enum Lifecycle {
     Elsewhere,
 }
 
+/// The machines of a group in service.
+pub(crate) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
+    group.machines.iter().filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -197,6 +208,7 @@ mod tests {
             machines: ["i-1", "i-2"].map(|id| (id.to_owned(), machine.clone())).into(),
             tags: BTreeMap::new(),
             target_groups: target_groups.iter().map(|arn| (*arn).to_owned()).collect(),
+            machine_arns: MachineArns::new("eu-west-1", "123456789012"),
         };
         let targets = |targets: &[(&str, TargetState)]| {
             targets.iter().map(|(id, state)| ((*id).to_owned(), state.clone())).collect()

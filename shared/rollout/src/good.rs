@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::words::only_forward;
+use super::progress::only_forward;
 use super::{Active, Rollout};
 
 /// A successful rollout.

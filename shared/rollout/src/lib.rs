@@ -19,34 +19,35 @@ pub mod fleet;
 mod good;
 mod nodes;
 mod observed;
+mod order;
 mod orders;
 mod outbox;
+mod patience;
+mod progress;
 mod stack_step;
 pub mod states;
 #[cfg(test)]
 mod tests;
-mod urgency;
 mod waits;
+mod ways;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use slipway_core::diagnostic::Diagnostic;
 use slipway_core::event::Event;
 use slipway_core::node::{BootstrapReport, Command, CommandView};
 use slipway_core::release::{AddonsPointer, Rendering, StackKind};
 use slipway_core::role::Role;
 use slipway_core::status::{Desired, Report};
-use slipway_core::words::moment;
 use slipway_plan::Plan;
 
 pub use addons::AddonStep;
 pub use decide::{decide, to_observe};
 pub use departures::Departure;
 pub use destroy::{CalledOff, Destroy, Destroyed, Going, GoingState, LastSnapshot, Save, Which};
-pub use doing::Doing;
+pub use doing::{Doing, destruction_finding};
 pub use drain::Drain;
 pub use errand::{Round, SentCommand};
 use fleet::GroupView;
@@ -55,7 +56,8 @@ pub use nodes::{LeftOver, NodeStep, Nodes, Phase, Place, Task, Work};
 pub use observed::{
     ChangeSetRequest, ChangeSetStatus, ChangeSetView, ResourceFailure, StackStatus, StackView,
 };
-pub use orders::{CLOCKS_APART, Given, Ignored, Order, Switch, after_order};
+pub use order::{CLOCKS_APART, Given, Ignored, Order, Switch};
+pub use orders::after_order;
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
 pub use stack_step::Unseen;
 use waits::Published;
@@ -106,6 +108,10 @@ pub struct Rollout {
     /// nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub behind: BTreeMap<Role, BTreeSet<String>>,
+    /// Stacks whose creation did not succeed and that still exist, with the release that wanted them. A plan creates them again, or deletes
+    /// what there is of them if its spec does not have them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unfinished: BTreeMap<String, String>,
     /// The departures of workers, by machine: they continue after the rollout that began them, and some have no rollout.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub departures: BTreeMap<String, Departure>,
@@ -437,6 +443,7 @@ impl Rollout {
             said_since: BTreeSet::new(),
             switch: None,
             behind: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
             departures: BTreeMap::new(),
             taken_out: BTreeSet::new(),
             force_after_s: BTreeMap::new(),
@@ -480,6 +487,7 @@ impl Rollout {
     pub fn is_start_of(&self, plan: &Plan) -> bool {
         plan.from == self.standing()
             && plan.behind == self.behind
+            && plan.unfinished == self.unfinished
             && plan.addons_from.as_deref() == self.addons_release()
     }
 
@@ -560,7 +568,7 @@ impl Decision {
     pub fn with_effects(self, effects: Vec<Effect>, now: Timestamp) -> Self {
         let mut others = outbox::Effects::new(now);
         others.extend(effects);
-        decide::finish(self.next, others, self.report)
+        outbox::finish(self.next, others, self.report)
     }
 }
 
@@ -576,25 +584,4 @@ impl Active {
 fn operation_token(change_set: &str, stack: &str, operation: &str) -> String {
     let whole = format!("{change_set}/{stack}/{operation}");
     format!("{change_set}-{}", &slipway_core::digest::sha256_hex(whole.as_bytes())[..32])
-}
-
-/// The finding for a spec of a cluster that is being destroyed, or that was destroyed together with this version.
-#[must_use]
-pub fn destruction_finding(rollout: &Rollout, version: &str) -> Option<Diagnostic> {
-    let cluster = &rollout.cluster;
-    let gone = rollout.last_destroyed().filter(|gone| gone.spec_versions.contains(version));
-    let (message, help) = match (rollout.going_in_words(), gone) {
-        (Some(going), _) => (
-            going,
-            format!(
-                "upload it again when that is over, which makes the cluster anew; or first end it: slipway abort --cluster {cluster}"
-            ),
-        ),
-        (None, Some(gone)) => (
-            format!("{cluster} was destroyed at {}", moment(gone.at)),
-            format!("slipway apply cluster.yaml --cluster {cluster} makes it anew"),
-        ),
-        (None, None) => return None,
-    };
-    Some(Diagnostic { help: Some(help), ..Diagnostic::whole("destroyed", message) })
 }

@@ -22,30 +22,30 @@ mod saver;
 mod step;
 #[cfg(test)]
 mod tests;
+mod urgency;
 mod windows;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::cluster::MaintenanceWindow;
-use slipway_core::deadline::{self, Deadline, Urgency};
+use slipway_core::deadline::{Deadline, Urgency};
 use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::departures::Departure;
 use super::errand::{Round, Sender, SentCommand};
-use super::fleet::{GroupView, Lifecycle, MachineView};
+use super::fleet::{GroupView, Lifecycle, MachineView, serving};
 use super::outbox::{Effects, Evidence, Seen};
-use super::urgency::{Held, overridden};
+use super::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use super::waits::Waits;
 use super::{Active, Effect, Observed, ToObserve};
 
 pub(crate) use closing::{Closing, ClosingState};
 pub(crate) use controllers::{Controllers, ControllersState, ControllersWork};
 pub(crate) use credentials::{PoolRefresh, PoolRefreshState};
-pub(crate) use idle::CONSISTENT;
 pub(crate) use leaver::{Leaver, LeaverState};
 pub(crate) use machine::Tries;
 pub use machine::{Phase, Place};
@@ -54,17 +54,11 @@ pub(super) use planned::nodes_for_a_person;
 pub(crate) use removal::{Removal, RemovalState};
 pub(crate) use saver::{Saver, SaverState};
 pub use step::{NodeStep, Task, Work};
+pub(crate) use urgency::Held;
+pub(crate) use urgency::{held_by_a_pause, overridden, unapproved};
 pub(crate) use windows::window_is_open;
 pub use workers::LeftOver;
 pub(crate) use workers::{Extra, Workers, WorkersState};
-
-/// How long a machine may take from its launch until it is in service, and how long etcd or the API may take until all is healthy again.
-/// The launch hook waits for half an hour; twice that leaves Auto Scaling one more try.
-pub(super) const PATIENCE: SignedDuration = deadline::PATIENCE;
-
-/// If a decided effect is not visible after this time, it is decided again: its evidence is too old by then ([`super::outbox::FRESH`]), and
-/// Auto Scaling's answers are not that late.
-pub(super) const RECONSIDERED: SignedDuration = SignedDuration::from_mins(5);
 
 /// The number of machines of a pool that get commands at a time, and the number of pools that are processed in parallel, so that an
 /// invocation stays bounded, whatever the spec allows.
@@ -553,7 +547,7 @@ pub(super) fn advance(
 }
 
 /// Each kind of work, and its states.
-pub(super) fn kinds() -> [(&'static str, &'static [super::states::Way]); 9] {
+pub(super) fn kinds() -> [(&'static str, &'static [super::ways::Way]); 9] {
     use machine::State;
     [
         ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
@@ -576,11 +570,6 @@ fn counting(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> 
             false
         }
     })
-}
-
-/// The machines of a group in service.
-pub(super) fn serving(group: &GroupView) -> impl Iterator<Item = (&String, &MachineView)> {
-    counting(group).filter(|(_, machine)| machine.lifecycle == Lifecycle::InService)
 }
 
 /// Whether somebody took a machine out of service that is not `renewed`, and that may come back (`EnterStandby`).

@@ -6,14 +6,13 @@
 //! dropped, and the next decision observes the world again: every state that follows such an effect can tell from the world whether the
 //! effect took place.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::node::Verb;
 
-use super::departures::{Departure, DepartureState};
-use super::{Effect, Rollout};
+use slipway_core::status::Report;
+
+use super::{Decision, Effect, Rollout};
 
 /// The maximum age of the evidence when something disruptive is done: the tick comes once a minute, and may be late once.
 pub const FRESH: SignedDuration = SignedDuration::from_mins(3);
@@ -100,11 +99,11 @@ impl Effects {
 
     /// The rollout ends: effects of the same decision that would begin something are removed and returned, also the drains of
     /// machines that the rollout chose before.
-    pub(super) fn begin_nothing(&mut self, departures: &BTreeMap<String, Departure>) -> Vec<Effect> {
+    pub(super) fn begin_nothing(&mut self, is_own_drain: impl Fn(&str) -> bool) -> Vec<Effect> {
         let own = self.acts.split_off(self.apart);
-        let (drains, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts).into_iter().partition(|(effect, _)| {
-            matches!(effect, Effect::Send(command) if departures.values().any(|one| one.drains_by(&command.token)))
-        });
+        let (drains, apart): (Vec<_>, Vec<_>) = std::mem::take(&mut self.acts)
+            .into_iter()
+            .partition(|(effect, _)| matches!(effect, Effect::Send(command) if is_own_drain(&command.token)));
         let (begins, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|(effect, _)| effect.begins());
         self.acts = apart;
         self.acts.extend(rest);
@@ -298,13 +297,8 @@ impl Rollout {
                 active.nodes.not_refreshed(&command.token);
             }
         }
-        let goes = |state: &DepartureState| match state {
-            DepartureState::Drain { .. } => true,
-            DepartureState::Leave { .. } => stays,
-            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => false,
-        };
-        if let Some(one) = self.departures.get_mut(machine).filter(|one| goes(&one.state)) {
-            one.withdraw(None, now);
+        if let Some(one) = self.departures.get_mut(machine) {
+            one.leave_alone(stays, now);
         }
     }
 
@@ -379,4 +373,12 @@ impl Rollout {
             | Effect::Publish(_) => {}
         }
     }
+}
+
+/// The decision with these effects, each in the outbox with its evidence.
+pub(super) fn finish(mut next: Rollout, effects: Effects, report: Report) -> Decision {
+    let before = next.outbox.len();
+    next.enqueue(effects);
+    let effects = next.outbox[before..].iter().map(|pending| pending.effect.clone()).collect();
+    Decision { next, effects, report }
 }

@@ -2,13 +2,14 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use slipway_core::release::ETCD_HOSTED_ZONE;
 
-use super::destroy::zone_cure;
 use super::errand::PAUSE;
-use super::nodes::CONSISTENT;
+use super::fleet::OWNER_TAG;
 use super::outbox::Effects;
+use super::patience::CONSISTENT;
+use super::progress::Waiting;
 use super::waits::{ChangeSetWaits, Detail, StackWaits};
-use super::words::Waiting;
 use super::{
     Active, ChangeSetRequest, ChangeSetStatus, ChangeSetView, Effect, Observed, ResourceFailure, Rollout,
     StackStatus, StackView, Step, StepState,
@@ -28,9 +29,9 @@ pub(super) struct Advance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Unseen {
-    /// The execution of a change set.
+    /// The execution of a change set, or the repair of the stack by a person before the rollout.
     Execution {
-        /// Since when neither its result nor the change set is there.
+        /// Since when neither its result nor the change set is there, or the stack is in a status that would fail the step.
         since: Timestamp,
     },
     /// The stack of a change set that is taken back.
@@ -44,9 +45,6 @@ pub enum Unseen {
         asked: Timestamp,
     },
 }
-
-/// The tag with the name of the stack's cluster.
-pub(super) const OWNER_TAG: &str = "slipway:cluster";
 
 /// The meaning of a stack's status for a step.
 pub(super) enum Phase {
@@ -116,11 +114,15 @@ pub(super) fn advance(
         let help = "delete or rename it, or give the cluster another name, then upload the spec again";
         return failed(format!("{} exists and is not Slipway's: {help}", step.stack), &[]);
     }
-    match standing.unwrap_or(Phase::Absent) {
+    let standing = standing.unwrap_or(Phase::Absent);
+    if is_broken(step, &standing) && !step.is_execution_lost(now) {
+        return stay(StackWaits::SecondLook(stack.map(|view| view.status)));
+    }
+    match standing {
         Phase::Busy => stay(StackWaits::AtWork(stack.map(|view| view.status))),
         Phase::Stuck(help) => {
             let what = format!("{} is {}: {help}", step.stack, status_of(stack));
-            failed(because(what, failures) + &zone_cure(&step.stack, failures), &[])
+            failed(because(what, failures) + &zone_cure(&step.stack, failures, ""), &[])
         }
         Phase::Wreck if executed => failed(format!("{} could not be created", step.stack), failures),
         Phase::Wreck => Advance {
@@ -147,14 +149,25 @@ fn is_missing(step: &Step, stack: Option<&StackView>, change_set: Option<&Change
     step.state == StepState::Executing && is_absent && change_set.is_none()
 }
 
-/// Whether the execution of its change set was requested, and the answers do not show it: the stack is missing, or as an earlier rollback
-/// left it. They may be late.
+/// Whether the step fails if the stack is in that phase. The answer may be from before a person repaired the stack, or from before an earlier
+/// creation was deleted, so that is believed only if it is still so after a while ([`CONSISTENT`]).
+const fn is_broken(step: &Step, phase: &Phase) -> bool {
+    match phase {
+        Phase::Stuck(_) => true,
+        Phase::Wreck => matches!(step.state, StepState::Executing),
+        Phase::Absent | Phase::Stable | Phase::Busy => false,
+    }
+}
+
+/// Whether the answers do not show what the step needs: the execution of its change set was requested, and the stack is missing or as an
+/// earlier rollback left it; or the stack is in a status that would fail it. They may be late.
 pub(super) fn is_unseen(step: &Step, stack: Option<&StackView>, change_set: Option<&ChangeSetView>) -> bool {
     let is_over =
         change_set.is_none_or(|view| matches!(view.status, ChangeSetStatus::Executed)) && !is_complete(stack);
     let is_stable = stack.is_some_and(|view| matches!(phase(view.status), Phase::Stable));
     let is_rolled_back = step.state == StepState::Executing && is_stable && is_over;
-    is_missing(step, stack, change_set) || is_rolled_back
+    let is_broken = stack.is_some_and(|view| is_broken(step, &phase(view.status)));
+    is_missing(step, stack, change_set) || is_rolled_back || is_broken
 }
 
 fn is_complete(stack: Option<&StackView>) -> bool {
@@ -439,4 +452,17 @@ impl Step {
             Some(Unseen::Stack { .. } | Unseen::Deletion { .. }) | None => false,
         }
     }
+}
+
+/// What a person does about a hosted zone of etcd that still has records, if that is what failed: the exact command. `why`: why they are there.
+pub(super) fn zone_cure(stack: &str, failures: &[ResourceFailure], why: &str) -> String {
+    if !failures.iter().any(|failure| failure.logical_id == ETCD_HOSTED_ZONE) {
+        return String::new();
+    }
+    format!(
+        "; if the zone holds records of etcd's members{why}, this deletes them: zone=$(aws cloudformation describe-stack-resource \
+         --stack-name {stack} --logical-resource-id {ETCD_HOSTED_ZONE} --query StackResourceDetail.PhysicalResourceId --output text); \
+         aws route53 change-resource-record-sets --hosted-zone-id $zone --change-batch \"$(aws route53 list-resource-record-sets \
+         --hosted-zone-id $zone --output json --query \"{{Changes: ResourceRecordSets[?Type=='A'].{{Action: 'DELETE', ResourceRecordSet: @}}}}\")\""
+    )
 }

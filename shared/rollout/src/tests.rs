@@ -99,6 +99,7 @@ fn wanted(release: &Rendering, baseline: &Baseline, approval: Approval) -> Wante
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     };
     Wanted { desired, plan, release: release.clone() }
 }
@@ -278,14 +279,14 @@ impl Fake {
         approval: Option<&str>,
         twice: bool,
     ) -> (Rollout, Report) {
-        for _ in 0..60 {
+        // A status that would fail a stack is believed after two minutes.
+        for now in (0..600).step_by(10).map(|second| Timestamp::from_second(second).unwrap()) {
             state = without_a_look(state);
             if let Some(plan) = approval {
-                state =
-                    self.after_order_performed(state, &approving(plan), Some(wanted), Timestamp::UNIX_EPOCH);
+                state = self.after_order_performed(state, &approving(plan), Some(wanted), now);
             }
-            let look = to_observe(&state, Some(wanted), Timestamp::UNIX_EPOCH);
-            let decision = decide(&state, &self.observe(&look, Some(wanted)), Timestamp::UNIX_EPOCH);
+            let look = to_observe(&state, Some(wanted), now);
+            let decision = decide(&state, &self.observe(&look, Some(wanted)), now);
             self.perform(&decision.effects);
             if twice {
                 self.perform(&decision.effects);
@@ -376,8 +377,9 @@ fn p10_a_launch_that_failed_goes_on_where_it_stopped_once_the_spec_is_uploaded_a
     fake.log.clear();
 
     let releases = BTreeMap::from([(release.id(), release.clone())]);
-    let baseline =
-        Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases).expect("the release is there");
+    let baseline = Baseline::assemble("c", &state.deployed, &BTreeMap::new(), &releases)
+        .and_then(|baseline| baseline.with_unfinished(&state.unfinished, &releases))
+        .expect("the release is there");
     let mut again = wanted(&release, &baseline, Approval::Auto);
     assert_ne!(again.plan.id, first.plan.id);
     // The event of the upload came a second time, late, so that the same spec was planned anew.

@@ -1,6 +1,7 @@
 //! What a rollout waits for, as values: they are compared to find out what is news, and turned into words only for people.
 
 mod danger;
+mod destruction;
 mod gap;
 mod next;
 mod words;
@@ -14,11 +15,11 @@ use slipway_core::drain::Cause;
 use slipway_core::node::{BootstrapReport, Drained, Word};
 use slipway_core::role::Role;
 
-use super::departures::Departure;
 use super::fleet::{GroupView, Lifecycle};
 use super::observed::StackStatus;
 
 pub(crate) use danger::Danger;
+pub(crate) use destruction::{GoingWaits, Held, Pace, Progress};
 pub(crate) use gap::Gap;
 pub(crate) use next::of_destruction;
 pub(super) use words::{Boots, List};
@@ -222,16 +223,6 @@ pub struct Departs {
     pub how: HowFar,
 }
 
-impl Departs {
-    /// The first of the machines that are being terminated.
-    pub(super) fn first_three<'a>(
-        begun: impl Iterator<Item = &'a String>,
-        departures: &BTreeMap<String, Departure>,
-    ) -> Vec<Self> {
-        begun.filter_map(|id| Some(departures.get(id)?.departs(id))).take(3).collect()
-    }
-}
-
 /// The state of a departing machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -339,6 +330,8 @@ pub enum StackWaits {
     ChangeSet(ChangeSetWaits),
     /// For CloudFormation, in this status.
     AtWork(Option<StackStatus>),
+    /// For a second answer that it is in this status, which would fail it: the first may be late.
+    SecondLook(Option<StackStatus>),
     /// For CloudFormation to start.
     Starts,
     /// For the change set to be executed.
@@ -391,7 +384,7 @@ pub enum Published {
         expired: bool,
     },
     /// The progress of a destruction.
-    Destroying(super::destroy::Progress),
+    Destroying(Progress),
 }
 
 /// What an open rollout waits for.

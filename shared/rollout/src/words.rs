@@ -1,18 +1,17 @@
 //! The state of a rollout in words, for people.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_core::event::RolloutReport;
-use slipway_core::role::Role;
 use slipway_core::status::Report;
 
-use super::decide::{Stage, stage, turn};
 use super::due::is_due;
-use super::orders::{paused, resume};
-use super::urgency::{held_by_a_pause, overridden};
-use super::waits::{ChangeSetWaits, Detail, RolloutWaits, StackWaits, Waits};
-use super::{Active, Observed, Rollout, Step, StepState};
+use super::nodes::{held_by_a_pause, overridden};
+use super::order::{paused, resume};
+use super::progress::{Waiting, clipped, named, only_forward, stacks_done};
+use super::waits::RolloutWaits;
+use super::{Active, Observed, Rollout, StepState};
 
 pub(super) fn succeeded(active: &Active) -> String {
     let mut message = match active.steps.len() {
@@ -48,24 +47,6 @@ pub(super) fn aborted(active: &Active, failures: &[String]) -> String {
         active.steps.len(),
         only_forward(active)
     )
-}
-
-/// If machines of another minor may exist already, the rollout can only continue: neither etcd nor data that API servers wrote can go back.
-pub(super) fn only_forward(active: &Active) -> String {
-    let waits = |stack: &String| {
-        let waiting = |step: &Step| match step.state {
-            StepState::Waiting | StepState::ChangeSet => &step.stack == stack,
-            StepState::Executing | StepState::Done | StepState::Failed(_) => false,
-        };
-        active.steps.iter().any(waiting)
-    };
-    let begun = active.nodes.steps.iter().filter(|step| !waits(&step.stack));
-    let begun: BTreeSet<&str> = begun.filter_map(|step| step.minor.as_deref()).collect();
-    if begun.is_empty() {
-        return String::new();
-    }
-    let begun: Vec<&str> = begun.into_iter().collect();
-    format!("; {} has begun, so the cluster can only go forward", begun.join(" and "))
 }
 
 pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Report {
@@ -149,62 +130,6 @@ pub(super) fn detail(rollout: &Rollout, active: &Active, message: &str) -> Rollo
     RolloutReport::new(&rollout.cluster, &active.plan, clipped(message))
 }
 
-/// An event may have 256 KiB, and a stack 500 resources with a reason each, so only the beginning is kept.
-pub(super) fn clipped(message: &str) -> String {
-    const LONGEST: usize = 8_000;
-    match message.char_indices().nth(LONGEST) {
-        None => message.to_owned(),
-        Some((end, _)) => format!("{}… (the whole is in status.json)", &message[..end]),
-    }
-}
-
-/// What each step waits for in this decision.
-#[derive(Default)]
-pub(super) struct Waiting {
-    stacks: BTreeMap<String, StackWaits>,
-    /// What the node steps wait for whose turn it is.
-    pub(super) nodes: BTreeMap<Role, Waits>,
-}
-
-impl Waiting {
-    pub(super) fn insert_stack(&mut self, step: &Step, waits: StackWaits) {
-        self.stacks.insert(step.stack.clone(), waits);
-    }
-
-    pub(super) fn stacks(&self, steps: &[Step]) -> BTreeMap<String, String> {
-        let fallback = |step: &Step| match &step.state {
-            StepState::Waiting => StackWaits::Turn,
-            StepState::ChangeSet => StackWaits::ChangeSet(ChangeSetWaits::Made),
-            StepState::Executing => StackWaits::AtWork(None),
-            StepState::Done => StackWaits::Done(None),
-            StepState::Failed(reason) => StackWaits::Failed(Detail(reason.clone())),
-        };
-        let waits = |step: &Step| self.stacks.get(&step.stack).cloned().unwrap_or_else(|| fallback(step));
-        steps.iter().map(|step| (step.stack.clone(), waits(step).to_string())).collect()
-    }
-
-    /// What the rollout as a whole waits for.
-    pub(super) fn whole(&self, active: &Active) -> RolloutWaits {
-        if matches!(stage(active), Some(Stage::Nodes)) {
-            return RolloutWaits::Nodes(self.nodes.clone());
-        }
-        let steps = &active.steps;
-        let done = stacks_done(active);
-        let now = turn(steps).into_iter().filter_map(|step| self.stacks.get_key_value(&step.stack));
-        let waits: BTreeMap<String, StackWaits> =
-            now.map(|(stack, waits)| (stack.clone(), waits.clone())).collect();
-        // Nodes made the last progress, and no stack of the next wave was observed yet.
-        match turn(steps).first().filter(|_| waits.is_empty()) {
-            Some(next) => RolloutWaits::NextStack { done, stack: next.stack.clone() },
-            None => RolloutWaits::Stacks { done, waits },
-        }
-    }
-}
-
-fn stacks_done(active: &Active) -> usize {
-    active.steps.iter().filter(|step| step.state == StepState::Done).count()
-}
-
 /// One line: the waiting reason, and what comes after.
 pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
     let stacks = format!("{} of {} stacks done", stacks_done(active), active.steps.len());
@@ -218,10 +143,4 @@ pub(super) fn waiting(active: &Active, waits: &RolloutWaits) -> String {
         RolloutWaits::NextStack { stack, .. } => format!("{stack}: its turn has come ({stacks})"),
         RolloutWaits::Stacks { waits, .. } => format!("{} ({stacks})", named(waits)),
     }
-}
-
-/// The waiting reasons with their names.
-pub(super) fn named<K: std::fmt::Display, V: std::fmt::Display>(waits: &BTreeMap<K, V>) -> String {
-    let named: Vec<String> = waits.iter().map(|(name, waits)| format!("{name}: {waits}")).collect();
-    named.join("; ")
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use slipway_sim::{Delegated, MachineFacts, Power};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::metadata::access_key;
 use super::qemu::{Accelerator, Hardware, Running};
 use super::state::{Guest, State};
 use crate::client::ACCOUNT;
@@ -166,7 +167,7 @@ impl Workshop {
         let userdata = launch.template["UserData"].as_str().and_then(|text| STANDARD.decode(text).ok());
         let profile =
             launch.template.pointer("/IamInstanceProfile/Arn").and_then(Value::as_str).unwrap_or_default();
-        let node_role = self.know(profile.rsplit('/').next().unwrap_or_default());
+        let node_role = self.know(profile.rsplit('/').next().unwrap_or_default(), &machine.id);
         self.state.add(Guest {
             id: machine.id.clone(),
             role: machine.role.clone(),
@@ -188,8 +189,8 @@ impl Workshop {
         Ok(running)
     }
 
-    /// From now on the machines of that instance profile may do what its role grants, and no more: the role's name.
-    fn know(&self, profile: &str) -> String {
+    /// From now on the machine with that instance profile may do what its role grants, and no more: the role's name.
+    fn know(&self, profile: &str, machine: &str) -> String {
         let (profiles, roles) = {
             let world = self.state.world();
             (world.resources_of_type(PROFILE), world.resources_of_type(ROLE))
@@ -205,8 +206,8 @@ impl Workshop {
         };
         let statements: Vec<Statement> = policies.iter().flat_map(read).collect();
         let arn = format!("arn:aws:iam::{ACCOUNT}:role/slipway/{role}");
-        let principal = Principal { name: role.to_owned(), arn, statements };
-        self.slipway.world().gateway().know(&format!("ASIA{role}"), principal);
+        let principal = Principal { name: machine.to_owned(), arn, statements };
+        self.slipway.world().gateway().know(&access_key(machine), principal);
         role.to_owned()
     }
 

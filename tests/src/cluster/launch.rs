@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use slipway_core::diagnostic::Diagnostic;
 use slipway_core::keys;
-use slipway_core::node::{BootstrapReport, BootstrapState};
+use slipway_core::node::{BootstrapReport, BootstrapState, MachineArns};
 use tokio::time::Instant;
 
 use super::kubectl::Kubectl;
 use super::room::{Room, Stores, adapted};
+use crate::client::ACCOUNT;
 use crate::narrator::{Ink, Narrator};
 use crate::observe::Observed;
 
@@ -136,7 +137,8 @@ impl Launch {
         }
         for guest in self.room.workshop().state.guests() {
             let world = self.room.slipway().world();
-            let key = keys::bootstrap_report(&self.cluster, &guest.role, &guest.id);
+            let arn = MachineArns::new(world.region(), ACCOUNT).of(&guest.id);
+            let key = keys::bootstrap_report(&self.cluster, &guest.role, &arn);
             let bytes = world.client().object(world.reference("AssetBucket")?, &key).await?;
             let Some(report) = bytes.and_then(|bytes| serde_json::from_slice::<BootstrapReport>(&bytes).ok())
             else {

@@ -82,6 +82,11 @@ async fn answer(
     }
 }
 
+/// The access key of a machine's credentials: each machine has its own.
+pub(super) fn access_key(machine: &str) -> String {
+    format!("ASIA{}", machine.trim_start_matches("i-").to_ascii_uppercase())
+}
+
 fn identity(state: &State, guest: &Guest) -> Value {
     json!({
         "accountId": ACCOUNT, "architecture": "x86_64", "availabilityZone": guest.zone, "imageId": "ami-0123456789abcdef0",
@@ -109,7 +114,7 @@ fn metadata_at(state: &State, guest: &Guest, path: &str) -> Option<String> {
 fn facts(state: &State, guest: &Guest) -> BTreeMap<String, String> {
     let (address, name, mac) = (guest.address.to_string(), guest.dns_name(&state.region), mac(guest.address));
     let credentials = json!({
-        "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": format!("ASIA{}", guest.node_role), "SecretAccessKey": SECRET,
+        "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": access_key(&guest.id), "SecretAccessKey": SECRET,
         "Token": "session+token/==", "LastUpdated": "2026-11-20T12:00:00Z", "Expiration": "2099-01-01T00:00:00Z",
     });
     let mut facts: BTreeMap<String, String> = [

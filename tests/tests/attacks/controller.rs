@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use slipway_core::keys;
 use slipway_core::release::Rendering;
-use slipway_tests::client::ACCOUNT;
+use slipway_tests::client::{ACCOUNT, machine_arn};
 use slipway_tests::iam::{self, Request, Statement};
 use slipway_tests::workshop::{Workshop, allowed, example, examples};
 use slipway_tests::world::Embedded;
@@ -47,7 +48,8 @@ fn strings(value: &Value) -> Vec<String> {
 /// A resource that the pattern covers.
 fn covered(action: &str, pattern: &str) -> String {
     let service = action.split(':').next().unwrap();
-    match (service, pattern) {
+    let pattern = &pattern.replace(keys::OWN_MACHINE_ARN, &machine_arn("i-1"));
+    match (service, pattern.as_str()) {
         ("autoscaling", "*") => {
             format!("arn:aws:autoscaling:{REGION}:{ACCOUNT}:autoScalingGroup:1:autoScalingGroupName/x")
         }
@@ -69,9 +71,14 @@ fn covered(action: &str, pattern: &str) -> String {
 /// The calls that a statement of a role is there for: each action on each resource, as its conditions want it.
 fn calls(statement: &Value) -> Vec<Request> {
     let statement = concrete(statement);
-    let mut context: Vec<(String, String)> = Vec::new();
+    let mut context = vec![("ec2:SourceInstanceARN".to_owned(), machine_arn("i-1"))];
     for (operator, keys) in statement["Condition"].as_object().into_iter().flatten() {
         for (key, values) in keys.as_object().unwrap() {
+            // Its own machine, which every call is from.
+            if key == "ec2:SourceInstanceARN" {
+                context.push(("ec2:InstanceID".to_owned(), "i-1".to_owned()));
+                continue;
+            }
             for value in strings(values) {
                 let value = if operator == "Null" { "x".to_owned() } else { value.replace('*', "x") };
                 context.push((key.clone(), value));
@@ -157,7 +164,12 @@ async fn no_role_of_any_example_loses_a_permission_under_its_boundary() {
 
 /// The statements of a role of the rendering whose name ends so.
 pub(crate) fn statements_of(rendering: &Rendering, id: &str) -> Vec<Statement> {
-    let (_, properties) = roles(rendering, &[]).into_iter().find(|(name, _)| name.ends_with(id)).unwrap();
+    statements_with(rendering, id, &[])
+}
+
+/// The same, with other texts in its template.
+pub(crate) fn statements_with(rendering: &Rendering, id: &str, rename: &[(&str, &str)]) -> Vec<Statement> {
+    let (_, properties) = roles(rendering, rename).into_iter().find(|(name, _)| name.ends_with(id)).unwrap();
     let document = concrete(&properties["Policies"][0]["PolicyDocument"]);
     iam::parse(&document).unwrap()
 }
@@ -204,19 +216,25 @@ async fn nodes_read_and_write_the_bucket_of_their_own_account_alone() {
     let workshop = workshop(&text);
     let bucket = format!("arn:aws:s3:::{}", workshop.assets.name());
     let rendering = workshop.render(&text).await.rendering;
+    let arn = machine_arn("i-1");
+    let reports = |role: &str| format!("nodes/{role}/{arn}/status.json");
     for (role, reads, writes) in [
-        ("ControllerRole", "bundles/controller/config-0", "nodes/controller/i-1/status.json"),
-        ("ControllerRole", "addons.json", "nodes/controller/i-1/status.json"),
-        ("EtcdRole0", "bundles/etcd-0/config-0", "etcd-snapshots/1.db"),
-        ("WorkerRole", "bundles/pool-general/config-0", "nodes/pool-general/i-1/status.json"),
+        ("ControllerRole", "bundles/controller/config-0", reports("controller")),
+        ("ControllerRole", "addons.json", reports("controller")),
+        ("EtcdRole0", "bundles/etcd-0/config-0", "etcd-snapshots/1.db".to_owned()),
+        ("WorkerRole", "bundles/pool-general/config-0", reports("pool-general")),
     ] {
         let statements = statements_of(&rendering, role);
-        for (action, key) in [("s3:GetObject", reads), ("s3:PutObject", writes)] {
+        for (action, key) in [("s3:GetObject", reads), ("s3:PutObject", writes.as_str())] {
             let object = format!("{bucket}/clusters/minimal/{key}");
             let may = |account: &str| {
                 is_allowed(&iam::decide(
                     &statements,
-                    &request(action, &object, &[("aws:ResourceAccount", account)]),
+                    &request(
+                        action,
+                        &object,
+                        &[("aws:ResourceAccount", account), ("ec2:SourceInstanceARN", &arn)],
+                    ),
                 ))
             };
             assert!(may(ACCOUNT), "{role} {action} {key}");

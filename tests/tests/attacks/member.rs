@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_core::keys;
 use slipway_flows::scan::Scanned;
-use slipway_tests::client::ACCOUNT;
+use slipway_tests::client::{ACCOUNT, machine_arn};
 use slipway_tests::iam::{self, Decision};
 use slipway_tests::workshop::{Workshop, example};
 
@@ -35,7 +35,9 @@ async fn a_member_speaks_for_no_other_node() {
     let now = workshop.now + SignedDuration::from_hours(24);
     workshop.assets.set_clock(now);
     let put = |instance: &str, status: Value| {
-        workshop.assets.upload(&keys::node_status(NAME, "etcd-0", instance), status.to_string());
+        workshop
+            .assets
+            .upload(&keys::node_status(NAME, "etcd-0", &machine_arn(instance)), status.to_string());
     };
     put("i-1", status("controller", "i-1", now, "kube-apiserver"));
     put("i-2", status("etcd-1", "i-2", now, "etcd-client"));
@@ -44,7 +46,10 @@ async fn a_member_speaks_for_no_other_node() {
     assert_eq!(places(&result), [""; 0], "{:#?}", result.findings);
     let told: Vec<&str> = result.findings.iter().map(|finding| finding.key.as_str()).collect();
     for instance in ["i-1", "i-2", "i-3"] {
-        assert!(told.contains(&keys::node_status(NAME, "etcd-0", instance).as_str()), "{told:?}");
+        assert!(
+            told.contains(&keys::node_status(NAME, "etcd-0", &machine_arn(instance)).as_str()),
+            "{told:?}"
+        );
     }
     // What it says of itself counts.
     put("i-1", status("etcd-0", "i-1", now, "etcd-client"));
@@ -58,7 +63,7 @@ async fn a_key_that_names_no_machine_is_no_report() {
     let now = workshop.now + SignedDuration::from_hours(24);
     workshop.assets.set_clock(now);
     for name in ["i-1\u{1b}]0;owned\u{7}", "\u{202e}i-1", "owned", "i-1\n"] {
-        let key = keys::node_status(NAME, "etcd-0", name);
+        let key = keys::node_status(NAME, "etcd-0", &machine_arn(name));
         workshop.assets.upload(&key, status("etcd-0", name, now, "etcd-client").to_string());
     }
     let result = scanned(&workshop, now).await;
@@ -74,11 +79,11 @@ async fn a_report_is_no_newer_than_its_object() {
     workshop.assets.set_clock(now - SignedDuration::from_hours(2));
     let future: Timestamp = "2100-01-01T00:00:00Z".parse().unwrap();
     let forged = status("etcd-0", "i-1", future, "etcd-client");
-    workshop.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), forged.to_string());
+    workshop.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), forged.to_string());
     workshop.assets.set_clock(now);
     let mut honest = status("etcd-0", "i-2", now, "etcd-client");
     honest["served"] = json!([]);
-    workshop.assets.upload(&keys::node_status(NAME, "etcd-0", "i-2"), honest.to_string());
+    workshop.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-2")), honest.to_string());
     assert_eq!(
         places(&scanned(&workshop, now).await),
         [""; 0],
@@ -151,6 +156,31 @@ async fn a_member_neither_deletes_nor_overwrites_a_snapshot() {
     }
 }
 
+/// A volume of its role would be taken away from the machine that replaces it, or its own be given to a machine that it chooses.
+#[tokio::test]
+async fn a_member_attaches_its_volume_to_its_own_machine_alone() {
+    let text = example(NAME);
+    let rendering = workshop(&text).render(&text).await.rendering;
+    let member = statements_of(&rendering, "EtcdRole0");
+    let own = machine_arn("i-1");
+    let tags = |role: &'static str| {
+        [("aws:ResourceTag/slipway:cluster", NAME), ("aws:ResourceTag/slipway:role", role)]
+    };
+    let may = |resource: &str, context: &[(&str, &str)]| {
+        is_allowed(&iam::decide(&member, &request("ec2:AttachVolume", resource, context)))
+    };
+    let from = ("ec2:SourceInstanceARN", own.as_str());
+    let to = |id: &'static str, role| [&tags(role)[..], &[("ec2:InstanceID", id), from]].concat();
+    assert!(may(&own, &to("i-1", "etcd-0")));
+    assert!(!may(&machine_arn("i-2"), &to("i-2", "etcd-0")), "another machine of its role");
+    assert!(!may(&own, &to("i-1", "etcd-1")), "with a tag of another role");
+    assert!(!may(&own, &[&tags("etcd-0")[..], &[("ec2:InstanceID", "i-1")]].concat()), "from nowhere");
+    // EC2 authorizes the volume on its own.
+    let volume = format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:volume/vol-1");
+    assert!(may(&volume, &[&tags("etcd-0")[..], &[from]].concat()));
+    assert!(!may(&volume, &[&tags("etcd-1")[..], &[from]].concat()));
+}
+
 /// Two hundred objects were all that was read of a cluster, the newest first.
 #[tokio::test]
 async fn a_flood_of_one_role_hides_no_other() {
@@ -158,12 +188,14 @@ async fn a_flood_of_one_role_hides_no_other() {
     let now = workshop.now + SignedDuration::from_hours(24);
     workshop.assets.set_clock(now - SignedDuration::from_mins(10));
     let told = status("controller", "i-7", now - SignedDuration::from_mins(10), "kube-apiserver");
-    workshop.assets.upload(&keys::node_status(NAME, "controller", "i-7"), told.to_string());
+    workshop.assets.upload(&keys::node_status(NAME, "controller", &machine_arn("i-7")), told.to_string());
     workshop.assets.set_clock(now);
     for flood in 0..300 {
         let instance = format!("i-{flood:05}");
         let status = status("etcd-0", &instance, now, "etcd-client");
-        workshop.assets.upload(&keys::node_status(NAME, "etcd-0", &instance), status.to_string());
+        workshop
+            .assets
+            .upload(&keys::node_status(NAME, "etcd-0", &machine_arn(&instance)), status.to_string());
     }
     let places = places(&scanned(&workshop, now).await);
     assert!(places.contains(&"kube-apiserver on i-7 (controller)".to_owned()), "{places:?}");
@@ -175,7 +207,7 @@ async fn a_flood_of_one_role_hides_no_other() {
 async fn a_report_that_nobody_can_read_ends_no_scan_and_is_named() {
     let workshop = Workshop::launched(&example(NAME)).await;
     let now = workshop.now + SignedDuration::from_hours(24);
-    let key = keys::node_status(NAME, "etcd-0", "i-1");
+    let key = keys::node_status(NAME, "etcd-0", &machine_arn("i-1"));
     let long = "x".repeat(200_000);
     let mut fingerprint = status("etcd-0", "i-1", now, "etcd-client");
     fingerprint["served"][0]["certificate"]["fingerprint"] = json!(long);

@@ -16,12 +16,14 @@ use slipway_sim::mortal::Life;
 use slipway_sim::ports::{SimulatedGroups, lock};
 use slipway_sim::world::MachineFacts;
 use slipway_sim::year::{Cause, Woken};
-use slipway_tests::client::ACCOUNT;
+use slipway_tests::client::{ACCOUNT, Client, machine_arn};
+use slipway_tests::gateway::Principal;
 use slipway_tests::iam::{self, Decision};
 use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
 use slipway_tests::world::{Embedded, Settings};
 
+use crate::controller::statements_with;
 use crate::{UNREADABLE, installation, is_allowed, request, role, scanned, spoil, workshop};
 
 /// What the functions execute and nodes run: written by the render function alone.
@@ -110,8 +112,8 @@ async fn nobody_but_a_machine_reports_about_a_node() {
             matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
         };
         for key in [
-            keys::node_status("minimal", "pool-general", "i-1"),
-            keys::bootstrap_report("minimal", "pool-general", "i-1"),
+            keys::node_status("minimal", "pool-general", &machine_arn("i-1")),
+            keys::bootstrap_report("minimal", "pool-general", &machine_arn("i-1")),
         ] {
             for action in WRITES {
                 assert!(!denied(&worker, action, &key, &[machine]), "{action} {key}");
@@ -128,6 +130,96 @@ async fn nobody_but_a_machine_reports_about_a_node() {
             }
             assert!(!denied(&person, "s3:GetObject", &key, &[]), "{key}");
         }
+    }
+}
+
+/// A worker could write the reports of all machines of its role: that another one never served, so that it was terminated without a drain, or
+/// nothing that can be read, so that a rotation waited for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_reports_about_itself_alone() {
+    let world = installation().await;
+    let bucket = world.reference("AssetBucket").unwrap();
+    let text = example("minimal");
+    let workshop = workshop(&text);
+    let rendering = workshop.render(&text).await.rendering;
+    let (own, other) = (machine_arn("i-0a"), machine_arn("i-0b"));
+    for (id, role) in
+        [("WorkerRole", "pool-general"), ("ControllerRole", "controller"), ("EtcdRole0", "etcd-0")]
+    {
+        let statements = statements_with(&rendering, id, &[(workshop.assets.name(), bucket)]);
+        let arn = format!("arn:aws:iam::{ACCOUNT}:role/slipway/minimal-{id}-1A2B");
+        let (access_key, name) = (format!("ASIA{}", id.to_uppercase()), "i-0a".to_owned());
+        world.gateway().know(&access_key, Principal { name, arn, statements: statements.clone() });
+        let machine = Client::new(world.gateway().url(), world.region(), &access_key);
+        let elsewhere = if role == "controller" { "pool-general" } else { "controller" };
+        for (key, may) in [
+            (keys::node_status("minimal", role, &own), true),
+            (keys::bootstrap_report("minimal", role, &own), true),
+            (keys::node_status("minimal", role, &other), false),
+            (keys::bootstrap_report("minimal", role, &other), false),
+            (keys::node_status("minimal", elsewhere, &own), false),
+            (keys::node_status("another", role, &own), false),
+            (format!("{}{own}/flood", keys::nodes_of("minimal", role)), false),
+        ] {
+            let put = machine.put_object(bucket, &key, b"{}".to_vec()).await;
+            assert_eq!(put.is_ok(), may, "{key}: {put:?}");
+            // With these credentials elsewhere, as a pod or a thief has them, the request names no machine.
+            let asked = request(
+                "s3:PutObject",
+                &format!("arn:aws:s3:::{bucket}/{key}"),
+                &[("aws:ResourceAccount", ACCOUNT)],
+            );
+            assert_eq!(iam::decide(&statements, &asked), Decision::NotGranted, "{key}");
+        }
+    }
+}
+
+/// With a role of the account's own that may write the whole bucket, as an instance profile of the spec's may have it: the bucket's policy decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_with_any_role_reports_about_itself_alone() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    let theirs = format!("arn:aws:iam::{ACCOUNT}:role/everything");
+    let own = machine_arn("i-0a");
+    for maintainers in [None, Some(&maintainer)] {
+        let world = installation_of(maintainers).await;
+        let bucket = world.deployed().arns["AssetBucket"].clone();
+        let policy = world.gateway().policy_of(&bucket).unwrap();
+        let denied = |who: &str, action: &str, key: &str| {
+            let context = [
+                ("aws:PrincipalArn", who),
+                ("ec2:SourceInstanceArn", own.as_str()),
+                ("s3:if-none-match", "*"),
+            ];
+            let asked = request(action, &format!("{bucket}/{key}"), &context);
+            matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+        };
+        for action in WRITES {
+            for role in ["pool-general", "controller"] {
+                let key = |machine: &str| keys::node_status("minimal", role, &machine_arn(machine));
+                assert!(!denied(&theirs, action, &key("i-0a")), "{action}");
+                assert!(denied(&theirs, action, &key("i-0b")), "{action}");
+                // The beginning of an id is another machine's, and so is what only ends with its own.
+                assert!(
+                    denied(&theirs, action, &key("i-0a1")) && denied(&theirs, action, &key("i-0")),
+                    "{action}"
+                );
+                assert_eq!(denied(&maintainer, action, &key("i-0b")), maintainers.is_none(), "{action}");
+            }
+            assert!(denied(&theirs, action, "clusters/minimal/status.json"), "{action}: functions write it");
+            let flood = format!("{}{own}/0.json", keys::nodes_of("minimal", "controller"));
+            assert!(denied(&theirs, action, &flood), "{action}");
+        }
+        for folder in ["0", "controller/0", "0/0"] {
+            let flood = format!("clusters/minimal/nodes/controller/{folder}/{own}/status.json");
+            assert!(denied(&theirs, "s3:PutObject", &flood), "{flood}");
+        }
+        for key in ["clusters/minimal/etcd-snapshots/1.db", "scheduled-snapshots/minimal/1.db"] {
+            assert!(!denied(&theirs, "s3:PutObject", key), "{key}");
+        }
+        assert!(
+            !denied(&theirs, "s3:GetObject", "clusters/minimal/status.json"),
+            "reading is for IAM to decide"
+        );
     }
 }
 
@@ -225,8 +317,11 @@ async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_bou
             assert!(!may(id, action, resource, &[]), "{id}: {action} {resource}");
         }
     }
+    let machine = machine_arn("i-1");
+    let report = format!("{assets}/{}", keys::node_status("prod", "controller", &machine_arn("i-2")));
     // Roles with managed policies have what the installation listed; all others have not even these.
     for (action, resource, context) in [
+        ("s3:PutObject", report, vec![("ec2:SourceInstanceArn", machine.as_str())]),
         ("s3:GetObject", "arn:aws:s3:::payroll/2026".to_owned(), Vec::new()),
         ("ec2:RunInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/*"), Vec::new()),
         ("ec2:TerminateInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
@@ -282,7 +377,7 @@ async fn a_report_that_nobody_can_read_holds_up_no_rollout() {
         workshop.world = workshop.fleet(1).await;
         let machines = lock(&workshop.world).machines();
         let worker = machines.into_iter().find(|one| one.role == "pool-general-a").unwrap();
-        let key = keys::bootstrap_report(&workshop.name, &worker.role, &worker.id);
+        let key = keys::bootstrap_report(&workshop.name, &worker.role, &machine_arn(&worker.id));
         spoil(&workshop, &key, how);
         SimulatedGroups::new(Arc::clone(&workshop.world))
             .terminate(&worker.group, &worker.id, None)
@@ -332,7 +427,7 @@ fn report(workshop: &Workshop, machine: &MachineFacts, at: Timestamp) -> Value {
     let status = json!({"format": 1, "at": at, "cluster": workshop.name, "role": machine.role,
         "instance": {"id": machine.id, "availabilityZone": "eu-west-1a", "privateAddress": "10.0.0.9"},
         "applied": {"asAsked": true, "credentials": digest}, "components": [], "healthy": true, "served": []});
-    let key = keys::node_status(&workshop.name, &machine.role, &machine.id);
+    let key = keys::node_status(&workshop.name, &machine.role, &machine_arn(&machine.id));
     workshop.assets.upload(&key, status.to_string());
     status
 }
@@ -346,7 +441,7 @@ async fn a_rotation_waits_for_a_node_whose_report_nobody_can_read_and_names_it()
         report(&workshop, machine, now);
     }
     let worker = machines.iter().find(|one| one.role == "pool-general-a").unwrap();
-    let key = keys::node_status(&workshop.name, &worker.role, &worker.id);
+    let key = keys::node_status(&workshop.name, &worker.role, &machine_arn(&worker.id));
     let honest = report(&workshop, worker, now);
     // What is kept of a report is bounded too: a worker may write that of every machine of its role.
     let with = |change: fn(&mut Value)| {

@@ -36,6 +36,7 @@ async fn an_instance_knows_itself_and_its_role() {
     let (aws, _imds) = client_of("http://127.0.0.1:9").await;
     let instance = aws.imds().instance().await.unwrap();
     assert_eq!(instance.id, "i-0123456789abcdef0");
+    assert_eq!(instance.arn, "arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0");
     assert_eq!(
         (instance.availability_zone.as_str(), instance.local_ipv4.as_str()),
         ("eu-west-1a", "10.0.0.5")
@@ -48,7 +49,7 @@ async fn objects_go_to_the_bucket_and_come_back() {
     moto.operator(REGION).create_bucket("assets").await;
     let (aws, _imds) = client_of(moto.url()).await;
     let bucket = aws.bucket("assets");
-    let key = "clusters/a/nodes/etcd-0/i 1+2.json";
+    let key = "clusters/a/nodes/etcd-0/arn:aws:ec2:i 1+2.json";
     assert_eq!(bucket.get(key).await.unwrap(), None);
     bucket.put(key, b"{}").await.unwrap();
     assert_eq!(bucket.get(key).await.unwrap().unwrap(), b"{}");

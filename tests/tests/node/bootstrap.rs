@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use slipway_core::keys;
 use slipway_core::node::{BootstrapReport, BootstrapState, NodeFile};
 use slipway_credentials::manifest;
 use slipway_crypto::AwsLc;
@@ -19,6 +20,7 @@ use slipway_node::machine::apply::Host;
 use slipway_node::machine::commands::{Commands, Ran};
 use slipway_node::node_files::HOME;
 use slipway_ports::{Context, Crypto as _, Keys as _};
+use slipway_tests::client::machine_arn;
 use slipway_tests::imds::Imds;
 use slipway_tests::moto::Moto;
 use slipway_tests::workshop::{Workshop, example};
@@ -145,7 +147,7 @@ impl Account {
     }
 
     async fn report(&self) -> BootstrapReport {
-        let key = format!("clusters/{}/nodes/etcd-0/{}.json", self.node.cluster, self.instance);
+        let key = keys::bootstrap_report(&self.node.cluster, "etcd-0", &machine_arn(&self.instance));
         let found = self.aws().bucket(BUCKET).get(&key).await.unwrap().expect("the node wrote no report");
         serde_json::from_slice(&found).unwrap()
     }

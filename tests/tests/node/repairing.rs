@@ -115,12 +115,14 @@ fn settings(mode: &str) -> Value {
 #[derive(Debug)]
 struct Account {
     role: &'static str,
+    /// A machine that is of another pool.
+    stranger: Option<&'static str>,
     reported: Mutex<Vec<String>>,
 }
 
 impl Account {
     fn with(role: &'static str) -> Self {
-        Self { role, reported: Mutex::default() }
+        Self { role, stranger: None, reported: Mutex::default() }
     }
 
     fn reported(&self) -> Vec<String> {
@@ -130,13 +132,16 @@ impl Account {
 
 impl Cloud for Account {
     async fn machines(&self, ids: &[&str]) -> AgentResult<BTreeMap<String, Machine>> {
-        let tags = [("slipway:cluster", "c"), ("slipway:role", self.role)];
-        let machine = Machine {
-            state: "running".to_owned(),
-            tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-            ..Machine::default()
+        let machine = |id: &str| {
+            let role = if self.stranger == Some(id) { "pool-other" } else { self.role };
+            let tags = [("slipway:cluster", "c"), ("slipway:role", role)];
+            Machine {
+                state: "running".to_owned(),
+                tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+                ..Machine::default()
+            }
         };
-        Ok(ids.iter().map(|id| ((*id).to_owned(), machine.clone())).collect())
+        Ok(ids.iter().map(|id| ((*id).to_owned(), machine(id))).collect())
     }
 
     async fn starting_roles(&self, _: &str, _: Timestamp) -> AgentResult<BTreeSet<String>> {
@@ -165,6 +170,11 @@ struct Controller {
 
 impl Controller {
     fn new(url: &str, unready_s: u64) -> Self {
+        Self::that_saw(url, &[(WORKERS[0], unready_s)])
+    }
+
+    /// One that has seen for so many seconds that these are not Ready.
+    fn that_saw(url: &str, unready: &[(&str, u64)]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: String| {
             let path = root.path().join(path);
@@ -181,7 +191,8 @@ impl Controller {
         let up: f64 =
             std::fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
         let up = up as u64;
-        let unready = json!({ format!("uid-{}", WORKERS[0]): up.saturating_sub(unready_s) });
+        let since = |(name, seconds): &(&str, u64)| (format!("uid-{name}"), up.saturating_sub(*seconds));
+        let unready: BTreeMap<String, u64> = unready.iter().map(since).collect();
         let watch = json!({ "lookedS": up.saturating_sub(50), "unreadyS": unready });
         let seen = json!({ "watch": watch, "unready": [] });
         write("run/slipway-manage/workers.json", seen.to_string());
@@ -268,6 +279,27 @@ async fn a_machine_that_ec2_calls_another_pools_or_a_controller_is_not_reported(
         assert_eq!(said["unready"][0]["repair"], "waits", "{said}");
         assert_eq!(account.reported(), [""; 0], "{role}");
     }
+}
+
+/// A kubelet may write the label of another pool on its own Node. It was first in that pool for ever, and nothing there was repaired.
+#[tokio::test]
+async fn a_worker_that_calls_itself_one_of_another_pool_takes_no_turn_there() {
+    let (url, api) = start().await;
+    one_is_silent(&api, "on");
+    {
+        let mut held = api.lock().unwrap();
+        held.nodes[1] = node(WORKERS[1], "Unknown");
+        held.nodes.extend(["i-0a1b2c3d4e5f60714", "i-0a1b2c3d4e5f60715"].map(|name| node(name, "True")));
+    }
+    let account = Account { stranger: Some(WORKERS[0]), ..Account::with("pool-general") };
+    let said = Controller::that_saw(&url, &[(WORKERS[0], 7200), (WORKERS[1], 3600)]).pass(&account).await;
+    assert_eq!(
+        (account.reported(), &said["repaired"]),
+        (vec![WORKERS[1].to_owned()], &json!([WORKERS[1]])),
+        "{said}"
+    );
+    let named: Vec<&Value> = said["unready"].as_array().unwrap().iter().map(|one| &one["node"]).collect();
+    assert!(named.contains(&&json!(WORKERS[0])), "{said}");
 }
 
 #[tokio::test]

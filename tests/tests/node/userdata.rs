@@ -71,7 +71,7 @@ async fn what_userdata_asks_for_and_tells_is_signed_as_s3_and_auto_scaling_want_
     assert_eq!(gets.len(), 9, "{asked:?}");
     assert!(gets.iter().all(|one| one.path == format!("/agent/{}/slipway-node", "a".repeat(64))));
     let (report, abandon) = (&told[0], &told[1]);
-    let place = "/clusters/production/nodes/controller/i-0123456789abcdef0.json";
+    let place = "/clusters/production/nodes/controller/arn%3Aaws%3Aec2%3Aeu-west-1%3A123456789012%3Ainstance/i-0123456789abcdef0/bootstrap.json";
     assert_eq!((report.method.as_str(), report.path.as_str()), ("PUT", place));
     let told: Value = serde_json::from_slice(&report.body).unwrap();
     assert!(told["failure"]["message"].as_str().unwrap().contains("cannot be had"), "{told}");

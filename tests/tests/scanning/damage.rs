@@ -20,7 +20,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     account.assets.upload(&key("etcd-peer-0"), "no certificate at all");
     let now = launch() + days(359);
     account.assets.set_clock(now);
-    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{");
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "{");
     account.assets.upload(&keys::scan(NAME), "{");
     let scanned = scan(&account, now).await;
     let found: BTreeMap<String, String> =
@@ -31,7 +31,7 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
         (key("controller-manager"), "the object contains another certificate"),
         (key("front-proxy-client"), "it is lost"),
         (key("etcd-peer-0"), "PEM"),
-        (keys::node_status(NAME, "etcd-0", "i-1"), "cannot be read"),
+        (keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "cannot be read"),
         (keys::scan(NAME), "cannot be read"),
     ] {
         let message = found.get(&key).unwrap_or_else(|| panic!("{key}: {found:#?}"));
@@ -50,8 +50,8 @@ async fn each_damage_is_a_finding_with_its_key_and_the_rest_goes_on() {
     );
     // The inventory knows the damaged certificate, which is renewed with the others; that repairs the damage.
     assert_eq!(scanned.renewed.len(), 15);
-    account.assets.upload(&keys::node_status(NAME, "etcd-0", "i-1"), "{}");
-    account.assets.purge(&keys::node_status(NAME, "etcd-0", "i-1"));
+    account.assets.upload(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")), "{}");
+    account.assets.purge(&keys::node_status(NAME, "etcd-0", &machine_arn("i-1")));
     snapshots::takes(&account, now + SignedDuration::from_hours(20), true);
     assert_eq!(scan(&account, now + days(1)).await.findings, []);
     assert_eq!(scan_state(&account).findings, []);
@@ -117,7 +117,7 @@ async fn p7_what_a_node_tells_makes_no_plan_urgent() {
                 "serial": "1", "fingerprint": "f".repeat(64), "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": launch(), "notAfter": now, "verifies": true}}]});
     account.assets.set_clock(now);
-    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    account.assets.upload(&keys::node_status(NAME, "controller", &machine_arn("i-7")), status.to_string());
     scan(&account, now).await;
     assert!(scan_state(&account).urgent.is_some(), "the report is shown");
     let plan = planned(&account, now).await.unwrap();
@@ -145,7 +145,7 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
                 "serial": facts.serial, "fingerprint": old.fingerprint, "subject": "CN=kube-apiserver", "issuer": "CN=kubernetes-ca",
                 "notBefore": facts.not_before, "notAfter": facts.not_after, "verifies": true}}]});
     account.assets.set_clock(later);
-    account.assets.upload(&keys::node_status(NAME, "controller", "i-7"), status.to_string());
+    account.assets.upload(&keys::node_status(NAME, "controller", &machine_arn("i-7")), status.to_string());
     scan(&account, later).await;
     let expiring = account.bus.drain().into_iter().find_map(|event| match event {
         Event::CertificateExpiring(detail) if detail.certificate == "apiserver" => Some(detail),
@@ -157,4 +157,32 @@ async fn p7_what_a_node_still_serves_is_said_and_urgent() {
     assert!(expiring.message.contains("renewed in the store"), "{}", expiring.message);
     let urgent = scan_state(&account).urgent.unwrap();
     assert_eq!((urgent.certificate.as_str(), urgent.expired), ("apiserver", false));
+}
+
+/// A person forgets a destruction that has stopped, or that was ordered while everything is paused: the cluster serves until its certificates
+/// expire.
+#[tokio::test]
+async fn p7_while_a_destruction_makes_no_progress_certificates_are_announced_and_not_renewed() {
+    let account = Workshop::launched(PRODUCTION).await;
+    let running: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+    let order = |order: Order| Given { order, at: account.now };
+    let ordered = order(Order::Destroy { without_snapshot: true });
+    let going = after_order(&running, &ordered, None, account.now);
+    let now = launch() + days(364);
+    account.assets.upload(&keys::rollout(NAME), store::json(&going));
+    account.assets.set_clock(now);
+    let nothing = account.scan(&RenewalRequest::default(), &Life::unending(), now).await.unwrap();
+    assert!(matches!(nothing, ScanOutcome::Nothing(_)), "{nothing:?}");
+    let paused = after_order(&going, &order(Order::Pause), None, account.now);
+    account.assets.upload(&keys::rollout(NAME), store::json(&paused));
+    let before = account.manifest();
+    take_event_counts(&account);
+    let scanned = scan(&account, now).await;
+    assert_eq!((scanned.renewed.len(), account.manifest()), (0, before));
+    let finding =
+        scanned.findings.iter().find(|finding| finding.message.contains("makes no progress")).unwrap();
+    assert!(finding.help.contains("slipway abort --cluster production"), "{finding:?}");
+    let said = take_event_counts(&account);
+    assert!(said.contains_key("Certificate Expiring"), "{said:?}");
+    assert!(!said.contains_key("Certificate Renewed"), "{said:?}");
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
 mod damage;
+mod held_up;
 mod recovery;
 mod rotation;
 mod snapshots;
@@ -21,9 +22,11 @@ use slipway_crypto::AwsLc;
 use slipway_flows::scan::{ScanOutcome, Scanned, fan_out};
 use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
+use slipway_rollout::{Given, Order, Rollout, after_order};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;
 use slipway_sim::year::Cause;
+use slipway_tests::client::machine_arn;
 use slipway_tests::workshop::{Workshop, rolled_out};
 
 const PRODUCTION: &str = include_str!("../../../examples/production.yaml");

@@ -19,7 +19,9 @@ fn report_credentials(account: &Workshop, machine: &MachineFacts, manifest: &Man
     let status = json!({"format": 1, "at": at, "cluster": NAME, "role": machine.role,
         "applied": {"asAsked": true, "credentials": manifest.bundles[&role(machine)].digest},
         "components": [], "healthy": true, "served": []});
-    account.assets.upload(&keys::node_status(NAME, &machine.role, &machine.id), status.to_string());
+    account
+        .assets
+        .upload(&keys::node_status(NAME, &machine.role, &machine_arn(&machine.id)), status.to_string());
 }
 
 /// The stage of the rotation of `ca`; `None` if it is over.
@@ -68,7 +70,7 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
         let last: BTreeMap<&str, &MachineFacts> =
             machines.iter().map(|machine| (machine.role.as_str(), machine)).collect();
         for machine in last.into_values() {
-            let key = keys::node_status(NAME, &machine.role, &machine.id);
+            let key = keys::node_status(NAME, &machine.role, &machine_arn(&machine.id));
             account.assets.purge(&key);
             scan(&account, now).await;
             assert_eq!(stage_of(&account), Some(stage), "{machine:?} has not reported");

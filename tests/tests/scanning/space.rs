@@ -21,7 +21,7 @@ fn reports(
     let status = json!({"format": 1, "at": at, "cluster": NAME, "role": role, "applied": {"asAsked": true},
         "components": [], "healthy": true, "served": [], "etcd": etcd});
     account.assets.set_clock(at);
-    let key = keys::node_status(NAME, role, instance);
+    let key = keys::node_status(NAME, role, &machine_arn(instance));
     account.assets.upload(&key, status.to_string());
     key
 }

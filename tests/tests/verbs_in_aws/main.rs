@@ -7,6 +7,7 @@ mod agent;
 mod ci;
 mod destroying;
 mod doctor;
+mod exports;
 mod orders;
 mod permissions;
 mod plans;

@@ -1,6 +1,8 @@
 //! `pause`, `resume`, `skip` and `abort`: a person's orders, from the binary over the bus to the rollout function and back.
 
 use serde_json::{Value, json};
+use slipway_core::keys;
+use slipway_tests::client::machine_arn;
 use slipway_tests::installation::Installation;
 use slipway_tests::world::Settings;
 
@@ -44,7 +46,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
         nobody.code == 1 && nobody.stderr.contains("no machine i-0123456789abcdef0 of minimal"),
         "{nobody:?}"
     );
-    let key = format!("clusters/{CLUSTER}/nodes/pool-general/i-0123456789abcdef0.json");
+    let key = keys::bootstrap_report(CLUSTER, "pool-general", &machine_arn("i-0123456789abcdef0"));
     slipway.world().upload("AssetBucket", &key, b"{}".to_vec()).await.unwrap();
     let skipped = run("skip i-0123456789abcdef0").await;
     assert!(skipped.code == 0 && skipped.out.contains(&plan), "{skipped:?}");

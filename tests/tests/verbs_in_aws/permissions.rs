@@ -336,7 +336,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere = ["doctor", "upgrade", "snapshot", "defragment", "plan"]
+        let elsewhere = ["doctor", "export", "upgrade", "snapshot", "defragment", "plan"]
             .iter()
             .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
@@ -374,6 +374,11 @@ async fn needs_what_the_page_says(slipway: &Installation, command: &str, own: us
 /// The permissions that `upgrade` needs, for a cluster whose agent is not the newest.
 pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
     needs_what_the_page_says(slipway, "upgrade", 3, "--dry-run").await;
+}
+
+/// The permissions that `export` needs.
+pub(crate) async fn an_export_needs_what_the_page_says_and_nothing_more(slipway: &Installation, out: &str) {
+    needs_what_the_page_says(slipway, &format!("export --out {out}"), 3, "").await;
 }
 
 /// A snapshot is taken, and what it needs is what the page says.

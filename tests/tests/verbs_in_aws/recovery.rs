@@ -2,9 +2,11 @@
 //! `rotate-ca`, which waits for each machine and names it.
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::Manifest;
 use slipway_sim::world::MachineFacts;
+use slipway_tests::client::machine_arn;
 
 use super::permissions::{
     a_defragmentation_needs_what_the_page_says_and_nothing_more,
@@ -121,7 +123,7 @@ async fn a_rotation_waits_for_each_machine_by_name_and_goes_on_when_all_have_tol
         let status = json!({"format": 1, "at": Timestamp::now(), "cluster": CLUSTER, "role": machine.role,
             "applied": {"asAsked": true, "credentials": manifest.bundles[&role].digest},
             "components": [], "healthy": true, "served": []});
-        let key = format!("clusters/{CLUSTER}/nodes/{}/{}/status.json", machine.role, machine.id);
+        let key = keys::node_status(CLUSTER, &machine.role, &machine_arn(&machine.id));
         slipway.world().upload("AssetBucket", &key, status.to_string().into_bytes()).await.unwrap();
     }
     let issues = run("etcd-ca").await;

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use slipway_core::keys;
+use slipway_tests::client::machine_arn;
 use slipway_tests::installation::Installation;
 
 use crate::{ADMINISTRATOR, CLUSTER, PATIENCE, QUIET, Run, installation, named, spec};
@@ -12,8 +14,14 @@ async fn status(slipway: &Installation, arguments: &str) -> Run {
     named(slipway, ADMINISTRATOR, &format!("status --cluster {CLUSTER} {arguments}")).await
 }
 
+/// `name`: `ROLE/INSTANCE/bootstrap` or `ROLE/INSTANCE/status`.
 async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8>>) {
-    let key = format!("clusters/{CLUSTER}/nodes/{name}");
+    let [role, instance, what] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+    let key = match what {
+        "bootstrap" => keys::bootstrap_report(CLUSTER, role, &machine_arn(instance)),
+        "status" => keys::node_status(CLUSTER, role, &machine_arn(instance)),
+        other => panic!("{other}"),
+    };
     slipway.world().upload("AssetBucket", &key, bytes.into()).await.unwrap();
 }
 
@@ -61,11 +69,11 @@ fn serves(role: &str, certificate: &Value, days: i64, problem: Option<&str>) -> 
 pub(crate) async fn all_are_well(slipway: &Installation) {
     for role in ["etcd-0", "controller", "pool-general"] {
         let report = boot(slipway, role, "i-0a1b2c3d4e5f60718", None).await;
-        node_object(slipway, &format!("{role}/i-0a1b2c3d4e5f60718.json"), report).await;
+        node_object(slipway, &format!("{role}/i-0a1b2c3d4e5f60718/bootstrap"), report).await;
     }
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
     let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
-    node_object(slipway, "controller/i-0a1b2c3d4e5f60718/status.json", current).await;
+    node_object(slipway, "controller/i-0a1b2c3d4e5f60718/status", current).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,19 +96,24 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
 
     // Issue 5: an instance that cannot boot is reported unhealthy, with the reason.
     let gave_up = Some(("storage", "no volume \u{1b}[2J with the tag", "attach the volume of etcd-0"));
-    node_object(&slipway, "etcd-0/i-0bad.json", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
-    node_object(&slipway, "pool-general/i-0a.json", boot(&slipway, "pool-general", "i-0a", None).await).await;
-    node_object(&slipway, "controller/i-0c.json", boot(&slipway, "controller", "i-0c", None).await).await;
+    node_object(&slipway, "etcd-0/i-0bad/bootstrap", boot(&slipway, "etcd-0", "i-0bad", gave_up).await).await;
+    node_object(&slipway, "pool-general/i-0a/bootstrap", boot(&slipway, "pool-general", "i-0a", None).await)
+        .await;
+    node_object(&slipway, "controller/i-0c/bootstrap", boot(&slipway, "controller", "i-0c", None).await)
+        .await;
     // It serves a certificate that the store does not have any more, and a component is down.
     let late = serves("controller", &json!("0".repeat(64)), 3, Some("connection refused"));
-    node_object(&slipway, "controller/i-0c/status.json", late).await;
-    node_object(&slipway, "controller/i-0d/status.json", b"{".to_vec()).await;
-    node_object(&slipway, "controller/i-0d.json", vec![b' '; 300_000]).await;
+    node_object(&slipway, "controller/i-0c/status", late).await;
+    node_object(&slipway, "controller/i-0d/status", b"{".to_vec()).await;
+    node_object(&slipway, "controller/i-0d/bootstrap", vec![b' '; 300_000]).await;
     // A worker chooses the keys below its role's folder: what is no machine's is no report.
     let forged = boot(&slipway, "pool-general", "i-0a", gave_up).await;
-    for name in ["i-0\u{1b}[2Jforged.json", "i-0\u{1b}[2Jforged/status.json", "\u{fffe}forged.json"] {
+    for name in ["i-0\u{1b}[2Jforged/bootstrap", "i-0\u{1b}[2Jforged/status", "\u{fffe}forged/bootstrap"] {
         node_object(&slipway, &format!("pool-general/{name}"), forged.clone()).await;
     }
+    // Whoever may write into the bucket makes a folder that is no cluster's: verbs print commands to copy with the names of clusters.
+    let key = "clusters/a;reboot/status.json";
+    slipway.world().upload("AssetBucket", key, b"{}".to_vec()).await.unwrap();
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 1, "{shown:?}");
     for words in [
@@ -109,8 +122,8 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         "i-0c (controller) is not healthy: kube-scheduler: connection refused",
         "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
         "runs an earlier configuration",
-        "nodes/controller/i-0d.json cannot be read: 300000 bytes are more than any node says",
-        "nodes/controller/i-0d/status.json cannot be read: 1 bytes that are no report",
+        "instance/i-0d/bootstrap.json cannot be read: 300000 bytes are more than any node says",
+        "instance/i-0d/status.json cannot be read: 1 bytes that are no report",
         "2 up, 1 given up",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
@@ -118,7 +131,10 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     assert!(!shown.out.contains('\u{1b}'), "control characters of a report are not printed: {}", shown.out);
     assert!(!shown.out.contains("forged"), "{}", shown.out);
     let listed = named(&slipway, ADMINISTRATOR, "list").await;
-    assert!(!listed.out.contains('\u{1b}') && !listed.out.contains("forged"), "{listed:?}");
+    assert!(
+        !listed.out.contains('\u{1b}') && !listed.out.contains("forged") && !listed.out.contains("reboot"),
+        "{listed:?}"
+    );
     let machine = status(&slipway, "--output json").await.json();
     assert_eq!((&machine["ok"], &machine["well"]), (&json!(true), &json!(false)));
     let bad = machine["nodes"].as_array().unwrap().iter().find(|node| node["instance"] == "i-0bad").unwrap();
@@ -130,8 +146,8 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     // It serves the stored certificate; and the member runs on another machine.
     let manifest: Value = slipway.document(CLUSTER, "pki/manifest.json").await.unwrap().unwrap();
     let current = serves("controller", &manifest["assets"]["apiserver"]["fingerprint"], 300, None);
-    node_object(&slipway, "controller/i-0c/status.json", current).await;
-    node_object(&slipway, "etcd-0/i-0e.json", boot(&slipway, "etcd-0", "i-0e", None).await).await;
+    node_object(&slipway, "controller/i-0c/status", current).await;
+    node_object(&slipway, "etcd-0/i-0e/bootstrap", boot(&slipway, "etcd-0", "i-0e", None).await).await;
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 0, "{shown:?}");
     for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
@@ -157,7 +173,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         member["etcd"] = json!({"format": 1, "name": "etcd-0", "healthy": true, "problems": [], "serving": true, "id": "1",
             "learner": false, "leads": true, "term": 1, "revision": 1, "raftIndex": 1, "raftAppliedIndex": 1, "alarms": [], "members": [],
             "dbSize": 1900_u64 << 20, "dbSizeInUse": in_use << 20, "dbQuota": 2048_u64 << 20});
-        node_object(&slipway, "etcd-0/i-0e/status.json", serde_json::to_vec(&member).unwrap()).await;
+        node_object(&slipway, "etcd-0/i-0e/status", serde_json::to_vec(&member).unwrap()).await;
         let shown = status(&slipway, "--exit-code").await;
         assert!(shown.code == code && shown.out.contains(words) && shown.out.contains(help), "{shown:?}");
     }
@@ -190,7 +206,7 @@ async fn a_thousand_nodes_are_shown_within_seconds() {
     let report = boot(&slipway, "pool-general", "i-0", None).await;
     let lane = async |first: usize| {
         for number in (first..NODES).step_by(4) {
-            let name = format!("pool-general/i-{number:05}.json");
+            let name = format!("pool-general/i-{number:05}/bootstrap");
             node_object(&slipway, &name, report.clone()).await;
         }
     };
@@ -228,9 +244,9 @@ async fn every_cluster_is_a_line_and_every_snapshot_of_etcd() {
     let none = run("snapshots --cluster minimal --max-age 1").await;
     assert!(none.code == 1 && none.out.contains("has no snapshot of etcd yet"), "{none:?}");
     let reported = boot(&slipway, "controller", "i-0a1b2c3d4e5f60718", None).await;
-    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718.json", reported).await;
+    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718/bootstrap", reported).await;
     let unwell = serves("controller", &json!("f"), 300, Some("it does not answer"));
-    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718/status.json", unwell).await;
+    node_object(&slipway, "controller/i-0a1b2c3d4e5f60718/status", unwell).await;
     let other = "clusters/other/etcd-snapshots/20261125T120000Z.db";
     slipway.world().upload("AssetBucket", other, vec![0; 3 << 20]).await.unwrap();
     let all = run("list --exit-code").await;

@@ -87,6 +87,20 @@ pub(super) const TABLE: &[Row] = &[
     row(&["plan"], &["ssm:GetParameter"], On::Images),
     row(&["list"], &["s3:ListBucket"], On::AssetBucket),
     row(&["list"], &["s3:GetObject"], On::Assets(&["clusters/*"])),
+    row(&["export"], &["s3:ListBucket"], On::AssetBucket),
+    row(
+        &["export"],
+        &["s3:GetObject"],
+        On::Assets(&[
+            "clusters/NAME/desired.json",
+            "clusters/NAME/rollout.json",
+            "clusters/NAME/lock.json",
+            "clusters/NAME/locks/*",
+            "clusters/NAME/plans/*",
+            "clusters/NAME/releases/*",
+        ]),
+    ),
+    row(&["export"], &["s3:GetObjectVersion"], On::Specs(&["clusters/NAME/cluster.yaml"])),
     row(&["watch", "apply", "rollback"], &["s3:ListBucket"], On::SpecBucket),
     row(&["apply"], &["s3:GetObject", "s3:PutObject"], On::Specs(&["clusters/NAME/*"])),
     row(

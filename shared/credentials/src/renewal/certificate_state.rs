@@ -255,7 +255,7 @@ fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) 
         }
     }
     findings.extend(last.into_values().map(|node| Finding {
-        key: format!("clusters/{}/nodes/{}/{}/status.json", observed.cluster.name, node.role, node.instance),
+        key: node.key.clone(),
         message: format!("no node of {} has told since {} what it serves", node.role, node.at),
         help: format!(
             "ask it: the document Slipway-Status on {}; a node tells each hour if it runs and may write there",

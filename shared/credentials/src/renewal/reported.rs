@@ -15,6 +15,8 @@ pub struct Reported {
     pub role: Role,
     /// Which machine.
     pub instance: String,
+    /// Its key in the asset bucket.
+    pub key: String,
     /// When it was written, by the node's clock.
     pub at: Timestamp,
     /// The leaves that it serves or uses as a client.
@@ -41,10 +43,10 @@ const SERVED: [(&str, &str, &str); 3] = [
     ("kube-apiserver", KUBERNETES_DIR, "apiserver.pem"),
 ];
 
-/// The leaves of this cluster in `status`; `None` if it is of a role that the cluster does not have. Certificates that a node makes or
+/// The leaves of this cluster in `status`, which `instance` wrote at `key`; `None` if it is of a role that the cluster does not have. Certificates that a node makes or
 /// requests itself (a kubelet's, a scheduler's) are in no inventory.
 #[must_use]
-pub fn reported(cluster: &Cluster, instance: &str, status: &NodeStatus) -> Option<Reported> {
+pub fn reported(cluster: &Cluster, instance: &str, key: &str, status: &NodeStatus) -> Option<Reported> {
     let role: Role = status.role.parse().ok()?;
     if status.cluster != cluster.name || !policy::roles(cluster).contains(&role) {
         return None;
@@ -81,5 +83,6 @@ pub fn reported(cluster: &Cluster, instance: &str, status: &NodeStatus) -> Optio
         })
     });
     let held = served.chain(lies).collect();
-    Some(Reported { role: role.clone(), instance: instance.to_owned(), at: status.at, held })
+    let (instance, key) = (instance.to_owned(), key.to_owned());
+    Some(Reported { role: role.clone(), instance, key, at: status.at, held })
 }

@@ -144,6 +144,7 @@ impl World {
             .map(|(role, has)| Reported {
                 role: role.clone(),
                 instance: format!("i-{role}"),
+                key: format!("i-{role}/status.json"),
                 at: self.now,
                 held: has
                     .iter()

@@ -47,14 +47,23 @@ impl From<&NodeStatus> for NodeReport {
     }
 }
 
+/// The last report of a node that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableReport {
+    /// Its key.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
 /// What is known of the nodes of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Seen {
     /// The last reports, by role and machine. Machines that no longer exist may be among them.
     pub nodes: BTreeMap<Role, BTreeMap<String, NodeReport>>,
-    /// What is wrong with the last reports that cannot be read, by role and machine. A node can write anything in place of its report, so such a
-    /// machine may have any credentials.
-    pub unreadable: BTreeMap<Role, BTreeMap<String, String>>,
+    /// The last reports that cannot be read, by role and machine. A node can write anything in place of its report, so such a machine may have
+    /// any credentials.
+    pub unreadable: BTreeMap<Role, BTreeMap<String, UnreadableReport>>,
     /// The existing machines, as Auto Scaling lists them. A role that is missing was not queried; then every machine that ever reported
     /// counts.
     pub machines: BTreeMap<Role, BTreeSet<String>>,

@@ -313,7 +313,8 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     // A machine whose report cannot be read may have anything, whether or not the machines are known.
     let mut one = vault.all();
     let node = one.nodes.get_mut(&general).unwrap().pop_last().unwrap().0;
-    one.unreadable.insert(general.clone(), [(node.clone(), "torn".to_owned())].into());
+    let torn = UnreadableReport { key: "status.json".to_owned(), problem: "torn".to_owned() };
+    one.unreadable.insert(general.clone(), [(node.clone(), torn)].into());
     let words = format!("the last report of {node} of pool-general cannot be read");
     assert!(told(&vault, &one).iter().any(|wait| wait.starts_with(&words)), "{:?}", told(&vault, &one));
     let machines = one.nodes[&general].keys().cloned().chain([node]).collect();

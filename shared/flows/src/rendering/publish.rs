@@ -49,7 +49,9 @@ pub(super) async fn publish_plan(
         let desired = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
         let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
         let rollout = recall(ports.assets, cluster, rollout).await?;
+        let unfinished = running.baseline.unfinished.iter().map(|(stack, (release, _))| (stack, release));
         let known = rollout.standing() == running.baseline.releases
+            && rollout.unfinished.iter().eq(unfinished)
             && rollout.addons_release() == running.baseline.addons.as_deref();
         let deployed =
             if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
@@ -88,6 +90,7 @@ pub(super) async fn publish_plan(
                 manual_since: manual_since.clone(),
                 accepted: Some(accepted.clone()),
                 snapshots: desired.value.as_ref().and_then(|desired| desired.snapshots.clone()),
+                set_aside: None,
             };
             if desired.value.as_ref() != Some(&wish)
                 && store::save(ports.assets, &keys::desired(cluster), &desired, wish).await?.is_none()
@@ -269,7 +272,7 @@ fn manual_since(
 }
 
 /// How renewed certificates reach the nodes, and when they must have.
-fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
+pub(super) fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalPlan {
     let cluster = &prepared.cluster;
     let Some(lead) = deadline::lead(cluster) else { return RenewalPlan::default() };
     let manifest = &prepared.credentials.manifest;
@@ -287,7 +290,11 @@ fn renewal(prepared: &Prepared, deployed: &Baseline, now: Timestamp) -> RenewalP
 }
 
 /// Stores templates, configurations, add-ons, release and plan. All are named by their content, so this may be repeated.
-async fn store_rendering(assets: &impl Objects, prepared: &Prepared, plan: &Plan) -> FlowResult<()> {
+pub(super) async fn store_rendering(
+    assets: &impl Objects,
+    prepared: &Prepared,
+    plan: &Plan,
+) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
     let configs = rendering.roles.iter().map(|(role, node)| {

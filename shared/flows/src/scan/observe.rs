@@ -24,6 +24,7 @@ use super::ScanPorts;
 use super::snapshots::{self, Look};
 use super::space::Spaces;
 use crate::error::{FlowError, FlowResult};
+use crate::rendering::is_held_up;
 use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
 
 /// The largest certificate that is read. PEM certificates have some kilobytes.
@@ -48,6 +49,10 @@ pub(super) struct Seen {
     pub(super) findings: Vec<Finding>,
     /// The newest plan, if it may no longer wait for approval and no rollout of it has begun.
     pub(super) overdue: Option<PlanReference>,
+    /// Whether that plan changes more than certificates and waits for an approval nevertheless: what runs is then renewed by a plan of its own.
+    pub(super) held_up: bool,
+    /// Whether certificates are renewed, and not only announced: it is not being destroyed.
+    pub(super) may_renew: bool,
     /// Whether what is desired was rolled out, and nothing is open or paused.
     pub(super) idle: bool,
     /// The scheduled snapshots of a cluster that has an etcd. A failure must not hold up renewals.
@@ -80,9 +85,12 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let mut findings = Vec::new();
     let desired = store::load::<Desired>(ports.assets, &keys::desired(name)).await?.value;
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(name)).await?.value;
-    if rollout.as_ref().is_some_and(|rollout| rollout.is_going() || rollout.was_destroyed().is_some()) {
+    let stalled = rollout.as_ref().and_then(Rollout::stalled_destruction);
+    let is_going = rollout.as_ref().is_some_and(Rollout::is_going) && stalled.is_none();
+    if is_going || rollout.as_ref().is_some_and(|rollout| rollout.was_destroyed().is_some()) {
         return Ok(Err("destroyed, or about to be: left alone"));
     }
+    findings.extend(stalled.map(|since| stalled_destruction(name, since)));
     let spec = accepted(ports.specs, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
     let Some(Accepted { cluster, snapshots }) = spec else {
         let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
@@ -113,11 +121,15 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     findings.extend(paused_since.and_then(|since| forgotten_pause(&cluster, &manifest, since, now)));
     let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
     findings.extend(spaces.finding(name));
+    let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
+    findings.extend(held_up.then(|| unapproved(name)));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
-        overdue: overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?,
+        held_up,
+        overdue,
+        may_renew: stalled.is_none(),
         idle: rollout
             .as_ref()
             .zip(desired.as_ref())
@@ -172,6 +184,31 @@ fn forgotten_pause(
         ),
         help: format!("slipway resume --cluster {}", cluster.name),
     })
+}
+
+/// An upload that nobody has approved, while certificates expire soon.
+fn unapproved(cluster: &str) -> Finding {
+    Finding {
+        key: keys::desired(cluster),
+        message: "the newest plan waits for an approval, and certificates expire soon: what runs is renewed without it, if nothing of an earlier \
+                  rollout is incomplete"
+            .to_owned(),
+        help: format!("slipway approve --cluster {cluster} rolls out both; or upload the spec that runs again"),
+    }
+}
+
+/// A destruction that makes no progress. What it has not deleted serves, and its certificates expire.
+fn stalled_destruction(cluster: &str, since: Timestamp) -> Finding {
+    Finding {
+        key: keys::rollout(cluster),
+        message: format!(
+            "the destruction that was ordered at {} makes no progress, and until it is over no certificate is renewed",
+            moment(since)
+        ),
+        help: format!(
+            "slipway status --cluster {cluster} says why; slipway abort --cluster {cluster} keeps what is left"
+        ),
+    }
 }
 
 /// What specs say, as far as it counts.
@@ -373,7 +410,7 @@ pub async fn nodes(
                 if let Some(etcd) = &status.etcd {
                     spaces.note(&place.role, &place.key, status.at.min(place.modified), etcd, now);
                 }
-                let Some(report) = reported(cluster, &place.instance, &status) else { continue };
+                let Some(report) = reported(cluster, &place.instance, &place.key, &status) else { continue };
                 match excess(&report) {
                     None => nodes.push(Reported { at: report.at.min(place.modified), ..report }),
                     Some(message) => findings.push(Finding {
@@ -453,22 +490,25 @@ async fn read_of_role(
 }
 
 /// The newest plan, if its nodes' certificates expire so soon that it waits for nothing, and no rollout is open. Only the scan wakes a
-/// rollout then, because a plan that waits for approval has no tick.
+/// rollout then, because a plan that waits for approval has no tick. Also whether it waits for an approval even so.
 async fn overdue(
     assets: &impl Objects,
     name: &str,
     desired: Option<&Desired>,
     rollout: Option<&Rollout>,
     now: Timestamp,
-) -> FlowResult<Option<PlanReference>> {
-    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok(None) };
+) -> FlowResult<(Option<PlanReference>, bool)> {
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok((None, false)) };
     if rollout.active().is_some() || rollout.is_spent(desired) {
-        return Ok(None);
+        return Ok((None, false));
     }
     // A plan that cannot be read is reported by the rollout.
     let (plan, _) = store::load_or_none::<Plan>(assets, &keys::plan(name, &desired.plan)).await?;
-    let urgent = plan.value.is_some_and(|plan| plan.urgency(now).overrides());
-    Ok(urgent.then(|| PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }))
+    let Some(plan) = plan.value.filter(|plan| plan.urgency(now).overrides()) else {
+        return Ok((None, false));
+    };
+    let held_up = is_held_up(&plan, now);
+    Ok((Some(PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }), held_up))
 }
 
 /// The result of the newest plan.
@@ -508,8 +548,8 @@ mod tests {
                 ends: Timestamp::MIN,
                 by: "/etc/kubernetes/pki/apiserver-etcd-client.pem".to_owned(),
             };
-            let (role, instance) = (Role::Controller, "i-1".to_owned());
-            Reported { role, instance, at: Timestamp::MIN, held: vec![held; times] }
+            let (role, instance, key) = (Role::Controller, "i-1".to_owned(), String::new());
+            Reported { role, instance, key, at: Timestamp::MIN, held: vec![held; times] }
         };
         assert_eq!(excess(&report(64, 20)), None, "a controller has fewer than ten");
         assert!(

@@ -45,16 +45,16 @@ pub(super) async fn rotate<S, A: Objects + Listing, G: Groups, K: Keys, B, C: Cr
     }
 }
 
-/// How many reports are named that cannot be read. One node can write those of all machines of its role.
+/// How many reports are named that cannot be read.
 const MOST_NAMED: usize = 10;
 
 /// Names the machines for which the rotations wait because their reports cannot be read, unless a finding does so already.
 fn unreadable(cluster: &str, seen: &Seen, findings: &mut Vec<Finding>) {
     let all = seen.unreadable.iter().flat_map(|(role, nodes)| nodes.iter().map(move |node| (role, node)));
     let new: Vec<Finding> = all
-        .map(|(role, (node, problem))| Finding {
-            key: keys::node_status(cluster, &role.to_string(), node),
-            message: format!("the rotation waits for {node} of {role}, whose report cannot be read: {problem}"),
+        .map(|(role, (node, report))| Finding {
+            key: report.key.clone(),
+            message: format!("the rotation waits for {node} of {role}, whose report cannot be read: {}", report.problem),
             help: "nothing, if the node writes a new report within the hour; otherwise replace that machine, and find out what runs on it"
                 .to_owned(),
         })

@@ -15,9 +15,9 @@ use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
 use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
-use crate::nodes::{CONSISTENT, PATIENCE, RECONSIDERED};
-use crate::states::{Wakes, Way, leads};
+use crate::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::waits::{Departs, Detail, HowFar};
+use crate::ways::{Wakes, Way, leads};
 use again::{LastDrain, prolong};
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
@@ -315,6 +315,18 @@ impl Departure {
         {
             *asked = None;
             self.unsent += 1;
+        }
+    }
+
+    /// A person skips the machine. `stays`: it was to be terminated, and is not.
+    pub(crate) fn leave_alone(&mut self, stays: bool, now: Timestamp) {
+        let goes = match self.state {
+            DepartureState::Drain { .. } => true,
+            DepartureState::Leave { .. } => stays,
+            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => false,
+        };
+        if goes {
+            self.withdraw(None, now);
         }
     }
 

@@ -7,8 +7,7 @@ use slipway_core::node::{BootstrapReport, BootstrapState, WORKER_LAUNCH_S};
 use slipway_core::role::Role;
 
 use super::Departure;
-use crate::fleet::{GroupView, Lifecycle};
-use crate::stack_step::OWNER_TAG;
+use crate::fleet::{GroupView, Lifecycle, OWNER_TAG};
 use crate::{Effect, Observed, Rollout};
 
 /// The number of such machines without a departure whose reports are read in one look, so that an invocation stays bounded.

@@ -63,7 +63,8 @@ pub(super) fn destroyed(
         effects_decided: next.effects_decided,
         addons: next.addons.take(),
         switch: next.switch.take(),
-        destroys_over: Some(open.asked_at),
+        // Also orders that were given before the end and come after it.
+        destroys_over: Some(open.asked_at.max(now)),
         etcd_gone_at: next.etcd_gone_at,
         doing: Doing::Gone(Destroyed {
             at: now,

@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use slipway_core::release::StackKind;
 
 use super::super::errand::PAUSE;
-use super::super::fleet::Lifecycle;
-use super::super::stack_step::OWNER_TAG;
+use super::super::fleet::{Lifecycle, OWNER_TAG};
 use super::super::{Effect, Observed, Rollout, StackStatus};
 use super::save::member_groups;
 use super::{Destroy, Going, GoingState};

@@ -1,6 +1,6 @@
 //! Whose a stack is that has the name of one of the cluster's.
 
-use super::super::stack_step::OWNER_TAG;
+use super::super::fleet::OWNER_TAG;
 use super::super::{Rollout, StackStatus, StackView, StepState};
 use super::GoingState;
 

@@ -10,13 +10,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use slipway_core::node::{RecordsRetired, Verb};
-use slipway_core::release::ETCD_HOSTED_ZONE;
+use slipway_core::release::{StackKind, stack_name};
 
 use super::super::errand::Round;
-use super::super::fleet::Lifecycle;
-use super::super::nodes::PATIENCE;
+use super::super::fleet::{Lifecycle, OWNER_TAG};
 use super::super::outbox::Effects;
-use super::super::stack_step::{OWNER_TAG, Phase, phase};
+use super::super::patience::PATIENCE;
+use super::super::stack_step::{Phase, phase, zone_cure};
 use super::super::waits::Detail;
 use super::super::{Observed, ResourceFailure, Rollout, StackView};
 use super::save::{Inquiry, member_groups, members, why_not};
@@ -114,6 +114,7 @@ fn take_back(
             return retry_or_give_up(inquiry, observed, "no member of etcd has a machine in service", now);
         }
         let whom = whom.into_iter().map(|(role, id)| (role, id, Verb::EtcdRetire)).collect();
+        open.retired = true;
         let round = open.ask(state, whom, now, effects);
         return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
@@ -165,24 +166,24 @@ fn retry_or_give_up(
     (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))
 }
 
-/// What a person does about a zone of ours that still has records: the exact command.
-pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records) -> String {
-    if !failures.iter().any(|failure| failure.logical_id == ETCD_HOSTED_ZONE) {
+/// What a person does if etcd stays after all and its records may be gone: nothing but a boot writes them (agent/src/bootstrap/steps.rs), and
+/// members and API servers find each other by them.
+pub(super) fn missing(state: &Rollout, open: &Destroy) -> String {
+    if !open.retired || !state.has_etcd() {
         return String::new();
     }
+    let group = stack_name(&state.cluster, StackKind::Etcd, "");
+    format!(
+        "; members of etcd were told to delete their DNS records, so first reboot the machines of the groups {group}-0 and so on, one after \
+         the other, which writes them again: aws ec2 reboot-instances --instance-ids i-…"
+    )
+}
+
+/// What a person does about a zone of ours that still has records ([`zone_cure`]).
+pub(super) fn cure(stack: &str, failures: &[ResourceFailure], records: &Records) -> String {
     let why = match records {
         Records::Left(why) => format!(" (no member deleted them: {why})"),
         Records::Stand | Records::SentCommand(_) | Records::TakenBack => String::new(),
     };
-    format!(
-        "; if the zone holds records of etcd's members{why}, this deletes them: zone=$(aws cloudformation describe-stack-resource \
-         --stack-name {stack} --logical-resource-id {ETCD_HOSTED_ZONE} --query StackResourceDetail.PhysicalResourceId --output text); \
-         aws route53 change-resource-record-sets --hosted-zone-id $zone --change-batch \"$(aws route53 list-resource-record-sets \
-         --hosted-zone-id $zone --output json --query \"{{Changes: ResourceRecordSets[?Type=='A'].{{Action: 'DELETE', ResourceRecordSet: @}}}}\")\""
-    )
-}
-
-/// The same, if the state of the records is not known any more.
-pub(crate) fn zone_cure(stack: &str, failures: &[ResourceFailure]) -> String {
-    cure(stack, failures, &Records::Stand)
+    zone_cure(stack, failures, &why)
 }

@@ -11,12 +11,13 @@ use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
 use super::super::errand::{PAUSE, Round, Sender, TRIES};
-use super::super::fleet::GroupView;
-use super::super::nodes::{PATIENCE, serving};
+use super::super::fleet::serving;
+use super::super::fleet::{GroupView, OWNER_TAG};
 use super::super::outbox::Effects;
-use super::super::stack_step::{OWNER_TAG, Phase, phase};
-use super::super::states::{LAST_SNAPSHOT, leads, snapshot_name};
+use super::super::patience::PATIENCE;
+use super::super::stack_step::{Phase, phase};
 use super::super::waits::Detail;
+use super::super::ways::{LAST_SNAPSHOT, leads, snapshot_name};
 use super::super::{Effect, Observed, Rollout, StackView};
 use super::{Destroy, GoingState, GoingWaits};
 

@@ -9,7 +9,8 @@ use super::*;
 use crate::departures::tests::group;
 use crate::errand::PAUSE;
 use crate::fleet::{GroupView, Lifecycle};
-use crate::orders::Order;
+use crate::order::Order;
+use crate::stack_step::zone_cure;
 use crate::{Departure, ResourceFailure, StackView};
 use slipway_core::node::CommandView;
 use slipway_core::release::ETCD_HOSTED_ZONE;
@@ -85,7 +86,7 @@ fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what
         ("c-pool-d", GoingState::Gone),
     ];
     let before = Destroy { aborted: Some(at(5)), records: Records::TakenBack, ..open(&stacks) };
-    let after = before.again(at(9), true, at(9));
+    let after = before.again(at(9), true, true, at(9));
     assert_eq!((after.asked_at, after.attempt, after.aborted), (at(9), 2, None));
     // Machines may have written their records again meanwhile.
     assert_eq!(after.records, Records::Stand);
@@ -93,11 +94,35 @@ fn p10_another_order_counts_from_then_on_takes_an_abort_back_and_tries_anew_what
     assert_eq!(states, [GoingState::Stands, GoingState::Stands, deleting(), GoingState::Gone]);
 }
 
+/// The deletion of etcd was refused (termination protection), and a person thinks better of going without a snapshot.
+#[test]
+fn p4_an_order_with_a_last_snapshot_counts_although_an_earlier_deletion_of_etcd_failed() {
+    let stacks = [("c-control-plane", GoingState::Gone), ("c-etcd", failed())];
+    for before in [LastSnapshot::Declined, LastSnapshot::Kept("key".to_owned())] {
+        let key = before.key().cloned();
+        let open = Destroy { snapshot: before.clone(), ..open(&stacks) };
+        let anew = LastSnapshot::wanted(Which::Second, key, at(9));
+        assert_eq!(open.clone().again(at(9), false, true, at(9)).snapshot, anew);
+        // It is deleted, at least half.
+        assert_eq!(open.again(at(9), false, false, at(9)).snapshot, before);
+    }
+}
+
+/// Where etcd is gone, a person still has to delete the records.
+#[test]
+fn p10_what_a_person_has_to_delete_by_hand_is_known_after_another_order() {
+    let left = Records::Left("no".to_owned());
+    for (etcd, then) in [(GoingState::Gone, left.clone()), (GoingState::Stands, Records::Stand)] {
+        let open = Destroy { records: left.clone(), ..open(&[("c-etcd", etcd)]) };
+        assert_eq!(open.again(at(9), false, true, at(9)).records, then);
+    }
+}
+
 /// An order may be received up to an hour after it was given.
 #[test]
 fn another_order_that_is_heard_late_is_as_patient_as_one_that_was_heard_at_once() {
     let stacks = [("c-control-plane", GoingState::Stands), ("c-etcd", GoingState::Stands)];
-    let open = open(&stacks).again(at(9), false, at(3_000));
+    let open = open(&stacks).again(at(9), false, true, at(3_000));
     assert_eq!(open.asked_at, at(9));
     assert_eq!(open.snapshot, LastSnapshot::first(at(3_000)));
 }
@@ -331,6 +356,12 @@ fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other(
         assert_eq!(effects, if goes { &lets_go[..] } else { &[] }, "{second}");
         assert_eq!(open.told, Some(at(told)), "{second}");
     }
+    // A group of somebody else's, of the same name.
+    let mut foreign = group("c-pool-a", &in_a);
+    foreign.1.as_mut().unwrap().tags.clear();
+    let foreign = Observed { groups: [foreign].into(), ..observed };
+    open.told = None;
+    assert_eq!(let_go(&state, &mut open, &foreign, at(60)), []);
     // If no machine was released, none has to be waited for.
     open.told = None;
     assert_eq!((let_go(&state, &mut open, &Observed::default(), at(60)), open.told), (Vec::new(), None));
@@ -378,6 +409,24 @@ fn records_are_not_taken_back_while_a_member_boots_for_an_hour_at_most_nor_while
     }
 }
 
+/// Groups of somebody else's may have the names of ours.
+#[test]
+fn machines_of_groups_that_are_not_ours_are_neither_asked_nor_waited_for() {
+    let state = cluster(&["c-etcd"]);
+    let machines = [
+        (0, "another", Lifecycle::InService),
+        (1, "c", Lifecycle::InService),
+        (2, "another", Lifecycle::Pending),
+    ];
+    let observed = Observed { groups: members_seen(&machines), ..Observed::default() };
+    assert_eq!(save::members(&state, &observed), [("etcd-1".parse().unwrap(), "i-1".to_owned())]);
+    let mut open = open(&[("c-etcd", GoingState::Stands)]);
+    let stack = seen(&[("c-etcd", StackStatus::UpdateComplete)]).stacks["c-etcd"].clone().unwrap();
+    retire(&state, &mut open, &stack, false, &observed, NOW, &mut Effects::new(NOW));
+    let asked: Vec<&str> = open.commands().iter().map(|asked| asked.command.instance.as_str()).collect();
+    assert_eq!(asked, ["i-1"]);
+}
+
 #[test]
 fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_resource_is_left() {
     let failure = |resource: &str| ResourceFailure {
@@ -399,8 +448,8 @@ fn who_empties_a_zone_by_hand_is_told_why_nobody_did_and_nothing_where_another_r
     );
     assert!(told.contains("--stack-name c-etcd --logical-resource-id EtcdHostedZone"), "{told}");
     // If the state of the records is not known any more.
-    assert_eq!(zone_cure("c-etcd", &zone), cure(&zone, Records::TakenBack));
-    assert_eq!(zone_cure("c-etcd", &zone), told.replace(" (no member deleted them: lost)", ""));
+    assert_eq!(zone_cure("c-etcd", &zone, ""), cure(&zone, Records::TakenBack));
+    assert_eq!(zone_cure("c-etcd", &zone, ""), told.replace(" (no member deleted them: lost)", ""));
 }
 
 #[test]
@@ -460,8 +509,8 @@ fn p4_a_snapshot_of_after_the_last_write_stays_the_last_only_while_nobody_can_wr
     for (control, then) in [(GoingState::Gone, complete()), (GoingState::NotOurs, anew)] {
         let stacks = [("c-control-plane", control.clone()), ("c-etcd", GoingState::Stands)];
         let open = Destroy { snapshot: complete(), ..open(&stacks) };
-        assert_eq!(open.clone().again(at(9), false, at(9)).snapshot, then, "{control:?}");
-        assert_eq!(open.again(at(9), true, at(9)).snapshot, complete(), "{control:?}");
+        assert_eq!(open.clone().again(at(9), false, true, at(9)).snapshot, then, "{control:?}");
+        assert_eq!(open.again(at(9), true, true, at(9)).snapshot, complete(), "{control:?}");
     }
 }
 

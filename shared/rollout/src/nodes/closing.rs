@@ -12,7 +12,7 @@ use slipway_core::node::report::ComponentName;
 use slipway_core::node::{ClusterServes, NodesReady, Verb};
 use slipway_core::role::Role;
 
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::{GroupView, Lifecycle, MachineView};

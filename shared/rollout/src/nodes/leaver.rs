@@ -18,7 +18,7 @@ use super::members::{
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 /// The removal of a member from etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,7 +289,10 @@ impl Leaver {
         match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
             None => Move::Stay(LeaverState::MoveLeader(asked), Waits::Leader),
             // All are asked again: time has passed, and another member leads.
-            Some(Ok(_)) => checks(Some(id), turn),
+            Some(Ok(_)) => {
+                self.tries.leadership_moved();
+                checks(Some(id), turn)
+            }
             Some(Err(why)) => self.tries.again("moving leadership from", &id, &asked, &why, turn),
         }
     }

@@ -6,8 +6,8 @@ use slipway_core::deadline::BETWEEN_TRIES;
 use slipway_core::node::Verb;
 
 use super::super::errand::{Round, SentCommand, TRIES};
-use super::super::states::{Way, leads};
 use super::super::waits::{Danger, Detail, List, Waits};
+use super::super::ways::{Way, leads};
 use super::{PATIENCE, Turn};
 
 /// The progress of a state machine.
@@ -334,7 +334,7 @@ pub(crate) struct Failures {
     /// When the first command was sent that never reached its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached_since: Option<Timestamp>,
-    /// Whether one of them was to move leadership from the machine.
+    /// Whether leadership could not be moved from the machine, and has not been moved since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_leadership: bool,
     /// When the last one failed.
@@ -353,6 +353,13 @@ impl Tries {
     /// Whether leadership could not be moved from `machine`.
     pub(super) fn keeps_leadership(&self, machine: &str) -> bool {
         self.0.as_ref().is_some_and(|failures| failures.machine == machine && failures.keeps_leadership)
+    }
+
+    /// Leadership was moved from the machine: it can be moved again if the machine leads again.
+    pub(super) fn leadership_moved(&mut self) {
+        if let Some(failures) = &mut self.0 {
+            failures.keeps_leadership = false;
+        }
     }
 
     /// That machine is worked on from now on: failures of another one do not count.

@@ -21,7 +21,7 @@ use super::members::{
     answers, ask_everyone, is_old, machine, no_snapshot, snapshot, take_snapshot, waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn, is_current, serving};
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 pub(crate) use refresh::{RefreshMember, Refreshing};
 pub(crate) use replace::{ReplaceMember, Replacing};

@@ -13,13 +13,13 @@ use slipway_core::cluster::Pace;
 use slipway_core::role::Role;
 
 use super::super::departures::{Departure, DepartureState, Ending};
-use super::super::fleet::{GroupView, Lifecycle, MachineView};
-use super::super::stack_step::{OWNER_TAG, Phase as StackPhase, because, phase};
+use super::super::fleet::{GroupView, Lifecycle, MachineView, OWNER_TAG};
+use super::super::stack_step::{Phase as StackPhase, because, phase};
 use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
-use super::{PATIENCE, Phase, Turn, serving};
-use crate::states::{Wakes, Way};
+use super::{CONSISTENT, PATIENCE, Phase, Turn, serving};
+use crate::ways::{Wakes, Way};
 
 /// The removal of a pool with its stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,7 +179,8 @@ impl Removal {
                 self.begun.insert(id);
             }
         }
-        if todo.is_empty() && !held {
+        // One that is being drained is there, although a late answer of Auto Scaling may not show it.
+        if todo.is_empty() && self.begun.is_empty() && !held {
             return None;
         }
         let departs = Departs::first_three(self.begun.iter(), turn.departures);
@@ -229,7 +230,9 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
     let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
         return Move::Done { left: false };
     };
-    if stack.status == StackStatus::DeleteFailed {
+    // An earlier deletion failed, and the answer may be from before this one.
+    let is_sure = waited(since, turn.now) >= CONSISTENT;
+    if stack.status == StackStatus::DeleteFailed && is_sure {
         let failures = turn.observed.failures.get(turn.stack).map(Vec::as_slice).unwrap_or_default();
         return Move::Fail(because(format!("{} could not be deleted", turn.stack), failures));
     }

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 use super::super::errand::SentCommand;
 use super::super::waits::Waits;

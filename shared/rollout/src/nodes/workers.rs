@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 use super::super::Effect;
 use super::super::departures::{Departure, DepartureState, Ending};
@@ -545,7 +545,7 @@ mod tests {
         let machines: BTreeMap<String, Value> = weights.iter().enumerate().map(machine).collect();
         serde_json::from_value(json!({
             "name": "c-pool-a", "desired": desired, "min": 1, "max": desired * 2, "template": null,
-            "machines": machines, "tags": {},
+            "machines": machines, "tags": {}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
         }))
         .unwrap()
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::departures::DepartureState;
 use crate::errand::PAUSE;
 use crate::fleet::GroupView;
-use crate::nodes::CONSISTENT;
+use crate::patience::CONSISTENT;
 use crate::waits::{Published, RolloutWaits};
 use slipway_core::cluster::Pace;
 
@@ -104,7 +104,7 @@ pub(super) fn seen(stacks: &[(&str, StackStatus)]) -> Observed {
 }
 
 /// The same with executed change sets.
-fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
+pub(super) fn executed(stacks: &[(&str, StackStatus)]) -> Observed {
     let view = ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
     let change_sets = stacks.iter().map(|(name, _)| ((*name).to_owned(), Some(view.clone())));
     Observed { change_sets: change_sets.collect(), ..seen(stacks) }
@@ -339,6 +339,16 @@ fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed
     let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
     assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
     assert_eq!(next.deployed["c-pool-a"], "t");
+}
+
+#[test]
+fn p7_the_machines_of_a_pool_that_was_orphaned_are_behind_once_the_spec_has_it_again() {
+    let left = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let nodes = [node("pool-a", workers(look_state()))];
+    let state = Rollout { left, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
+    let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
+    assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
+    assert_eq!(next.left, BTreeMap::new());
 }
 
 #[test]

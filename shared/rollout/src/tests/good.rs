@@ -10,7 +10,7 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     harbour.fake.fails = Some("c-control-plane");
     let (state, report, failed) = harbour.roll(state, &after);
     assert_eq!(report.state, "failed");
-    let way = "; generation 1 succeeded last (1970-01-01T00:00:00Z): `slipway rollback --cluster c` brings back its spec";
+    let way = "; generation 1 succeeded last (1970-01-01T00:01:50Z): `slipway rollback --cluster c` brings back its spec";
     assert!(report.message.ends_with(way), "{}", report.message);
     assert_eq!(state.last.as_ref().unwrap().message, report.message);
     // Half of the rollout is done, and is reverted by a plan from the present state.

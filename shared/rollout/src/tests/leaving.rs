@@ -2,8 +2,8 @@
 //! etcd's stack deletes its group.
 
 use slipway_core::node::{
-    Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, FailureCode, HowUnanswered, MemberRemoved,
-    Unanswered, Verb, VerbFailure,
+    Answer, Command, CommandView, EtcdHealth, EtcdMemberHealth, FailureCode, HowUnanswered, MachineArns,
+    MemberRemoved, Unanswered, Verb, VerbFailure,
 };
 
 use super::evidence::LastAsks;
@@ -123,6 +123,7 @@ impl Store {
                 machines: BTreeMap::from([(id, machine)]),
                 tags: BTreeMap::new(),
                 target_groups: BTreeSet::new(),
+                machine_arns: MachineArns::new("eu-west-1", "123456789012"),
             };
             observed.groups.insert(group.clone(), Some(view));
         }

@@ -20,7 +20,7 @@ fn group(name: &str, lifecycle: Lifecycle) -> GroupView {
         json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
     let group = json!({
         "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
-        "tags": {"slipway:cluster": "c"},
+        "tags": {"slipway:cluster": "c"}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
     });
     serde_json::from_value(group).unwrap()
 }
@@ -61,9 +61,33 @@ fn p6_a_stack_that_a_launch_left_half_made_is_one_whose_machines_are_seen_to_and
     assert!(state.active().is_none() && state.drains(POOL) && state.drains("c-pool-b"));
     assert!(!state.drains("c-pool-x") && !state.drains("c-network") && !state.drains("another-pool-a"));
     assert_eq!(state.groups_to_observe(at(0)), [POOL, "c-pool-b"]);
-    let forgotten = Rollout { last: None, ..state };
+    // Other rollouts may come and go meanwhile.
+    let later = Rollout { last: None, ..state.clone() };
+    assert!(later.drains(POOL) && later.groups_to_observe(at(0)) == [POOL, "c-pool-b"]);
+    let forgotten = Rollout { unfinished: BTreeMap::new(), ..later };
     assert!(!forgotten.drains(POOL), "a stack that no rollout made is not ours");
     assert_eq!(forgotten.groups_to_observe(at(0)), ["c-pool-b"]);
+}
+
+/// A spec without the pool was rolled out with success, and the stack stayed for ever, with machines that are billed.
+#[test]
+fn p10_what_a_failed_creation_left_is_deleted_by_a_spec_that_does_not_have_it() {
+    let (mut harbour, state) = half_launched();
+    assert_eq!(state.unfinished, BTreeMap::from([(POOL.to_owned(), exporting(1, true).id())]));
+    assert!(crate::destroy::stacks(&state).iter().any(|going| going.stack == POOL && !going.unsure));
+    harbour.fake.fails = None;
+    let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
+    let pool = plan.nodes.iter().find(|node| node.stack == POOL).unwrap();
+    assert!(pool.reasons[0].contains("did not complete its creation"), "{:?}", pool.reasons);
+    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
+    assert_eq!(state.unfinished, BTreeMap::new());
+    // A spec that has the pool creates it.
+    let (mut harbour, state) = half_launched();
+    harbour.fake.fails = None;
+    let (state, report, _) = harbour.roll(state, &exporting(2, true));
+    assert_eq!((report.state.as_str(), state.deployed.contains_key(POOL)), ("succeeded", true));
+    assert_eq!(state.unfinished, BTreeMap::new());
 }
 
 /// CloudFormation waits until the group of a new stack is stable; meanwhile nothing else would complete the hooks of its machines.

@@ -244,6 +244,7 @@ fn p10_a_stack_that_fails_while_it_is_aborted_is_in_the_words() {
         run.wake(None);
     }
     run.give(abort());
+    run.rest();
     assert_eq!(run.report.state, "aborted");
     assert!(run.report.message.contains("c-etcd could not be created: Thing"), "{}", run.report.message);
 }
@@ -375,6 +376,45 @@ fn p8_an_abort_that_comes_late_does_not_end_a_later_rollout() {
 }
 
 #[test]
+fn p10_an_order_that_finds_nothing_open_is_reported_once_unless_it_was_obeyed_before() {
+    let ignored = |run: &Run| run.state.ignored.as_ref().map(|ignored| ignored.message.clone());
+    let skip = || Order::Skip { instance: "i-1".to_owned() };
+    let mut run = Run::new();
+    run.rest();
+    assert_eq!(run.report.state, "succeeded");
+    let ended = run.state.last.as_ref().unwrap().ended_at.as_second();
+    // It was given while the rollout was open, and is delivered after it has ended.
+    let late = given(abort(), ended - 20);
+    (0..2).for_each(|_| run.wake(Some(&late)));
+    let why = "to abort was ignored, because the rollout had ended by then (succeeded)";
+    assert!(ignored(&run).is_some_and(|told| told.contains(why)), "{:?}", ignored(&run));
+    assert_eq!(run.times("Order Ignored"), 1);
+    // Nothing was open when it was given.
+    for (order, what) in [(abort(), "abort"), (skip(), "skip i-1")] {
+        run.give(order);
+        let why = format!("to {what} was ignored, because no rollout is open");
+        assert!(ignored(&run).is_some_and(|told| told.contains(&why)), "{:?}", ignored(&run));
+    }
+    assert_eq!(run.times("Order Ignored"), 3);
+    // The rollout that has ended may have obeyed it.
+    let (mut run, mut before) = (Run::new(), Run::new());
+    for (order, run) in [(abort(), &mut run), (skip(), &mut before)] {
+        run.wake(None);
+        let order = given(order, run.second + 10);
+        run.wake(Some(&order));
+        run.rest();
+        run.wake(Some(&order));
+        assert_eq!((ignored(run), run.times("Order Ignored")), (None, 0));
+    }
+    // An abort that names the plan is obeyed by the rollout of that plan alone.
+    let plan = run.wanted.plan.id.clone();
+    run.give(Order::Abort { plan: Some(plan) });
+    assert_eq!(run.times("Order Ignored"), 0);
+    run.give(Order::Abort { plan: Some("another".to_owned()) });
+    assert_eq!(run.times("Order Ignored"), 1);
+}
+
+#[test]
 fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
     let mut run = Run::new();
     run.wake(None);
@@ -400,6 +440,13 @@ fn a_rollout_is_told_to_leave_a_thousand_machines_at_most() {
     let state = after_order(&state, &skip("i-more"), None, at(5));
     assert_eq!(state.active().unwrap().skipped.len(), 1_000);
     assert!(!state.active().unwrap().skipped.contains("i-more"));
+    assert!(
+        state
+            .ignored
+            .unwrap()
+            .message
+            .contains("to skip i-more was ignored, because 1000 machines are skipped")
+    );
 }
 
 #[test]

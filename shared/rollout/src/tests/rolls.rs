@@ -18,7 +18,7 @@ use slipway_core::cluster::MaintenanceWindow;
 use slipway_core::deadline::Deadline;
 use slipway_core::node::{
     Answer, Command, CommandView, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, HowUnanswered,
-    Unanswered, Verb, VerbFailure,
+    MachineArns, Unanswered, Verb, VerbFailure,
 };
 use slipway_plan::RenewalPlan;
 
@@ -167,6 +167,7 @@ impl Yard {
             manual_since: None,
             accepted: None,
             snapshots: None,
+            set_aside: None,
         };
         let mut groups = BTreeMap::new();
         for (role, node) in before.roles.iter().chain(&after.roles) {
@@ -562,6 +563,7 @@ fn view(name: &str, group: &Group, ill: &BTreeSet<String>) -> GroupView {
         machines: group.machines.iter().map(machine).collect(),
         tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
         target_groups: BTreeSet::from([TARGETS.to_owned()]),
+        machine_arns: MachineArns::new("eu-west-1", "123456789012"),
     }
 }
 

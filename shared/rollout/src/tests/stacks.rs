@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::decisions::{rolling, stack};
+use super::decisions::{NOW, executed, rolling, seen, stack};
 use super::*;
 use crate::stack_step::advance;
 use crate::waits::{ChangeSetWaits, Detail, StackWaits};
@@ -307,4 +307,35 @@ fn a_status_says_that_the_newest_operation_failed_where_cloudformation_calls_it_
         let fails = name.contains("ROLLBACK") || name.ends_with("_FAILED");
         assert_eq!(status.is_failure(), fails, "{name}");
     }
+}
+
+/// A person repaired the stack before the rollout, or an earlier creation was deleted, and the answer is from before.
+#[test]
+fn p8_a_status_that_fails_a_stack_is_believed_after_two_minutes() {
+    use StackStatus as S;
+    let executing = StepState::Executing;
+    for (state, status) in [
+        (StepState::Waiting, S::UpdateRollbackFailed),
+        (StepState::ChangeSet, S::UpdateFailed),
+        (executing.clone(), S::UpdateRollbackFailed),
+        (executing.clone(), S::RollbackComplete),
+        (executing, S::CreateFailed),
+    ] {
+        for (seconds, fails) in [(0, false), (119, false), (120, true)] {
+            let (next, effects, waits) = moved_after(seconds, &state, Some(status), None, &[]);
+            assert_eq!(matches!(next, StepState::Failed(_)), fails, "{status} after {seconds} s: {next:?}");
+            assert_eq!(effects, []);
+            assert_eq!(waits == StackWaits::SecondLook(Some(status)), !fails, "{waits:?}");
+        }
+    }
+    // The whole decision counts the two minutes, and goes on once the answer is newer.
+    let state = rolling(&[stack("c-pool-a", "pool", json!("executing"))], &[]);
+    let late = seen(&[("c-pool-a", S::UpdateRollbackFailed)]);
+    let looked = decide(&state, &late, NOW).next;
+    let since = Some(Unseen::Execution { since: NOW });
+    assert_eq!(looked.active().unwrap().steps[0].unseen, since);
+    let newer = decide(&looked, &executed(&[("c-pool-a", S::UpdateComplete)]), NOW).next;
+    assert_eq!(newer.deployed["c-pool-a"], "t");
+    let failed = decide(&looked, &late, NOW + SignedDuration::from_mins(2)).next;
+    assert!(failed.last.is_some_and(|last| last.message.contains("continue-update-rollback")));
 }

@@ -52,7 +52,9 @@ pub(super) struct Harbour {
 impl Harbour {
     pub(super) fn plan(&mut self, state: &Rollout, release: &Rendering) -> Wanted {
         self.releases.insert(release.id(), release.clone());
-        let baseline = Baseline::assemble("c", &state.deployed, &state.left, &self.releases).unwrap();
+        let baseline = Baseline::assemble("c", &state.deployed, &state.left, &self.releases)
+            .and_then(|baseline| baseline.with_unfinished(&state.unfinished, &self.releases))
+            .unwrap();
         let mut wanted = wanted(release, &baseline, Approval::Auto);
         wanted.desired.spec_version.clone_from(&wanted.plan.id);
         wanted

@@ -1,6 +1,6 @@
 //! Minor upgrades of Kubernetes or etcd: their order, and what is not begun.
 
-use slipway_core::node::{CommandView, NodeStatus};
+use slipway_core::node::{CommandView, MachineArns, NodeStatus};
 use slipway_plan::Plan;
 
 use super::*;
@@ -180,6 +180,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         machines: machines.iter().map(machine).collect(),
         tags: BTreeMap::new(),
         target_groups: BTreeSet::new(),
+        machine_arns: MachineArns::new("eu-west-1", "123456789012"),
     };
     let (mut state, mut report) = (launched, Report::default());
     for minute in 0..20 {

@@ -96,7 +96,7 @@ fn p7_an_open_rollout_that_waits_for_a_window_goes_on_without_when_the_end_comes
         "the other one is asked about its health, as always"
     );
     let overridden = active.nodes.overridden;
-    assert_eq!(overridden, BTreeMap::from([(crate::urgency::Held::Window, ends())]));
+    assert_eq!(overridden, BTreeMap::from([(crate::nodes::Held::Window, ends())]));
 }
 
 /// P4, P5: certificates that expire soon have not expired, so the others have to be healthy. Only expired certificates are a reason for ill

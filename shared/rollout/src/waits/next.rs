@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use super::destruction::GoingWaits;
 use super::{
     Boot, Danger, Departs, Gap, HeldBy, HowFar, Idle, Kept, RolloutWaits, StackWaits, Waits, WorkersWait,
 };
-use crate::destroy::GoingWaits;
 
 /// How much a waiting reason needs a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -246,7 +246,9 @@ impl StackWaits {
             Self::NotBegun => {
                 Next::can(format!("`slipway apply cluster.yaml --cluster {cluster}` begins it again"))
             }
-            Self::AtWork(_) | Self::Wreck | Self::CreationCalledOff => Next::stack(stack),
+            Self::AtWork(_) | Self::SecondLook(_) | Self::Wreck | Self::CreationCalledOff => {
+                Next::stack(stack)
+            }
             Self::Turn
             | Self::ChangeSet(_)
             | Self::Starts
@@ -466,7 +468,7 @@ mod tests {
     #[test]
     fn every_waiting_reason_names_the_next_command() {
         let (waits, danger) = (include_str!("../waits.rs"), include_str!("danger.rs"));
-        let (destroy, gap) = (include_str!("../destroy/waits.rs"), include_str!("gap.rs"));
+        let (destroy, gap) = (include_str!("destruction.rs"), include_str!("gap.rs"));
         let all: Vec<Value> =
             [nodes(), stacks(), going()].concat().into_iter().map(|(example, _)| example).collect();
         let examples = Value::Array(all).to_string();

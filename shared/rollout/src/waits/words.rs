@@ -240,6 +240,10 @@ impl Display for StackWaits {
             Self::ChangeSet(waits) => waits.fmt(f),
             Self::AtWork(Some(status)) => write!(f, "CloudFormation is at work ({status})"),
             Self::AtWork(None) => f.write_str("CloudFormation is at work"),
+            Self::SecondLook(Some(status)) => {
+                write!(f, "CloudFormation says {status}, which may be an earlier state")
+            }
+            Self::SecondLook(None) => f.write_str("CloudFormation's answer may be an earlier state"),
             Self::Starts => f.write_str("CloudFormation is about to start"),
             Self::Executes => f.write_str("executing the change set"),
             Self::Wreck => f.write_str("deleting what an earlier failed creation left"),

@@ -1,6 +1,6 @@
 //! Auto Scaling in this process, with the answers in the form that `slipway-aws` makes of the API's.
 
-use slipway_core::node::TERMINATE_HOOK;
+use slipway_core::node::{MachineArns, TERMINATE_HOOK};
 use slipway_flows::ports::Groups;
 use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, Targets};
@@ -28,8 +28,10 @@ fn waits_for_nothing(error: &ApiError) -> bool {
 
 impl Groups for SimulatedGroups {
     async fn group(&self, name: &str) -> PortResult<Option<GroupView>> {
-        match lock(&self.world).groups(&[name.to_owned()]) {
-            Ok(found) => Ok(found.first().map(view)),
+        let mut world = lock(&self.world);
+        let arns = world.machine_arns();
+        match world.groups(&[name.to_owned()]) {
+            Ok(found) => Ok(found.first().map(|shown| view(shown, arns))),
             Err(error) => Err(port_error("autoscaling:DescribeAutoScalingGroups", name, &error)),
         }
     }
@@ -92,7 +94,7 @@ impl Groups for SimulatedGroups {
     }
 }
 
-fn view(shown: &ShownGroup) -> GroupView {
+fn view(shown: &ShownGroup, machine_arns: MachineArns) -> GroupView {
     let group = &shown.group;
     GroupView {
         name: group.name.clone(),
@@ -103,6 +105,7 @@ fn view(shown: &ShownGroup) -> GroupView {
         machines: shown.machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
         tags: group.tags.clone(),
         target_groups: group.target_groups.clone(),
+        machine_arns,
     }
 }
 

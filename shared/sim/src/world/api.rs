@@ -188,8 +188,7 @@ impl World {
     /// `ValidateTemplate`.
     pub(crate) fn validate_template(&mut self, source: &request::TemplateSource) -> ApiResult<Validated> {
         self.enter("ValidateTemplate")?;
-        limits::of_body(&source.body, source.from_url)?;
-        let template = Template::parse(&source.body)?;
+        let template = source.read()?;
         let capability = request::needed_capability(&template);
         Ok(Validated { template, capability })
     }

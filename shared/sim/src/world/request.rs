@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::World;
 use super::error::{ApiError, ApiResult};
-use super::limits;
 use super::scope::StackScope;
 use super::stack::Revision;
 use super::template::Template;
+use super::{graph, limits};
 use crate::schema::{check, resource_type};
 
 /// The common part of `CreateStack`, `UpdateStack` and `CreateChangeSet`.
@@ -82,6 +82,17 @@ const IAM: [(&str, Option<&str>); 5] = [
     ("AWS::IAM::RolePolicy", None),
 ];
 
+impl TemplateSource {
+    /// Reads the template and checks everything that can be checked without parameters' values.
+    pub(super) fn read(&self) -> ApiResult<Template> {
+        limits::of_body(&self.body, self.from_url)?;
+        let template = Template::parse(&self.body)?;
+        limits::of_template(&template)?;
+        graph::check_acyclic(&template)?;
+        Ok(template)
+    }
+}
+
 impl World {
     /// The revision that `request` asks for, based on the stack's `previous` revision.
     pub(super) fn revision(
@@ -90,10 +101,7 @@ impl World {
         previous: Option<&Revision>,
     ) -> ApiResult<Revision> {
         let template = match (&request.template, previous) {
-            (Some(source), _) => {
-                limits::of_body(&source.body, source.from_url)?;
-                Arc::new(Template::parse(&source.body)?)
-            }
+            (Some(source), _) => Arc::new(source.read()?),
             (None, Some(previous)) => Arc::clone(&previous.template),
             (None, None) => {
                 return Err(ApiError::validation("Either Template URL or Template Body must be specified."));

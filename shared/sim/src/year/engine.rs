@@ -407,9 +407,9 @@ impl<'m> Engine<'m> {
         {
             let mut world = lock(&self.account.world);
             self.checker.acts(&world, &acts, Knowledge { unheard, earlier });
-            ended.into_iter().for_each(|well| self.checker.ended(well));
+            ended.into_iter().for_each(|well| self.checker.ended(&world, well));
             if gone {
-                self.checker.gone();
+                self.checker.gone(world.now());
             }
             // The observed facts do not change within one moment without an act.
             if !acts.is_empty() {
@@ -488,11 +488,10 @@ impl<'m> Engine<'m> {
                         release,
                     });
                     // Rollouts that ended in the same invocation ended before this one began.
-                    ended.drain(..).for_each(|well| self.checker.ended(well));
-                    match then {
-                        Some(world) => self.checker.begun(world, begun),
-                        None => self.checker.begun(&lock(&self.account.world), begun),
-                    }
+                    let present = lock(&self.account.world);
+                    let world = then.unwrap_or(&present);
+                    ended.drain(..).for_each(|well| self.checker.ended(world, well));
+                    self.checker.begun(world, begun);
                 }
                 Boundary::End { succeeded, .. } => ended.push(succeeded),
                 Boundary::Destroyed { .. } => {

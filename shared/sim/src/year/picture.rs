@@ -24,6 +24,14 @@ const CURVE: i64 = 120;
 /// The maximum number of lines per role. Further machines share the last line.
 const LINES: usize = 40;
 
+impl Chronicle {
+    /// The page that shows the year; `subject` describes the simulation.
+    #[must_use]
+    pub fn to_html(&self, name: &str, subject: &str) -> String {
+        page(name, subject, self)
+    }
+}
+
 /// A rollout.
 #[derive(Debug, PartialEq)]
 struct Band<'c> {

@@ -1,6 +1,8 @@
 //! One simulated rollout: a small running cluster is changed, faults happen and people interfere for some hours, and then all faults end.
 //! The rollout must come to an end, and the cluster must finally be as the spec says.
 
+mod farewell;
+
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +15,6 @@ use super::account::Woken;
 use super::base::Base;
 use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
-use super::farewell::{CLEARS_RECORDS, Farewell};
 use super::meddle::Meddler;
 use super::random::Random;
 use super::rates::Rates;
@@ -21,6 +22,7 @@ use super::shapes::{Change, NAME, chosen_by, number_of, text};
 use super::trouble::silences;
 use crate::ports::lock;
 use crate::world::{FleetFaults, Process, Repairers, Service};
+use farewell::{CLEARS_RECORDS, Farewell};
 
 /// How long faults happen.
 const TROUBLE: SignedDuration = SignedDuration::from_hours(8);

@@ -9,7 +9,6 @@ use super::check::{Checker, Violation};
 use super::engine::{Deed, Engine, Happening, Tally};
 use super::imports::exported;
 use super::lives::{Lifetime, Lives};
-use super::picture;
 use super::rules::Rules;
 use crate::ports::lock;
 use crate::world::{MachineFacts, World};
@@ -29,6 +28,8 @@ pub struct Year {
     pub faults: f64,
     /// After the launch nobody approves anything or uploads the spec again.
     pub unattended: bool,
+    /// A person uploads this spec so many days after the launch.
+    pub upload: Option<(u32, String)>,
 }
 
 /// The result of a year.
@@ -69,12 +70,6 @@ pub struct Chronicle {
 }
 
 impl Chronicle {
-    /// The page that shows the year; `subject` describes the simulation.
-    #[must_use]
-    pub fn to_html(&self, name: &str, subject: &str) -> String {
-        picture::page(name, subject, self)
-    }
-
     /// The share of `part` in the whole time; 0 if that is zero.
     #[must_use]
     pub fn share(&self, part: SignedDuration) -> f64 {
@@ -140,6 +135,9 @@ impl Year {
         life.engine.let_go_wrong(self.faults);
         for day in 0..self.days {
             life.engine.after(SignedDuration::ZERO, Happening::Daily);
+            if let Some((_, text)) = self.upload.as_ref().filter(|(at, _)| *at == day) {
+                life.engine.person_after(SignedDuration::from_hours(10), Deed::Upload(text.clone()));
+            }
             let chance = (self.faults / 4.0).min(0.5);
             if life.engine.random.chance(chance) {
                 let wait = SignedDuration::from_secs(life.engine.random.seconds(0, 86_400));

@@ -1,6 +1,7 @@
 //! The checker can fail: deliberate mistakes are put around the decision from outside, one at a time, and the checker must report each of
 //! them.
 
+mod all;
 mod beliefs;
 mod page;
 mod place;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use all::ALL;
 use beliefs::{
     drained, has_begun, has_just_begun, is_done, is_drained_for_good, keeps_the_first, no_try_failed,
     refreshed, snapshot, success, waits_since,
@@ -72,6 +74,7 @@ enum Bug {
     EmptiesNothing,
     LeavesThePool,
     WaitsThoughUrgent,
+    ExpiresBehindAWindow,
     BeginsAgain,
     JoinsOnAnOldSnapshot,
     ForgetsTheCordoned,
@@ -85,73 +88,6 @@ enum Bug {
     RepairsInAPartition,
     RepairsAtOnce,
 }
-
-const ALL: [(Bug, &str); 52] = [
-    (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
-    (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
-    (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
-    (Bug::BelievesStaleAnswers, "a member's first answer about its health counts for ever"),
-    (Bug::TakesFailedForDone, "a failed refresh counts as done"),
-    (Bug::TakesTheLeader, "leadership is not moved, and the decision believes that it was"),
-    (Bug::TwoControllersAtOnce, "a second controller is terminated together with the one whose turn it is"),
-    (Bug::ForgetsTargets, "the health of load balancer targets is ignored"),
-    (Bug::StopsTheOnlyController, "a controller is terminated before an additional one is in service"),
-    (Bug::SkipsTheDrain, "a drain counts as done as soon as it is requested"),
-    (Bug::ForcesTheDrain, "a drain may use force at once, whatever the spec says"),
-    (
-        Bug::CompletesTheHookEarly,
-        "a worker is terminated and its hook completed as soon as its drain is requested",
-    ),
-    (Bug::DrainsOnce, "a worker is not drained again when it waits in its terminate hook"),
-    (Bug::TwoWorkersAtOnce, "a second worker is terminated together with the one whose turn it is"),
-    (Bug::TakesTheWrongMachine, "another machine of the group is terminated in place of the drained one"),
-    (Bug::TouchesOtherRoles, "a machine of a role that the plan does not change is terminated, too"),
-    (Bug::DoesNotHearPauses, "a pause is ignored"),
-    (Bug::DoesNotHearResumes, "a resume is ignored"),
-    (Bug::DoesNotHearAborts, "an abort is ignored"),
-    (Bug::ForgetsWhomToSkip, "the state forgets which machines are to be skipped"),
-    (Bug::ApprovesByItself, "a plan that needs approval begins without it"),
-    (Bug::IgnoresWindows, "maintenance windows are ignored when a rollout begins"),
-    (Bug::DropsTheOutbox, "every third outbox is lost"),
-    (Bug::DropsATerminate, "a machine is not terminated, and the decision believes that it was"),
-    (Bug::SendsTwice, "each command is sent a second time, under another token"),
-    (Bug::SetsTheSizeTwice, "a group's size is set to one more than was decided"),
-    (Bug::DoneTooEarly, "when the first machine is done, the whole role counts as done"),
-    (Bug::ForgetsFailures, "failed tries are forgotten, so that no role ever fails"),
-    (Bug::TrustsWhoeverWakes, "any wake counts as the success of all commands"),
-    (Bug::IgnoresAlarms, "alarms of etcd are ignored"),
-    (Bug::BelievesTheLastSnapshot, "a destruction takes no last snapshot, and believes that there is one"),
-    (Bug::KeepsTheFirstSnapshot, "the snapshot before a destruction deletes anything counts as its last one"),
-    (Bug::TakesTwoStepsAtOnce, "a stack counts as deleted as soon as its deletion is requested"),
-    (Bug::TakesTheNetworkFirst, "a destruction deletes the network first"),
-    (
-        Bug::LeavesRecords,
-        "the DNS records of members are not deleted, and the decision believes that they were",
-    ),
-    (Bug::DoesNotHearDestroys, "an order to destroy the cluster is ignored"),
-    (Bug::DoesNotHearItCalledOff, "an abort of a destruction is ignored"),
-    (Bug::EmptiesNothing, "a pool that the spec no longer has is deleted before it is empty"),
-    (
-        Bug::LeavesThePool,
-        "a pool that the spec no longer has is not deleted, and the decision believes that it was",
-    ),
-    (Bug::WaitsThoughUrgent, "an urgent renewal waits for the next window"),
-    (Bug::BeginsAgain, "an aborted rollout begins again by itself"),
-    (Bug::JoinsOnAnOldSnapshot, "a snapshot of any age counts as new, and members join on it"),
-    (Bug::ForgetsTheCordoned, "nodes that have to be uncordoned are forgotten when a rollout ends"),
-    (Bug::DrainsForEver, "a drain is never given up"),
-    (Bug::LacksForEver, "a pool that is not whole is waited for without an end"),
-    (
-        Bug::WaitsForMachinesForEver,
-        "the successor of a member, or an additional controller, is waited for without an end",
-    ),
-    (Bug::WaitsForHealthForEver, "members that are not healthy are waited for without an end"),
-    (Bug::SnapshotsForEver, "a failed snapshot is tried again without an end"),
-    (Bug::SucceedsUnseen, "a rollout succeeds without a look at the whole cluster"),
-    (Bug::RepairsSeveralAtOnce, "node managers have several workers of a pool replaced at once"),
-    (Bug::RepairsInAPartition, "node managers have a worker replaced while most workers are not Ready"),
-    (Bug::RepairsAtOnce, "node managers have a worker replaced that was not Ready for a minute"),
-];
 
 /// The meddler that makes the mistake.
 #[derive(Debug)]
@@ -230,7 +166,7 @@ impl Mistaken {
                     active.nodes.windows.clear();
                 }
             }
-            Bug::WaitsThoughUrgent => {
+            Bug::WaitsThoughUrgent | Bug::ExpiresBehindAWindow => {
                 if let Some(active) = state.active_mut() {
                     active.nodes.deadline = slipway_core::deadline::Deadline::default();
                 }
@@ -529,6 +465,7 @@ fn seen(bug: Bug, seeds: std::ops::Range<u64>, as_what: Option<&str>) -> Option<
         let trial = match surely {
             // It shows after a day, or after hours of ticks.
             Surely::Stuck | Surely::Starved | Surely::LongAlarm | Surely::NoKeys => on,
+            Surely::Nothing if bug == Bug::ExpiresBehindAWindow => on,
             Surely::Nothing | Surely::Alarm | Surely::Repairs { .. } => {
                 Trial { bound: LONG.0, most: LONG.1, ..on }
             }

@@ -33,8 +33,24 @@ fn spec(days: u32, windows: &str, approval: &str, strategy: &str) -> String {
 
 /// Simulates the cluster from its launch until the first certificates have expired, without any person.
 fn live(days: u32, windows: &str, approval: &str, strategy: &str, faults: f64) -> Chronicle {
+    live_with(days, windows, approval, strategy, faults, None)
+}
+
+/// The same, if a person makes that change in the spec a week after the launch, and nobody approves it.
+fn live_with(
+    days: u32,
+    windows: &str,
+    approval: &str,
+    strategy: &str,
+    faults: f64,
+    change: Option<(&str, &str)>,
+) -> Chronicle {
     let spec = spec(days, windows, approval, strategy);
-    let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true }.live().unwrap();
+    let upload = change.map(|(from, to)| {
+        assert!(spec.contains(from), "{from}");
+        (7, spec.replace(from, to))
+    });
+    let year = Year { spec, days: days + 24, seed: 3, faults, unattended: true, upload }.live().unwrap();
     let told: Vec<String> = year.events.iter().map(|(at, line)| format!("{at} {line}")).collect();
     let what = format!("days: {days}, {windows}, {approval}, {strategy}: {told:#?}; {:?}", year.status);
     assert_eq!(year.violations, [], "{what}");
@@ -64,6 +80,19 @@ fn p7_nine_specs_of_days_and_weekly_windows_renew_in_time() {
 #[test]
 fn p7_a_window_of_a_quarter_of_an_hour_a_week_is_enough_for_a_renewal_thirty_days_before() {
     live(30, A_QUARTER, "auto", "rollout", 0.0);
+}
+
+/// An upload waits for an approval that nobody gives, and would be part of each renewal.
+#[test]
+fn p7_an_upload_that_nobody_approves_holds_up_no_renewal() {
+    for (windows, strategy, change) in [
+        ("", "rollout", ("maxSize: 2", "maxSize: 3")),
+        (WEEKLY, "refresh", ("controller: {count: 3}", "controller: {count: 3, instanceType: m5.xlarge}")),
+    ] {
+        let year = live_with(7, windows, "manual", strategy, 0.0, Some(change));
+        let begun = "begun without approval, since certificates in use expire at";
+        assert!(has_event(&year, begun), "{:#?}", year.events);
+    }
 }
 
 /// Nobody ever approves it; other plans that wait for approval keep waiting.

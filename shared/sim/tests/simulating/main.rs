@@ -14,6 +14,7 @@ mod ends;
 mod rare;
 mod rolls;
 mod seeds;
+mod troubles;
 mod upgrades;
 mod worlds;
 mod years;

@@ -5,7 +5,7 @@ use slipway_sim::year::{Chronicle, Year};
 fn live(example: &str, days: u32, seed: u64, faults: f64) -> Chronicle {
     let path = format!("{}/../../examples/{example}", env!("CARGO_MANIFEST_DIR"));
     let spec = std::fs::read_to_string(path).unwrap();
-    let chronicle = Year { spec, days, seed, faults, unattended: false }.live().unwrap();
+    let chronicle = Year { spec, days, seed, faults, unattended: false, upload: None }.live().unwrap();
     let told: Vec<String> = chronicle.events.iter().map(|(at, line)| format!("{at} {line}")).collect();
     assert_eq!(chronicle.violations, [], "{told:#?}");
     chronicle

@@ -414,6 +414,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
     nodes.push(Reported {
         role: Role::Controller,
         instance: "i-c".into(),
+        key: "i-c/status.json".into(),
         at: world.now - days(2),
         held: Vec::new(),
     });
@@ -428,7 +429,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
     };
     let findings = super::super::decide(&observed, world.now).findings;
     assert_eq!(findings.len(), 1, "{findings:#?}");
-    assert_eq!(findings[0].key, "clusters/base/nodes/controller/i-c/status.json");
+    assert_eq!(findings[0].key, "i-c/status.json");
 }
 
 #[test]
@@ -479,13 +480,19 @@ fn what_a_node_tells_is_known_by_its_assets() {
     let told = reported(
         &cluster,
         "i-1",
+        "i-1/status.json",
         &status("controller", vec![served("kube-apiserver"), served("kube-scheduler"), served("kubelet")]),
     );
     let assets: Vec<String> = told.unwrap().held.into_iter().map(|one| one.asset).collect();
     assert_eq!(assets, ["apiserver", "apiserver-etcd-client"]);
-    let told = reported(&cluster, "i-2", &status("etcd-1", vec![served("etcd-client"), served("etcd-peer")]))
-        .unwrap();
+    let told = reported(
+        &cluster,
+        "i-2",
+        "i-2/status.json",
+        &status("etcd-1", vec![served("etcd-client"), served("etcd-peer")]),
+    )
+    .unwrap();
     let assets: Vec<&str> = told.held.iter().map(|one| one.asset.as_str()).collect();
     assert_eq!((told.role, assets), (Role::Etcd(1), vec!["etcd-server-1", "etcd-peer-1"]));
-    assert_eq!(reported(&cluster, "i-3", &status("etcd-9", vec![])), None);
+    assert_eq!(reported(&cluster, "i-3", "i-3/status.json", &status("etcd-9", vec![])), None);
 }

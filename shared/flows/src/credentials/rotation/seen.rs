@@ -8,7 +8,7 @@ use slipway_core::keys;
 use slipway_core::node::{Base, NodeStatus};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
-use slipway_credentials::rotation::{NodeReport, Seen};
+use slipway_credentials::rotation::{NodeReport, Seen, UnreadableReport};
 use slipway_ports::{Listing, Objects};
 use slipway_rollout::Rollout;
 use slipway_rollout::fleet::Lifecycle;
@@ -19,6 +19,9 @@ use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
 
 /// The existing machines by role, as Auto Scaling lists them. Roles that were not queried are missing.
 pub type Machines = BTreeMap<Role, BTreeSet<String>>;
+
+/// The same with the ARN of each, by its id.
+type MachinesByArn = BTreeMap<Role, BTreeMap<String, String>>;
 
 /// The maximum number of objects that are listed of a role, including those of former nodes.
 const MOST: usize = 10_000;
@@ -36,37 +39,45 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
     let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
     // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby.
-    let machines = machines(groups, cluster, &standing, |lifecycle| match lifecycle {
+    let arns = machine_arns(groups, cluster, &standing, |lifecycle| match lifecycle {
         Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
         Lifecycle::Terminating | Lifecycle::Retained => false,
     });
-    let mut seen = Seen { machines: machines.await?, boots_with, ..Seen::default() };
-    let mut of: Vec<(Role, String)> = Vec::new();
+    let arns = arns.await?;
+    let mut seen = Seen { boots_with, ..Seen::default() };
+    let mut of: Vec<(Role, String, String)> = Vec::new();
     for role in seen.boots_with.keys() {
-        let nodes = match seen.machines.get(role) {
+        let name = role.to_string();
+        let nodes = match arns.get(role) {
             // Nothing is listed, so whatever else a node writes below the folder of its role, it hides no machine.
-            Some(machines) => machines.iter().cloned().collect(),
+            Some(arns) => arns
+                .iter()
+                .map(|(node, arn)| (node.clone(), keys::node_status(cluster, &name, arn)))
+                .collect(),
             None => reported(assets, cluster, role).await?,
         };
-        of.extend(nodes.into_iter().map(|node| (role.clone(), node)));
+        of.extend(nodes.into_iter().map(|(node, key)| (role.clone(), node, key)));
     }
-    let reads = of.into_iter().map(|(role, node)| async move {
-        let told = report(assets, cluster, &role, &node).await?;
-        FlowResult::Ok((role, node, told))
+    let reads = of.into_iter().map(|(role, node, key)| async move {
+        let told = report(assets, &role, &node, &key).await?;
+        FlowResult::Ok((role, node, key, told))
     });
     let heard: Vec<_> = stream::iter(reads).buffer_unordered(AT_A_TIME).try_collect().await?;
-    for (role, node, told) in heard {
+    for (role, node, key, told) in heard {
         match told {
             Told::Nothing => {}
             Told::Read(report) => drop(seen.nodes.entry(role).or_default().insert(node, report)),
-            Told::Unreadable(why) => drop(seen.unreadable.entry(role).or_default().insert(node, why)),
+            Told::Unreadable(problem) => {
+                seen.unreadable.entry(role).or_default().insert(node, UnreadableReport { key, problem });
+            }
         }
     }
+    seen.machines = ids(arns);
     Ok(seen)
 }
 
-/// The nodes of `role` that have ever reported, for a role whose machines are not known.
-async fn reported(assets: &impl Listing, cluster: &str, role: &Role) -> FlowResult<Vec<String>> {
+/// The nodes of `role` that have ever reported, with the keys of their reports, for a role whose machines are not known.
+async fn reported(assets: &impl Listing, cluster: &str, role: &Role) -> FlowResult<Vec<(String, String)>> {
     let role = role.to_string();
     let folder = keys::nodes_of(cluster, &role);
     let listed = assets.list(&folder, MOST).await?;
@@ -77,22 +88,24 @@ async fn reported(assets: &impl Listing, cluster: &str, role: &Role) -> FlowResu
             help: "find out which node writes there, and replace it; then delete what it wrote".to_owned(),
         });
     }
-    let nodes = listed.iter().filter_map(|one| keys::instance_of_status(cluster, &role, &one.key));
-    Ok(nodes.map(str::to_owned).collect())
+    let nodes = listed.into_iter().filter_map(|one| {
+        let node = keys::instance_of_status(cluster, &role, &one.key)?.to_owned();
+        Some((node, one.key))
+    });
+    Ok(nodes.collect())
 }
 
-/// The last report of a node, if it is one.
+/// The last report of a node at its key, if it is one.
 ///
 /// # Errors
 /// If the port fails, and may work later.
 pub async fn report(
     assets: &impl Objects,
-    cluster: &str,
     role: &Role,
     node: &str,
+    key: &str,
 ) -> FlowResult<Told<NodeReport>> {
-    let key = keys::node_status(cluster, &role.to_string(), node);
-    let status = match store::told::<NodeStatus>(assets, &key, NodeStatus::MOST_BYTES).await? {
+    let status = match store::told::<NodeStatus>(assets, key, NodeStatus::MOST_BYTES).await? {
         Told::Nothing => return Ok(Told::Nothing),
         Told::Read(status) => status,
         Told::Unreadable(why) => return Ok(Told::Unreadable(why)),
@@ -121,6 +134,20 @@ pub(crate) async fn machines(
     standing: &DeployedReleases,
     counts: fn(Lifecycle) -> bool,
 ) -> FlowResult<Machines> {
+    Ok(ids(machine_arns(groups, cluster, standing, counts).await?))
+}
+
+fn ids(arns: MachinesByArn) -> Machines {
+    arns.into_iter().map(|(role, arns)| (role, arns.into_keys().collect())).collect()
+}
+
+/// The same with their ARNs.
+async fn machine_arns(
+    groups: &impl Groups,
+    cluster: &str,
+    standing: &DeployedReleases,
+    counts: fn(Lifecycle) -> bool,
+) -> FlowResult<MachinesByArn> {
     let mut names: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
     for (stack, release) in standing {
         for (role, node) in &release.roles {
@@ -130,7 +157,7 @@ pub(crate) async fn machines(
             names.entry(role.clone()).or_default().extend(base.map(|base| base.auto_scaling_group));
         }
     }
-    let mut machines = Machines::new();
+    let mut machines = MachinesByArn::new();
     for (role, names) in names {
         for name in names {
             let Some(group) = groups.group(&name).await? else { continue };
@@ -138,8 +165,13 @@ pub(crate) async fn machines(
             if group.tags.get("slipway:cluster").is_none_or(|owner| owner != cluster) {
                 continue;
             }
+            let arns = group.machine_arns;
             let there = group.machines.into_iter().filter(|(_, machine)| counts(machine.lifecycle));
-            machines.entry(role.clone()).or_default().extend(there.map(|(instance, _)| instance));
+            let there = there.map(|(instance, _)| {
+                let arn = arns.of(&instance);
+                (instance, arn)
+            });
+            machines.entry(role.clone()).or_default().extend(there);
         }
     }
     Ok(machines)

@@ -11,12 +11,15 @@ fn reads(shore: &Shore, kinds: &[&str]) -> Vec<String> {
     log
 }
 
+/// What the ARNs of all machines begin with.
+const ARNS: &str = "arn:aws:ec2:eu-west-1:123456789012:instance/";
+
 fn group(name: &str, machines: &[(&str, &str)]) -> Value {
     let machine = |lifecycle: &str| json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
     let machines: BTreeMap<&str, Value> = machines.iter().map(|(id, state)| (*id, machine(state))).collect();
     json!({
         "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines,
-        "tags": {"slipway:cluster": "c"}, "targetGroups": ["arn"],
+        "tags": {"slipway:cluster": "c"}, "targetGroups": ["arn"], "machineArns": ARNS,
     })
 }
 
@@ -39,6 +42,7 @@ fn desired() -> Desired {
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     }
 }
 
@@ -162,7 +166,8 @@ async fn what_machines_told_is_read_of_those_that_boot_or_go_and_of_three_at_mos
         .run(async |ports| observe(ports, &wake_of(Waker::Tick), &controllers(), at(0)).await)
         .await
         .unwrap();
-    let told = |role: &str, id: &str| format!("get {}", keys::bootstrap_report("c", role, id));
+    let told =
+        |role: &str, id: &str| format!("get {}", keys::bootstrap_report("c", role, &format!("{ARNS}{id}")));
     let log = reads(&shore, &["get clusters/c/nodes/"]);
     assert_eq!(log, ["i-2", "i-3", "i-4"].map(|id| told("controller", id)));
 }
@@ -179,7 +184,7 @@ async fn p6_a_machine_in_its_hook_that_told_that_it_never_served_is_let_go_at_on
     for (told, goes) in [(report(false), true), (report(true), false), (json!("torn"), false)] {
         let shore = Shore::with(&idle());
         has_group(&shore, "c-pool-a", &[("i-1", "terminatingWait")]);
-        shore.keeps(&keys::bootstrap_report("c", "pool-a", "i-1"), &told);
+        shore.keeps(&keys::bootstrap_report("c", "pool-a", &format!("{ARNS}i-1")), &told);
         shore.wakes(Waker::Group { name: "c-pool-a".to_owned() }).await.unwrap();
         assert_eq!(shore.done().contains(&"complete i-1".to_owned()), goes, "{told}");
         assert!(shore.state().departures.contains_key("i-1"), "{told}");

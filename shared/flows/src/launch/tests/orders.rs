@@ -129,6 +129,7 @@ async fn an_order_about_nothing_that_there_is_changes_nothing_and_leaves_no_stat
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     };
     // What there is: nothing, a plan, a cluster that stands, a rollout that is open.
     let rolling = rolling(json!("executing"));

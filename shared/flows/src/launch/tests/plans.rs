@@ -53,6 +53,7 @@ fn planned(shore: &Shore, to: &Rendering) -> Desired {
         manual_since: None,
         accepted: None,
         snapshots: None,
+        set_aside: None,
     };
     shore.keeps(&keys::plan("c", &plan.id), &plan);
     shore.keeps_release(to);

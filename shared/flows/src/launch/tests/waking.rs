@@ -180,7 +180,7 @@ fn pool_of_one() -> GroupView {
         json!({"zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": null});
     let view = json!({
         "name": "c-pool-a", "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
-        "tags": {"slipway:cluster": "c"},
+        "tags": {"slipway:cluster": "c"}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
     });
     serde_json::from_value(view).unwrap()
 }

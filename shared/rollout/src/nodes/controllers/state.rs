@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::states::{Wakes, Way};
+use crate::ways::{Wakes, Way};
 
 use super::super::Phase;
 use super::super::machine::{Place, State, Tries};

@@ -13,8 +13,8 @@ use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, Tries};
 use crate::nodes::members::refreshed;
 use crate::outbox::{Evidence, Seen};
-use crate::states::{Wakes, Way};
 use crate::waits::Waits;
+use crate::ways::{Wakes, Way};
 
 /// The refresh of a member in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,13 +8,15 @@ use slipway_core::node::{LeaderMoved, Verb};
 use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, checks, still_serves, verifies};
 use crate::Effect;
 use crate::errand::{Round, SentCommand};
+use crate::fleet::serving;
 use crate::fleet::{GroupView, MachineView};
 use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, State, Tries, waited};
 use crate::nodes::members::must_hand_over;
-use crate::nodes::{PATIENCE, RECONSIDERED, Turn, is_current, serving};
-use crate::states::{Wakes, Way};
+use crate::nodes::{Turn, is_current};
+use crate::patience::{PATIENCE, RECONSIDERED};
 use crate::waits::{Boot, Boots, Comes, Waits};
+use crate::ways::{Wakes, Way};
 
 /// The replacement of a member's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +150,10 @@ impl MemberWork<Replacing> for ReplaceMember {
             Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
                 None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
                 // All are asked again: time has passed, and another member leads.
-                Some(Ok(_)) => checks(asked.command.instance, turn),
+                Some(Ok(_)) => {
+                    tries.leadership_moved();
+                    checks(asked.command.instance, turn)
+                }
                 Some(Err(why)) => {
                     tries.again("moving leadership from", &asked.command.instance, &asked, &why, turn)
                 }

@@ -1,5 +1,6 @@
 //! Replacing, refreshing and removing controllers, look by look.
 
+use jiff::SignedDuration;
 use slipway_core::node::NodeStatus;
 
 use super::dock::*;

@@ -42,7 +42,7 @@ pub(super) fn group(name: &str, machines: &[(&str, (&str, &str))]) -> GroupView 
     let machines: serde_json::Map<String, Value> = machines.iter().map(machine).collect();
     serde_json::from_value(json!({
         "name": name, "desired": 1, "min": 1, "max": 2, "template": {"id": "lt-1", "version": "2"},
-        "machines": machines, "tags": {"slipway:cluster": "c"},
+        "machines": machines, "tags": {"slipway:cluster": "c"}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
     }))
     .unwrap()
 }

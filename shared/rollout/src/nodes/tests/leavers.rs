@@ -1,6 +1,6 @@
 //! Removing a member from etcd, look by look.
 
-use slipway_core::node::{EtcdHealth, MemberRemoved};
+use slipway_core::node::{EtcdHealth, LeaderMoved, MemberRemoved};
 
 use super::dock::*;
 use super::*;
@@ -12,7 +12,11 @@ const HOUR: i64 = 3_600;
 
 /// etcd-0 is removed, and the two others stay.
 fn leaver(phase: Value) -> Dock {
-    let mut dock = Dock::of_etcd_0(json!({"leaver": {"phase": phase}}));
+    leaver_with(json!({"phase": phase}))
+}
+
+fn leaver_with(task: Value) -> Dock {
+    let mut dock = Dock::of_etcd_0(json!({"leaver": task}));
     let (role, group) = dock.active.nodes.members.pop_first().unwrap();
     dock.active.nodes.leaving.insert(role, group);
     dock
@@ -137,4 +141,15 @@ fn p4_leadership_moves_before_a_member_leaves_as_long_as_its_machine_is_the_one_
         dock.sent().iter().map(|(machine, _)| machine.as_str()).collect::<Vec<_>>(),
         ["i-9", "i-1", "i-2"]
     );
+}
+
+#[test]
+fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before() {
+    let tries = json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "no"});
+    let forgotten = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+    let moves = since(0, json!({"moveLeader": asks(0, &json!("etcdMoveLeader"), 0)}));
+    let mut dock = leaver_with(json!({"phase": moves, "tries": tries})).saved(0);
+    dock.set_answer("i-0", LeaderMoved { moved: true, leader: "1".to_owned(), reason: None });
+    assert_eq!(dock.advance_at(10).0, Place::Check);
+    assert_eq!(dock.task()["tries"], forgotten);
 }

@@ -1,6 +1,6 @@
 //! Replacing and refreshing a member of etcd, look by look.
 
-use slipway_core::node::EtcdHealth;
+use slipway_core::node::{EtcdHealth, LeaderMoved};
 
 use super::dock::*;
 use super::*;
@@ -364,6 +364,18 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
     let failures = json!({"machine": "i-0", "tries": 0, "unreachedSince": at(0), "keepsLeadership": true, "at": at(10), "why": "no"});
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
+}
+
+/// It leads again after that, and its own answer was lost: it was terminated as the leader.
+#[test]
+fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before() {
+    let tries = json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "no"});
+    let forgotten = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+    let task = json!({"memberReplace": {"work": {}, "phase": since(0, moves_leader()), "tries": tries}});
+    let mut dock = Dock::of_etcd_0(task).saved(0);
+    dock.set_answer("i-0", LeaderMoved { moved: true, leader: "1".to_owned(), reason: None });
+    assert_eq!(dock.advance_at(10).0, Place::Check);
+    assert_eq!(dock.task()["tries"], forgotten);
 }
 
 #[test]

@@ -69,6 +69,19 @@ fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
     assert_eq!(dock.effects(), deletes());
 }
 
+/// A late answer of Auto Scaling does not show the machine that is being drained.
+#[test]
+fn p6_a_pool_whose_last_machine_is_being_drained_stays_whether_it_is_seen_or_not() {
+    let mut dock = empty();
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD)]);
+    assert_eq!(dock.advance_at(10), (Place::Empty, waits(&["i-3"], None)));
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD)]);
+    assert_eq!((dock.advance_at(20), dock.effects()), ((Place::Empty, waits(&["i-3"], None)), Vec::new()));
+    // It has left by itself.
+    dock.departures.clear();
+    assert_eq!(dock.advance_at(30).0, Place::Delete);
+}
+
 #[test]
 fn p6_an_empty_pool_stays_while_a_newer_spec_waits_or_no_window_is_open_or_its_group_keeps_a_machine() {
     let mut dock = Dock { newer: true, ..empty() };

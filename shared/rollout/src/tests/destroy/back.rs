@@ -29,7 +29,13 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
         quay.serving.push("i-cp");
         let report = if is_aborted {
             let minute = quay.minute;
-            quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }))
+            let mut report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+            // An invocation may have requested the deletion before it died.
+            for _ in 0..2 {
+                assert_eq!(report.state, "aborting", "{}", report.message);
+                report = quay.wake(None);
+            }
+            report
         } else {
             let refused = EffectOutcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned());
             quay.state = quay.state.clone().recorded(&[(1_000, refused)]);
@@ -39,6 +45,35 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
         quay.wake(None);
         assert!(quay.log.contains(&"Slipway-Uncordon on i-cp".to_owned()), "{is_aborted}: {:?}", quay.log);
     }
+}
+
+/// An invocation requested the deletion and died before it recorded that, and the abort withdrew it.
+#[test]
+fn p10_a_deletion_that_comes_to_light_after_the_abort_is_seen_to_its_end() {
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, true)));
+    while !quay.deletions().contains(&"c-pool-a") {
+        quay.wake(None);
+    }
+    quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::UpdateComplete);
+    let effect = Effect::DeleteStack {
+        stack: "c-pool-a".to_owned(),
+        id: "c-pool-a".to_owned(),
+        stands: true,
+        token: String::new(),
+    };
+    quay.state.outbox.push(Pending { id: 1_000, effect, decided_at: at(0), evidence: None });
+    let minute = quay.minute;
+    let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+    assert_eq!(report.state, "aborting", "{}", report.message);
+    quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::DeleteInProgress);
+    for _ in 0..5 {
+        assert_eq!(quay.wake(None).state, "aborting");
+    }
+    quay.harbour.fake.stacks.remove("c-pool-a");
+    let report = quay.wake(None);
+    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert!(!quay.state.deployed.contains_key("c-pool-a"));
 }
 
 #[test]

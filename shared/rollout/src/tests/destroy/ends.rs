@@ -1,5 +1,7 @@
 //! The end of a destruction.
 
+use slipway_plan::StackAction;
+
 use super::*;
 
 #[test]
@@ -43,19 +45,18 @@ fn what_is_called_off_when_the_last_of_it_is_gone_was_destroyed() {
 
 #[test]
 fn p10_a_pool_that_is_half_gone_and_no_longer_wanted_is_taken_away_by_the_next_rollout() {
-    for (wants_it, left) in [(true, &[][..]), (false, &["c-pool-b"][..])] {
-        let mut quay = Quay::new();
-        let mut release = exporting(2, true);
-        if !wants_it {
-            release.stacks.retain(|stack| stack.name != "c-pool-b");
-            release.roles.remove(&Role::Pool("b".to_owned()));
-        }
-        let spec = quay.harbour.plan(&quay.state, &release);
-        quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
-        quay.wanted = Some(spec);
-        assert_eq!(quay.run(ordered(0, false)).state, "failed");
-        assert!(!quay.state.deployed.contains_key("c-pool-b"), "it cannot be updated any more");
-        assert_eq!(quay.state.left.keys().collect::<Vec<_>>(), left, "wanted: {wants_it}");
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert!(!quay.state.deployed.contains_key("c-pool-b"), "it cannot be updated any more");
+    assert!(quay.state.unfinished.contains_key("c-pool-b"), "{:?}", quay.state.unfinished);
+    let mut release = exporting(2, true);
+    release.stacks.retain(|stack| stack.name != "c-pool-b");
+    release.roles.remove(&Role::Pool("b".to_owned()));
+    for (release, action) in [(exporting(2, true), StackAction::Create), (release, StackAction::Delete)] {
+        let plan = quay.harbour.plan(&quay.state, &release).plan;
+        let pool = plan.stacks.iter().find(|stack| stack.name == "c-pool-b").unwrap();
+        assert_eq!(pool.action, action);
     }
 }
 
@@ -146,4 +147,71 @@ fn a_late_answer_without_tags_does_not_make_a_stack_that_is_being_deleted_somebo
     }
     quay.harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
     assert!(quay.wake(None).message.contains("is not Slipway's"));
+}
+
+/// The earlier deletion failed, and the first answer after another order is from before the new one.
+#[test]
+fn p10_a_failure_of_the_deletion_before_does_not_end_the_one_that_another_order_began() {
+    let mut quay = Quay::new();
+    quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
+    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    let minute = quay.minute;
+    let mut report = quay.wake(Some(ordered(minute, true)));
+    for _ in 0..2 {
+        assert_eq!(report.state, "destroying", "{}", report.message);
+        report = quay.wake(None);
+    }
+    // After two minutes it is the answer about this one.
+    assert_eq!(quay.wake(None).state, "failed");
+    quay.harbour.fake.deleting = None;
+    let minute = quay.minute;
+    assert_eq!(quay.run(ordered(minute, true)).state, "destroyed");
+}
+
+/// A person gave the order twice, and the event of the second one was redriven after the cluster was launched anew.
+#[test]
+fn p8_an_order_from_before_the_end_does_not_destroy_what_was_launched_anew() {
+    let mut quay = Quay::new();
+    assert_eq!(quay.run(ordered(0, false)).state, "destroyed");
+    let (ended, second) = (quay.minute - 1, ordered(1, false));
+    assert!(quay.state.destroys_over >= Some(second.at) && quay.state.destroys_over == Some(at(ended)));
+    let anew = Quay::new().state.deployed;
+    quay.state = Rollout { deployed: anew, doing: Doing::Idle, ..quay.state.clone() };
+    quay.wake(Some(second));
+    assert!(!quay.state.is_going());
+    let minute = quay.minute;
+    quay.wake(Some(ordered(minute, false)));
+    assert!(quay.state.is_going());
+}
+
+/// Members and API servers find each other by these records, and only a boot writes them.
+#[test]
+fn p10_an_abort_after_members_were_told_to_delete_their_records_says_how_they_come_back() {
+    let words = "first reboot the machines of the groups c-etcd-0";
+    for (told, says) in [("Slipway-EtcdRetire", true), ("Slipway-EtcdSnapshot", false)] {
+        let mut quay = Quay::new();
+        quay.retires = None;
+        quay.wake(Some(ordered(0, false)));
+        while !quay.log.iter().any(|line| line.contains(told)) {
+            quay.wake(None);
+        }
+        let minute = quay.minute;
+        let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
+        assert_eq!(report.state, "aborted", "{}", report.message);
+        assert_eq!(report.message.contains(words), says, "{}", report.message);
+    }
+}
+
+/// An hour is the patience with members that do not answer.
+#[test]
+fn p4_a_destruction_that_waited_for_a_rollout_to_end_is_as_patient_as_any() {
+    let state = crate::tests::decisions::rolling(&[], &[]);
+    let going = after_order(&state, &ordered(0, false), None, at(0));
+    assert!(going.active().is_some() && going.is_going());
+    let ended = decide(&going, &Observed::default(), at(120)).next;
+    assert_eq!(ended.active(), None);
+    let LastSnapshot::Wanted { save: Save::Leader(inquiry), .. } = &ended.destroy().unwrap().snapshot else {
+        panic!("{:?}", ended.destroy());
+    };
+    assert_eq!(inquiry.since, at(120));
 }

@@ -166,7 +166,10 @@ fn p4_of_an_etcd_that_is_half_gone_the_snapshot_of_before_is_still_named_when_th
     while !quay.deletions().contains(&"c-etcd") {
         quay.wake(None);
     }
-    let report = quay.give(Order::Abort { plan: None });
+    let mut report = quay.give(Order::Abort { plan: None });
+    while report.state == "aborting" {
+        report = quay.wake(None);
+    }
     assert!(report.state == "aborted" && report.message.contains(SECOND), "{}", report.message);
     quay.harbour.fake.deleting = None;
     // One member of three is left.

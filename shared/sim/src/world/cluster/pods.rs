@@ -138,6 +138,7 @@ impl World {
         if let Some(cluster) = self.fleet.clusters.get_mut(cluster) {
             cluster.kube.forced += 1;
         }
+        self.record(format!("{} is deleted by force", target.name));
     }
 
     /// Records that an agent removed a pod.

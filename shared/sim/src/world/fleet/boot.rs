@@ -1,7 +1,7 @@
 //! From the start of a machine until its agent reports that it is healthy.
 
 use jiff::SignedDuration;
-use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK};
+use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK, MachineArns};
 
 use super::super::World;
 use super::super::weather::Service;
@@ -127,6 +127,12 @@ impl World {
     #[must_use]
     pub fn bootstrap_reports(&mut self) -> Vec<(String, BootstrapReport)> {
         std::mem::take(&mut self.fleet.reports)
+    }
+
+    /// What the ARNs of its machines begin with.
+    #[must_use]
+    pub fn machine_arns(&self) -> MachineArns {
+        MachineArns::new(&self.config.region, &self.config.account)
     }
 
     /// A member of etcd writes its DNS record. Only members themselves ever delete it.

@@ -85,6 +85,9 @@ impl World {
         machine.protected = is_protected;
         let group = machine.group.clone();
         self.remember_group(&group);
+        if is_protected {
+            self.record(format!("somebody protects {id} of {group} from scale-in"));
+        }
     }
 
     /// Removes every protection from scale-in, and resumes every process of every group.

@@ -98,8 +98,14 @@ impl Checker {
     }
 
     /// The bus reported a failure or an abort. If a rollout is open, the report is about the rollout.
-    pub(super) fn ending_stopped(&mut self) {
+    pub(super) fn ending_stopped(&mut self, world: &World) {
         if self.target.is_none() {
+            let going = world.stacks_there().into_iter().filter(|(_, status)| status == "DELETE_IN_PROGRESS");
+            for (name, _) in going.filter(|(name, _)| step(&self.cluster, name).is_some()).collect::<Vec<_>>()
+            {
+                let what = format!("the destruction is reported as over while {name} is being deleted");
+                self.wrong(world.now(), "P10", what);
+            }
             self.ends.stopped.extend(&self.ends.given);
         }
     }
@@ -114,11 +120,11 @@ impl Checker {
         self.ends.called_off = self.ends.called_off.max(Some(at));
     }
 
-    /// The cluster is reported as gone: all earlier orders are over.
-    pub fn gone(&mut self) {
+    /// The cluster is reported as gone: all orders that were given until then are over.
+    pub fn gone(&mut self, now: Timestamp) {
         let without = self.ends.does_without();
         let Ends { given, deleted, over, unsaved, .. } = std::mem::take(&mut self.ends);
-        let (over, unsaved) = (over.max(given.last().copied()), without || unsaved && given.is_empty());
+        let (over, unsaved) = (over.max(Some(now)), without || unsaved && given.is_empty());
         self.ends = Ends { deleted, apart: true, over, unsaved, ..Ends::default() };
     }
 

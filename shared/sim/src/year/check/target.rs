@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use slipway_core::release::{NodeRole, Rendering};
+use slipway_core::role::Role;
 
 use super::tries::Tried;
 use super::{CLOCKS, Checker, Stops};
@@ -91,6 +92,9 @@ pub(super) struct Spent {
     specs: BTreeSet<(String, String)>,
     /// The stacks that one of them changed: whether a stack has the change is known only once another change set was asked for.
     stacks: BTreeSet<String>,
+    /// Certificates were about to expire while one of them was open, and none has succeeded since: which machines have new ones is known
+    /// only once it was completed.
+    hurried: bool,
 }
 
 impl Spent {
@@ -106,6 +110,13 @@ impl Target {
     fn role(&self, role: &str) -> Option<&NodeRole> {
         let roles = self.begun.release.roles.iter();
         roles.into_iter().find(|(one, _)| one.to_string() == role).map(|(_, node)| node)
+    }
+
+    /// The roles whose machines are Nodes, and the stacks of their groups.
+    pub(super) fn node_groups(&self) -> BTreeMap<String, String> {
+        let roles = self.begun.release.roles.iter();
+        let nodes = roles.filter(|(role, _)| matches!(role, Role::Controller | Role::Pool(_)));
+        nodes.map(|(role, node)| (role.to_string(), node.stack.clone())).collect()
     }
 
     /// Whether the release has a member, a pool or the controllers.
@@ -173,7 +184,7 @@ impl Checker {
         let is_approved = self.approved.contains(&begun.plan);
         let may = match self.rules.manual && !is_approved {
             false => May::Everything,
-            true if self.was_hurried(now) => May::Renew,
+            true if self.was_hurried(now) || self.spent.hurried => May::Renew,
             true => May::Look,
         };
         if self.spent.has(&begun, is_approved && self.rules.manual) {
@@ -203,15 +214,19 @@ impl Checker {
     }
 
     /// The rollout has ended; `well`: it succeeded or was superseded.
-    pub fn ended(&mut self, well: bool) {
+    pub fn ended(&mut self, world: &World, well: bool) {
         if !well {
-            self.ending_stopped();
+            self.ending_stopped(world);
         }
         // An aborted rollout did not succeed, whatever is reported.
         let well = well && !self.aborted;
         if well {
             self.surges.ended();
             self.spent.stacks.clear();
+            self.spent.hurried = false;
+        } else {
+            let in_it = self.hurried_at.zip(self.begun_at).is_some_and(|(hurried, begun)| hurried >= begun);
+            self.spent.hurried |= in_it;
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
             self.spent.specs.insert((target.begun.spec_version, target.begun.target));

@@ -3,7 +3,7 @@
 use slipway_rollout::Order;
 
 use super::super::account::Woken;
-use super::super::trouble::Strike;
+use super::super::strikes::Strike;
 
 /// Something that is scheduled, in addition to what the world does by itself.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use super::super::shapes::{Change, NAME};
 use super::super::trial::Trial;
 use super::*;
 use crate::ports::lock;
-use crate::world::{CommandRequest, MachineFacts};
+use crate::world::{CommandRequest, MachineFacts, Service};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 

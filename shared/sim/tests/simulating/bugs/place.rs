@@ -7,13 +7,11 @@ use super::Bug;
 
 /// Where to search for a mistake: the probability of faults, what people do, and the clusters with their changes, in turns.
 pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
-    use Change::{All, Controllers, Members, More, Refresh, Removal, Urgent, Workers};
+    use Change::{All, Controllers, Deadline, Members, More, Refresh, Removal, Urgent, Workers};
     match bug {
-        Bug::TwoMembersAtOnce
-        | Bug::ForgetsTheSnapshot
-        | Bug::TakesTheLeader
-        | Bug::TouchesOtherRoles
-        | Bug::TrustsWhoeverWakes => (0.0, People::ByChance, &[(1, Members)]),
+        Bug::TwoMembersAtOnce | Bug::ForgetsTheSnapshot | Bug::TakesTheLeader | Bug::TrustsWhoeverWakes => {
+            (0.0, People::ByChance, &[(1, Members)])
+        }
         Bug::IgnoresAlarms => (0.0, People::ByChance, &[(1, Members)]),
         Bug::BelievesEveryAnswer => (0.0, People::ByChance, &[(1, Refresh), (1, Members)]),
         Bug::BelievesStaleAnswers => (0.0, People::ByChance, &[(1, Refresh), (3, Refresh)]),
@@ -32,6 +30,8 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::TwoWorkersAtOnce
         | Bug::TakesTheWrongMachine
         | Bug::DoneTooEarly => (0.0, People::ByChance, &[(2, Workers), (3, Workers)]),
+        Bug::TouchesOtherRoles => (0.0, People::ByChance, &[(2, Workers), (3, Workers)]),
+        Bug::ExpiresBehindAWindow => (0.0, People::ByChance, &[(8, Deadline), (9, Deadline)]),
         Bug::DrainsOnce => (0.2, People::ByChance, &[(18, Workers)]),
         Bug::DoesNotHearPauses | Bug::DoesNotHearResumes => (0.0, People::Pause, &[(1, Members), (0, All)]),
         Bug::DoesNotHearAborts => (0.001, People::Abort, &[(1, Members), (0, All)]),

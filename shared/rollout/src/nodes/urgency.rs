@@ -11,8 +11,8 @@ use slipway_core::role::Role;
 use slipway_core::words::moment;
 use slipway_plan::Plan;
 
-use super::Rollout;
-use super::nodes::{Nodes, window_is_open};
+use super::super::Rollout;
+use super::{Nodes, window_is_open};
 
 /// What a rollout does not wait for if certificates expire soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,14 +45,14 @@ impl Nodes {
     }
 
     /// The urgency of the whole rollout.
-    pub(super) fn urgency(&self, now: Timestamp) -> Urgency {
+    pub(crate) fn urgency(&self, now: Timestamp) -> Urgency {
         self.deadline.urgency(|role| self.is_open(role), now)
     }
 
     /// The urgency of the step of `role`. etcd and the controllers have their turns one after the other, so that a wait of one delays the
     /// next: each is as urgent as the most urgent of them. A pool has its own urgency. Only expired certificates of machines of the same
     /// kind excuse that those do not answer.
-    pub(super) fn urgency_of(&self, role: &Role, now: Timestamp) -> Urgency {
+    pub(crate) fn urgency_of(&self, role: &Role, now: Timestamp) -> Urgency {
         let own = self.deadline.urgency(|one| is_same_kind(one, role) && self.is_open(one), now);
         if own.has_expired() || is_pool(role) {
             return own;
@@ -64,7 +64,7 @@ impl Nodes {
     }
 
     /// Records that the step of `role` ignores a window, for a later explanation.
-    pub(super) fn note_override(&mut self, role: &Role, now: Timestamp) {
+    pub(crate) fn note_override(&mut self, role: &Role, now: Timestamp) {
         if let Some(ends) = self.urgency_of(role, now).ends()
             && !window_is_open(&self.windows, now)
             && !self.overridden.contains_key(&Held::Window)
@@ -74,13 +74,13 @@ impl Nodes {
     }
 
     /// From when on the step of `role` ignores windows.
-    pub(super) fn urgent_from(&self, role: &Role) -> Option<Timestamp> {
+    pub(crate) fn urgent_from(&self, role: &Role) -> Option<Timestamp> {
         self.deadline.urgent_from(|one| self.is_open(one) && (is_pool(role) == is_pool(one)))
     }
 }
 
 /// The record for a plan that begins without the approval that its policy requires.
-pub(super) fn unapproved(plan: &Plan, now: Timestamp) -> Option<(Held, Timestamp)> {
+pub(crate) fn unapproved(plan: &Plan, now: Timestamp) -> Option<(Held, Timestamp)> {
     plan.urgency(now)
         .ends()
         .filter(|_| plan.needs_approval() && !plan.is_empty())
@@ -88,7 +88,7 @@ pub(super) fn unapproved(plan: &Plan, now: Timestamp) -> Option<(Held, Timestamp
 }
 
 /// What was ignored, in words; `None` if nothing was.
-pub(super) fn overridden(nodes: &Nodes) -> Option<String> {
+pub(crate) fn overridden(nodes: &Nodes) -> Option<String> {
     let words = nodes.overridden.iter().map(|(held, ends)| {
         let without = match held {
             Held::Approval => "begun without approval",
@@ -101,7 +101,7 @@ pub(super) fn overridden(nodes: &Nodes) -> Option<String> {
 }
 
 /// Which urgent renewal a pause holds, in words.
-pub(super) fn held_by_a_pause(urgency: Urgency, state: &Rollout) -> Option<String> {
+pub(crate) fn held_by_a_pause(urgency: Urgency, state: &Rollout) -> Option<String> {
     let words = urgency.words()?;
     Some(format!("{words}, and nothing renews them before `slipway resume --cluster {}`", state.cluster))
 }

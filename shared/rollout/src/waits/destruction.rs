@@ -6,8 +6,8 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Serialize};
 use slipway_core::role::Role;
 
+use super::Detail;
 use crate::observed::StackStatus;
-use crate::waits::Detail;
 
 /// What a stack waits for during a destruction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

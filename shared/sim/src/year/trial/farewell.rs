@@ -3,12 +3,12 @@
 use jiff::SignedDuration;
 use slipway_rollout::Order;
 
-use super::base::Base;
-use super::check::remaining_resources;
-use super::engine::{Deed, Engine};
-use super::random::Random;
-use super::shapes::{Change, NAME, change_of};
-use super::trial::{AGAIN, People, Trial, message, state};
+use super::super::base::Base;
+use super::super::check::remaining_resources;
+use super::super::engine::{Deed, Engine};
+use super::super::random::Random;
+use super::super::shapes::{Change, NAME, change_of};
+use super::{AGAIN, People, Trial, message, state};
 use crate::ports::lock;
 
 /// What that person does.

@@ -1,0 +1,122 @@
+//! The renewal of what runs, while the newest plan changes more than certificates and waits for an approval (P7).
+//!
+//! Such a plan does not begin without its approval, however soon certificates expire: nobody has approved its other changes. So the release
+//! that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was rolled out
+//! last. The plan that waits is set aside, and desired again when the renewal is over.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use slipway_core::event::{Event, PlanReference};
+use slipway_core::keys;
+use slipway_core::release::Rendering;
+use slipway_core::role::Role;
+use slipway_core::status::Desired;
+use slipway_plan::{Baseline, Plan};
+use slipway_ports::Objects as _;
+use slipway_render::lock::Lock;
+use slipway_rollout::Rollout;
+
+use super::publish::{renewal, store_rendering};
+use super::{Prepared, RenderWorld};
+use crate::credentials::{self, Given, Imported, Known};
+use crate::error::FlowResult;
+use crate::launch::{baseline, plan_ready, recall};
+use crate::ports::Bus as _;
+use crate::store;
+
+/// Whether a plan waits for an approval although certificates expire soon.
+pub(crate) fn is_held_up(plan: &Plan, now: Timestamp) -> bool {
+    plan.waits_for_approval(now) && plan.urgency(now).overrides()
+}
+
+/// Makes the renewal of what runs the desired plan, if there is one that waits for nothing.
+///
+/// # Errors
+/// If a call fails. The next scan tries again.
+pub(super) async fn renew_what_runs(
+    world: &impl RenderWorld,
+    cluster: &str,
+    now: Timestamp,
+) -> FlowResult<()> {
+    let ports = &world.ports();
+    let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
+    let rollout = recall(ports.assets, cluster, rollout).await?;
+    let Some(good) = rollout.good.first().filter(|_| rollout.active().is_none() && !rollout.is_going())
+    else {
+        return Ok(());
+    };
+    let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, &good.plan)).await?.value
+    else {
+        return Ok(());
+    };
+    let lock = store::load::<Lock>(ports.assets, &keys::release_lock(cluster, &good.target)).await?.value;
+    let text = ports.specs.get_version(&keys::spec(cluster), &good.spec_version).await?;
+    let (Some(lock), Some(text)) = (lock, text) else { return Ok(()) };
+    let spec = match slipway_spec::parse(&text.bytes, None) {
+        Ok(accepted) => accepted.cluster,
+        Err(findings) => {
+            let why = findings.first().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!(
+                cluster,
+                why,
+                "the spec that runs is not accepted any more, so nothing is renewed"
+            );
+            return Ok(());
+        }
+    };
+    let deployed = baseline(ports.assets, &rollout).await?;
+    let Some(runs) = stands(&deployed) else { return Ok(()) };
+    let known =
+        runs.roles.iter().map(|(role, node)| (role.clone(), [node.credentials_digest.clone()].into()));
+    let (known, imported): (Known, _) = (known.collect(), Imported::new());
+    let given = Given { known: &known, imported: &imported };
+    let made = credentials::ensure_with(ports.assets, ports.keys, ports.crypto, &spec, &given, now).await?;
+    let renews = |role: &Role| matches!(role, Role::Etcd(_) | Role::Controller);
+    let digests: BTreeMap<Role, String> = made
+        .digests
+        .iter()
+        .filter(|(role, _)| renews(role))
+        .map(|(role, digest)| (role.clone(), digest.clone()))
+        .collect();
+    let prepared = Prepared {
+        cluster: spec,
+        text_sha256: String::new(),
+        warnings: Vec::new(),
+        rendering: runs.with_credentials(&digests),
+        credentials: made,
+        lock,
+    };
+    let plan = slipway_plan::plan(&deployed, &prepared.rendering, &before.policy)
+        .of_spec_with(before.approval_of_spec())
+        .with_renewal(&renewal(&prepared, &deployed, now));
+    let stored = store::load::<Desired>(ports.assets, &keys::desired(cluster)).await?;
+    let Some(desired) = stored.value.clone().filter(|desired| desired.target != plan.to) else {
+        return Ok(());
+    };
+    let wish = desired.after(&good.spec_version, &plan.id, &plan.to);
+    if plan.is_empty() || plan.waits_for_approval(now) || rollout.is_spent(&wish) {
+        tracing::warn!(
+            cluster,
+            plan = plan.summary(),
+            "certificates expire soon, and nothing but an approval renews them"
+        );
+        return Ok(());
+    }
+    store_rendering(ports.assets, &prepared, &plan).await?;
+    // First: who dies between the two announces it twice, and not never.
+    ports.bus.publish(&[plan_ready(&plan, &good.spec_version, now)]).await?;
+    if store::save(ports.assets, &keys::desired(cluster), &stored, wish).await?.is_some() {
+        let reference = PlanReference { cluster: cluster.to_owned(), plan: plan.id };
+        ports.bus.publish(&[Event::RolloutRequested(reference)]).await?;
+    }
+    Ok(())
+}
+
+/// What runs and belongs to the cluster.
+fn stands(deployed: &Baseline) -> Option<Rendering> {
+    let mut runs = deployed.rendering.clone()?;
+    runs.stacks.retain(|stack| !deployed.orphaned.contains(&stack.name));
+    runs.roles.retain(|_, node| !deployed.orphaned.contains(&node.stack));
+    Some(runs)
+}
