@@ -85,8 +85,6 @@ pub(super) const TABLE: &[Row] = &[
     row(&["plan"], &["s3:ListBucket"], On::SpecBucket),
     row(&["plan"], &["s3:GetObject"], On::Specs(&["clusters/NAME/patches/*"])),
     row(&["plan"], &["ssm:GetParameter"], On::Images),
-    row(&["list"], &["s3:ListBucket"], On::AssetBucket),
-    row(&["list"], &["s3:GetObject"], On::Assets(&["clusters/*"])),
     row(&["export"], &["s3:ListBucket"], On::AssetBucket),
     row(
         &["export"],
@@ -101,6 +99,8 @@ pub(super) const TABLE: &[Row] = &[
         ]),
     ),
     row(&["export"], &["s3:GetObjectVersion"], On::Specs(&["clusters/NAME/cluster.yaml"])),
+    row(&["list"], &["s3:ListBucket"], On::AssetBucket),
+    row(&["list"], &["s3:GetObject"], On::Assets(&["clusters/*"])),
     row(&["watch", "apply", "rollback"], &["s3:ListBucket"], On::SpecBucket),
     row(&["apply"], &["s3:GetObject", "s3:PutObject"], On::Specs(&["clusters/NAME/*"])),
     row(
