@@ -422,7 +422,7 @@ pub(crate) async fn a_check_needs_what_the_page_says_and_nothing_more(slipway: &
     assert!(run.code == 0 && run.out.contains("0 problems, 0 unknown, "), "{run:?}");
     // Whoever may only check may run no other verb, which IAM says.
     for words in [
-        "assumed-role/somebody/session may not run approve, ",
+        "assumed-role/somebody/session may not run abort, approve, pause, resume, skip, upgrade on other: ",
         "not allowed are events:PutEvents on arn:aws:events:eu-west-1:123456789012:event-bus/slipway",
         "assumed-role/somebody/session may run list",
     ] {
