@@ -103,7 +103,7 @@ impl Call {
     #[must_use]
     pub fn is_write(&self) -> bool {
         let verb = self.action.split_once(':').map_or("", |(_, verb)| verb);
-        !["Get", "Head", "Describe", "List", "Decrypt"].iter().any(|read| verb.starts_with(read))
+        !["Get", "Head", "Describe", "List", "Simulate", "Decrypt"].iter().any(|read| verb.starts_with(read))
     }
 }
 

@@ -63,6 +63,7 @@ const ROOMS: &[(&str, &str)] = &[
 const RESERVED: &[(&str, &[&str])] = &[
     ("aws-sdk-", &["slipway-aws"]),
     ("aws-config", &["slipway-aws"]),
+    ("aws-runtime", &["slipway-aws"]),
     ("aws-smithy-", &["slipway-aws", "slipway-registry"]),
     ("lambda_runtime", &["slipway-lambda"]),
     ("aws_lambda_events", &["slipway-lambda"]),

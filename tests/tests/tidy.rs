@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -268,6 +269,102 @@ fn documents_mention_what_exists() {
         }
     }
     assert!(count > 3, "no document mentions anything: is the search broken?");
+}
+
+/// The lines of a page outside of its blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = &str> {
+    let mut in_code = false;
+    text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !is_fence && !in_code
+    })
+}
+
+/// The anchors of a page's headings as GitHub makes them: lower case, without punctuation, hyphens for spaces, a number for a repeated one.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = prose(text)
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')));
+    let anchor = |heading: &str| {
+        // Of a link only its words are shown.
+        let after = |part: &'_ str| part.split_once(')').map_or("", |(_, rest)| rest).to_owned();
+        let mut parts = heading.split("](");
+        let first = parts.next().unwrap_or_default().to_owned();
+        let shown = parts.fold(first, |shown, part| shown + &after(part));
+        let kept = shown.trim().chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
+    };
+    headings
+        .map(|heading| {
+            let anchor = anchor(heading);
+            let count = seen.entry(anchor.clone()).or_default();
+            *count += 1;
+            if *count == 1 { anchor } else { format!("{anchor}-{}", *count - 1) }
+        })
+        .collect()
+}
+
+/// The links of a page to pages of this repository, with their anchors.
+fn page_links(page: &Path, text: &str) -> Vec<(PathBuf, String)> {
+    let of_line = |line: &str| -> Vec<String> {
+        line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+    };
+    let links = prose(text).flat_map(of_line).filter(|link| !link.contains("://") && !link.starts_with('<'));
+    let resolved = links.filter_map(|link| {
+        let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+        let target = if path.is_empty() { page.to_owned() } else { page.parent()?.join(path) };
+        let target = target.canonicalize().ok()?;
+        target.extension().is_some_and(|ending| ending == "md").then(|| (target, anchor.to_owned()))
+    });
+    resolved.collect()
+}
+
+#[test]
+fn documents_link_to_headings_that_exist() {
+    assert_eq!(
+        anchors("# A `b` (c)\n## x\n```\n# no\n```\n## x\n## See [d](e.md#f)!\n#no"),
+        ["a-b-c", "see-d", "x", "x-1"].map(str::to_owned).into()
+    );
+    let mut count = 0;
+    for (path, text) in texts().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "md")) {
+        for (target, anchor) in page_links(&path, &text).into_iter().filter(|(_, anchor)| !anchor.is_empty())
+        {
+            let found = anchors(&fs::read_to_string(&target).unwrap()).contains(&anchor);
+            assert!(
+                found,
+                "{} links to #{anchor} of {}, which has no such heading",
+                relative(&path),
+                relative(&target)
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 50, "the documents link to {count} headings: is the search broken?");
+}
+
+#[test]
+fn every_document_can_be_reached_from_the_readme() {
+    let root = tools::root().canonicalize().unwrap();
+    let (mut seen, mut todo) = (BTreeSet::new(), vec![root.join("README.md")]);
+    while let Some(page) = todo.pop() {
+        if seen.insert(page.clone()) {
+            let text = fs::read_to_string(&page).unwrap();
+            todo.extend(page_links(&page, &text).into_iter().map(|(target, _)| target));
+        }
+    }
+    let pages = files().into_iter().filter(|path| relative(path).starts_with("docs/"));
+    let pages: Vec<PathBuf> =
+        pages.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect();
+    for page in &pages {
+        let reached = seen.contains(&page.canonicalize().unwrap());
+        assert!(
+            reached,
+            "no page leads to {}: link it from README.md, or from a page that it belongs to",
+            relative(page)
+        );
+    }
+    assert!(pages.len() > 20, "{pages:?}");
 }
 
 #[test]

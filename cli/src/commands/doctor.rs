@@ -1,8 +1,11 @@
 //! `slipway doctor`.
 
+mod alarms;
 mod cluster;
 mod findings;
 mod installation;
+mod permissions;
+mod quotas;
 mod reading;
 
 use std::fmt::Write as _;
@@ -11,21 +14,25 @@ use std::path::{Path, PathBuf};
 use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde_json::json;
+use slipway_aws::Aws;
+use slipway_core::cluster::Cluster;
+use slipway_core::release::Site;
 use slipway_core::words::count;
 
 use super::version;
 use crate::Exit;
-use crate::cloud::{CloudArgs, Examined, Installation};
+use crate::cloud::{Cloud, CloudArgs, Examined, Installation};
 use crate::failure::CliError;
 use crate::overview::plain;
 use crate::printer::{Colour, Printer};
 use crate::source::{PatchArgs, Source};
 use cluster::{ClusterRead, SpecRead};
-use findings::{Finding, Level, Unread, unknown};
+use findings::{Finding, Level, Read, Unread, unknown};
+use reading::account;
 
 /// Check an installation of Slipway and its clusters: what is wrong, where, and what to do about it. With a spec, also what that needs.
 ///
-/// Of the installation: its stack, release and parameters, buckets, rules, schedule, dead-letter queues, KMS key and the published node agent. Of each cluster: its rollout, whether it serves, a pause, certificates, snapshots of etcd, the age of its pins, its newest spec. Nothing is written, and nothing is decrypted. What you may not read is a finding as well, with the permission that it needs.
+/// Of the installation: its stack, release and parameters, buckets, rules, schedule, dead-letter queues, alarms, KMS key, the published node agent, and which verbs your permissions allow. Of each cluster: its rollout, whether it serves, a pause, certificates, snapshots of etcd, the age of its pins, its newest spec. Of a spec in a file: also whether the account's quotas have room for it. Nothing is written, and nothing is decrypted. What you may not read is a finding as well, with the permission that it needs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Levels:
@@ -67,6 +74,8 @@ impl Args {
     }
 }
 
+/// The cluster for which permissions are asked where there is none yet.
+const NOBODYS: &str = "example";
 /// How many clusters are read at a time.
 const AT_A_TIME: usize = 4;
 
@@ -88,15 +97,20 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
                 Ok(found) => names = found,
                 Err(unread) => all.push(unknown("clusters", &unread)),
             }
-            all.extend(of_clusters(installation, &names, source.as_ref(), wanted.as_deref(), now).await);
+            // A new cluster's spec is whose permissions are asked for.
+            let example = wanted.as_deref().or(names.first().map(String::as_str)).unwrap_or(NOBODYS);
+            all.extend(permissions::of_permissions(&account::permissions(&examined, example).await));
+            all.extend(
+                of_clusters(&examined.aws, installation, &names, source.as_ref(), wanted.as_deref(), now)
+                    .await,
+            );
         }
         Err(error) => {
             let help = error.help().unwrap_or_default().to_owned();
             let unread = Unread { why: error.to_string(), help, denied: false };
             all.push(unknown("buckets and clusters", &unread));
             if let Some(source) = &source {
-                let site = Err(unread);
-                all.extend(cluster::of_spec(&reading::own_spec(None, source, &site).await));
+                all.extend(of_file(&examined.aws, None, source, &Err(unread), None, now).await);
             }
         }
     }
@@ -141,6 +155,7 @@ async fn clusters(
 }
 
 async fn of_clusters(
+    aws: &Aws,
     installation: &Installation,
     names: &[String],
     source: Option<&Source>,
@@ -163,7 +178,28 @@ async fn of_clusters(
     }
     if let Some(source) = source {
         let cloud = wanted.map(|name| installation.cloud(name));
-        all.extend(cluster::of_spec(&reading::own_spec(cloud.as_ref(), source, &site).await));
+        let runs =
+            read.iter().find(|(cluster, _)| Some(cluster.name.as_str()) == wanted && cluster.is_deployed());
+        let stands = runs.and_then(|(_, spec)| spec.as_ref()?.cluster.as_deref());
+        all.extend(of_file(aws, cloud.as_ref(), source, &site, stands, now).await);
+    }
+    all
+}
+
+/// The findings about a spec in a file, and about the quotas that it needs. `stands`: its cluster as it runs.
+async fn of_file(
+    aws: &Aws,
+    cloud: Option<&Cloud>,
+    source: &Source,
+    site: &Read<Site>,
+    stands: Option<&Cluster>,
+    now: Timestamp,
+) -> Vec<Finding> {
+    let spec = reading::own_spec(cloud, source, site).await;
+    let mut all = cluster::of_spec(&spec);
+    // A spec that is refused launches nothing.
+    if let Some(cluster) = &spec.cluster {
+        all.extend(quotas::of_quotas(&account::quotas(aws, &spec.about, cluster, stands, now).await));
     }
     all
 }

@@ -15,10 +15,11 @@
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
 //! Beside the ports, for a person's commands: [`Aws::stack`] and [`S3Bucket::folders`], and what stands in the account of an installation
-//! (`installation`). No function has their permissions.
+//! (`installation`) and in the account (`account`, which calls services without an SDK by `raw`). No function has their permissions.
 //!
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
+mod account;
 mod bus;
 mod calls;
 mod commands;
@@ -29,11 +30,13 @@ mod installation;
 mod keys;
 mod objects;
 mod parameters;
+mod raw;
 mod stacks;
 #[cfg(test)]
 mod testing;
 mod ticks;
 
+pub use account::{Caller, InstalledAlarm, Quota, UsageMetric};
 pub use bus::EventBus;
 pub use commands::RunCommand;
 pub use config::{Aws, NoRegion, Terminal};

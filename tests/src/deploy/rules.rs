@@ -44,6 +44,17 @@ impl Deployer<'_> {
         Ok(self.target.client.queue_url(&queue))
     }
 
+    /// An alarm, whose properties are the parameters of `PutMetricAlarm` (CloudFormation template reference, `AWS::CloudWatch::Alarm`). Nothing
+    /// measures here: it is raised only by `SetAlarmState`.
+    pub(super) async fn alarm(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
+        let name = self.physical(id);
+        let mut alarm = std::mem::take(&mut props.left);
+        alarm.insert("AlarmName".to_owned(), json!(name));
+        self.json(id, "monitoring", "GraniteServiceVersion20100801.PutMetricAlarm", Value::Object(alarm))
+            .await?;
+        Ok(made(&name, &[("Arn", &self.arn("cloudwatch", &format!("alarm:{name}")))]))
+    }
+
     pub(super) async fn rule(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
         props.ignore("Description", "said to people");
         let bus = props.take("EventBusName").and_then(|bus| bus.as_str().map(str::to_owned));

@@ -51,12 +51,14 @@ impl Fleet {
     }
 }
 
-/// The service authorization reference lists no resource type for `DescribeTargetHealth` ("Actions, resources, and condition keys for
-/// Elastic Load Balancing V2"): the action concerns all target groups.
+/// The service authorization reference lists no resource type for these two ("Actions, resources, and condition keys for
+/// Elastic Load Balancing V2"): they concern all target groups and load balancers.
 pub(super) fn elasticloadbalancing(body: &[u8]) -> Result<Request, String> {
     let action = form_urlencoded::parse(body).find(|(key, _)| key == "Action").map(|(_, value)| value);
     match action.as_deref() {
-        Some("DescribeTargetHealth") => Ok(need("elasticloadbalancing:DescribeTargetHealth", "*".to_owned())),
+        Some(action @ ("DescribeTargetHealth" | "DescribeLoadBalancers")) => {
+            Ok(need(&format!("elasticloadbalancing:{action}"), "*".to_owned()))
+        }
         other => Err(format!("elasticloadbalancing {other:?} is not modelled by the gateway")),
     }
 }

@@ -69,7 +69,8 @@ pub(super) fn identify(
         ("ssm", Some(operation)) => scope.ssm(operation, &parse(body)?),
         ("sqs", Some(operation)) => vec![scope.sqs(operation, &parse(body)?)],
         (service, Some(operation)) => vec![need(&format!("{service}:{operation}"), "*".to_owned())],
-        ("sts", None) => vec![need("sts:GetCallerIdentity", "*".to_owned())],
+        // What is asked of these in the query protocol knows no resources, except of IAM.
+        ("ec2" | "iam" | "monitoring" | "sts", None) => vec![query_api(service, body)?],
         (service, None) => vec![need(&format!("{service}:{method}"), "*".to_owned())],
     };
     for need in &mut needs {
@@ -109,6 +110,16 @@ fn sns(body: &[u8]) -> Request {
     let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
     let field = |name: &str| form.get(name).cloned().unwrap_or_default();
     need(&format!("sns:{}", field("Action")), field("TopicArn"))
+}
+
+/// EC2, IAM, CloudWatch and STS. Their names in IAM are those of their signatures, but for CloudWatch.
+fn query_api(service: &str, body: &[u8]) -> Result<Request, String> {
+    let form: BTreeMap<String, String> = form_urlencoded::parse(body).into_owned().collect();
+    let action = form.get("Action").ok_or_else(|| format!("{service} without an Action"))?;
+    let service = if service == "monitoring" { "cloudwatch" } else { service };
+    let role = form.get("RoleName").map(|name| format!("arn:aws:iam::{ACCOUNT}:role/{name}"));
+    let resource = role.or_else(|| form.get("PolicySourceArn").cloned()).unwrap_or_else(|| "*".to_owned());
+    Ok(need(&format!("{service}:{action}"), resource))
 }
 
 /// S3 in path style, which SDKs use with an IP address.

@@ -25,7 +25,15 @@ impl Refusal {
         match (self, service) {
             (
                 Self::Denied,
-                "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns" | "scheduler",
+                "s3"
+                | "cloudformation"
+                | "autoscaling"
+                | "elasticloadbalancing"
+                | "sns"
+                | "scheduler"
+                | "ec2"
+                | "iam"
+                | "monitoring",
             ) => StatusCode::FORBIDDEN,
             (Self::Missing, "s3" | "scheduler") => StatusCode::NOT_FOUND,
             (Self::Throttled, "s3") => StatusCode::SERVICE_UNAVAILABLE,
@@ -37,9 +45,17 @@ impl Refusal {
 
     fn code(self, service: &str) -> &'static str {
         match (self, service) {
-            (Self::Denied, "s3" | "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns") => {
-                "AccessDenied"
-            }
+            (
+                Self::Denied,
+                "s3"
+                | "cloudformation"
+                | "autoscaling"
+                | "elasticloadbalancing"
+                | "sns"
+                | "iam"
+                | "monitoring",
+            ) => "AccessDenied",
+            (Self::Denied, "ec2") => "UnauthorizedOperation",
             (Self::Denied, _) => "AccessDeniedException",
             (Self::Throttled, "s3") => "SlowDown",
             (Self::Throttled, "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns") => {
@@ -73,7 +89,14 @@ impl Refusal {
                     "<Error><Code>{code}</Code><Message>{text}</Message><RequestId>gateway</RequestId></Error>"
                 ),
             ),
-            "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns" => xml(
+            "ec2" => xml(
+                status,
+                &format!(
+                    "<Response><Errors><Error><Code>{code}</Code><Message>{text}</Message></Error></Errors>\
+                     <RequestID>gateway</RequestID></Response>"
+                ),
+            ),
+            "cloudformation" | "autoscaling" | "elasticloadbalancing" | "sns" | "iam" | "monitoring" => xml(
                 status,
                 &format!(
                     "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>{text}</Message></Error>\

@@ -1,9 +1,11 @@
 //! `slipway doctor`: a sound installation has no problem, and each of many broken ones is found, with its cure.
 
 use axum::http::Method;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use slipway_rollout::StackStatus;
 use slipway_tests::installation::Installation;
+use slipway_tests::operator::between;
 use slipway_tests::world::Settings;
 
 use crate::agent::program;
@@ -12,6 +14,17 @@ use crate::{ADMINISTRATOR, CLUSTER, Run, permissions, run, stand_stack, status, 
 /// A spec that leaves nothing to be advised.
 fn spec() -> String {
     format!("{}certificatesConfiguration:\n  rolloutBeforeExpiry: {{enabled: true}}\n", crate::spec())
+}
+
+/// A spec of another cluster, whose machines have private addresses and leave by a NAT gateway.
+fn private() -> String {
+    let subnets = "subnets:\n  - name: public\n    availabilityZone: eu-west-1a\n    instanceCIDR: 10.0.0.0/24\n\
+                   \x20 - name: private\n    availabilityZone: eu-west-1a\n    instanceCIDR: 10.0.1.0/24\n    private: true\n";
+    let endpoint = "dnsName: api.minimal.example.com\n    loadBalancer: {subnets: [{name: public}]}";
+    spec()
+        .replace("dnsName: api.minimal.example.com", endpoint)
+        .replace("minimal", "other")
+        .replace("availabilityZone: eu-west-1a\napi", &format!("{subnets}api"))
 }
 
 /// A sound installation: its stack, an agent that is there, and a cluster whose machines all say that they are well.
@@ -90,6 +103,8 @@ async fn a_sound_installation_has_no_problem_and_doctor_changes_nothing() {
         " rules, all enabled and with targets",
         "ok       schedule DailyScan: slipway-DailyScan-1a2b3c4d5e6f is enabled: cron(23 4 * * ? *)",
         "ok       RolloutDeadLetters: the dead-letter queue is empty",
+        " alarms, none is raised",
+        "ok       your permissions: by IAM's simulation, arn:aws:iam::123456789012:user/operator may run every verb on minimal",
         "IAM decides who may use it; you may",
         "ok       agent: x86_64: ",
         "ok       minimal: rollout: succeeded since ",
@@ -117,7 +132,11 @@ async fn a_sound_installation_has_no_problem_and_doctor_changes_nothing() {
     assert!(none.code == 1 && none.stderr.contains("the clusters there are minimal"), "{none:?}");
     let none = doctor(&slipway, "--stack other").await;
     assert!(none.code == 1 && none.stderr.contains("there is no CloudFormation stack other"), "{none:?}");
-    permissions::a_check_needs_what_the_page_says_and_nothing_more(&slipway).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.yaml");
+    std::fs::write(&file, private()).unwrap();
+    permissions::a_check_needs_what_the_page_says_and_nothing_more(&slipway, &file.display().to_string())
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +217,34 @@ async fn what_was_changed_in_an_installation_by_hand_is_found_with_its_cure() {
     )
     .await;
     call(&slipway, "sqs", "AmazonSQS.PurgeQueue", json!({"QueueUrl": queue})).await;
+
+    // Alarms: one that is raised, and one that is gone.
+    let alarm = world.reference("ScanErrorsAlarm").unwrap();
+    let state = |state: &str| json!({"AlarmName": alarm, "StateValue": state, "StateReason": "three errors"});
+    let cloudwatch = |operation: &str| format!("GraniteServiceVersion20100801.{operation}");
+    call(&slipway, "monitoring", &cloudwatch("SetAlarmState"), state("ALARM")).await;
+    let raised = ["alarm ScanErrorsAlarm: it is raised: three errors", "The scan function keeps failing"];
+    finds(&slipway, "", "problem", &raised).await;
+    call(&slipway, "monitoring", &cloudwatch("SetAlarmState"), state("OK")).await;
+    let alarm = world.reference("RenderNeedsPersonAlarm").unwrap();
+    let described = json!({"AlarmNames": [alarm]});
+    let described = call(&slipway, "monitoring", &cloudwatch("DescribeAlarms"), described).await;
+    call(&slipway, "monitoring", &cloudwatch("DeleteAlarms"), json!({"AlarmNames": [alarm]})).await;
+    finds(&slipway, "", "problem", &["alarm RenderNeedsPersonAlarm: ", "does not exist", "REVERT_DRIFT"])
+        .await;
+    let mut back = described["MetricAlarms"][0].clone();
+    for output in [
+        "AlarmArn",
+        "AlarmConfigurationUpdatedTimestamp",
+        "StateValue",
+        "StateReason",
+        "StateReasonData",
+        "StateUpdatedTimestamp",
+        "Metrics",
+    ] {
+        back.as_object_mut().unwrap().remove(output);
+    }
+    call(&slipway, "monitoring", &cloudwatch("PutMetricAlarm"), back).await;
 
     // The key.
     let key = json!({"KeyId": world.reference("Key").unwrap()});
@@ -284,4 +331,106 @@ async fn what_a_cluster_and_a_spec_lack_is_found_with_its_cure() {
     assert!(off.is_some(), "{warnings:#?}");
     // Its machines have not reported, which is not taken for well.
     assert!(of_level(&shown, "unknown").iter().any(|one| one.starts_with("brief: serving: ")), "{shown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_account_has_no_room_for_is_found_before_a_launch() {
+    let slipway = sound().await;
+    let world = slipway.world();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.yaml");
+    std::fs::write(&file, private()).unwrap();
+    let file = file.display().to_string();
+    let free = doctor(&slipway, &file).await;
+    assert_eq!(free.code, 0, "{free:?}");
+    for words in [
+        ": quotas: there is room for what it needs at most (vCPUs of on-demand instances: 8, Elastic IP addresses: 1, VPCs: 1, NAT gateways: 1, ",
+        "Network Load Balancers: 1)",
+    ] {
+        assert!(free.out.contains(words), "{words}: {}", free.out);
+    }
+    // A cluster that runs needs nothing more.
+    let minimal = folder.path().join("minimal.yaml");
+    std::fs::write(&minimal, spec()).unwrap();
+    let runs = doctor(&slipway, &minimal.display().to_string()).await;
+    assert!(runs.code == 0 && !runs.out.contains("quotas"), "{runs:?}");
+
+    // The default of a new account; then what others use of a larger one.
+    let gateway = world.gateway();
+    gateway.grant_quota("L-1216C47A", 5.0);
+    let cure = "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-1216C47A";
+    let full =
+        [": quotas: vCPUs of on-demand instances: ", "the quota L-1216C47A is 5, of which 0 are used", cure];
+    finds(&slipway, &file, "problem", &full).await;
+    gateway.grant_quota("L-1216C47A", 64.0);
+    let dimensions: Vec<Value> =
+        [("Class", "Standard/OnDemand"), ("Resource", "vCPU"), ("Service", "EC2"), ("Type", "Resource")]
+            .map(|(name, value)| json!({"Name": name, "Value": value}))
+            .into();
+    let used = |vcpus: u32| {
+        let at = (Timestamp::now() - SignedDuration::from_mins(2)).as_second();
+        let datum =
+            json!({"MetricName": "ResourceCount", "Value": vcpus, "Dimensions": dimensions, "Timestamp": at});
+        json!({"Namespace": "AWS/Usage", "MetricData": [datum]})
+    };
+    call(&slipway, "monitoring", "GraniteServiceVersion20100801.PutMetricData", used(62)).await;
+    finds(&slipway, &file, "problem", &["the quota L-1216C47A is 64, of which 62 are used"]).await;
+    gateway.grant_quota("L-1216C47A", 1000.0);
+
+    // The network: moto's own VPC and four more, addresses, gateways and balancers.
+    let ec2 = async |action: &str, parameters: &[(&str, &str)]| {
+        world.client().query("ec2", "2016-11-15", action, parameters).await.unwrap()
+    };
+    let mut vpcs = Vec::new();
+    for _ in 0..4 {
+        let made = ec2("CreateVpc", &[("CidrBlock", "10.9.0.0/16")]).await;
+        vpcs.push(between(&made, "<vpcId>").to_owned());
+    }
+    finds(
+        &slipway,
+        &file,
+        "problem",
+        &[
+            ": quotas: VPCs: the launch needs 1, for which there is no room",
+            "the quota L-F678F1CE is 5, of which 5 are used",
+        ],
+    )
+    .await;
+    ec2("DeleteVpc", &[("VpcId", &vpcs[0])]).await;
+    let mut addresses = Vec::new();
+    for _ in 0..5 {
+        let made = ec2("AllocateAddress", &[("Domain", "vpc")]).await;
+        addresses.push(between(&made, "<allocationId>").to_owned());
+    }
+    finds(
+        &slipway,
+        &file,
+        "problem",
+        &[": quotas: Elastic IP addresses: ", "L-0263D0A3 is 5, of which 5 are used"],
+    )
+    .await;
+    gateway.grant_quota("L-0263D0A3", 10.0);
+    let subnet =
+        [("VpcId", vpcs[1].as_str()), ("CidrBlock", "10.9.0.0/24"), ("AvailabilityZone", "eu-west-1a")];
+    let made = ec2("CreateSubnet", &subnet).await;
+    let subnet = between(&made, "<subnetId>").to_owned();
+    for address in &addresses {
+        ec2("CreateNatGateway", &[("SubnetId", &subnet), ("AllocationId", address)]).await;
+    }
+    finds(
+        &slipway,
+        &file,
+        "problem",
+        &[": quotas: NAT gateways in eu-west-1a: ", "L-FE5A380F is 5, of which 5 are used"],
+    )
+    .await;
+    gateway.grant_quota("L-FE5A380F", 10.0);
+    gateway.grant_quota("L-69A177A2", 0.0);
+    finds(&slipway, &file, "problem", &[": quotas: Network Load Balancers: ", "L-69A177A2 is 0"]).await;
+    gateway.grant_quota("L-69A177A2", 50.0);
+
+    // A type that the region does not have.
+    let old = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{old}controller: {{instanceType: m9z.large}}\n")).unwrap();
+    finds(&slipway, &file, "problem", &["EC2 has no instance type m9z.large in eu-west-1"]).await;
 }

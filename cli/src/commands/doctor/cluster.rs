@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
-use slipway_core::cluster::{Architecture, Image};
+use slipway_core::cluster::{Architecture, Cluster, Image};
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::pin::Pin;
 use slipway_core::words::moment;
@@ -20,6 +20,18 @@ pub(super) struct ClusterRead {
     /// `None`: it was destroyed, or nothing of it is deployed.
     pub(super) backups: Option<Read<Backups>>,
     pub(super) pins: Option<Read<Vec<Row>>>,
+}
+
+impl ClusterRead {
+    /// Whether what its newest spec needs is in use already.
+    pub(super) fn is_deployed(&self) -> bool {
+        self.state.as_ref().is_ok_and(|state| match state.serving.state {
+            ServingState::Gone | ServingState::NotDeployed => false,
+            ServingState::Serves | ServingState::Unknown | ServingState::Degraded | ServingState::Down => {
+                true
+            }
+        })
+    }
 }
 
 /// The state of a cluster, as `slipway status` shows it.
@@ -53,6 +65,8 @@ pub(super) struct SpecRead {
     pub(super) about: String,
     /// The command by which a corrected spec is uploaded.
     pub(super) apply: String,
+    /// The cluster that it describes; `None`: it is refused.
+    pub(super) cluster: Option<Box<Cluster>>,
     /// Errors and warnings of the spec itself.
     pub(super) diagnostics: Vec<Diagnostic>,
     /// What the installation does not let it use; `None`: the spec is refused anyway.

@@ -10,7 +10,8 @@ use slipway_core::keys;
 use slipway_core::words::{count, moment};
 use slipway_ports::Listed;
 
-use super::findings::{DEPLOY, Finding, Level, Read, found, ok, problem, unknown, warning};
+use super::alarms::{AlarmsRead, of_alarms};
+use super::findings::{DEPLOY, Finding, Level, Read, again, found, ok, problem, unknown, warning};
 use crate::overview::ago;
 
 /// What was read of an installation. `None`: what it depends on could not be read, which is a finding of its own.
@@ -24,6 +25,7 @@ pub(super) struct InstallationRead {
     pub(super) buckets: Vec<BucketRead>,
     pub(super) rules: Option<Read<Vec<RuleRead>>>,
     pub(super) schedules: Option<Vec<ScheduleRead>>,
+    pub(super) alarms: Option<AlarmsRead>,
     pub(super) queues: Vec<QueueRead>,
     pub(super) key: Option<KeyRead>,
     pub(super) agent: Option<AgentRead>,
@@ -110,13 +112,14 @@ pub(super) fn findings(read: &InstallationRead, now: Timestamp) -> Vec<Finding> 
     all.extend(read.buckets.iter().flat_map(of_bucket));
     match &read.rules {
         Some(Ok(rules)) => all.extend(of_rules(&read.stack_name, rules)),
-        Some(Err(unread)) => all.push(unknown("rules and schedule", unread)),
+        Some(Err(unread)) => all.push(unknown("rules, schedule and alarms", unread)),
         None => {}
     }
     if let Some(schedules) = &read.schedules {
         all.extend(of_schedules(&read.stack_name, schedules));
     }
     all.extend(read.queues.iter().map(of_queue));
+    all.extend(read.alarms.iter().flat_map(|alarms| of_alarms(&read.stack_name, alarms)));
     all.extend(read.key.iter().flat_map(of_key));
     all.extend(read.agent.iter().flat_map(|agent| of_agent(agent, now)));
     all
@@ -302,15 +305,6 @@ fn of_bucket(bucket: &BucketRead) -> Vec<Finding> {
         all.push(ok(about, format!("{name} keeps old versions, blocks public access and encrypts{tells}")));
     }
     all
-}
-
-/// How a resource of the stack is made again: deploying the same template does not, because CloudFormation compares templates only
-/// (CloudFormation user guide, "Using drift-aware change sets").
-fn again(stack: &str) -> String {
-    format!(
-        "bring it back by a drift-aware change set: aws cloudformation create-change-set --stack-name {stack} --deployment-mode REVERT_DRIFT … \
-         (CloudFormation user guide, Using drift-aware change sets)"
-    )
 }
 
 fn of_rules(stack: &str, rules: &[RuleRead]) -> Vec<Finding> {

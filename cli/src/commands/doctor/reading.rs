@@ -1,5 +1,7 @@
 //! Reads what the checks look at. A call that fails is part of what was read, so that the other checks go on.
 
+pub(super) mod account;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, stream};
@@ -54,12 +56,13 @@ pub(super) async fn installation(examined: &Examined, ours: &str) -> Installatio
         agent = Some(published(&installation.assets).await);
     }
     // Without the stack nobody knows its resources.
-    let (mut rules, mut schedules, mut queues, mut key) = (None, None, Vec::new(), None);
+    let (mut rules, mut schedules, mut alarms, mut queues, mut key) = (None, None, None, Vec::new(), None);
     if let Ok(stack) = stack {
         match aws.stack_resources(stack_name).await {
             Ok(resources) => {
                 rules = Some(Ok(rules_of(aws, &resources).await));
                 schedules = Some(schedules_of(aws, &resources).await);
+                alarms = Some(account::alarms(aws, stack, &resources).await);
             }
             Err(error) => rules = Some(Err(Unread::from(error))),
         }
@@ -79,6 +82,7 @@ pub(super) async fn installation(examined: &Examined, ours: &str) -> Installatio
         buckets,
         rules,
         schedules,
+        alarms,
         queues,
         key,
         agent,
@@ -236,6 +240,7 @@ async fn spec_of(cloud: Option<&Cloud>, about: String, checked: Outcome, site: &
     let mut spec = SpecRead {
         about,
         apply,
+        cluster: None,
         diagnostics: Vec::new(),
         objections: None,
         images: BTreeMap::new(),
@@ -266,6 +271,7 @@ async fn spec_of(cloud: Option<&Cloud>, about: String, checked: Outcome, site: &
     }
     spec.diagnostics = slipway_spec::advice(&checked.cluster, &checked.places);
     spec.diagnostics.extend(checked.warnings);
+    spec.cluster = Some(Box::new(checked.cluster));
     spec
 }
 

@@ -156,6 +156,7 @@ fn what_a_spec_may_not_use_and_what_its_parameters_lack_are_problems() {
     let sound = || SpecRead {
         about: "cluster.yaml".to_owned(),
         apply: "slipway apply cluster.yaml".to_owned(),
+        cluster: None,
         diagnostics: Vec::new(),
         objections: Some(Ok(Vec::new())),
         images: [("/aws/image".to_owned(), Ok(Some("ami-0a1b2c3d4e5f60718".to_owned())))].into(),

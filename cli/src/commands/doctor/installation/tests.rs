@@ -72,6 +72,7 @@ fn sound() -> InstallationRead {
                 expression: "cron(23 4 * * ? *)".to_owned(),
             })),
         }]),
+        alarms: None,
         queues: vec![QueueRead {
             output: "ScanDeadLettersUrl".to_owned(),
             url: "https://q".to_owned(),
