@@ -236,7 +236,7 @@ pub(crate) mod tests {
         let machines: BTreeMap<_, _> = machines.iter().map(machine).collect();
         let view = json!({
             "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines,
-            "tags": {"slipway:cluster": "c"},
+            "tags": {"slipway:cluster": "c"}, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/",
         });
         (name.to_owned(), Some(serde_json::from_value(view).unwrap()))
     }

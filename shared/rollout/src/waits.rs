@@ -446,7 +446,7 @@ mod tests {
             "i-4": machine(Lifecycle::Terminating),
         });
         let group = json!({
-            "name": "c-pool-a", "desired": 4, "min": 1, "max": 4, "template": null, "machines": machines, "tags": {},
+            "name": "c-pool-a", "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 4, "min": 1, "max": 4, "template": null, "machines": machines, "tags": {},
         });
         let group: GroupView = serde_json::from_value(group).unwrap();
         let report = json!({

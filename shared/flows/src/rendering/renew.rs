@@ -42,10 +42,10 @@ pub(super) async fn renew_what_runs(
     let ports = &world.ports();
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(cluster)).await?.value;
     let rollout = recall(ports.assets, cluster, rollout).await?;
-    let Some(good) = rollout.good.first().filter(|_| rollout.active().is_none() && !rollout.is_going())
-    else {
-        return Ok(());
-    };
+    // After a destruction that was aborted, a part of the cluster is missing: only the upload makes it whole.
+    let is_whole = rollout.called_off().is_none() && rollout.was_destroyed().is_none();
+    let is_idle = rollout.active().is_none() && !rollout.is_going();
+    let Some(good) = rollout.good.first().filter(|_| is_idle && is_whole) else { return Ok(()) };
     let Some(before) = store::load::<Plan>(ports.assets, &keys::plan(cluster, &good.plan)).await?.value
     else {
         return Ok(());

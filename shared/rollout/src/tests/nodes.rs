@@ -117,7 +117,7 @@ fn answer(template: &str) -> Observed {
         "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
     });
     let group = json!({
-        "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": template},
+        "name": "c-control-plane", "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": template},
         "machines": {"i-1": machine, "i-2": machine}, "tags": {},
     });
     let groups = BTreeMap::from([("c-control-plane".to_owned(), serde_json::from_value(group).unwrap())]);
@@ -158,7 +158,7 @@ fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not
             "zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
         });
         let view = serde_json::json!({
-            "name": name, "desired": 1, "min": 1, "max": 2, "template": {"id": "lt-1", "version": "2"}, "machines": {machine: one},
+            "name": name, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 1, "min": 1, "max": 2, "template": {"id": "lt-1", "version": "2"}, "machines": {machine: one},
             "tags": {"slipway:cluster": "c"},
         });
         (name.to_owned(), Some(serde_json::from_value(view).unwrap()))

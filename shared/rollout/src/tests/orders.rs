@@ -415,6 +415,19 @@ fn p10_an_order_that_finds_nothing_open_is_reported_once_unless_it_was_obeyed_be
 }
 
 #[test]
+fn p8_an_abort_of_what_is_being_aborted_changes_nothing() {
+    let mut state = rolling(&[], &[]);
+    state.active_mut().unwrap().aborted = Some(at(5));
+    let (given_at, message) = (at(1), "an order that was ignored".to_owned());
+    state.ignored = Some(crate::Ignored { given: given_at, at: at(2), message, help: String::new() });
+    for plan in [Some("p".to_owned()), Some("another".to_owned()), None] {
+        let after = after_order(&state, &given(Order::Abort { plan }, 9), None, at(9));
+        assert_eq!(after.active().unwrap().aborted, Some(at(5)));
+        assert_eq!((after.ignored, after.outbox.len()), (state.ignored.clone(), 0));
+    }
+}
+
+#[test]
 fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
     let mut run = Run::new();
     run.wake(None);

@@ -339,3 +339,27 @@ fn p8_a_status_that_fails_a_stack_is_believed_after_two_minutes() {
     let failed = decide(&looked, &late, NOW + SignedDuration::from_mins(2)).next;
     assert!(failed.last.is_some_and(|last| last.message.contains("continue-update-rollback")));
 }
+
+#[test]
+fn p10_only_a_stack_of_ours_that_was_being_made_and_exists_is_unfinished() {
+    const POOL: &str = "c-pool-a";
+    let unfinished = |state: &str, stands: bool, change: fn(&mut StackView)| {
+        let mut rollout = rolling(&[stack(POOL, "pool", json!(state))], &[]);
+        if stands {
+            rollout.deployed.insert(POOL.to_owned(), "old".to_owned());
+        }
+        let mut observed = seen(&[(POOL, StackStatus::RollbackFailed)]);
+        let active = rollout.active().unwrap();
+        observed.stacks.get_mut(POOL).unwrap().as_mut().unwrap().tags.clone_from(&active.steps[0].tags);
+        change(observed.stacks.get_mut(POOL).unwrap().as_mut().unwrap());
+        crate::end::unfinished(&rollout, active, &observed)
+    };
+    let foreign = |view: &mut StackView| {
+        view.tags.insert("slipway:cluster".to_owned(), "another".to_owned());
+    };
+    assert_eq!(unfinished("executing", false, |_| {}), [(POOL.to_owned(), "t".to_owned())]);
+    assert_eq!(unfinished("executing", true, |_| {}), []);
+    assert_eq!(unfinished("done", false, |_| {}), []);
+    assert_eq!(unfinished("executing", false, foreign), []);
+    assert_eq!(unfinished("executing", false, |view| view.status = StackStatus::DeleteComplete), []);
+}

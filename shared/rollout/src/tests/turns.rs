@@ -61,7 +61,7 @@ fn group(name: &str, machines: &[&str]) -> (String, Option<GroupView>) {
         json!({"zone": "a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": null});
     let machines: BTreeMap<&str, &Value> = machines.iter().map(|id| (*id, &machine)).collect();
     let view = json!({
-        "name": name, "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines,
+        "name": name, "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 1, "min": 1, "max": 2, "template": null, "machines": machines,
         "tags": {"slipway:cluster": "c"}, "targetGroups": [],
     });
     (name.to_owned(), Some(serde_json::from_value(view).unwrap()))

@@ -57,7 +57,7 @@ fn observed() -> Observed {
         "zone": "eu-west-1a", "lifecycle": "inService", "healthy": true, "weight": 1, "template": {"id": "lt-1", "version": "1"},
     });
     let group = json!({
-        "name": "c-control-plane", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": "2"},
+        "name": "c-control-plane", "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 2, "min": 2, "max": 3, "template": {"id": "lt-1", "version": "2"},
         "machines": {"i-1": machine, "i-2": machine}, "tags": {},
     });
     Observed {

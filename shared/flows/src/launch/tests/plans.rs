@@ -167,6 +167,31 @@ async fn a_release_that_is_lost_is_told_by_its_key_and_moves_nothing() {
     assert_eq!(shore.done(), [""; 0]);
 }
 
+/// A plan that waits for an approval was set aside for a renewal.
+#[tokio::test]
+async fn p7_a_plan_that_was_set_aside_is_desired_again_once_the_renewal_is_over() {
+    let (shore, waits) = moved_on(idle());
+    let renewal = Desired { plan: "renewal".to_owned(), target: release(1).id(), ..waits.clone() };
+    let renewal = waits.clone().after("v1", &renewal.plan, &renewal.target);
+    shore.keeps(&keys::desired("c"), &renewal);
+    let ended = json!({
+        "plan": "renewal", "specVersion": "v1", "target": release(1).id(), "result": "succeeded", "message": "", "endedAt": at(0), "steps": [],
+    });
+    let last = Some(serde_json::from_value(ended).unwrap());
+    shore.keeps(&keys::rollout("c"), &Rollout { last, ..shore.state() });
+    shore.wakes(Waker::Event).await.unwrap();
+    let desired = desired_of(&shore);
+    assert_eq!((desired.target, desired.set_aside), (waits.target, None));
+    // It is not over while it has not begun.
+    let (shore, waits) = moved_on(idle());
+    let renewal = planned(&shore, &release(3));
+    let renewal = waits.after("v1", &renewal.plan, &renewal.target);
+    shore.keeps(&keys::desired("c"), &renewal);
+    shore.wakes(Waker::Event).await.unwrap();
+    let desired = desired_of(&shore);
+    assert_eq!((desired.target, desired.set_aside), (renewal.target, renewal.set_aside));
+}
+
 /// Nobody would be woken who begins it: the tick goes with the rollout that has ended.
 #[tokio::test]
 async fn p8_a_newer_plan_that_waits_for_the_end_of_a_rollout_begins_in_the_same_invocation_and_has_its_tick()

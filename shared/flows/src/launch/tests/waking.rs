@@ -74,7 +74,7 @@ async fn p6_a_daily_look_finds_the_machine_in_a_hook_whose_event_was_lost() {
     let machine =
         json!({"zone": "a", "lifecycle": "terminatingWait", "healthy": true, "weight": 1, "template": null});
     let view = json!({
-        "name": "c-pool-a", "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
+        "name": "c-pool-a", "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 1, "min": 1, "max": 2, "template": null, "machines": {"i-1": machine},
         "tags": {"slipway:cluster": "c"},
     });
     for (by, finds) in [(Waker::Look, true), (group(), true), (Waker::Event, false)] {

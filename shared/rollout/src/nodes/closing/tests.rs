@@ -71,7 +71,7 @@ fn p11_etcd_serves_if_every_controller_says_so_of_every_member() {
 fn p11_a_machine_in_service_needs_a_node_that_is_ready_and_one_that_leaves_does_not() {
     let machine = |lifecycle| json!({"zone": "a", "lifecycle": lifecycle, "healthy": true, "weight": 1, "template": null});
     let group: GroupView = serde_json::from_value(json!({
-        "name": "c-pool-a", "desired": 2, "min": 1, "max": 4, "template": null, "tags": {},
+        "name": "c-pool-a", "machineArns": "arn:aws:ec2:eu-west-1:123456789012:instance/", "desired": 2, "min": 1, "max": 4, "template": null, "tags": {},
         "machines": {"i-1": machine("inService"), "i-2": machine("inService"), "i-3": machine("terminatingWait")},
     }))
     .unwrap();

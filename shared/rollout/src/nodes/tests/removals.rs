@@ -151,3 +151,13 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(20)), []);
     assert_eq!(departs(&dock), []);
 }
+
+/// An earlier deletion failed, and the answer may be from before this one.
+#[test]
+fn p8_a_deletion_that_failed_is_believed_after_two_minutes() {
+    for (second, place) in [(0, Place::Delete), (119, Place::Delete), (120, Place::Failed)] {
+        let mut dock = pool(since(0, json!("delete")));
+        dock.observed.stacks.insert(POOL.to_owned(), stack("DELETE_FAILED"));
+        assert_eq!(dock.advance_at(second).0, place, "{second}");
+    }
+}

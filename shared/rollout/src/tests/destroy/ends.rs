@@ -215,3 +215,18 @@ fn p4_a_destruction_that_waited_for_a_rollout_to_end_is_as_patient_as_any() {
     };
     assert_eq!(inquiry.since, at(120));
 }
+
+#[test]
+fn p7_a_destruction_that_has_stopped_or_is_paused_makes_no_progress() {
+    let mut quay = Quay::new();
+    assert_eq!(quay.state.stalled_destruction(), None);
+    quay.wake(Some(ordered(0, false)));
+    assert_eq!((quay.state.is_going(), quay.state.stalled_destruction()), (true, None));
+    let minute = quay.minute;
+    quay.wake(Some(Given { order: Order::Pause, at: at(minute) }));
+    assert_eq!(quay.state.stalled_destruction(), Some(at(0)));
+    let mut quay = Quay::new();
+    quay.snapshot = Err("no");
+    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert_eq!(quay.state.stalled_destruction(), Some(at(0)));
+}
