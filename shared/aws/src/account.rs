@@ -110,7 +110,7 @@ impl Aws {
     ) -> PortResult<Option<Quota>> {
         let subject = format!("{service}/{code}");
         let body = json!({ "ServiceCode": service, "QuotaCode": code });
-        let answer = match self.json(Service::ServiceQuotas, QUOTAS, operation, &subject, &body).await {
+        let answer = match self.json(Service::Quotas, QUOTAS, operation, &subject, &body).await {
             Ok(answer) => answer,
             Err(error) if error.message.starts_with("NoSuchResourceException") => return Ok(None),
             Err(error) => return Err(error),

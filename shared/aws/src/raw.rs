@@ -35,7 +35,7 @@ pub(crate) enum Service {
     CloudWatch,
     Ec2,
     Iam,
-    ServiceQuotas,
+    Quotas,
     Sts,
 }
 
@@ -46,7 +46,7 @@ impl Service {
             Self::CloudWatch => "monitoring",
             Self::Ec2 => "ec2",
             Self::Iam => "iam",
-            Self::ServiceQuotas => "servicequotas",
+            Self::Quotas => "servicequotas",
             Self::Sts => "sts",
         }
     }
@@ -57,7 +57,7 @@ impl Service {
             Self::CloudWatch => "CloudWatch",
             Self::Ec2 => "EC2",
             Self::Iam => "IAM",
-            Self::ServiceQuotas => "Service Quotas",
+            Self::Quotas => "Service Quotas",
             Self::Sts => "STS",
         }
     }
@@ -69,7 +69,7 @@ impl Service {
             Self::Ec2 => Some("2016-11-15"),
             Self::Iam => Some("2010-05-08"),
             Self::Sts => Some("2011-06-15"),
-            Self::ServiceQuotas => None,
+            Self::Quotas => None,
         }
     }
 
@@ -84,7 +84,7 @@ impl Service {
                 ("us-gov-west-1".to_owned(), format!("https://iam.us-gov.{suffix}"))
             }
             Self::Iam => ("us-east-1".to_owned(), format!("https://iam.{suffix}")),
-            Self::CloudWatch | Self::Ec2 | Self::ServiceQuotas | Self::Sts => {
+            Self::CloudWatch | Self::Ec2 | Self::Quotas | Self::Sts => {
                 (region.to_owned(), format!("https://{}.{region}.{suffix}", self.signing_name()))
             }
         }
@@ -302,7 +302,7 @@ mod tests {
             of("eu-west-1", "https://monitoring.eu-west-1.amazonaws.com")
         );
         assert_eq!(
-            place(Service::ServiceQuotas, "cn-north-1"),
+            place(Service::Quotas, "cn-north-1"),
             of("cn-north-1", "https://servicequotas.cn-north-1.amazonaws.com.cn")
         );
         assert_eq!(place(Service::Iam, "eu-west-1"), of("us-east-1", "https://iam.amazonaws.com"));
