@@ -42,7 +42,7 @@ fn machine(id: &str, state: &str) -> String {
 /// A group of name `a-pool-x`.
 fn group(inside: &str) -> Answer {
     let xml = format!(
-        "<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups><member><AutoScalingGroupName>a-pool-x</AutoScalingGroupName><MinSize>1</MinSize><MaxSize>9</MaxSize><DesiredCapacity>3</DesiredCapacity>{inside}</member></AutoScalingGroups></DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>"
+        "<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups><member><AutoScalingGroupName>a-pool-x</AutoScalingGroupName><AutoScalingGroupARN>arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:1:autoScalingGroupName/a-pool-x</AutoScalingGroupARN><MinSize>1</MinSize><MaxSize>9</MaxSize><DesiredCapacity>3</DesiredCapacity>{inside}</member></AutoScalingGroups></DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>"
     );
     (200, leak(xml))
 }
