@@ -338,18 +338,18 @@ impl Baseline {
     fn compared_with(&self, new: &Rendering) -> Cow<'_, Self> {
         let gone = self.unfinished.iter().filter(|(stack, _)| new.stack(stack).is_none());
         let gone: Vec<_> = gone.map(|(stack, (_, part))| (stack.clone(), part)).collect();
-        let Some(rendering) = self.rendering.clone().filter(|_| !gone.is_empty()) else {
+        if gone.is_empty() {
             return Cow::Borrowed(self);
-        };
-        let mut whole = Self { rendering: None, ..self.clone() };
-        let mut rendering = rendering;
+        }
+        let mut whole = self.clone();
+        let Some(rendering) = &mut whole.rendering else { return Cow::Borrowed(self) };
         for (stack, part) in gone {
             rendering.stacks.extend(part.stacks.iter().cloned());
             rendering.roles.extend(part.roles.iter().map(|(role, node)| (role.clone(), node.clone())));
             whole.orphaned.insert(stack);
         }
         rendering.stacks.sort_by_key(|stack| stack.kind);
-        Cow::Owned(Self { rendering: Some(rendering), ..whole })
+        Cow::Owned(whole)
     }
 
     /// Adds the add-ons of the release `addons`, which are applied.
