@@ -127,44 +127,27 @@ async fn stored(cloud: &Cloud) -> Result<Stored, CliError> {
         CliError::refused(problem, format!("slipway status --cluster {name} says why"))
     })?;
     let Desired { plan, target, .. } = &desired;
-    let (release_key, plan_key, page_key) =
-        (keys::release(name, target), keys::plan(name, plan), keys::plan_page(name, plan));
+    let (release_key, lock_key) = (keys::release(name, target), keys::release_lock(name, target));
+    let (plan_key, page_key) = (keys::plan(name, plan), keys::plan_page(name, plan));
     let both = async {
         tokio::try_join!(
             required(assets, &release_key),
             required(assets, &plan_key),
             required(assets, &page_key),
-            lock(assets, name, target)
+            required(assets, &lock_key)
         )
     };
     let (release, plan, page, lock) = both.await.map_err(in_cloud)?;
     let rendering = store::load::<Rendering>(assets, &release_key).await.map_err(in_cloud)?.value;
-    let rendering = rendering.ok_or_else(|| in_cloud(lost(&release_key)))?;
+    let rendering = rendering.ok_or_else(|| in_cloud(store::lost(&release_key)))?;
     let specs = cloud.specs().await?;
     let spec = specs.get_version(&keys::spec(name), desired.accepted_version()).await;
     let spec = spec.map_err(|error| in_cloud(error.into()))?;
     Ok(Stored { desired, release, rendering, lock, plan, page, spec })
 }
 
-/// The lock that the release was rendered with. Releases of earlier versions of Slipway have none of their own.
-async fn lock(assets: &impl Objects, cluster: &str, release: &str) -> FlowResult<Object> {
-    match assets.get(&keys::release_lock(cluster, release)).await? {
-        Some(lock) => Ok(lock),
-        None => required(assets, &keys::lock(cluster)).await,
-    }
-}
-
 async fn required(assets: &impl Objects, key: &str) -> FlowResult<Object> {
-    assets.get(key).await?.ok_or_else(|| lost(key))
-}
-
-fn lost(key: &str) -> FlowError {
-    FlowError::Corrupt {
-        key: key.to_owned(),
-        problem: "is lost".to_owned(),
-        help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
-            .to_owned(),
-    }
+    assets.get(key).await?.ok_or_else(|| store::lost(key))
 }
 
 /// The files with their content.

@@ -504,20 +504,11 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_behind(&rollout.behind, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
-        .map_err(|id| lost(&keys::release(cluster, &id)))
+        .map_err(|id| store::lost(&keys::release(cluster, &id)))
 }
 
 async fn required<T: serde::de::DeserializeOwned>(assets: &impl Objects, key: &str) -> FlowResult<T> {
-    store::load(assets, key).await?.value.ok_or_else(|| lost(key))
-}
-
-fn lost(key: &str) -> FlowError {
-    FlowError::Corrupt {
-        key: key.to_owned(),
-        problem: "is lost".to_owned(),
-        help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
-            .to_owned(),
-    }
+    store::load(assets, key).await?.value.ok_or_else(|| store::lost(key))
 }
 
 /// Puts a report into `status.json`, made from the one that is there, unless it says that already.

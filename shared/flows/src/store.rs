@@ -56,6 +56,17 @@ pub async fn verified(objects: &impl Objects, key: &str, sha256: &str) -> FlowRe
     }
 }
 
+/// An object that has to be there is not.
+#[must_use]
+pub fn lost(key: &str) -> FlowError {
+    FlowError::Corrupt {
+        key: key.to_owned(),
+        problem: "is lost".to_owned(),
+        help: "bring back a version of the object (the bucket keeps them), or upload the spec again"
+            .to_owned(),
+    }
+}
+
 /// As [`load`], for an object that no decision depends on: one that cannot be read counts as missing, and the next [`save`] overwrites
 /// it. The second value says what was wrong with it.
 ///
