@@ -273,7 +273,7 @@ def breaches(template):
         for policy in of_type(resources, "AWS::S3::BucketPolicy").values()
         for statement in statements(policy["PolicyDocument"])
         if statement["Effect"] == "Deny"
-        and statement["Condition"].get("Bool", {}).get("aws:SecureTransport") == "false"
+        and statement.get("Condition", {}).get("Bool", {}).get("aws:SecureTransport") == "false"
         and statement["Principal"] == "*"
     }
     public = {}
