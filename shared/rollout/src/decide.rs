@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use slipway_core::event::{Event, RolloutReport, RolloutStarted};
 use slipway_core::release::StackKind;
 use slipway_core::role::Role;
-use slipway_core::status::Report;
+use slipway_core::status::{Report, RolloutState};
 use slipway_core::words::count;
 use slipway_plan::StackAction;
 
@@ -440,13 +440,13 @@ fn conclude(
             (None, None) => whole.next(&next.cluster).words(),
         };
         let (state, message) = match (active.aborted, paused_since) {
-            (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
+            (Some(_), _) => (RolloutState::Aborting, format!("aborting: {waiting}")),
             (None, Some(since)) => {
                 let flies = if in_flight { format!("; {waiting}") } else { String::new() };
                 let ends = held_by_a_pause(urgency, next).map(|words| format!("; {words}"));
-                ("paused", format!("{}{flies}{}", paused(next, since), ends.unwrap_or_default()))
+                (RolloutState::Paused, format!("{}{flies}{}", paused(next, since), ends.unwrap_or_default()))
             }
-            (None, None) => ("running", waiting),
+            (None, None) => (RolloutState::Running, waiting),
         };
         let event = detail(next, &active, &message).with_next(Some(command.clone()));
         if paused_since.is_some() && active.aborted.is_none() {
@@ -513,8 +513,7 @@ fn conclude(
     if next.departures.is_empty() && !next.is_going() {
         effects.push(Effect::DisarmTick);
     }
-    let mut report =
-        report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
+    let mut report = report(result.into(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
     report.nodes = active.nodes.words(&waits.nodes);
     // The destruction begins now, however long the rollout took to end.
     if let Some(open) = next.destroy_mut() {

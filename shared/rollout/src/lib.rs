@@ -40,7 +40,7 @@ use slipway_core::event::Event;
 use slipway_core::node::{BootstrapReport, Command, CommandView};
 use slipway_core::release::{AddonsPointer, Rendering, StackKind};
 use slipway_core::role::Role;
-use slipway_core::status::{Desired, Report};
+use slipway_core::status::{Desired, Report, RolloutState};
 use slipway_plan::Plan;
 
 pub use addons::AddonStep;
@@ -250,15 +250,14 @@ pub enum RolloutResult {
     Aborted,
 }
 
-impl RolloutResult {
-    /// The state in reports from then on.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Superseded => "superseded",
-            Self::Aborted => "aborted",
+/// The state in reports from then on.
+impl From<RolloutResult> for RolloutState {
+    fn from(result: RolloutResult) -> Self {
+        match result {
+            RolloutResult::Succeeded => Self::Succeeded,
+            RolloutResult::Failed => Self::Failed,
+            RolloutResult::Superseded => Self::Superseded,
+            RolloutResult::Aborted => Self::Aborted,
         }
     }
 }
