@@ -227,7 +227,8 @@ async fn an_upload_does_not_waive_its_own_review() {
 #[tokio::test]
 async fn an_upload_does_not_waive_its_own_review_by_a_renewal_that_nobody_approves() {
     let (automatic, manual) = (example("minimal"), minimal("rollout: {approval: manual}"));
-    let bigger = with(&automatic, "name: general", "name: general\n      nodeLabels: {example.com/evil: 'true'}");
+    let bigger =
+        with(&automatic, "name: general", "name: general\n      nodeLabels: {example.com/evil: 'true'}");
     for (approved, waits) in [(false, true), (true, false)] {
         let workshop = workshop(&manual);
         let first = workshop.render(&manual).await.plan;

@@ -216,10 +216,7 @@ enum Good {
     /// Nobody deletes plans. If one is missing nevertheless, a person decides.
     Missing,
     /// `approved`: as [`slipway_rollout::Good::approved`].
-    Plan {
-        plan: Box<Plan>,
-        approved: bool,
-    },
+    Plan { plan: Box<Plan>, approved: bool },
 }
 
 async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good> {

@@ -59,6 +59,8 @@ enum Bug {
     DropsTheOutbox,
     DropsATerminate,
     SendsTwice,
+    ReportsTwice,
+    LetsDrainsGoOn,
     SetsTheSizeTwice,
     DoneTooEarly,
     ForgetsFailures,
@@ -415,13 +417,16 @@ impl Mistaken {
                     let token = format!("{}+", command.token);
                     more.push(Effect::Send(Command { token, ..command.clone() }));
                 }
+                (Bug::ReportsTwice, Effect::Publish(_)) => more.push(effect.clone()),
                 (Bug::SetsTheSizeTwice, Effect::SetDesired { desired, .. }) => *desired += 1,
                 _ => {}
             }
         }
         decision.effects.extend(more);
         decision.effects.retain(|effect| match (self.bug, effect) {
-            (Bug::LeavesThePool, Effect::DeleteStack { .. }) => false,
+            (Bug::LeavesThePool, Effect::DeleteStack { .. }) | (Bug::LetsDrainsGoOn, Effect::Cancel(_)) => {
+                false
+            }
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
             (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
                 decision.next.destroy().is_none() || command.verb != Verb::EtcdSnapshot
