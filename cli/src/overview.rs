@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_core::release::Rendering;
-use slipway_core::status::{Desired, SpecStatus, Status};
+use slipway_core::status::{Desired, RolloutState, SpecStatus, Status};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
@@ -27,7 +27,7 @@ use slipway_credentials::rotation::{self, RotationStatus};
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
 use slipway_plan::Plan;
-use slipway_rollout::{Rollout, RolloutResult};
+use slipway_rollout::Rollout;
 
 use crate::cloud::Cloud;
 use crate::failure::CliError;
@@ -76,7 +76,7 @@ pub(crate) struct Overview {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RolloutView {
     /// As [`slipway_core::status::Report::state`].
-    pub(crate) state: String,
+    pub(crate) state: RolloutState,
     pub(crate) generation: u64,
     pub(crate) plan: Option<String>,
     pub(crate) message: String,
@@ -229,7 +229,7 @@ impl Documents {
                 ..RolloutView::default()
             },
             None => RolloutView {
-                state: "idle".to_owned(),
+                state: RolloutState::Idle,
                 message: "nothing was rolled out yet".to_owned(),
                 ..RolloutView::default()
             },
@@ -241,7 +241,7 @@ impl Documents {
             (Some(active), _) => {
                 view.started_at = Some(active.started_at);
                 if lags {
-                    "running".clone_into(&mut view.state);
+                    view.state = RolloutState::Running;
                     view.message = format!("plan {} has begun", active.plan);
                     view.command = None;
                     view.plan = Some(active.plan.clone());
@@ -250,8 +250,13 @@ impl Documents {
             }
             (None, Some(last)) if !rollout.is_going() => {
                 view.ended_at = Some(last.ended_at);
-                if lags || matches!(view.state.as_str(), "running" | "aborting" | "paused") {
-                    word(last.result).clone_into(&mut view.state);
+                if lags
+                    || matches!(
+                        view.state,
+                        RolloutState::Running | RolloutState::Aborting | RolloutState::Paused
+                    )
+                {
+                    view.state = last.result.into();
                     view.message.clone_from(&last.message);
                     view.command = None;
                     view.plan = Some(last.plan.clone());
@@ -275,18 +280,18 @@ impl Documents {
             view.ended_at = None;
             view.stacks.clear();
             if plan.policy.approval == Approval::Manual && rollout.approved.as_ref() != Some(&plan.id) {
-                view.state = "waiting-for-approval".to_owned();
+                view.state = RolloutState::WaitingForApproval;
                 view.message = format!("plan {} waits for an approval: {}", plan.id, plan.summary());
                 view.waits = Some(plan.summary());
                 view.command =
                     Some(format!("`slipway approve --cluster {}` shows and starts it", rollout.cluster));
             } else if let Some(since) = rollout.paused_since() {
-                view.state = "paused".to_owned();
+                view.state = RolloutState::Paused;
                 let since = moment(since);
                 view.message = format!("plan {} waits: everything was paused at {since}", plan.id);
                 view.command = Some(format!("`slipway resume --cluster {}` continues", rollout.cluster));
             } else {
-                view.state = "about-to-begin".to_owned();
+                view.state = RolloutState::AboutToBegin;
                 view.message = format!("plan {} was asked for: {}", plan.id, plan.summary());
                 view.command = None;
                 view.pending = true;
@@ -303,7 +308,7 @@ impl Documents {
                 view.next = Some(format!("plan {} begins when this rollout has ended: {summary}", plan.id));
             } else if is_new && !is_due(&rollout, desired, plan) && ended_now() {
                 view.plan = Some(plan.id.clone());
-                view.state = "about-to-begin".to_owned();
+                view.state = RolloutState::AboutToBegin;
                 view.message =
                     format!("plan {} is made anew, now that the rollout before it has ended", plan.id);
                 view.command = None;
@@ -346,10 +351,16 @@ fn is_due(rollout: &Rollout, desired: &Desired, plan: &Plan) -> bool {
 /// A cluster that is being destroyed, or was.
 fn show_destruction(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
     if let Some(open) = rollout.destroy() {
-        let reports_destruction =
-            matches!(view.state.as_str(), "destroying" | "paused" | "aborting" | "failed" | "stuck");
-        if lags || !reports_destruction || (view.state == "failed" && !open.has_stopped()) {
-            "destroying".clone_into(&mut view.state);
+        let reports_destruction = matches!(
+            view.state,
+            RolloutState::Destroying
+                | RolloutState::Paused
+                | RolloutState::Aborting
+                | RolloutState::Failed
+                | RolloutState::Stuck
+        );
+        if lags || !reports_destruction || (view.state == RolloutState::Failed && !open.has_stopped()) {
+            view.state = RolloutState::Destroying;
             "its destruction was ordered".clone_into(&mut view.message);
             view.stacks.clear();
         }
@@ -357,21 +368,16 @@ fn show_destruction(view: &mut RolloutView, rollout: &Rollout, lags: bool) {
         view.started_at = Some(open.asked_at);
         view.ended_at = None;
     } else if let Some(gone) = rollout.was_destroyed() {
-        "destroyed".clone_into(&mut view.state);
+        view.state = RolloutState::Destroyed;
         view.message.clone_from(&gone.message);
         view.plan = None;
         view.ended_at = Some(gone.at);
     } else if let Some(off) = rollout.called_off() {
-        "aborted".clone_into(&mut view.state);
+        view.state = RolloutState::Aborted;
         view.message.clone_from(&off.message);
         view.plan = None;
         view.ended_at = Some(off.at);
     }
-}
-
-/// The result of the last rollout, in the word used in reports.
-pub(crate) fn word(result: RolloutResult) -> &'static str {
-    result.as_str()
 }
 
 /// One document: its content, `None` if it does not exist, or what is wrong with it.
@@ -404,13 +410,13 @@ pub(crate) mod testing {
     use super::*;
 
     /// A view in which only the rollout is known.
-    pub(crate) fn view(state: &str, generation: u64, message: &str) -> Overview {
+    pub(crate) fn view(state: RolloutState, generation: u64, message: &str) -> Overview {
         let rollout = RolloutView {
-            state: state.to_owned(),
+            state,
             generation,
             plan: Some(message.to_owned()),
             message: message.to_owned(),
-            running: state == "running",
+            running: state == RolloutState::Running,
             ..RolloutView::default()
         };
         Overview {

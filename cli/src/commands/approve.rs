@@ -5,7 +5,7 @@ use serde_json::json;
 use slipway_core::cluster::Approval;
 use slipway_core::event::{Event, RolloutApproved};
 use slipway_core::keys;
-use slipway_core::status::Desired;
+use slipway_core::status::{Desired, RolloutState};
 use slipway_core::words::moment;
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
@@ -15,7 +15,6 @@ use slipway_rollout::Rollout;
 use crate::Exit;
 use crate::cloud::{BusArgs, Cloud, CloudArgs};
 use crate::failure::CliError;
-use crate::overview::word;
 use crate::printer::Printer;
 
 /// Show the newest plan of a cluster in AWS and approve it, which starts the rollout.
@@ -145,7 +144,7 @@ fn objection(rollout: &Rollout, desired: &Desired, plan: &Plan) -> Option<String
     if let Some(last) = rollout.last.as_ref().filter(|_| rollout.is_spent(desired)) {
         return Some(format!(
             "plan {id} was rolled out already, and {}: {}",
-            word(last.result),
+            RolloutState::from(last.result),
             last.message
         ));
     }

@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
+use slipway_core::status::RolloutState;
 use slipway_core::words::{count, moment};
 
 use crate::Exit;
@@ -50,7 +51,7 @@ const AT_A_TIME: usize = 8;
 #[serde(rename_all = "camelCase")]
 struct Line {
     cluster: String,
-    state: String,
+    state: RolloutState,
     serving: Serving,
     nodes_up: usize,
     nodes: usize,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use slipway_core::keys;
-use slipway_core::status::{SpecResult, Status};
+use slipway_core::status::{RolloutState, SpecResult, Status};
 use slipway_flows::error::FlowError;
 use slipway_flows::store;
 use slipway_ports::{Listing as _, Objects as _};
@@ -246,7 +246,7 @@ fn stands_as_uploaded(view: &Overview) -> bool {
     let rollout = &view.rollout;
     let open = rollout.running || rollout.pending || rollout.waits.is_some();
     let accepted = view.spec.as_ref().is_some_and(|spec| spec.result == SpecResult::Accepted);
-    accepted && !open && !view.spec_is_past && rollout.state == "succeeded"
+    accepted && !open && !view.spec_is_past && rollout.state == RolloutState::Succeeded
 }
 
 fn nothing_new(cluster: &str) -> String {
@@ -265,7 +265,8 @@ fn ended(view: &Overview, upload: Upload) -> Option<Exit> {
     if upload == Upload::Fresh || (open && !(refused && rollout.waits.is_some())) {
         return None;
     }
-    let well = matches!(rollout.state.as_str(), "succeeded" | "idle" | "destroyed");
+    let well =
+        matches!(rollout.state, RolloutState::Succeeded | RolloutState::Idle | RolloutState::Destroyed);
     Some(if refused || !well { Exit::Findings } else { Exit::Done })
 }
 
@@ -296,7 +297,7 @@ impl Seen {
         let same = rollout == self.rollout && !view.rollout.stacks.is_empty();
         for about in self.lines.keys().filter(|about| !lines.contains_key(*about)) {
             let gone = match about.split(' ').next() {
-                Some("stack") => same || view.rollout.state == "destroyed",
+                Some("stack") => same || view.rollout.state == RolloutState::Destroyed,
                 Some("node" | "certificates") => true,
                 // The rest is about the progress of something that has ended.
                 _ => false,
@@ -375,10 +376,10 @@ mod tests {
     #[test]
     fn a_watch_of_an_upload_does_not_take_the_old_rollout_for_the_new_one() {
         let mut seen = Seen::default();
-        let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
+        let old = with_stacks(view(RolloutState::Succeeded, 4, "old"), &["c-network", "c-pool-a"]);
         let words = ["spec: the spec that was uploaded a moment ago is being processed"];
         assert_eq!(changes(&mut seen, &old, Upload::Fresh), words);
-        let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
+        let begun = with_stacks(view(RolloutState::Running, 5, "new"), &["c-pool-a"]);
         assert_eq!(
             changes(&mut seen, &begun, Upload::Seen),
             ["rollout: running: new", "stack c-pool-a: done"]
@@ -388,17 +389,17 @@ mod tests {
     #[test]
     fn stacks_that_stand_are_not_said_to_be_gone_when_another_rollout_begins() {
         let mut seen = Seen::default();
-        let old = with_stacks(view("succeeded", 4, "old"), &["c-network", "c-pool-a"]);
+        let old = with_stacks(view(RolloutState::Succeeded, 4, "old"), &["c-network", "c-pool-a"]);
         changes(&mut seen, &old, Upload::Seen);
         // A plan that waits has no stacks, and has the number of the rollout before it.
         assert_eq!(
-            changes(&mut seen, &view("about-to-begin", 4, "new"), Upload::Seen),
+            changes(&mut seen, &view(RolloutState::AboutToBegin, 4, "new"), Upload::Seen),
             ["rollout: about-to-begin: new"]
         );
-        let begun = with_stacks(view("running", 5, "new"), &["c-pool-a"]);
+        let begun = with_stacks(view(RolloutState::Running, 5, "new"), &["c-pool-a"]);
         changes(&mut seen, &begun, Upload::Seen);
         // Within one rollout a stack that is not listed any more is gone.
-        let ended = with_stacks(view("running", 5, "new"), &["c-network"]);
+        let ended = with_stacks(view(RolloutState::Running, 5, "new"), &["c-network"]);
         assert!(changes(&mut seen, &ended, Upload::Seen).contains(&"stack c-pool-a: is no more".to_owned()));
     }
 
@@ -410,10 +411,13 @@ mod tests {
             view.spec = spec.unwrap();
             view
         };
-        assert!(stands_as_uploaded(&accepted(view("succeeded", 4, "old"))));
-        assert!(!stands_as_uploaded(&view("succeeded", 4, "old")), "nothing was rendered yet");
-        assert!(!stands_as_uploaded(&accepted(view("failed", 4, "old"))), "an upload begins it again");
-        let mut next = view("succeeded", 4, "old");
+        assert!(stands_as_uploaded(&accepted(view(RolloutState::Succeeded, 4, "old"))));
+        assert!(!stands_as_uploaded(&view(RolloutState::Succeeded, 4, "old")), "nothing was rendered yet");
+        assert!(
+            !stands_as_uploaded(&accepted(view(RolloutState::Failed, 4, "old"))),
+            "an upload begins it again"
+        );
+        let mut next = view(RolloutState::Succeeded, 4, "old");
         next.rollout.pending = true;
         assert!(!stands_as_uploaded(&accepted(next)));
     }

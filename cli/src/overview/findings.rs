@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use slipway_core::node::report::{RepairState, UnreadyWorker};
 use slipway_core::node::{BootstrapState, Word};
-use slipway_core::status::{SpecResult, SpecStatus};
+use slipway_core::status::{RolloutState, SpecResult, SpecStatus};
 use slipway_core::words::moment;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::State;
@@ -98,38 +98,38 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
         let help = format!("slipway approve --cluster {cluster}");
         return Some(finding(Gravity::Notice, "rollout", rollout.message.clone(), help));
     }
-    match rollout.state.as_str() {
-        "failed" if rollout.plan.is_none() => Some(finding(
+    match rollout.state {
+        RolloutState::Failed if rollout.plan.is_none() => Some(finding(
             Gravity::Wrong,
             "rollout",
             rollout.message.clone(),
             format!("once that is mended: slipway destroy --cluster {cluster}"),
         )),
-        "failed" => Some(finding(
+        RolloutState::Failed => Some(finding(
             Gravity::Wrong,
             "rollout",
             format!("the rollout of plan {plan} failed: {}", rollout.message),
             format!("once that is mended, begin it again: slipway apply cluster.yaml --cluster {cluster}"),
         )),
-        "stuck" => Some(finding(
+        RolloutState::Stuck => Some(finding(
             Gravity::Wrong,
             "rollout",
             format!("the rollout {}", rollout.message),
             "mend what it names: whatever wakes it next goes on from where it stands",
         )),
-        "paused" => Some(finding(
+        RolloutState::Paused => Some(finding(
             Gravity::Notice,
             "rollout",
             format!("the rollout is paused: {}", rollout.message),
             format!("slipway resume --cluster {cluster}"),
         )),
-        "aborted" if rollout.plan.is_none() => Some(finding(
+        RolloutState::Aborted if rollout.plan.is_none() => Some(finding(
             Gravity::Notice,
             "rollout",
             rollout.message.clone(),
             format!("to bring back what is missing: slipway apply cluster.yaml --cluster {cluster}"),
         )),
-        "aborted" => Some(finding(
+        RolloutState::Aborted => Some(finding(
             Gravity::Notice,
             "rollout",
             format!("the rollout of plan {plan} was aborted: {}", rollout.message),
@@ -137,7 +137,15 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
                 "to begin it again, upload the spec again: slipway apply cluster.yaml --cluster {cluster}"
             ),
         )),
-        _ => None,
+        RolloutState::Idle
+        | RolloutState::AboutToBegin
+        | RolloutState::WaitingForApproval
+        | RolloutState::Running
+        | RolloutState::Aborting
+        | RolloutState::Succeeded
+        | RolloutState::Superseded
+        | RolloutState::Destroying
+        | RolloutState::Destroyed => None,
     }
 }
 
@@ -163,7 +171,7 @@ pub(super) fn of_pause(
     };
     let gravity = if soon.is_some() || forgotten { Gravity::Wrong } else { Gravity::Notice };
     // An open rollout that is paused has a finding of its own, which says the same.
-    if rollout.state == "paused" && gravity == Gravity::Notice {
+    if rollout.state == RolloutState::Paused && gravity == Gravity::Notice {
         return None;
     }
     let message = format!("everything is paused since {}{held}", moment(since));
@@ -455,17 +463,16 @@ mod tests {
             not_after: at(24 * days),
             days_left: days,
         };
-        let judge = |hours: i64, state: &str, days: i64| {
-            let state = state.to_owned();
+        let judge = |hours: i64, state: RolloutState, days: i64| {
             let view = RolloutView { state, paused_since: Some(at(-hours)), ..RolloutView::default() };
             let found = of_pause("c", &view, &[expiry(days)], now);
             found.map(|found| (found.gravity, found.message.contains("apiserver ends in"), found.help))
         };
         let resume = || "slipway resume --cluster c".to_owned();
-        assert_eq!(judge(1, "succeeded", 300), Some((Gravity::Notice, false, resume())));
-        assert_eq!(judge(1, "paused", 300), None, "the rollout says it");
-        assert_eq!(judge(24 * 8, "idle", 300), Some((Gravity::Wrong, false, resume())));
-        assert_eq!(judge(1, "paused", 20), Some((Gravity::Wrong, true, resume())));
+        assert_eq!(judge(1, RolloutState::Succeeded, 300), Some((Gravity::Notice, false, resume())));
+        assert_eq!(judge(1, RolloutState::Paused, 300), None, "the rollout says it");
+        assert_eq!(judge(24 * 8, RolloutState::Idle, 300), Some((Gravity::Wrong, false, resume())));
+        assert_eq!(judge(1, RolloutState::Paused, 20), Some((Gravity::Wrong, true, resume())));
         assert_eq!(of_pause("c", &RolloutView::default(), &[expiry(1)], now), None);
     }
 }

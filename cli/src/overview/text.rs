@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use slipway_core::node::BootstrapState;
-use slipway_core::status::SpecResult;
+use slipway_core::status::{RolloutState, SpecResult};
 
 use super::nodes::{Node, NodeState, OutdatedPart, Serves};
 use super::words::{ago, plain, remaining, version};
@@ -79,13 +79,19 @@ impl Page<'_> {
 
     fn rollout(&self, text: &mut String, view: &Overview) {
         let rollout = &view.rollout;
-        let colour = match rollout.state.as_str() {
-            "succeeded" | "idle" => Colour::Green,
-            "failed" | "stuck" | "aborted" => Colour::Red,
-            "running" => Colour::Cyan,
-            _ => Colour::Yellow,
+        let colour = match rollout.state {
+            RolloutState::Succeeded | RolloutState::Idle => Colour::Green,
+            RolloutState::Failed | RolloutState::Stuck | RolloutState::Aborted => Colour::Red,
+            RolloutState::Running => Colour::Cyan,
+            RolloutState::AboutToBegin
+            | RolloutState::WaitingForApproval
+            | RolloutState::Paused
+            | RolloutState::Aborting
+            | RolloutState::Superseded
+            | RolloutState::Destroying
+            | RolloutState::Destroyed => Colour::Yellow,
         };
-        let mut words = self.printer.paint(colour, &plain(&rollout.state));
+        let mut words = self.printer.paint(colour, rollout.state.as_str());
         if rollout.generation > 0 {
             let _ = write!(words, " (generation {})", rollout.generation);
         }
@@ -93,7 +99,7 @@ impl Page<'_> {
         if let Some((what, at)) = moment {
             let _ = write!(words, ", {what} {}", ago(at, view.at));
         }
-        if let Some(since) = rollout.paused_since.filter(|_| rollout.state != "paused") {
+        if let Some(since) = rollout.paused_since.filter(|_| rollout.state != RolloutState::Paused) {
             let paused = self.printer.paint(Colour::Yellow, &format!("paused {}", ago(since, view.at)));
             let _ = write!(words, "; {paused}");
         }

@@ -1,6 +1,7 @@
 //! `status.json`: a summary for people and scripts. No decision depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,13 +22,73 @@ pub struct Status {
     pub rollout: Option<Report>,
 }
 
+/// What a rollout or a destruction does, or how the last one ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RolloutState {
+    /// Nothing was rolled out yet.
+    #[default]
+    Idle,
+    /// A plan was requested, and no function has begun it. `slipway status` alone reports this.
+    AboutToBegin,
+    /// A plan waits for a person.
+    WaitingForApproval,
+    /// A rollout is open.
+    Running,
+    /// Nothing new starts until a person resumes.
+    Paused,
+    /// A rollout or a destruction ends early, and waits for what CloudFormation has begun.
+    Aborting,
+    /// What was decided cannot be performed.
+    Stuck,
+    /// The stacks are as planned, and the cluster serves.
+    Succeeded,
+    /// It stopped by itself.
+    Failed,
+    /// A newer spec ended it.
+    Superseded,
+    /// A person ended it.
+    Aborted,
+    /// The cluster is being destroyed.
+    Destroying,
+    /// The cluster was destroyed.
+    Destroyed,
+}
+
+impl RolloutState {
+    /// The word for it in `status.json`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::AboutToBegin => "about-to-begin",
+            Self::WaitingForApproval => "waiting-for-approval",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Aborting => "aborting",
+            Self::Stuck => "stuck",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+            Self::Aborted => "aborted",
+            Self::Destroying => "destroying",
+            Self::Destroyed => "destroyed",
+        }
+    }
+}
+
+impl Display for RolloutState {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// The state of a rollout, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// `idle`, `running`, `paused`, `aborting`, `waiting-for-approval`, `succeeded`, `failed`, `superseded`, `aborted`, `stuck`,
-    /// `destroying`, `destroyed`.
-    pub state: String,
+    /// What it does, or how it ended.
+    pub state: RolloutState,
     /// The number of the rollout.
     pub generation: u64,
     /// Id of the plan.

@@ -18,7 +18,7 @@ use slipway_core::keys;
 use slipway_core::node::BootstrapReport;
 use slipway_core::release::{AddonsPointer, Rendering};
 use slipway_core::role::Role;
-use slipway_core::status::{Desired, Report, Status};
+use slipway_core::status::{Desired, Report, RolloutState, Status};
 use slipway_credentials::Manifest;
 use slipway_plan::{Baseline, Plan};
 use slipway_ports::Objects;
@@ -154,7 +154,7 @@ async fn wake_from<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Tic
         let message = format!("cannot go on: {error} ({})", error.kind());
         // The error that counts is the first one.
         let _ = update_report(ports.assets, &wake.cluster, |old| Report {
-            state: "stuck".to_owned(),
+            state: RolloutState::Stuck,
             message: message.clone(),
             next: None,
             ..old.unwrap_or_default()
@@ -260,7 +260,7 @@ async fn assert_tick<A, S, G, C, B, T: Ticks>(
 /// What is told where another invocation is at work.
 fn words_of_another(state: &Rollout) -> Report {
     Report {
-        state: "running".to_owned(),
+        state: RolloutState::Running,
         generation: state.generation,
         plan: state.active().map(|active| active.plan.clone()),
         message: "another invocation is still performing the last decision".to_owned(),

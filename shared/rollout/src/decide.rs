@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use slipway_core::event::{Event, RolloutReport, RolloutStarted};
 use slipway_core::release::StackKind;
 use slipway_core::role::Role;
-use slipway_core::status::Report;
+use slipway_core::status::{Report, RolloutState};
 use slipway_core::words::count;
 use slipway_plan::StackAction;
 
@@ -284,7 +284,8 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     state.said = None;
     let mut active = open(state.generation, wanted, now);
     active.nodes.had_left_over(&state.left_over);
-    if !is_approved(state, wanted) {
+    active.approved = is_approved(state, wanted);
+    if !active.approved {
         active.nodes.overridden.extend(nodes::unapproved(&wanted.plan, now));
     }
     let started = RolloutStarted::new(&state.cluster, &wanted.plan.id);
@@ -366,6 +367,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
         target: plan.to.clone(),
+        approved: false,
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
@@ -440,13 +442,13 @@ fn conclude(
             (None, None) => whole.next(&next.cluster).words(),
         };
         let (state, message) = match (active.aborted, paused_since) {
-            (Some(_), _) => ("aborting", format!("aborting: {waiting}")),
+            (Some(_), _) => (RolloutState::Aborting, format!("aborting: {waiting}")),
             (None, Some(since)) => {
                 let flies = if in_flight { format!("; {waiting}") } else { String::new() };
                 let ends = held_by_a_pause(urgency, next).map(|words| format!("; {words}"));
-                ("paused", format!("{}{flies}{}", paused(next, since), ends.unwrap_or_default()))
+                (RolloutState::Paused, format!("{}{flies}{}", paused(next, since), ends.unwrap_or_default()))
             }
-            (None, None) => ("running", waiting),
+            (None, None) => (RolloutState::Running, waiting),
         };
         let event = detail(next, &active, &message).with_next(Some(command.clone()));
         if paused_since.is_some() && active.aborted.is_none() {
@@ -513,8 +515,7 @@ fn conclude(
     if next.departures.is_empty() && !next.is_going() {
         effects.push(Effect::DisarmTick);
     }
-    let mut report =
-        report(result.as_str(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
+    let mut report = report(result.into(), next, &active.plan, message.clone(), waits.stacks(&active.steps));
     report.nodes = active.nodes.words(&waits.nodes);
     // The destruction begins now, however long the rollout took to end.
     if let Some(open) = next.destroy_mut() {

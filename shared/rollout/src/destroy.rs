@@ -42,7 +42,7 @@ pub use save::{LastSnapshot, Save, Which};
 use save::{member_groups, save, save_again};
 use slipway_core::event::{Event, RolloutReport};
 use slipway_core::release::{StackKind, stack_name};
-use slipway_core::status::Report;
+use slipway_core::status::{Report, RolloutState};
 
 /// A destruction in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -524,7 +524,7 @@ fn conclude(
         return destroyed(next, &open, observed, now, listed, effects);
     }
     let mut command = None;
-    let (state, how, message, event): (&str, Pace, String, fn(RolloutReport) -> Event) = if over {
+    let (state, how, message, event): (RolloutState, Pace, String, fn(RolloutReport) -> Event) = if over {
         let lies = last_snapshot(next, &open);
         let message = format!(
             "the destruction was aborted: {count}{}{}; `slipway apply cluster.yaml --cluster {cluster}` brings back what is missing",
@@ -535,11 +535,11 @@ fn conclude(
         if gone > 0 {
             next.does(Doing::CalledOff(CalledOff { at: now, message: message.clone() }));
         }
-        ("aborted", Pace::CalledOff, message, Event::RolloutAborted)
+        (RolloutState::Aborted, Pace::CalledOff, message, Event::RolloutAborted)
     } else if let Some(why) = open.why().filter(|_| open.has_stopped()) {
         let cure = cure(&open, &cluster, gone, &count);
         let how = Pace::Stopped(Detail(why.to_owned()));
-        ("failed", how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
+        (RolloutState::Failed, how, format!("the destruction stopped: {why}; {cure}"), Event::RolloutFailed)
     } else {
         let now = if waits.is_empty() { String::new() } else { format!("{} ", named(&waits)) };
         let goes = format!("{now}({count})");
@@ -552,14 +552,14 @@ fn conclude(
             match (open.aborted, next.paused_since()) {
                 (Some(_), _) => {
                     let message = format!("the destruction is aborted: {goes}");
-                    ("aborting", Some(Held::CalledOff), message, Event::RolloutStep)
+                    (RolloutState::Aborting, Some(Held::CalledOff), message, Event::RolloutStep)
                 }
                 (None, Some(since)) => {
                     let message = format!("{}; {goes}", paused(next, since));
-                    ("paused", Some(Held::Paused), message, Event::RolloutWaiting)
+                    (RolloutState::Paused, Some(Held::Paused), message, Event::RolloutWaiting)
                 }
-                (None, None) if moved => ("destroying", None, goes, Event::RolloutStep),
-                (None, None) => ("destroying", None, goes, Event::RolloutWaiting),
+                (None, None) if moved => (RolloutState::Destroying, None, goes, Event::RolloutStep),
+                (None, None) => (RolloutState::Destroying, None, goes, Event::RolloutWaiting),
             };
         (state, Pace::Open { held, waits }, message, event)
     };
@@ -576,12 +576,5 @@ fn conclude(
     if !over {
         next.put_destroy(open);
     }
-    Report {
-        state: state.to_owned(),
-        generation: next.generation,
-        message,
-        next: command,
-        stacks: listed,
-        ..Report::default()
-    }
+    Report { state, generation: next.generation, message, next: command, stacks: listed, ..Report::default() }
 }

@@ -40,7 +40,7 @@ use slipway_core::event::Event;
 use slipway_core::node::{BootstrapReport, Command, CommandView};
 use slipway_core::release::{AddonsPointer, Rendering, StackKind};
 use slipway_core::role::Role;
-use slipway_core::status::{Desired, Report};
+use slipway_core::status::{Desired, Report, RolloutState};
 use slipway_plan::Plan;
 
 pub use addons::AddonStep;
@@ -152,6 +152,9 @@ pub struct Active {
     pub spec_version: String,
     /// Id of its release.
     pub target: String,
+    /// Whether a person had approved exactly this plan when it began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// When it began.
     pub started_at: Timestamp,
     /// Name of its change sets, which is unique among all rollouts: an idempotency key within each stack.
@@ -250,15 +253,14 @@ pub enum RolloutResult {
     Aborted,
 }
 
-impl RolloutResult {
-    /// The state in reports from then on.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Superseded => "superseded",
-            Self::Aborted => "aborted",
+/// The state in reports from then on.
+impl From<RolloutResult> for RolloutState {
+    fn from(result: RolloutResult) -> Self {
+        match result {
+            RolloutResult::Succeeded => Self::Succeeded,
+            RolloutResult::Failed => Self::Failed,
+            RolloutResult::Superseded => Self::Superseded,
+            RolloutResult::Aborted => Self::Aborted,
         }
     }
 }

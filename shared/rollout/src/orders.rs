@@ -10,7 +10,7 @@ use super::order::{CLOCKS_APART, Given, Ignored, Order, Switch, ignore, paused, 
 use super::outbox::Effects;
 use super::{Effect, Ended, Rollout, RolloutResult, destroy};
 use slipway_core::event::{Event, RolloutReport};
-use slipway_core::status::Desired;
+use slipway_core::status::{Desired, RolloutState};
 use slipway_core::words::moment;
 
 /// The maximum number of skipped machines, so that the state stays small.
@@ -177,7 +177,7 @@ fn nothing_is_open(state: &mut Rollout, given: Timestamp, now: Timestamp, what: 
     let ended = state.last.as_ref().filter(|last| given <= last.ended_at);
     let why = ended.map_or_else(
         || "no rollout is open".to_owned(),
-        |last| format!("the rollout had ended by then ({})", last.result.as_str()),
+        |last| format!("the rollout had ended by then ({})", RolloutState::from(last.result)),
     );
     let help = format!("what is open now: slipway status --cluster {}", state.cluster);
     ignore(state, given, now, what, &why, &help)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use slipway_core::event::RolloutReport;
-use slipway_core::status::Report;
+use slipway_core::status::{Report, RolloutState};
 
 use super::due::is_due;
 use super::nodes::{held_by_a_pause, overridden};
@@ -62,7 +62,8 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             "`slipway approve {} --cluster {}` starts it; without it nothing changes",
             wanted.plan.id, rollout.cluster
         );
-        let waits = report("waiting-for-approval", rollout, &wanted.plan.id, message, Default::default());
+        let waits =
+            report(RolloutState::WaitingForApproval, rollout, &wanted.plan.id, message, Default::default());
         return Report { next: Some(next), ..waits };
     }
     let held = observed.desired.as_ref().filter(|wanted| is_due(rollout, wanted));
@@ -70,12 +71,12 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
         let ends = held_by_a_pause(wanted.plan.urgency(now), rollout).map(|words| format!("; {words}"));
         let message =
             format!("plan {} waits: {}{}", wanted.plan.id, paused(rollout, since), ends.unwrap_or_default());
-        let held = report("paused", rollout, &wanted.plan.id, message, Default::default());
+        let held = report(RolloutState::Paused, rollout, &wanted.plan.id, message, Default::default());
         return Report { next: Some(resume(&rollout.cluster)), ..held };
     }
     if let Some(gone) = rollout.was_destroyed() {
         return Report {
-            state: "destroyed".to_owned(),
+            state: RolloutState::Destroyed,
             generation: rollout.generation,
             message: gone.message.clone(),
             ..Report::default()
@@ -83,7 +84,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
     }
     if let Some(off) = rollout.called_off() {
         return Report {
-            state: "aborted".to_owned(),
+            state: RolloutState::Aborted,
             generation: rollout.generation,
             message: off.message.clone(),
             left: rollout.left.keys().cloned().collect(),
@@ -92,12 +93,12 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
     }
     match &rollout.last {
         None => Report {
-            state: "idle".to_owned(),
+            state: RolloutState::Idle,
             message: "nothing was rolled out yet".to_owned(),
             ..Report::default()
         },
         Some(last) => report(
-            last.result.as_str(),
+            last.result.into(),
             rollout,
             &last.plan,
             last.message.clone(),
@@ -107,14 +108,14 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
 }
 
 pub(super) fn report(
-    state: &str,
+    state: RolloutState,
     rollout: &Rollout,
     plan: &str,
     message: String,
     stacks: BTreeMap<String, String>,
 ) -> Report {
     Report {
-        state: state.to_owned(),
+        state,
         generation: rollout.generation,
         plan: Some(plan.to_owned()),
         message,

@@ -39,7 +39,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     assert!(why[0].message.contains("production is being destroyed"), "{why:?}");
     account.run(Delivery::Deadly { seed: 7 }).await;
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     let gone = account.rollout().unwrap().was_destroyed().cloned().unwrap();
     assert!(gone.snapshot.as_ref().unwrap().starts_with("clusters/production/etcd-snapshots/"));
     account.is_gone();
@@ -54,7 +54,7 @@ async fn p8_a_cluster_is_destroyed_whose_every_invocation_dies_once_and_is_made_
     let RenderOutcome::Planned(_) = account.render(PRODUCTION).await else { panic!() };
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
-    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+    assert_eq!(account.status().rollout.unwrap().state.as_str(), "succeeded");
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
 }
 
@@ -66,7 +66,7 @@ async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction
     account.order(Order::Destroy { without_snapshot: true }).await;
     account.run(Delivery::TicksOnly).await;
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "failed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "failed", "{}", report.message);
     for words in [
         "EtcdHostedZone (AWS::Route53::HostedZone) DELETE_FAILED",
         "no member deleted them: etcd-0: the machine is too busy to answer",
@@ -79,6 +79,6 @@ async fn a_zone_that_still_holds_the_records_of_dead_members_stops_a_destruction
     lock(&account.world).clear_records();
     account.order(Order::Destroy { without_snapshot: true }).await;
     account.run(Delivery::TicksOnly).await;
-    assert_eq!(account.status().rollout.unwrap().state, "destroyed");
+    assert_eq!(account.status().rollout.unwrap().state.as_str(), "destroyed");
     account.is_gone();
 }

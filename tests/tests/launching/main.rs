@@ -198,7 +198,7 @@ async fn p8_a_launch_creates_every_stack_however_its_events_come() {
         account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
         account.run(delivery).await;
         assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
-        assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+        assert_eq!(account.status().rollout.unwrap().state.as_str(), "succeeded");
         assert_eq!(account.calls("CreateChangeSet"), 6, "no step is done twice");
         assert_eq!(account.calls("ExecuteChangeSet"), 6);
         account.assert_each_began_once();
@@ -244,7 +244,7 @@ async fn p2_an_add_on_alone_goes_to_the_node_managers_and_touches_no_stack_and_n
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "succeeded");
+    assert_eq!(report.state.as_str(), "succeeded");
     let words = "no stack had to change; add-ons for the controllers to apply: coredns changed (v1.14.6)";
     assert_eq!(report.message, words);
     assert_eq!(account.calls("CreateChangeSet"), before.1);
@@ -326,7 +326,7 @@ async fn a_failed_resource_ends_the_launch_with_cloudformations_reason_and_an_up
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     account.run(Delivery::Everything).await;
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(report.message.contains("Maximum number of volumes exceeded"), "{}", report.message);
     assert!(report.message.starts_with("production-etcd could not be created: "), "{}", report.message);
     assert!(!account.stacks().contains_key("production-control-plane"));
@@ -401,11 +401,11 @@ async fn what_will_not_pass_by_itself_is_said_in_the_status_and_goes_on_once_it_
     let error = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.cloudformation.Denied");
     let report = account.status().rollout.unwrap();
-    assert_eq!(report.state, "stuck");
+    assert_eq!(report.state.as_str(), "stuck");
     assert!(report.message.contains("Slipway.cloudformation.Denied"), "{}", report.message);
     account.run(Delivery::TicksOnly).await;
     assert_eq!(account.stacks(), all("CREATE_COMPLETE"));
-    assert_eq!(account.status().rollout.unwrap().state, "succeeded");
+    assert_eq!(account.status().rollout.unwrap().state.as_str(), "succeeded");
 }
 
 #[tokio::test]
@@ -450,7 +450,7 @@ async fn p3_a_manual_plan_moves_nothing_until_it_is_approved() {
     let spec = PRODUCTION.replacen("approval: auto", "approval: manual", 1);
     let RenderOutcome::Planned(plan) = account.render(spec).await else { panic!() };
     let report = account.invoke(None, Waker::Event, &Life::unending()).await.unwrap().unwrap();
-    assert_eq!(report.state, "waiting-for-approval");
+    assert_eq!(report.state.as_str(), "waiting-for-approval");
     account.invoke(None, approves("some-other-plan".to_owned()), &Life::unending()).await.unwrap();
     assert!(account.stacks().is_empty());
     account.invoke(None, approves(plan.id.clone()), &Life::unending()).await.unwrap();

@@ -194,7 +194,7 @@ async fn refreshed(deadly: Option<u64>) {
         assert_eq!(action, expected, "{role}");
     }
     let report = account.roll(&mut Watch::default(), deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(report.message.contains("refreshed: etcd-0, etcd-1, etcd-2, controller"), "{}", report.message);
     let (after, release) = (account.machines(), account.release(&plan.to).unwrap());
     assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "nobody was replaced");
@@ -229,7 +229,7 @@ async fn replaced(deadly: Option<u64>) {
     }
     let mut watch = Watch::default();
     let report = account.roll(&mut watch, deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(watch.taken, ["etcd-0", "etcd-1", "etcd-2"], "each once, one after the other");
     for (id, machine) in account.machines() {
         assert_eq!(before.contains_key(&id), !machine.role.starts_with("etcd-"), "{}", machine.role);
@@ -270,7 +270,7 @@ async fn controllers_replaced(deadly: Option<u64>) {
     }
     let mut watch = Watch { serve: 3, ..Watch::default() };
     let report = account.roll(&mut watch, deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     let after = account.machines();
     for (id, machine) in &after {
         assert_eq!(before.contains_key(id), machine.role != "controller", "{}", machine.role);
@@ -311,7 +311,7 @@ async fn p8_a_size_that_an_invocation_which_stood_still_would_set_late_is_not_se
     }
     let late = late.expect("one more controller is asked for");
     let report = account.roll(&mut Watch { serve: 3, ..Watch::default() }, None).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
 
     // The retry finds that the effect was performed.
     let done = account.calls("SetDesiredCapacity");
@@ -354,7 +354,7 @@ async fn workers_replaced(deadly: Option<u64>) {
     }
     let mut watch = Watch { serve: 3, ..Watch::default() };
     let report = account.roll(&mut watch, deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(watch.workers, ["pool-general-a", "pool-general-a", "pool-general-b", "pool-general-b"]);
     for (id, machine) in account.machines() {
         assert_eq!(before.contains_key(&id), !rolled(&machine.role), "{}", machine.role);
@@ -383,7 +383,7 @@ async fn p6_p10_a_worker_whose_pods_no_budget_lets_go_is_kept_and_ends_the_rollo
     account.render(other_workers()).await;
     let mut watch = Watch { serve: 3, ..Watch::default() };
     let report = account.roll(&mut watch, None).await;
-    assert_eq!(report.state, "failed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "failed", "{}", report.message);
     assert!(report.message.contains("could not be drained within 24 hours: "), "{}", report.message);
     // One additional machine of the new release came first, and stays for the next rollout.
     let mut after = account.machines();
@@ -416,7 +416,11 @@ async fn p8_commands_that_fail_hang_come_twice_or_are_in_no_list_delay_a_roll_an
         lock(&account.world).set_fleet_faults(faults);
         let report = account.roll(&mut Watch::default(), Some(7)).await;
         assert!(["succeeded", "failed"].contains(&report.state.as_str()), "{report:?}");
-        assert_eq!(report.state == "succeeded", account.rollout().unwrap().behind.is_empty(), "{report:?}");
+        assert_eq!(
+            report.state.as_str() == "succeeded",
+            account.rollout().unwrap().behind.is_empty(),
+            "{report:?}"
+        );
     }
 }
 
@@ -428,7 +432,7 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
     let broken = FleetFaults { command_fails: 1.0, ..FleetFaults::default() };
     lock(&account.world).set_fleet_faults(broken);
     let report = account.roll(&mut Watch::default(), None).await;
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(report.message.starts_with("etcd-0: a snapshot before i-"), "{}", report.message);
     assert!(
         report.message.contains("failed 3 times: the machine is too busy to answer"),
@@ -446,7 +450,7 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
     assert_eq!(again.to, plan.to);
     assert_eq!(actions(&again)["etcd-0"], NodeAction::Refresh);
     let report = account.roll(&mut Watch::default(), None).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     let release = account.release(&plan.to).unwrap();
     for machine in account.machines().values() {
         let role = machine.role.parse().unwrap();
@@ -462,7 +466,7 @@ async fn p4_p10_a_member_that_does_not_come_back_ends_the_rollout_and_the_others
     lock(&account.world).set_fleet_faults(dead);
     let mut watch = Watch::default();
     let report = account.roll(&mut watch, None).await;
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert_eq!(watch.taken.iter().collect::<BTreeSet<_>>().len(), 1, "{:?}", watch.taken);
     assert!(
         report.message.starts_with("etcd-0: its machine had no successor within 60 minutes: i-"),
@@ -501,5 +505,5 @@ async fn p10_nothing_is_asked_of_any_machine_after_a_pause_and_a_resume_goes_on(
     assert_eq!((asked(&account), account.status().rollout.unwrap().state.as_str()), (before, "paused"));
     account.invoke(None, order(slipway_rollout::Order::Resume), &Life::unending()).await.unwrap();
     let report = account.roll(&mut Watch::default(), None).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
 }

@@ -85,7 +85,7 @@ async fn rolled(count: u32, rollout: &str, deadly: Option<u64>) -> Watch {
     account.render(spec(count, "m7i.2xlarge", rollout)).await;
     let mut watch = Watch { serve: 3, ..Watch::default() };
     let report = account.roll(&mut watch, deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     let after = account.workers();
     assert_eq!(after.len(), count as usize, "{after:?}");
     assert!(after.iter().all(|id| !before.contains(id)), "every one was replaced");
@@ -193,7 +193,7 @@ async fn p10_workers_that_are_being_drained_when_it_is_aborted_take_pods_again()
     account.live(SignedDuration::from_hours(1), &mut watch).await;
     assert_eq!(lock(&account.world).cluster_facts(NAME).unwrap().cordoned.len(), 1, "the first");
     account.order(Order::Abort { plan: None }).await;
-    assert_eq!(account.status().rollout.unwrap().state, "aborted");
+    assert_eq!(account.status().rollout.unwrap().state.as_str(), "aborted");
     // Earlier than the drain would have ended by itself.
     account.live(SignedDuration::from_mins(3), &mut watch).await;
     assert!(account.calls("CancelCommand") > 0);

@@ -45,7 +45,7 @@ async fn removed(deadly: Option<u64>) {
     assert_eq!(stack.action, StackAction::Delete);
     let mut watch = Watch { serve: 3, ..Watch::default() };
     let report = account.roll(&mut watch, deadly).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(report.message.contains("; removed: pool-batch-c"), "{}", report.message);
     assert!(plan.nodes.iter().all(|node| (node.stack == POOL) == (node.action == NodeAction::Remove)));
     assert_eq!(watch.drained_at_once, batch.len(), "all are empty before the first is terminated");
@@ -84,7 +84,7 @@ async fn p6_a_machine_that_the_group_of_a_pool_keeps_is_drained_before_the_pool_
     account.render(without_batch()).await;
     account.invoke(None, Waker::Event, &Life::unending()).await.unwrap();
     let report = account.roll(&mut Watch { serve: 3, told_by_others: true, ..Watch::default() }, None).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(account.batch().is_empty());
     account.nothing_was_lost();
 }
@@ -105,7 +105,7 @@ async fn p10_a_pool_whose_removal_is_aborted_before_its_stack_goes_takes_pods_ag
     }
     assert!(watch.drained_at_once >= 2, "the second is being drained, and the first is empty and stays");
     account.order(Order::Abort { plan: None }).await;
-    assert_eq!(account.status().rollout.unwrap().state, "aborted");
+    assert_eq!(account.status().rollout.unwrap().state.as_str(), "aborted");
     account.live(SignedDuration::from_mins(30), &mut watch).await;
     account.nothing_was_lost();
     assert_eq!(account.machines().keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
@@ -113,6 +113,6 @@ async fn p10_a_pool_whose_removal_is_aborted_before_its_stack_goes_takes_pods_ag
     // The same spec again deletes it.
     account.render(without_batch()).await;
     let report = account.roll(&mut watch, None).await;
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(account.batch().is_empty());
 }

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::cluster::{Architecture, Cluster, Image};
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::pin::Pin;
+use slipway_core::status::RolloutState;
 use slipway_core::words::moment;
 
 use super::super::upgrade::{Row, short};
@@ -38,7 +39,7 @@ impl ClusterRead {
 #[derive(Debug, Clone)]
 pub(super) struct StateRead {
     /// `succeeded`, `running` and so on.
-    pub(super) rollout: String,
+    pub(super) rollout: RolloutState,
     /// When the open rollout began, or the last one ended.
     pub(super) since: Option<Timestamp>,
     pub(super) serving: Serving,

@@ -205,7 +205,7 @@ pub(super) async fn cluster(
         }
     }
     let state = StateRead {
-        rollout: view.rollout.state.clone(),
+        rollout: view.rollout.state,
         since: view.rollout.ended_at.or(view.rollout.started_at),
         first: view.certificates.first().map(|one| (one.name.clone(), one.days_left)),
         serving: view.serving,

@@ -9,7 +9,7 @@ use super::{Destroy, Destroyed, Going, GoingState, GoingWaits, LastSnapshot};
 use crate::waits::Detail;
 use crate::{Doing, Effect, Observed, Rollout};
 use slipway_core::event::{ClusterDestroyed, Event};
-use slipway_core::status::Report;
+use slipway_core::status::{Report, RolloutState};
 use slipway_core::words::moment;
 
 impl Rollout {
@@ -76,7 +76,7 @@ pub(super) fn destroyed(
         ..empty
     };
     Report {
-        state: "destroyed".to_owned(),
+        state: RolloutState::Destroyed,
         generation: next.generation,
         message,
         stacks: listed,

@@ -299,7 +299,7 @@ fn p10_a_cluster_lacks_something_where_a_destruction_was_called_off_after_a_stac
         let stacks = [("c-pool-a", state), ("c-network", GoingState::Stands)];
         let open = Destroy { aborted: Some(at(1)), ..open(&stacks) };
         let decision = decided(cluster(&["c-network"]), open, &Observed::default(), at(60));
-        assert_eq!(decision.report.state, "aborted");
+        assert_eq!(decision.report.state.as_str(), "aborted");
         assert_eq!(decision.next.called_off().is_some(), lacks);
     }
 }

@@ -50,7 +50,7 @@ fn p2_add_ons_alone_change_no_stack_and_are_switched_when_it_has_succeeded() {
     let wanted = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
     assert_eq!(wanted.plan.summary(), "no stack; nodes: none touched; add-ons: 1 changed");
     let (state, report) = fake.run(state, &wanted, None, true);
-    assert_eq!(report.state, "succeeded");
+    assert_eq!(report.state.as_str(), "succeeded");
     assert_eq!(
         report.message,
         "no stack had to change; add-ons for the controllers to apply: dns changed (v1 → v2)"
@@ -67,7 +67,7 @@ fn p10_a_rollout_that_fails_leaves_the_add_ons_and_the_next_plan_says_what_still
     fake.fails = Some("c-pool-a");
     let first = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
     let (state, report) = fake.run(state, &first, None, false);
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert_eq!(state.addons_release(), Some(old.id().as_str()));
     assert!(!fake.log.iter().any(|line| line.starts_with("add-ons")), "{:?}", fake.log);
 
@@ -115,7 +115,7 @@ fn a_state_of_before_goes_on_from_the_generation_that_the_node_managers_know() {
     let open = Rollout { outbox: Vec::new(), ..open.next };
     assert!(open.active().is_some());
     let (ended, report) = fake.run(open.recalled(Some(&later)), &step, None, false);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(ended.addons.map(|told| told.generation), Some(8));
     assert_eq!(ended.generation, 8);
 }
@@ -139,7 +139,7 @@ fn a_stack_that_is_made_anew_beside_a_control_plane_that_stands_tells_of_no_add_
     let step = wanted(&new, &baseline(&state, &[&old]), Approval::Auto);
     assert!(step.plan.stacks.iter().any(|stack| stack.action == slipway_plan::StackAction::Create));
     let (_, report) = fake.run(state, &step, None, false);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     let place = |what: &str| fake.log.iter().position(|line| line.starts_with(what)).unwrap();
     assert!(place("execute c-pool-b") < place("add-ons digest-v2"), "{:?}", fake.log);
 }

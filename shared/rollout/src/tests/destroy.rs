@@ -194,7 +194,7 @@ impl Quay {
 fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards() {
     let mut quay = Quay::new();
     let report = quay.run(ordered(0, false));
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(report.message.contains(KEY), "{}", report.message);
     let first = quay.log.iter().position(|line| line.starts_with("delete")).unwrap();
     assert_eq!(
@@ -216,7 +216,7 @@ fn a_destruction_takes_a_snapshot_where_etcd_leads_and_then_the_stacks_backwards
     assert!(gone.spec_versions.contains("v9") && gone.snapshot.as_deref() == Some(KEY), "{gone:?}");
     assert!(quay.state.standing().is_empty() && !quay.state.is_open());
     // It keeps reporting that, and does nothing.
-    assert_eq!(quay.wake(None).state, "destroyed");
+    assert_eq!(quay.wake(None).state.as_str(), "destroyed");
     let read: Rollout = serde_json::from_value(serde_json::to_value(&quay.state).unwrap()).unwrap();
     assert_eq!(read, quay.state);
 }
@@ -230,7 +230,7 @@ fn nothing_is_deleted_unless_the_last_snapshot_is_taken_or_a_person_does_without
     ] {
         let mut quay = Quay { members, leader, snapshot, ..Quay::new() };
         let report = quay.run(ordered(0, false));
-        assert_eq!(report.state, "failed", "{}", report.message);
+        assert_eq!(report.state.as_str(), "failed", "{}", report.message);
         assert!(report.message.contains(why), "{}", report.message);
         assert!(report.message.contains("--without-snapshot"), "{}", report.message);
         assert_eq!(quay.deletions(), [""; 0]);
@@ -249,7 +249,7 @@ fn p4_whether_there_is_an_etcd_to_be_saved_is_looked_at_and_not_taken_from_the_s
         let mut quay = Quay { members, ..Quay::new() };
         quay.state.deployed.remove("c-etcd");
         let report = quay.run(ordered(0, false));
-        assert_eq!(report.state, "destroyed", "{}", report.message);
+        assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
         assert_eq!(
             quay.log.iter().any(|line| line.starts_with("Slipway-EtcdSnapshot")),
             saved,
@@ -267,9 +267,9 @@ fn p8_an_order_to_destroy_that_comes_twice_or_late_counts_once() {
     let made = quay.harbour.plan(&quay.state, &exporting(1, true));
     quay.harbour.fake.change_sets.clear();
     let (state, report) = quay.harbour.fake.run(quay.state.clone(), &made, None, false);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     quay.state = state;
-    assert_eq!(quay.wake(Some(ordered(0, false))).state, "succeeded");
+    assert_eq!(quay.wake(Some(ordered(0, false))).state.as_str(), "succeeded");
     // Nor does an order that comes hours late.
     quay.minute += 120;
     let late = quay.minute - 61;
@@ -348,7 +348,7 @@ fn p10_a_rollout_that_is_open_is_aborted_first_and_no_other_begins() {
     quay.state = quay.harbour.wake(quay.state.clone(), &wanted, None).0;
     assert!(quay.state.active().is_some());
     let report = quay.run(ordered(0, false));
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(quay.log.contains(&"Rollout Aborted".to_owned()), "{:?}", quay.log);
     assert_eq!(quay.deletions().len(), 5);
 
@@ -371,7 +371,7 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     }
     assert_eq!(quay.deletions(), ["c-pool-a", "c-pool-b"]);
     let report = quay.wake(Some(Given { order: Order::Pause, at: at(6) }));
-    assert_eq!(report.state, "paused");
+    assert_eq!(report.state.as_str(), "paused");
     quay.harbour.fake.stacks.remove("c-pool-a");
     quay.harbour.fake.stacks.remove("c-pool-b");
     for _ in 0..5 {
@@ -388,12 +388,12 @@ fn p10_a_pause_holds_a_destruction_and_an_abort_ends_it_between_two_stacks() {
     assert_eq!(quay.deletions().last(), Some(&"c-control-plane"));
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-    assert_eq!(report.state, "aborting", "operations of CloudFormation are completed");
+    assert_eq!(report.state.as_str(), "aborting", "operations of CloudFormation are completed");
     // An abort that was given before the order and comes late does not revert the order.
     quay.wake(Some(ordered(minute - 1, false)));
     quay.harbour.fake.stacks.remove("c-control-plane");
     let report = quay.wake(None);
-    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
     assert!(report.message.contains("slipway apply"), "{}", report.message);
     assert!(!quay.state.is_going() && quay.state.deployed.contains_key("c-etcd"));
     // The next wake does not report the earlier rollout.
@@ -415,7 +415,7 @@ fn a_stack_that_cannot_be_deleted_stops_a_destruction_and_another_order_goes_on(
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
     let report = quay.run(ordered(0, false));
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(
         report.message.contains("c-pool-a could not be deleted: Thing (AWS::EC2::VPC)"),
         "{}",
@@ -425,7 +425,7 @@ fn a_stack_that_cannot_be_deleted_stops_a_destruction_and_another_order_goes_on(
     quay.harbour.fake.deleting = None;
     let minute = quay.minute;
     let report = quay.run(ordered(minute, false));
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(report.message.contains(KEY), "the snapshot that was taken counts: {}", report.message);
 }
 
@@ -447,7 +447,7 @@ fn a_stack_that_is_no_more_than_a_change_set_is_deleted_with_the_others() {
         quay.harbour.fake.stacks.insert(stack.to_owned(), StackStatus::ReviewInProgress);
     }
     let report = quay.run(ordered(0, false));
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(quay.deletions().contains(&"c-pool-y"), "{:?}", quay.deletions());
     assert!(!quay.deletions().contains(&"c-pool-z"), "no rollout began it: {:?}", quay.deletions());
 }
@@ -497,7 +497,7 @@ fn a_snapshot_of_before_a_pause_or_another_order_is_not_the_last() {
         quay.log.clear();
         let order = if paused { Order::Resume } else { ordered(minute, false).order };
         let report = quay.run(Given { order, at: at(minute) });
-        assert_eq!(report.state, "destroyed", "{}", report.message);
+        assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
         assert!(comes_after(&quay, "delete c-etcd", "EtcdSnapshot") && report.message.contains(KEY));
         assert!(quay.log.iter().any(|line| line.contains("EtcdSnapshot")), "{:?}", quay.log);
     }
@@ -509,10 +509,10 @@ fn a_snapshot_of_before_a_pause_or_another_order_is_not_the_last() {
     quay.harbour.fake.deleting = None;
     quay.snapshot = Err("no space left");
     let minute = quay.minute;
-    assert_eq!(quay.run(ordered(minute, false)).state, "failed");
+    assert_eq!(quay.run(ordered(minute, false)).state.as_str(), "failed");
     let minute = quay.minute;
     let report = quay.run(ordered(minute, true));
-    assert!(report.state == "destroyed" && report.message.contains(KEY), "{}", report.message);
+    assert!(report.state.as_str() == "destroyed" && report.message.contains(KEY), "{}", report.message);
 
     // Operations of CloudFormation in progress are completed, even if there is no snapshot.
     let mut quay = Quay::new();
@@ -547,10 +547,10 @@ fn p10_an_order_to_destroy_that_comes_after_the_abort_that_was_given_later_is_no
 fn a_stack_that_is_half_gone_when_a_destruction_is_called_off_is_made_anew() {
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
-    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert_eq!(quay.run(ordered(0, false)).state.as_str(), "failed");
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
     assert!(!quay.state.deployed.contains_key("c-pool-a") && quay.state.deployed.contains_key("c-etcd"));
     let wanted = quay.harbour.plan(&quay.state, &exporting(2, true));
     let made = wanted.plan.stacks.iter().find(|stack| stack.name == "c-pool-a").map(|stack| stack.action);
@@ -568,14 +568,14 @@ fn where_the_last_snapshot_lies_is_still_known_when_what_is_left_of_a_cluster_go
     let mut report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
     quay.harbour.fake.stacks.remove("c-etcd");
     quay.members = 0;
-    while report.state != "aborted" {
+    while report.state.as_str() != "aborted" {
         report = quay.wake(None);
     }
     assert!(report.message.contains(KEY), "{}", report.message);
     quay.log.clear();
     let minute = quay.minute;
     let report = quay.run(ordered(minute, false));
-    assert!(report.state == "destroyed" && report.message.contains(KEY), "{}", report.message);
+    assert!(report.state.as_str() == "destroyed" && report.message.contains(KEY), "{}", report.message);
     assert!(!quay.log.iter().any(|line| line.contains("EtcdSnapshot")), "there is no etcd to save");
     let gone = quay.state.was_destroyed().and_then(|gone| gone.snapshot.as_deref());
     assert_eq!((gone, quay.state.last_snapshot.as_deref()), (Some(KEY), Some(KEY)));

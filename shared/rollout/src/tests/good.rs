@@ -9,7 +9,7 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     let (before, after) = (exporting(1, true), exporting(2, true));
     harbour.fake.fails = Some("c-control-plane");
     let (state, report, failed) = harbour.roll(state, &after);
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     let way = "; generation 1 succeeded last (1970-01-01T00:01:50Z): `slipway rollback --cluster c` brings back its spec";
     assert!(report.message.ends_with(way), "{}", report.message);
     assert_eq!(state.last.as_ref().unwrap().message, report.message);
@@ -18,7 +18,7 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     assert_eq!(state.deployed["c-pool-a"], before.id());
     harbour.fake.fails = None;
     let (state, report, back) = harbour.roll(state, &before);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(harbour.fake.log.contains(&"execute c-network".to_owned()), "{:?}", harbour.fake.log);
     assert!(!harbour.fake.log.contains(&"execute c-pool-a".to_owned()), "{:?}", harbour.fake.log);
     assert_eq!(state.deployed.values().collect::<BTreeSet<_>>(), BTreeSet::from([&before.id()]));
@@ -42,7 +42,7 @@ fn what_never_succeeded_or_is_that_very_spec_is_no_way_back() {
     harbour.fake.change_sets.clear();
     harbour.fake.fails = Some("c-etcd");
     let (_, report) = harbour.fake.run(state, &renewal, None, false);
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(!report.message.contains("rollback"), "{}", report.message);
 }
 

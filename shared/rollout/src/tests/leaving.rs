@@ -214,7 +214,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         let (mut store, state, wanted) = resized(5, 3);
         store.mute = mute;
         let (state, report) = runs(&mut store, state, &wanted);
-        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         assert_eq!(store.told, told);
         assert_eq!(state.taken_out, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
@@ -226,7 +226,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
 fn p4_members_join_after_a_snapshot() {
     let (mut store, state, wanted) = resized(3, 5);
     let (state, report) = runs(&mut store, state, &wanted);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(store.told, ["etcd-1 Slipway-EtcdSnapshot", "execute c-etcd"]);
     assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
 }
@@ -269,7 +269,7 @@ fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_
         let (mut store, state, wanted) = resized(3, 5);
         store.failing = failing;
         let (state, report) = runs(&mut store, state, &wanted);
-        assert_eq!(report.state, ends, "{failing}: {}", report.message);
+        assert_eq!(report.state.as_str(), ends, "{failing}: {}", report.message);
         let executes = (failing < 3).then_some("execute c-etcd");
         assert_eq!(store.told, [&[snapshot; 3][..], executes.as_slice()].concat(), "{failing}");
         let stands = state.deployed["c-etcd"] == wanted.plan.to;
@@ -287,7 +287,7 @@ fn p4_no_member_joins_by_a_call_that_comes_later_than_its_snapshot_is_fresh() {
         let (mut store, state, wanted) = resized(3, 5);
         store.late = late;
         let (_, report) = runs(&mut store, state, &wanted);
-        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         assert_eq!(store.late, 0, "{:?}", store.fake.log);
         assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{late}");
     }
@@ -319,7 +319,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
         wanted
     };
     let (refused, report) = store.wake(state.clone(), &plan(&state, 7), None, 10_000);
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(
         report.message.contains("etcd-4 may have been removed from etcd's membership already"),
         "{}",
@@ -335,10 +335,10 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     again.plan = slipway_plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
     again.desired.plan.clone_from(&again.plan.id);
     let (state, report) = runs(&mut store, refused, &again);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
     let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
-    assert_eq!(report.state, "running", "it joins again: {}", report.message);
+    assert_eq!(report.state.as_str(), "running", "it joins again: {}", report.message);
 }
 
 #[test]
@@ -361,6 +361,6 @@ fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
     again.plan = slipway_plan::plan(&baseline.unwrap(), &again.release, &policy(Approval::Auto));
     again.desired.plan.clone_from(&again.plan.id);
     let (_, report) = runs(&mut store, state, &again);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "execute c-etcd"]);
 }

@@ -79,7 +79,7 @@ fn p10_what_a_failed_creation_left_is_deleted_by_a_spec_that_does_not_have_it() 
     let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
     let pool = plan.nodes.iter().find(|node| node.stack == POOL).unwrap();
     assert!(pool.reasons[0].contains("did not complete its creation"), "{:?}", pool.reasons);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
     assert_eq!(state.unfinished, BTreeMap::new());
     // A spec that has the pool creates it.
@@ -124,7 +124,7 @@ fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_
         again.desired.spec_version = "v2".to_owned();
         harbour.fake.log.clear();
         let (state, report) = harbour.fake.run(state, &again, None, false);
-        assert_eq!(report.state, "succeeded", "{status:?}: {}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{status:?}: {}", report.message);
         let place = |what: &str| harbour.fake.log.iter().position(|line| line == what);
         assert!(
             place("delete c-pool-a").is_some() && place("delete c-pool-a") < place("change set c-pool-a")
@@ -142,7 +142,7 @@ fn a_creation_that_failed_in_whatever_way_is_deleted_and_made_again_by_the_next_
         harbour.fake.stacks.insert("c-network".to_owned(), status);
         harbour.fake.log.clear();
         let (_, report) = harbour.fake.run(state, &wanted, None, false);
-        assert!(report.state == "failed" && report.message.contains(cure), "{}", report.message);
+        assert!(report.state.as_str() == "failed" && report.message.contains(cure), "{}", report.message);
         assert!(!harbour.fake.log.iter().any(|line| line.starts_with("delete")), "{:?}", harbour.fake.log);
     }
 }
@@ -282,7 +282,7 @@ fn p10_a_deletion_that_cloudformation_refuses_ends_what_wanted_it_and_is_tried_a
         decide(&state, &harbour.fake.observe(&look, Some(&wanted)), at(1))
     };
     let refused = end(EffectOutcome::Refused("CloudFormation refuses c-pool-a: in use".to_owned()));
-    assert_eq!(refused.report.state, "failed");
+    assert_eq!(refused.report.state.as_str(), "failed");
     assert!(refused.report.message.contains("c-pool-a: in use"), "{}", refused.report.message);
     assert!(refused.next.deployed.contains_key(POOL), "it stands");
     // A call that was too late is made again.

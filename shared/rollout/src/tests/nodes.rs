@@ -184,7 +184,7 @@ fn p6_what_another_pool_was_to_get_in_the_moment_in_which_a_rollout_fails_is_not
         let groups =
             [group("c-pool-a", "i-a"), group("c-pool-b", "i-b"), group("c-control-plane", "i-c")].into();
         let decision = decide(&state, &Observed { groups, ..Observed::default() }, at);
-        assert_eq!(decision.report.state, ends, "{}", decision.report.message);
+        assert_eq!(decision.report.state.as_str(), ends, "{}", decision.report.message);
         let sizes = decision.effects.iter().filter(|effect| matches!(effect, Effect::SetDesired { .. }));
         assert_eq!(sizes.count(), raised);
         assert!(decision.next.left_over.is_empty(), "{:?}", decision.next.left_over);

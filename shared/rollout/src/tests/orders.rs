@@ -115,7 +115,7 @@ fn p10_after_a_pause_nothing_new_starts_and_a_resume_goes_on_to_the_end() {
 
         run.give(Order::Resume);
         run.rest();
-        assert_eq!(run.report.state, "succeeded", "at {moment}: {}", run.report.message);
+        assert_eq!(run.report.state.as_str(), "succeeded", "at {moment}: {}", run.report.message);
         assert_eq!(run.state.deployed.len(), 5);
     }
 }
@@ -131,7 +131,7 @@ fn p10_after_an_abort_nothing_new_starts_and_it_ends_as_aborted() {
             run.rest();
             assert_eq!(run.begun().len(), before, "at {moment}: {:?}", run.fake.log);
             assert_eq!((run.times("Rollout Aborted"), run.times("disarm")), (1, 1), "at {moment}");
-            assert_eq!(run.report.state, "aborted");
+            assert_eq!(run.report.state.as_str(), "aborted");
             assert_eq!(run.state.last.as_ref().unwrap().result, RolloutResult::Aborted);
             let done =
                 run.fake.stacks.values().filter(|status| **status == StackStatus::CreateComplete).count();
@@ -150,7 +150,7 @@ fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over()
     run.give(abort());
     for _ in 0..3 {
         run.wake(None);
-        assert_eq!(run.report.state, "aborting");
+        assert_eq!(run.report.state.as_str(), "aborting");
         assert!(
             run.report.message.contains("CloudFormation is at work (UPDATE_IN_PROGRESS)"),
             "{}",
@@ -159,7 +159,7 @@ fn p10_what_cloudformation_works_at_is_seen_to_its_end_before_an_abort_is_over()
     }
     run.fake.stacks.insert("c-etcd".to_owned(), done);
     run.wake(None);
-    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.report.state.as_str(), "aborted");
     assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-etcd", "c-network"]);
 }
 
@@ -173,7 +173,7 @@ fn p10_a_stack_whose_creation_goes_on_when_it_is_aborted_is_deleted_and_not_wait
     run.give(abort());
     run.rest();
     assert_eq!(run.times("delete c-etcd"), 1, "{:?}", run.fake.log);
-    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.report.state.as_str(), "aborted");
     assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
 }
 
@@ -245,7 +245,7 @@ fn p10_a_stack_that_fails_while_it_is_aborted_is_in_the_words() {
     }
     run.give(abort());
     run.rest();
-    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.report.state.as_str(), "aborted");
     assert!(run.report.message.contains("c-etcd could not be created: Thing"), "{}", run.report.message);
 }
 
@@ -267,7 +267,7 @@ fn p10_an_execution_that_cloudformation_never_heard_of_is_not_told_again() {
         if paused {
             run.give(Order::Resume);
             run.rest();
-            assert_eq!(run.report.state, "succeeded");
+            assert_eq!(run.report.state.as_str(), "succeeded");
         }
     }
 }
@@ -282,11 +282,11 @@ fn p10_an_execution_that_a_late_answer_does_not_show_is_not_forgotten_by_an_abor
     run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Ready;
     run.give(abort());
     run.wake(None);
-    assert_eq!(run.report.state, "aborting", "{}", run.report.message);
+    assert_eq!(run.report.state.as_str(), "aborting", "{}", run.report.message);
     run.fake.stacks.insert("c-network".to_owned(), StackStatus::CreateComplete);
     run.fake.change_sets.get_mut("c-network").unwrap().status = ChangeSetStatus::Executed;
     run.rest();
-    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.report.state.as_str(), "aborted");
     assert_eq!(run.state.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
     assert_eq!((run.times("drop c-network"), run.times("delete c-network")), (0, 0), "{:?}", run.fake.log);
 }
@@ -297,7 +297,7 @@ fn p10_a_pause_before_anything_began_holds_what_would_begin() {
     run.give(Order::Pause);
     run.rest();
     assert_eq!(run.fake.log, ["Rollout Paused"]);
-    assert_eq!(run.report.state, "paused");
+    assert_eq!(run.report.state.as_str(), "paused");
     assert!(
         run.report.message.starts_with(&format!("plan {} waits", run.wanted.plan.id)),
         "{}",
@@ -306,7 +306,7 @@ fn p10_a_pause_before_anything_began_holds_what_would_begin() {
     assert!(run.report.next.as_ref().is_some_and(|next| next.contains("slipway resume --cluster c")));
     run.give(Order::Resume);
     run.rest();
-    assert_eq!(run.report.state, "succeeded");
+    assert_eq!(run.report.state.as_str(), "succeeded");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn p8_an_abort_that_comes_late_does_not_end_a_later_rollout() {
     }
     // Clocks may differ by some seconds: an abort of the moment when the rollout began concerns the rollout.
     run.wake(Some(&given(abort(), began - 2)));
-    assert_eq!(run.report.state, "aborted");
+    assert_eq!(run.report.state.as_str(), "aborted");
     // A repeated abort finds nothing open; it may concern an order to destroy that has not come yet.
     let state = run.state.clone();
     run.wake(Some(&given(abort(), began + 5)));
@@ -381,7 +381,7 @@ fn p10_an_order_that_finds_nothing_open_is_reported_once_unless_it_was_obeyed_be
     let skip = || Order::Skip { instance: "i-1".to_owned() };
     let mut run = Run::new();
     run.rest();
-    assert_eq!(run.report.state, "succeeded");
+    assert_eq!(run.report.state.as_str(), "succeeded");
     let ended = run.state.last.as_ref().unwrap().ended_at.as_second();
     // It was given while the rollout was open, and is delivered after it has ended.
     let late = given(abort(), ended - 20);
@@ -444,7 +444,7 @@ fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
     assert_eq!((run.begun().len(), run.report.state.as_str()), (begun, "aborted"));
     run.wanted.desired.spec_version = "v2".to_owned();
     run.rest();
-    assert_eq!(run.report.state, "succeeded");
+    assert_eq!(run.report.state.as_str(), "succeeded");
 }
 
 #[test]

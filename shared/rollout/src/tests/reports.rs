@@ -21,7 +21,7 @@ fn network(state: Value) -> Value {
 #[test]
 fn a_cluster_that_nothing_was_done_for_is_idle() {
     let idle = Report {
-        state: "idle".to_owned(),
+        state: RolloutState::Idle,
         message: "nothing was rolled out yet".to_owned(),
         ..Report::default()
     };
@@ -33,8 +33,8 @@ fn what_was_destroyed_or_called_off_is_reported_with_its_generation_and_its_word
     let gone = json!({"gone": {"at": NOW, "message": "every stack is gone"}});
     let off = json!({"calledOff": {"at": NOW, "message": "it was aborted"}});
     for (doing, state, message, left) in [
-        (gone, "destroyed", "every stack is gone", &[][..]),
-        (off, "aborted", "it was aborted", &["c-pool-b"]),
+        (gone, RolloutState::Destroyed, "every stack is gone", &[][..]),
+        (off, RolloutState::Aborted, "it was aborted", &["c-pool-b"]),
     ] {
         let rollout = Rollout {
             generation: 4,
@@ -43,7 +43,7 @@ fn what_was_destroyed_or_called_off_is_reported_with_its_generation_and_its_word
             ..Rollout::new("c")
         };
         let reported = Report {
-            state: state.to_owned(),
+            state,
             generation: 4,
             message: message.to_owned(),
             left: left.iter().map(|stack| (*stack).to_owned()).collect(),
@@ -67,7 +67,7 @@ fn a_rollout_that_has_ended_is_reported_with_what_became_of_each_stack() {
     });
     let last = Some(serde_json::from_value(last).unwrap());
     let reported = Report {
-        state: "failed".to_owned(),
+        state: RolloutState::Failed,
         generation: 4,
         plan: Some("p".to_owned()),
         message: "no room".to_owned(),

@@ -525,11 +525,11 @@ impl Yard {
     }
 
     /// Runs until the rollout ends, or for a day. Returns the result.
-    fn run(&mut self) -> String {
+    fn run(&mut self) -> &'static str {
         for _ in 0..400 {
             self.wake(None);
             if self.state.active().is_none() && self.state.departures.is_empty() {
-                return self.report.state.clone();
+                return self.report.state.as_str();
             }
         }
         panic!("it never ends: {}", self.report.message);

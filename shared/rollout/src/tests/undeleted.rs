@@ -114,7 +114,7 @@ fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
     let (mut harbour, state) = Harbour::launched();
     let release = without_pool(exporting(2, true));
     let (state, report, plan) = harbour.roll(state, &release);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(report.message.ends_with("; removed: pool-a"), "{}", report.message);
     assert!(plan.to_text().contains("- c-pool-a delete"), "{}", plan.to_text());
     assert!(
@@ -134,7 +134,7 @@ fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
 fn a_pool_that_stayed_for_a_skipped_machine_is_deleted_by_the_next_rollout() {
     let (mut harbour, state) = Harbour::with_undeleted_pool();
     let (state, report, plan) = harbour.roll(state, &without_pool(exporting(1, true)));
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(plan.orphaned().count(), 0);
     assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
     assert_eq!((state.left.len(), report.left.len()), (0, 0));
@@ -145,7 +145,7 @@ fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
     for (mut harbour, state) in [Harbour::launched(), Harbour::with_undeleted_pool()] {
         let release = without_pool(exporting(3, false));
         let (state, report, _) = harbour.roll(state, &release);
-        assert_eq!(report.state, "failed");
+        assert_eq!(report.state.as_str(), "failed");
         assert!(report.message.contains("Subnet a in eu-west-1a (used by c-pool-a)"), "{}", report.message);
         assert!(
             report.message.contains("nothing is touched. First upload a spec in which it stays"),
@@ -154,9 +154,9 @@ fn what_a_pool_that_goes_uses_is_taken_away_by_a_later_rollout_alone() {
         );
         assert!(!report.message.contains("orphaned"), "{}", report.message);
         let (state, report, _) = harbour.roll(state, &without_pool(exporting(3, true)));
-        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         let (_, report, _) = harbour.roll(state, &release);
-        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     }
 }
 
@@ -177,7 +177,7 @@ fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
         let (mut harbour, state) = Harbour::with_undeleted_pool();
         let release = exporting(size, true);
         let (state, report, plan) = harbour.roll(state, &release);
-        assert_eq!(report.state, "succeeded", "{}", report.message);
+        assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
         assert_eq!(stack.action, StackAction::Update, "it exists, so it is not created");
         assert_eq!(stack.resources.is_empty(), size == 1);
@@ -201,11 +201,11 @@ fn p10_a_deletion_that_has_begun_is_seen_to_its_end_whatever_a_person_says() {
         let given = Given { order, at: Timestamp::UNIX_EPOCH };
         let (state, _) = harbour.wake(state, &wanted, Some(&given));
         let (state, report) = harbour.wake(state, &wanted, None);
-        assert_eq!(report.state, word);
+        assert_eq!(report.state.as_str(), word);
         assert!(report.message.contains("pool-a: CloudFormation deletes its stack"), "{}", report.message);
         harbour.fake.stacks.remove(POOL);
         let (state, report) = harbour.wake(state, &wanted, None);
-        assert_eq!(report.state, ends);
+        assert_eq!(report.state.as_str(), ends);
         assert!(!state.deployed.contains_key(POOL), "the deleted stack is known");
     }
 }
@@ -216,7 +216,7 @@ fn a_deletion_that_fails_ends_the_rollout_with_cloudformations_reason_and_is_tri
     let release = without_pool(exporting(1, true));
     harbour.fake.deleting = Some(StackStatus::DeleteFailed);
     let (state, report, _) = harbour.roll(state, &release);
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(
         report.message.contains("pool-a: c-pool-a could not be deleted: Thing (AWS::EC2::VPC)"),
         "{}",
@@ -227,7 +227,7 @@ fn a_deletion_that_fails_ends_the_rollout_with_cloudformations_reason_and_is_tri
     let mut again = harbour.plan(&state, &release);
     again.desired.spec_version = "once more".to_owned();
     let (state, report) = harbour.fake.run(state, &again, None, false);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert!(!state.deployed.contains_key(POOL));
 }
 
@@ -236,7 +236,7 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
     let (mut harbour, state) = Harbour::launched();
     harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
     let (_, report, _) = harbour.roll(state, &without_pool(exporting(1, true)));
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(report.message.contains("c-pool-a exists and is not Slipway's"), "{}", report.message);
     assert!(harbour.fake.stacks.contains_key(POOL));
 }

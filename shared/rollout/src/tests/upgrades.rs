@@ -220,7 +220,7 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
     let (serves, goes) = (Lifecycle::InService, Lifecycle::TerminatingWait);
 
     let (log, report) = wakes(1, &[("i-1", serves, true)], None);
-    assert!(follows(&log) && report.state == "running", "{log:?} {}", report.message);
+    assert!(follows(&log) && report.state.as_str() == "running", "{log:?} {}", report.message);
 
     let (log, report) = wakes(1, &[("i-1", serves, true), ("i-2", goes, false)], None);
     assert!(!follows(&log), "{log:?}");
@@ -228,7 +228,7 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
 
     let (log, report) = wakes(1, &[("i-1", serves, false)], Some("i-1"));
     assert!(!follows(&log), "{log:?}");
-    assert_eq!(report.state, "failed");
+    assert_eq!(report.state.as_str(), "failed");
     assert!(
         report
             .message
@@ -247,7 +247,7 @@ fn p5_no_pool_and_no_add_on_comes_before_the_last_api_server_of_the_older_minor_
 #[test]
 fn p8_a_controller_too_many_that_is_still_to_come_is_waited_for() {
     let (_, report) = wakes(2, &[("i-1", Lifecycle::InService, true)], None);
-    assert_eq!(report.state, "running");
+    assert_eq!(report.state.as_str(), "running");
     let why = "c-control-plane wants 2 machines, and the spec has 1: a surplus machine is still to be launched, and is terminated then";
     assert!(report.message.contains(why), "{}", report.message);
 }
@@ -290,5 +290,5 @@ fn what_runs_forbids_a_plan_that_is_made_anew_after_the_rollout_that_was_under_w
         assert!(state.deployed.values().all(|release| release == &newer.id()));
     }
     let (_, report, _) = onward(&newer, &of_versions(2, "1.37.1", "3.7.4", 60), Approval::Auto);
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
 }

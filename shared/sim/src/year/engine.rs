@@ -3,6 +3,7 @@
 
 mod bus;
 mod happening;
+mod overlap;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -313,34 +314,6 @@ impl<'m> Engine<'m> {
             return self.transcript.push((self.now(), "a tick finds no concurrency, and is lost".to_owned()));
         }
         self.after(THROTTLED, Happening::Invoke { who, tried, durable });
-    }
-
-    /// A process that is interrupted by another invocation or by a pause; `None` if it is not interrupted.
-    fn interrupted(&mut self) -> Option<Life> {
-        let (overlaps, pauses) = (self.rates.rate_of(Trouble::Overlaps), self.rates.rate_of(Trouble::Pauses));
-        let (twin, now) = (self.account.handle(), self.now());
-        if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
-            let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
-            return Some(Life::interrupted(call, move || {
-                let (before, from) = (twin.state_version(), twin.journal.len());
-                // The result does not matter: Lambda would retry it, and so does the tick.
-                drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
-                let of_it = Overlap { acts: from..twin.journal.len(), before, after: twin.state_version() };
-                *overlap.lock().unwrap_or_else(PoisonError::into_inner) = Some(of_it);
-            }));
-        }
-        if pauses > 0.0 && self.random.chance(self.faults * pauses) {
-            let (call, long) = (self.random.below(CALLS), self.random.seconds(1, PAUSES_S));
-            let (until, midst) = (now + SignedDuration::from_secs(long), Arc::clone(&self.midst));
-            return Some(Life::interrupted(call, move || {
-                let mut world = lock(&twin.world);
-                let (acts, before) = (twin.journal.drain(), world.clone());
-                world.advance(until);
-                let midst_of = Midst { acts, before, after: world.clone() };
-                *midst.lock().unwrap_or_else(PoisonError::into_inner) = Some(midst_of);
-            }));
-        }
-        None
     }
 
     /// As [`Engine::invoke`], with the given life of the process, and a clock that is off by `skew`.

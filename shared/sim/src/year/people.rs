@@ -97,6 +97,7 @@ impl Engine<'_> {
             Deed::Upload(text) => {
                 self.transcript.push((now, "a person uploads a spec".to_owned()));
                 let version = self.account.upload(&text);
+                self.checker.uploaded();
                 return self.send(Woken::Spec(version), true);
             }
             Deed::Again => {
@@ -104,6 +105,7 @@ impl Engine<'_> {
                 let Some(text) = self.account.specs.peek(&key) else { return };
                 self.transcript.push((now, "a person uploads the spec again".to_owned()));
                 let version = self.account.specs.upload(&key, text);
+                self.checker.uploaded();
                 return self.send(Woken::Spec(version), true);
             }
             Deed::TakeDown => return self.takes_down(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::keys;
-use slipway_core::status::Desired;
+use slipway_core::status::{Desired, RolloutState};
 use slipway_flows::launch::Waker;
 use slipway_rollout::Order;
 
@@ -107,7 +107,7 @@ pub struct Verdict {
     /// What happened.
     pub transcript: Vec<(Timestamp, String)>,
     /// How the first rollout ended.
-    pub first: String,
+    pub first: RolloutState,
     /// The counts of the engine.
     pub tally: Tally,
     /// From the request to the end of the first rollout.
@@ -335,7 +335,7 @@ impl Trial {
         &self,
         base: &Base,
         engine: &mut Engine<'_>,
-        first: &mut Option<String>,
+        first: &mut Option<RolloutState>,
         took: &mut SignedDuration,
         began: Timestamp,
     ) {
@@ -356,7 +356,8 @@ impl Trial {
             amiss.extend(unmentioned(engine));
             amiss.extend(engine.checker.enlarged_pools());
             // A cluster that was stopped when nothing was left to do is as the spec says, and an upload of that spec changes nothing.
-            let is_over = state(engine) == "succeeded" || round > 0 && state(engine) == "aborted";
+            let is_over = state(engine) == RolloutState::Succeeded
+                || round > 0 && state(engine) == RolloutState::Aborted;
             let ended_well = is_over && amiss.is_empty();
             if ended_well || !engine.checker.violations.is_empty() {
                 break;
@@ -473,7 +474,7 @@ fn deletes_wrecks(engine: &mut Engine<'_>) {
     engine.run_until(gone);
 }
 
-pub(super) fn state(engine: &Engine<'_>) -> String {
+pub(super) fn state(engine: &Engine<'_>) -> RolloutState {
     let report = engine.account.status().and_then(|status| status.rollout);
     report.map(|report| report.state).unwrap_or_default()
 }

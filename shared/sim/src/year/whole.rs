@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use slipway_core::status::RolloutState;
 
 use super::account::Account;
 use super::check::{Checker, Violation};
@@ -166,7 +167,7 @@ impl Life<'_> {
                 .account
                 .status()
                 .and_then(|status| status.rollout)
-                .is_some_and(|one| one.state == "failed")
+                .is_some_and(|one| one.state == RolloutState::Failed)
             {
                 self.engine.person_after(morning - SignedDuration::from_hours(1), Deed::Again);
             }

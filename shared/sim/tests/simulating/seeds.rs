@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use slipway_core::digest::sha256_hex;
+use slipway_core::status::RolloutState;
 use slipway_sim::year::{BASES, Base, Change, People, Rates, Surely, Trial, Verdict};
 
 /// The base number `which`, made on first use.
@@ -98,7 +99,7 @@ pub(super) fn all_end_well<'b>(
     let (next, threads) =
         (AtomicU64::new(first), std::thread::available_parallelism().map_or(2, usize::from));
     let work = || {
-        let (mut ends, mut wrong, mut digests) = (BTreeMap::<String, u64>::new(), Vec::new(), Vec::new());
+        let (mut ends, mut wrong, mut digests) = (BTreeMap::<&str, u64>::new(), Vec::new(), Vec::new());
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + most {
@@ -106,9 +107,9 @@ pub(super) fn all_end_well<'b>(
             }
             let case = case(seed);
             let verdict = case.trial.run(case.base, None);
-            *ends.entry(verdict.first.clone()).or_default() += 1;
+            *ends.entry(verdict.first.as_str()).or_default() += 1;
             digests.push((seed, digest(&verdict)));
-            let failed = succeeds && case.trial.faults == 0.0 && verdict.first != "succeeded";
+            let failed = succeeds && case.trial.faults == 0.0 && verdict.first != RolloutState::Succeeded;
             if !verdict.violations.is_empty() || failed {
                 wrong.push((case, verdict));
             }
@@ -118,7 +119,7 @@ pub(super) fn all_end_well<'b>(
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
-    let mut ends = BTreeMap::<String, u64>::new();
+    let mut ends = BTreeMap::<&str, u64>::new();
     let (mut wrong, mut digests) = (Vec::new(), Vec::new());
     for (some, bad, all) in done {
         for (end, count) in some {
@@ -177,7 +178,11 @@ fn p4_while_an_alarm_of_etcd_is_raised_no_member_goes_and_the_rollout_says_why_i
         // Each reason once, however often the members are asked meanwhile.
         let says = |line: &str| line.starts_with("bus: waiting") && line.contains("waits: the alarm");
         let said = verdict.transcript.iter().filter(|(_, line)| says(line)).count();
-        assert!(said == 1 && verdict.first == "succeeded", "{shape}, {said}: {}", report(trial, &verdict));
+        assert!(
+            said == 1 && verdict.first == RolloutState::Succeeded,
+            "{shape}, {said}: {}",
+            report(trial, &verdict)
+        );
     }
 }
 

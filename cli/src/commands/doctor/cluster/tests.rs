@@ -21,7 +21,7 @@ fn sound() -> ClusterRead {
     ClusterRead {
         name: "prod".to_owned(),
         state: Ok(StateRead {
-            rollout: "succeeded".to_owned(),
+            rollout: RolloutState::Succeeded,
             since: Some(ago_h(100)),
             serving: Serving { state: ServingState::Serves, reasons: Vec::new() },
             findings: Vec::new(),

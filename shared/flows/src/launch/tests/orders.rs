@@ -24,10 +24,10 @@ async fn p10_an_abort_is_heard_and_obeyed_though_what_was_decided_before_it_is_d
 
     // The stack of its change set may still come to light.
     let report = shore.wakes(order(abort())).await.unwrap();
-    assert_eq!(report.state, "aborting", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborting", "{}", report.message);
     shore.passes(180);
     let report = shore.wakes(Waker::Tick).await.unwrap();
-    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
     let done = shore.done();
     assert!(!done.iter().any(|line| line.starts_with("execute")), "{done:?}");
     assert!(!shore.state().is_open());

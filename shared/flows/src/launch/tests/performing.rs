@@ -266,11 +266,11 @@ async fn p10_what_a_service_refuses_ends_the_rollout_in_its_words_and_what_is_go
         shore.fails("execute c-network", kind);
         let report = shore.wakes(Waker::Tick).await.unwrap();
         // The stack is no more than a change set, and goes before the rollout ends.
-        assert_eq!(report.state, "running", "{}", report.message);
+        assert_eq!(report.state.as_str(), "running", "{}", report.message);
         let words = report.message.contains("CloudFormation refuses c-network: no");
         assert_eq!(words, kind == ErrorKind::Invalid, "{}", report.message);
         shore.has("c-network", StackStatus::DeleteComplete);
         let report = shore.wakes(Waker::Tick).await.unwrap();
-        assert_eq!(report.state, state, "{}", report.message);
+        assert_eq!(report.state.as_str(), state, "{}", report.message);
     }
 }

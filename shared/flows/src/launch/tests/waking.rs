@@ -52,7 +52,7 @@ async fn p8_the_tick_is_asserted_before_anything_that_may_fail() {
     shore.fails("arm", ErrorKind::Denied);
     let error = shore.wakes(Waker::Event).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.test.Denied");
-    assert_eq!(shore.report().unwrap().state, "stuck");
+    assert_eq!(shore.report().unwrap().state.as_str(), "stuck");
 }
 
 #[tokio::test]
@@ -116,7 +116,8 @@ async fn p8_what_may_work_later_is_tried_again_in_silence_and_what_will_not_is_t
         let error = shore.wakes(Waker::Tick).await.unwrap_err();
         assert_eq!(error.is_transient(), !told);
         let stuck = shore.report().is_some_and(|report| {
-            report.state == "stuck" && report.message.contains("test:Call of stack c-network failed: no")
+            report.state.as_str() == "stuck"
+                && report.message.contains("test:Call of stack c-network failed: no")
         });
         assert_eq!(stuck, told, "{kind:?}: {:?}", shore.report());
     }
@@ -129,7 +130,7 @@ async fn p8_how_it_ended_is_told_before_the_last_of_it_is_performed() {
     let shore = Shore::with(&done);
     shore.fails("publish Rollout Succeeded", ErrorKind::Transient);
     shore.wakes(Waker::Tick).await.unwrap_err();
-    assert_eq!(shore.report().unwrap().state, "succeeded");
+    assert_eq!(shore.report().unwrap().state.as_str(), "succeeded");
     assert!(shore.state().active().is_none() && !shore.done().contains(&"disarm".to_owned()));
     shore.works();
     shore.wakes(Waker::Tick).await.unwrap();

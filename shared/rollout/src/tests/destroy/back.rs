@@ -32,7 +32,7 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
             let mut report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
             // An invocation may have requested the deletion before it died.
             for _ in 0..2 {
-                assert_eq!(report.state, "aborting", "{}", report.message);
+                assert_eq!(report.state.as_str(), "aborting", "{}", report.message);
                 report = quay.wake(None);
             }
             report
@@ -41,7 +41,12 @@ fn p10_a_machine_on_its_way_back_takes_pods_again_where_its_stack_stays_after_al
             quay.state = quay.state.clone().recorded(&[(1_000, refused)]);
             quay.wake(None)
         };
-        assert_eq!(report.state, if is_aborted { "aborted" } else { "failed" }, "{}", report.message);
+        assert_eq!(
+            report.state.as_str(),
+            if is_aborted { "aborted" } else { "failed" },
+            "{}",
+            report.message
+        );
         quay.wake(None);
         assert!(quay.log.contains(&"Slipway-Uncordon on i-cp".to_owned()), "{is_aborted}: {:?}", quay.log);
     }
@@ -65,14 +70,14 @@ fn p10_a_deletion_that_comes_to_light_after_the_abort_is_seen_to_its_end() {
     quay.state.outbox.push(Pending { id: 1_000, effect, decided_at: at(0), evidence: None });
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-    assert_eq!(report.state, "aborting", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborting", "{}", report.message);
     quay.harbour.fake.stacks.insert("c-pool-a".to_owned(), StackStatus::DeleteInProgress);
     for _ in 0..5 {
-        assert_eq!(quay.wake(None).state, "aborting");
+        assert_eq!(quay.wake(None).state.as_str(), "aborting");
     }
     quay.harbour.fake.stacks.remove("c-pool-a");
     let report = quay.wake(None);
-    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
     assert!(!quay.state.deployed.contains_key("c-pool-a"));
 }
 

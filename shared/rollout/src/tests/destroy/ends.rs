@@ -36,7 +36,8 @@ fn what_is_called_off_when_the_last_of_it_is_gone_was_destroyed() {
     let minute = quay.minute;
     let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
     assert_eq!(
-        report.state, "destroyed",
+        report.state.as_str(),
+        "destroyed",
         "nothing is left that an upload could bring back: {}",
         report.message
     );
@@ -47,7 +48,7 @@ fn what_is_called_off_when_the_last_of_it_is_gone_was_destroyed() {
 fn p10_a_pool_that_is_half_gone_and_no_longer_wanted_is_taken_away_by_the_next_rollout() {
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
-    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert_eq!(quay.run(ordered(0, false)).state.as_str(), "failed");
     assert!(!quay.state.deployed.contains_key("c-pool-b"), "it cannot be updated any more");
     assert!(quay.state.unfinished.contains_key("c-pool-b"), "{:?}", quay.state.unfinished);
     let mut release = exporting(2, true);
@@ -70,7 +71,7 @@ fn p4_an_order_with_a_last_snapshot_counts_after_one_without() {
         }
         quay.wake(Some(ordered(0, true)));
         let minute = quay.minute;
-        assert_eq!(quay.run(ordered(minute, false)).state, "destroyed");
+        assert_eq!(quay.run(ordered(minute, false)).state.as_str(), "destroyed");
         let gone = quay.log.iter().position(|line| line == "delete c-etcd");
         let taken = quay.log.iter().position(|line| line.starts_with("Slipway-EtcdSnapshot"));
         assert_eq!(taken.is_some(), etcd_stands, "{:?}", quay.log);
@@ -91,7 +92,7 @@ fn p10_a_destruction_whose_resume_comes_over_an_hour_late_looks_for_its_leader_a
     });
     // Given a minute after the pause. Members come back soon after it was received.
     let report = quay.wake(Some(Given { order: Order::Resume, at: at(4) }));
-    assert_eq!(report.state, "destroying", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroying", "{}", report.message);
     quay.wake(None);
     quay.members = 3;
     while quay.state.destroy().is_some_and(|open| !open.has_stopped()) {
@@ -143,7 +144,7 @@ fn a_late_answer_without_tags_does_not_make_a_stack_that_is_being_deleted_somebo
     quay.harbour.fake.tags.clear();
     for _ in 0..3 {
         let report = quay.wake(None);
-        assert_eq!(report.state, "destroying", "{}", report.message);
+        assert_eq!(report.state.as_str(), "destroying", "{}", report.message);
     }
     quay.harbour.fake.tags = BTreeMap::from([("slipway:cluster".to_owned(), "another".to_owned())]);
     assert!(quay.wake(None).message.contains("is not Slipway's"));
@@ -154,25 +155,25 @@ fn a_late_answer_without_tags_does_not_make_a_stack_that_is_being_deleted_somebo
 fn p10_a_failure_of_the_deletion_before_does_not_end_the_one_that_another_order_began() {
     let mut quay = Quay::new();
     quay.harbour.fake.deleting = Some(StackStatus::DeleteFailed);
-    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert_eq!(quay.run(ordered(0, false)).state.as_str(), "failed");
     let minute = quay.minute;
     let mut report = quay.wake(Some(ordered(minute, true)));
     for _ in 0..2 {
-        assert_eq!(report.state, "destroying", "{}", report.message);
+        assert_eq!(report.state.as_str(), "destroying", "{}", report.message);
         report = quay.wake(None);
     }
     // After two minutes it is the answer about this one.
-    assert_eq!(quay.wake(None).state, "failed");
+    assert_eq!(quay.wake(None).state.as_str(), "failed");
     quay.harbour.fake.deleting = None;
     let minute = quay.minute;
-    assert_eq!(quay.run(ordered(minute, true)).state, "destroyed");
+    assert_eq!(quay.run(ordered(minute, true)).state.as_str(), "destroyed");
 }
 
 /// A person gave the order twice, and the event of the second one was redriven after the cluster was launched anew.
 #[test]
 fn p8_an_order_from_before_the_end_does_not_destroy_what_was_launched_anew() {
     let mut quay = Quay::new();
-    assert_eq!(quay.run(ordered(0, false)).state, "destroyed");
+    assert_eq!(quay.run(ordered(0, false)).state.as_str(), "destroyed");
     let (ended, second) = (quay.minute - 1, ordered(1, false));
     assert!(quay.state.destroys_over >= Some(second.at) && quay.state.destroys_over == Some(at(ended)));
     let anew = Quay::new().state.deployed;
@@ -197,7 +198,7 @@ fn p10_an_abort_after_members_were_told_to_delete_their_records_says_how_they_co
         }
         let minute = quay.minute;
         let report = quay.wake(Some(Given { order: Order::Abort { plan: None }, at: at(minute) }));
-        assert_eq!(report.state, "aborted", "{}", report.message);
+        assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
         assert_eq!(report.message.contains(words), says, "{}", report.message);
     }
 }
@@ -227,7 +228,7 @@ fn p7_a_destruction_that_has_stopped_or_is_paused_makes_no_progress() {
     assert_eq!(quay.state.stalled_destruction(), Some(at(0)));
     let mut quay = Quay::new();
     quay.snapshot = Err("no");
-    assert_eq!(quay.run(ordered(0, false)).state, "failed");
+    assert_eq!(quay.run(ordered(0, false)).state.as_str(), "failed");
     assert_eq!(quay.state.stalled_destruction(), Some(at(0)));
 }
 

@@ -13,7 +13,7 @@ fn between(quay: &Quay) -> Vec<&str> {
 fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
     let mut quay = Quay::new();
     let report = quay.run(ordered(0, false));
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(!report.message.contains("A records"), "{}", report.message);
     let all = ["Slipway-EtcdRetire on i-0", "Slipway-EtcdRetire on i-1", "Slipway-EtcdRetire on i-2"];
     assert_eq!(between(&quay), all);
@@ -42,7 +42,7 @@ fn records_are_taken_back_once_every_member_has_booted_and_a_boot_that_never_end
         // The booting machine would write its record after another member deleted it.
         let mut quay = Quay { booting: Some((3, until)), ..Quay::new() };
         let report = quay.run(ordered(0, false));
-        assert_eq!(report.state, "destroyed", "{}", report.message);
+        assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
         assert!(quay.minute < most, "{}", quay.minute);
         let first = quay.log.iter().position(|line| line.contains("Retire")).unwrap();
         assert!(!quay.log[..first].contains(&"delete c-etcd".to_owned()));

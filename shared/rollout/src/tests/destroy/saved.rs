@@ -82,7 +82,7 @@ fn p4_etcd_stays_while_its_last_snapshot_cannot_be_taken_until_a_person_decides(
             while quay.state.destroy().is_some_and(|open| !open.has_stopped()) {
                 report = quay.wake(None);
             }
-            assert_eq!(report.state, "failed", "{}", report.message);
+            assert_eq!(report.state.as_str(), "failed", "{}", report.message);
             for words in [
                 why,
                 KEY,
@@ -103,7 +103,7 @@ fn p4_etcd_stays_while_its_last_snapshot_cannot_be_taken_until_a_person_decides(
             (quay.leader, quay.second) =
                 if without { (leader, Some(result)) } else { (Some(2), Some(Ok(SECOND))) };
             let report = quay.order_again(without);
-            assert_eq!(report.state, "destroyed", "{}", report.message);
+            assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
             let (key, loses) = if without { (KEY, true) } else { (SECOND, false) };
             assert_eq!(quay.state.last_snapshot.as_deref(), Some(key));
             assert!(report.message.contains(key), "{}", report.message);
@@ -150,7 +150,7 @@ fn p10_an_abort_while_the_last_snapshot_is_taken_leaves_etcd_and_the_next_order_
     let mut quay = with_second(Ok(SECOND));
     quay.run_to_second();
     let report = quay.give(Order::Abort { plan: None });
-    assert_eq!(report.state, "aborted", "{}", report.message);
+    assert_eq!(report.state.as_str(), "aborted", "{}", report.message);
     assert!(!quay.deletions().contains(&"c-etcd") && quay.state.deployed.contains_key("c-etcd"));
     quay.minute += 1;
     // Nobody knows what was written meanwhile.
@@ -167,17 +167,17 @@ fn p4_of_an_etcd_that_is_half_gone_the_snapshot_of_before_is_still_named_when_th
         quay.wake(None);
     }
     let mut report = quay.give(Order::Abort { plan: None });
-    while report.state == "aborting" {
+    while report.state.as_str() == "aborting" {
         report = quay.wake(None);
     }
-    assert!(report.state == "aborted" && report.message.contains(SECOND), "{}", report.message);
+    assert!(report.state.as_str() == "aborted" && report.message.contains(SECOND), "{}", report.message);
     quay.harbour.fake.deleting = None;
     // One member of three is left.
     (quay.members, quay.leader) = (1, None);
     let report = quay.order_again(false);
-    assert_eq!(report.state, "failed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "failed", "{}", report.message);
     let report = quay.order_again(true);
-    assert_eq!(report.state, "destroyed", "{}", report.message);
+    assert_eq!(report.state.as_str(), "destroyed", "{}", report.message);
     assert!(report.message.contains(SECOND), "{}", report.message);
 }
 

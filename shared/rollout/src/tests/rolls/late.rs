@@ -35,7 +35,7 @@ fn p10_a_resume_that_comes_over_an_hour_late_leaves_as_much_patience_as_one_in_t
             // What it waits for comes soon after the resume.
             yard.is_dark(true);
             (0..100).for_each(|_| yard.wake(None));
-            assert_eq!(yard.report.state, "paused", "at {moment}");
+            assert_eq!(yard.report.state.as_str(), "paused", "at {moment}");
             yard.receive(Order::Resume, 99);
             yard.wake(None);
             yard.is_dark(false);
@@ -58,7 +58,7 @@ fn p6_p10_a_drain_that_was_paused_for_a_day_has_its_whole_patience_after_a_resum
         yard.receive(Order::Resume, 29 * 60);
         yard.pace = 10;
         (0..5).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "running", "{id}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "running", "{id}: {}", yard.report.message);
         yard.stuck.clear();
         yard.pace = 1;
         assert_eq!(yard.run(), "succeeded", "{id}: {}", yard.report.message);

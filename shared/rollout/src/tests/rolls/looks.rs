@@ -69,7 +69,7 @@ fn p11_a_rollout_waits_with_a_reason_while_a_controller_says_no_and_then_succeed
     let mut yard = looking(|yard| yard.api_down = Some("503"));
     let asked = yard.asked;
     (0..30).for_each(|_| yard.wake(None));
-    assert_eq!(yard.report.state, "running");
+    assert_eq!(yard.report.state.as_str(), "running");
     assert!(
         yard.report.message.contains(&format!("waits until the cluster serves: {READY}")),
         "{}",
@@ -125,7 +125,7 @@ fn p11_the_next_upload_of_the_same_spec_looks_again_once_and_nothing_else_does()
 
         yard.uploads_again("v3", &policy);
         (0..100).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "failed", "{what}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "failed", "{what}: {}", yard.report.message);
         let asked = yard.asked;
         (0..90).for_each(|_| yard.wake(None));
         assert_eq!((yard.asked, yard.published("Rollout Failed")), (asked, 1), "{what}: it loops");
@@ -154,7 +154,7 @@ fn p11_a_pause_holds_the_look_and_its_hour_and_a_resume_asks_anew() {
     yard.api_down = Some("503");
     yard.wake(Some(Order::Resume));
     (0..50).for_each(|_| yard.wake(None));
-    assert_eq!(yard.report.state, "running", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "running", "{}", yard.report.message);
     yard.api_down = None;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }
@@ -163,7 +163,7 @@ fn p11_a_pause_holds_the_look_and_its_hour_and_a_resume_asks_anew() {
 fn p11_an_abort_ends_the_look_and_the_next_upload_looks_again() {
     let mut yard = looking(|yard| yard.api_down = Some("503"));
     yard.wake(Some(Order::Abort { plan: None }));
-    assert_eq!(yard.report.state, "aborted", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "aborted", "{}", yard.report.message);
     assert!(!yard.state.is_open());
     yard.api_down = None;
     yard.uploads_again("v3", &auto());
@@ -183,10 +183,10 @@ fn p11_a_machine_that_a_person_skips_does_not_count() {
     for (left, ill) in cases {
         let mut yard = looking(ill);
         (0..3).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "running", "{left}");
+        assert_eq!(yard.report.state.as_str(), "running", "{left}");
         yard.wake(Some(Order::Skip { instance: left.to_owned() }));
         (0..3).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "succeeded", "{left}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "succeeded", "{left}: {}", yard.report.message);
         assert!(!yard.report.message.contains("not known"), "{left}: {}", yard.report.message);
     }
     // If nobody is left to ask, the success says that it knows nothing.
@@ -240,11 +240,11 @@ fn p11_a_command_that_was_not_delivered_is_no_answer_and_is_sent_again() {
             yard.unanswered.insert("controller.0".to_owned(), how);
         });
         (0..30).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "running", "{how:?}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "running", "{how:?}: {}", yard.report.message);
         assert!(yard.report.message.contains("the controller controller.0 does not answer"), "{how:?}");
         yard.unanswered.clear();
         (0..3).for_each(|_| yard.wake(None));
-        assert_eq!(yard.report.state, "succeeded", "{how:?}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "succeeded", "{how:?}: {}", yard.report.message);
         assert!(!yard.report.message.contains("older"), "{how:?}: {}", yard.report.message);
     }
 }
@@ -257,7 +257,7 @@ fn p11_answers_that_are_too_old_are_asked_for_again() {
         yard.wake(None);
     }
     let asked = yard.asked;
-    assert!(asked > 0 && yard.report.state == "running", "{}", yard.report.message);
+    assert!(asked > 0 && yard.report.state.as_str() == "running", "{}", yard.report.message);
     yard.api_down = Some("503");
     yard.pace = 15;
     yard.wake(None);
@@ -269,10 +269,10 @@ fn p11_answers_that_are_too_old_are_asked_for_again() {
     yard.api_down = None;
     yard.pace = 70;
     yard.wake(None);
-    assert_eq!(yard.report.state, "running", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "running", "{}", yard.report.message);
     yard.pace = 1;
     yard.wake(None);
-    assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "succeeded", "{}", yard.report.message);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn p11_while_machines_come_and_go_all_the_time_it_neither_succeeds_nor_fails_wit
         pool.machines.retain(|_, one| one.lifecycle != Lifecycle::Pending);
         pool.machines.insert(format!("pool-a.{number}"), comes);
         yard.wake(None);
-        assert_eq!(yard.report.state, "running", "{number}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "running", "{number}: {}", yard.report.message);
     }
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }

@@ -132,7 +132,7 @@ fn p4_a_machine_that_dies_while_a_window_is_waited_for_has_an_hour_to_be_replace
     let group = yard.groups.get_mut("c-etcd-0").unwrap();
     group.machines.get_mut("etcd-0.0").unwrap().lifecycle = Lifecycle::Terminating;
     (0..15).for_each(|_| yard.wake(None));
-    assert_eq!(yard.report.state, "running", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "running", "{}", yard.report.message);
     // The machine that Auto Scaling launched for it is as planned already.
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert!(!yard.log.iter().any(|line| line.contains("goes")), "{:?}", yard.log);

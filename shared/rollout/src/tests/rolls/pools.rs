@@ -71,7 +71,7 @@ fn p6_workers_take_credentials_within_a_window_alone() {
     assert!(taken.keys().all(open), "{taken:?}");
     assert_eq!(taken.values().sum::<usize>(), 10, "{taken:?}");
     assert!(taken.keys().any(|minute| *minute > 1_440), "some waited for the second window: {taken:?}");
-    assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+    assert_eq!(yard.report.state.as_str(), "succeeded", "{}", yard.report.message);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn p6_a_worker_that_ec2_finds_ill_counts_as_missing_until_another_has_taken_its_
         // Auto Scaling has not terminated it.
         (0..30).for_each(|_| yard.wake(None));
         assert_eq!(drains(&yard), gone, "{missing} may be missing: {:?}", yard.log);
-        assert_eq!(yard.report.state, "running", "{}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "running", "{}", yard.report.message);
         // Auto Scaling terminates it: another one replaces it, and the other workers follow.
         yard.groups.get_mut("c-pool-a").unwrap().machines.remove("pool-a.4");
         assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
@@ -213,7 +213,7 @@ fn p6_a_pool_that_is_as_large_as_it_may_be_is_told_to_want_no_more_and_is_rolled
     let mut yard = Yard::new(&SMALL, Change::Machines, &is_worker, &pace(0, 1));
     yard.groups.get_mut("c-pool-a").unwrap().max = 3;
     (0..30).for_each(|_| yard.wake(None));
-    assert!(yard.log.is_empty() && yard.report.state == "running", "{:?}", yard.log);
+    assert!(yard.log.is_empty() && yard.report.state.as_str() == "running", "{:?}", yard.log);
     assert!(yard.report.message.contains("c-pool-a"), "{}", yard.report.message);
 }
 

@@ -73,7 +73,12 @@ fn p6_a_newer_spec_takes_over_from_a_pool_whose_machines_do_not_come_first() {
         yard.newer_spec_is_uploaded();
         let decision = yard.decides(None);
         let state = decision.report.state;
-        assert_eq!(state == "superseded", takes_over, "{launches}, {minutes}: {}", decision.report.message);
+        assert_eq!(
+            state == RolloutState::Superseded,
+            takes_over,
+            "{launches}, {minutes}: {}",
+            decision.report.message
+        );
         assert!(!decision.effects.iter().any(Effect::begins));
         assert_eq!(decision.next.left_over.contains_key(&Role::Pool("a".to_owned())), takes_over);
     }
@@ -106,7 +111,7 @@ fn p6_all_surplus_machines_that_go_at_once_lower_the_desired_capacity_whichever_
                 break;
             }
         }
-        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "succeeded", "{}", yard.report.message);
         assert_eq!(yard.groups["c-pool-a"].desired, workers, "{late:?}: {:?}", yard.log);
     }
 }
@@ -185,7 +190,7 @@ fn p6_surplus_machines_that_are_terminated_late_or_in_another_order_leave_none_t
                 break;
             }
         }
-        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "succeeded", "{}", yard.report.message);
         assert_eq!(yard.groups["c-pool-a"].desired, 5, "{drops} after {after}: {:?}", yard.log);
     }
 }
@@ -226,7 +231,7 @@ fn p6_a_decrement_that_was_never_made_leaves_none_too_many() {
             }
         }
         assert!(seen > last, "{:?}", yard.log);
-        assert_eq!(yard.report.state, "succeeded", "{}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "succeeded", "{}", yard.report.message);
         assert_eq!(yard.groups["c-pool-a"].desired, size.workers, "{more}, {nth}: {:?}", yard.log);
         assert!(yard.groups["c-pool-a"].machines.values().all(|one| one.current), "{:?}", yard.log);
     }

@@ -38,7 +38,7 @@ fn p10_after_an_abort_at_any_minute_nothing_begins_and_all_take_pods_again() {
         (0..25).for_each(|_| yard.wake(None));
         let after: Vec<&String> = yard.log[before..].iter().filter(|line| disrupts(line)).collect();
         assert!(after.is_empty(), "aborted at {at}: {after:?}");
-        assert_eq!(yard.report.state, "aborted", "at {at}: {}", yard.report.message);
+        assert_eq!(yard.report.state.as_str(), "aborted", "at {at}: {}", yard.report.message);
         assert!(yard.state.departures.is_empty() && !yard.state.is_open(), "at {at}");
         for (line, node) in yard.log.iter().filter_map(|line| Some((line, line.split_once(" drains ")?.1))) {
             let gone = yard.log.iter().any(|other| other.starts_with(&format!("{node} goes")));
@@ -131,7 +131,7 @@ fn p10_a_rollout_that_makes_way_for_a_newer_spec_begins_nothing_in_the_same_mome
             yard.wanted.desired.plan = "newer".to_owned();
             yard.wanted.desired.target = "newer".to_owned();
             let decision = yard.decides(None);
-            if decision.report.state == "superseded" {
+            if decision.report.state.as_str() == "superseded" {
                 made_way += 1;
                 let begins: Vec<&Effect> = decision.effects.iter().filter(|effect| effect.begins()).collect();
                 assert!(begins.is_empty(), "{moment}: {begins:?}");

@@ -88,8 +88,8 @@ pub(in super::super) struct Earlier {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spent {
     plans: BTreeSet<String>,
-    /// By the version of the spec and the release that was made from it.
-    specs: BTreeSet<(String, String)>,
+    /// By the version of the spec and the release that was made from it: whether a person has uploaded a spec since.
+    specs: BTreeMap<(String, String), bool>,
     /// The stacks that one of them changed: whether a stack has the change is known only once another change set was asked for.
     stacks: BTreeSet<String>,
     /// Certificates were about to expire while one of them was open, and none has succeeded since: which machines have new ones is known
@@ -98,11 +98,13 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Whether a plan may not begin. `is_wanted`: a person has to approve, and approved exactly this plan.
-    fn has(&self, begun: &Begun, is_wanted: bool) -> bool {
+    /// Whether a plan may not begin. `is_wanted`: a person has to approve, and approved exactly this plan. `is_hurried`: certificates
+    /// are about to expire, so that what runs is renewed while a newer spec waits for its approval.
+    fn has(&self, begun: &Begun, is_wanted: bool, is_hurried: bool) -> bool {
         let spec = (begun.spec_version.clone(), begun.target.clone());
+        let is_spent = self.specs.get(&spec).is_some_and(|uploaded| !(is_hurried && *uploaded));
         // The approval of another plan of the same spec allows it to begin.
-        self.specs.contains(&spec) && (self.plans.contains(&begun.plan) || !is_wanted)
+        is_spent && (self.plans.contains(&begun.plan) || !is_wanted)
     }
 }
 
@@ -182,12 +184,13 @@ impl Checker {
             return;
         };
         let is_approved = self.approved.contains(&begun.plan);
+        let is_hurried = self.was_hurried(now) || self.spent.hurried;
         let may = match self.rules.manual && !is_approved {
             false => May::Everything,
-            true if self.was_hurried(now) || self.spent.hurried => May::Renew,
+            true if is_hurried => May::Renew,
             true => May::Look,
         };
-        if self.spent.has(&begun, is_approved && self.rules.manual) {
+        if self.spent.has(&begun, is_approved && self.rules.manual, is_hurried) {
             let what = "what was aborted, or failed, begins again, and nobody has uploaded a spec since";
             self.wrong(now, "P10", what.to_owned());
         }
@@ -213,6 +216,11 @@ impl Checker {
         });
     }
 
+    /// A person has uploaded a spec.
+    pub(in super::super) fn uploaded(&mut self) {
+        self.spent.specs.values_mut().for_each(|uploaded| *uploaded = true);
+    }
+
     /// The rollout has ended; `well`: it succeeded or was superseded.
     pub fn ended(&mut self, world: &World, well: bool) {
         if !well {
@@ -229,7 +237,7 @@ impl Checker {
             self.spent.hurried |= in_it;
         }
         if let Some(target) = self.target.take().filter(|_| !well) {
-            self.spent.specs.insert((target.begun.spec_version, target.begun.target));
+            self.spent.specs.insert((target.begun.spec_version, target.begun.target), false);
             self.spent.plans.insert(target.begun.plan);
             self.spent.stacks.extend(target.executed.into_keys());
         }
@@ -265,12 +273,19 @@ impl Checker {
         role.starts_with("pool-") && self.target.as_ref().is_some_and(|target| !target.has(role))
     }
 
-    /// A machine is told to do something: a rollout that nobody approved may at most renew.
+    /// Whether it is a controller more than the spec has, which an earlier rollout launched and did not take back.
+    fn is_surplus(&self, machine: &MachineFacts) -> bool {
+        let others = self.machines.values().filter(|one| one.id != machine.id && !one.leaving);
+        machine.role == "controller"
+            && others.filter(|one| one.role == "controller").count() >= self.rules.controllers
+    }
+
+    /// A machine is told to do something: a rollout that nobody approved may at most renew, and take back what an earlier one added.
     /// `refreshes`: it is told to install the credentials of the release, which it may have already.
     pub(super) fn touches(&mut self, machine: &MachineFacts, refreshes: bool, now: Timestamp) {
         let allowed = self.target.as_ref().is_none_or(|target| match target.may {
             May::Everything => true,
-            May::Renew => refreshes || target.renews(machine),
+            May::Renew => refreshes || target.renews(machine) || self.is_surplus(machine),
             May::Look => false,
         });
         if !allowed {

@@ -1,6 +1,7 @@
 //! A person who orders the destruction of the cluster, during a rollout or after it, and sometimes aborts it.
 
 use jiff::SignedDuration;
+use slipway_core::status::RolloutState;
 use slipway_rollout::Order;
 
 use super::super::base::Base;
@@ -88,7 +89,7 @@ impl Farewell {
         trial: &Trial,
         base: &Base,
         engine: &mut Engine<'_>,
-        first: &mut Option<String>,
+        first: &mut Option<RolloutState>,
     ) {
         for round in 0..=AGAIN {
             if !trial.comes_to_rest(engine) {
@@ -97,7 +98,7 @@ impl Farewell {
             first.get_or_insert_with(|| state(engine));
             let later = engine.now() + SignedDuration::from_mins(90);
             engine.run_until(later);
-            let is_gone = state(engine) == "destroyed";
+            let is_gone = state(engine) == RolloutState::Destroyed;
             if is_gone {
                 self.check_nothing_remains(engine);
             }
