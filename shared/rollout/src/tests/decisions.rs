@@ -325,10 +325,10 @@ fn p10_a_change_set_that_is_being_made_holds_up_a_newer_spec_and_not_the_end_aft
         Observed { desired: Some(newer), ..observed }
     };
     let complete = observed(StackStatus::UpdateComplete, ChangeSetStatus::Executed);
-    assert_eq!(decide(&state("done"), &complete, NOW).report.state, "running");
+    assert_eq!(decide(&state("done"), &complete, NOW).report.state, RolloutState::Running);
     let rolled_back = observed(StackStatus::UpdateRollbackComplete, ChangeSetStatus::ExecuteFailed);
     let decision = decide(&state("executing"), &rolled_back, NOW);
-    assert_eq!(decision.report.state, "failed", "{}", decision.report.message);
+    assert_eq!(decision.report.state, RolloutState::Failed, "{}", decision.report.message);
     let name = "slipway-4-p".to_owned();
     assert!(decision.effects.contains(&Effect::DeleteChangeSet { stack: "c-pool-b".to_owned(), name }));
 }

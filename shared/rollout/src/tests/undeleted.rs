@@ -263,7 +263,7 @@ fn a_stack_that_left_the_spec_and_is_no_pools_is_named_for_a_person_and_not_forg
     let (state, ..) = harbour.roll(Rollout::new("c"), &before);
     // A pool leaves the spec together with it, and is deleted.
     let (state, report, _) = harbour.roll(state, &without_pool(exporting(2, true)));
-    assert_eq!(report.state, "succeeded", "{}", report.message);
+    assert_eq!(report.state, RolloutState::Succeeded, "{}", report.message);
     let named = "; orphaned stacks, which the spec no longer has, for a person to delete: c-identity";
     assert!(report.message.ends_with(named), "{}", report.message);
     assert_eq!(state.left.into_keys().collect::<Vec<_>>(), ["c-identity"]);

@@ -93,7 +93,7 @@ fn p10_a_withdrawn_deletion_may_come_to_light_after_another_order_too() {
     }
     assert_eq!(quay.state.destroy().unwrap().attempt, 2);
     quay.minute = 3;
-    for state in ["aborting", "aborting", "aborted"] {
+    for state in [RolloutState::Aborting, RolloutState::Aborting, RolloutState::Aborted] {
         let report = quay.wake((quay.minute == 3).then(|| abort(3)));
         assert_eq!(report.state, state, "{}", report.message);
     }

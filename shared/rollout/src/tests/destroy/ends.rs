@@ -267,7 +267,7 @@ fn a_stack_that_some_earlier_rollout_began_and_did_not_complete_is_deleted_with_
     assert!(!last.steps.iter().any(|step| step.stack == "c-pool-old"));
     quay.state.unfinished.insert("c-pool-old".to_owned(), last.target.clone());
     quay.harbour.fake.stacks.insert("c-pool-old".to_owned(), StackStatus::RollbackFailed);
-    assert_eq!(quay.run(ordered(0, true)).state, "destroyed");
+    assert_eq!(quay.run(ordered(0, true)).state, RolloutState::Destroyed);
     assert!(quay.deletions().contains(&"c-pool-old"), "{:?}", quay.log);
     assert!(quay.harbour.fake.stacks.is_empty() && quay.state.unfinished.is_empty());
 }
