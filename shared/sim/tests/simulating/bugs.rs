@@ -60,7 +60,6 @@ enum Bug {
     DropsATerminate,
     SendsTwice,
     ReportsTwice,
-    LetsDrainsGoOn,
     SetsTheSizeTwice,
     DoneTooEarly,
     ForgetsFailures,
@@ -424,9 +423,7 @@ impl Mistaken {
         }
         decision.effects.extend(more);
         decision.effects.retain(|effect| match (self.bug, effect) {
-            (Bug::LeavesThePool, Effect::DeleteStack { .. }) | (Bug::LetsDrainsGoOn, Effect::Cancel(_)) => {
-                false
-            }
+            (Bug::LeavesThePool, Effect::DeleteStack { .. }) => false,
             (Bug::ForgetsTheSnapshot, Effect::Send(command)) => command.verb != Verb::EtcdSnapshot,
             (Bug::BelievesTheLastSnapshot, Effect::Send(command)) => {
                 decision.next.destroy().is_none() || command.verb != Verb::EtcdSnapshot

@@ -50,9 +50,6 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         | Bug::DoesNotHearDestroys => (0.0, People::Destroy, &[(1, Members), (2, Workers)]),
         Bug::DoesNotHearItCalledOff => (0.0, People::DestroyAndAbort, &[(0, Workers), (1, Members)]),
         Bug::EmptiesNothing | Bug::LeavesThePool => (0.0, People::ByChance, &[(1, Removal), (2, Removal)]),
-        Bug::LetsDrainsGoOn => {
-            (0.001, People::Abort, &[(2, Workers), (3, Workers), (12, Workers), (13, Workers)])
-        }
         Bug::BeginsAgain => (0.001, People::Abort, &[(1, Members), (0, All)]),
         Bug::JoinsOnAnOldSnapshot => (0.001, People::Pause, &[(1, More), (2, More), (3, More)]),
         Bug::ForgetsTheCordoned => (0.001, People::Abort, &[(2, Workers), (3, Workers)]),
