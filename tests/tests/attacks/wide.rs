@@ -65,6 +65,7 @@ async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_bou
         is_allowed(&iam::decide_within(boundary(id), &everything, &request(action, resource, context)))
     };
     let account = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:{rest}");
+    let of = |service: &str, rest: &str| format!("arn:aws:{service}:eu-west-1:{ACCOUNT}:{rest}");
     let names = "route53:ChangeResourceRecordSetsNormalizedRecordNames";
     let both = ["ClusterBoundary", "ManagedPoliciesBoundary"];
     let nowhere = [
@@ -84,11 +85,52 @@ async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_bou
         ("kms:Decrypt", key.clone()),
         ("kms:ScheduleKeyDeletion", key.clone()),
         ("events:PutEvents", deployed.arns["DestroyBus"].clone()),
+        ("events:PutTargets", of("events", "rule/slipway/slipway-RolloutFunctionOrders-1A2B")),
+        ("events:PutTargets", of("events", "rule/slipway-RenderFunctionSpecUploaded-1A2B")),
+        ("sts:AssumeRole", deployed.arns["RenderRole"].clone()),
+        ("sts:AssumeRole", deployed.arns["CloudFormationRole"].clone()),
+        ("s3:PutBucketPolicy", deployed.arns["IssuerBucket"].clone()),
+        ("s3:PutBucketPolicy", assets.clone()),
+        ("s3:PutLifecycleConfiguration", specs.clone()),
+        ("lambda:InvokeFunction", deployed.arns["RolloutFunction"].clone()),
+        ("lambda:UpdateFunctionCode", deployed.arns["RenderFunction"].clone()),
+        ("lambda:AddPermission", format!("{}:$LATEST", deployed.arns["ScanFunction"])),
+        ("cloudformation:UpdateStack", of("cloudformation", "stack/prod-control-plane/1")),
+        ("cloudformation:CreateChangeSet", of("cloudformation", "stack/prod-pool-general/1")),
+        ("cloudformation:DeleteStack", of("cloudformation", "stack/slipway/1")),
+        ("ssm:SendCommand", of("ssm", "document/Slipway-EtcdRestore")),
+        ("ssm:UpdateDocument", of("ssm", "document/Slipway-Serves")),
+        ("ssm:CreateAssociation", of("ssm", "document/AWS-RunShellScript")),
+        ("ssm:GetParameter", of("ssm", "parameter/slipway/prod/passphrase")),
+        ("ssm:GetParametersByPath", of("ssm", "parameter/")),
     ];
     for (action, resource) in &nowhere {
         for id in both {
             assert!(!may(id, action, resource, &[]), "{id}: {action} {resource}");
         }
+    }
+    let node = of("ec2", "instance/i-1");
+    let of_a_cluster = [("ssm:resourceTag/slipway:cluster", "prod")];
+    for action in ["ssm:SendCommand", "ssm:StartSession"] {
+        for id in both {
+            assert!(!may(id, action, &node, &of_a_cluster), "{id}: {action}");
+        }
+    }
+    // What a listed policy is for: something of the account's own, and the agent of Systems Manager on the machine itself.
+    let nothing: &[(&str, &str)] = &[];
+    for (action, resource, context) in [
+        ("ssm:UpdateInstanceInformation", node.clone(), &of_a_cluster[..]),
+        ("ssm:GetDocument", of("ssm", "document/AWS-RunShellScript"), nothing),
+        ("ssm:UpdateAssociationStatus", of("ssm", "document/AWS-GatherSoftwareInventory"), nothing),
+        ("ssm:SendCommand", node, nothing),
+        ("ssm:GetParameter", of("ssm", "parameter/shop/password"), nothing),
+        ("lambda:InvokeFunction", of("lambda", "function:shop"), nothing),
+        ("cloudformation:UpdateStack", of("cloudformation", "stack/shop/1"), nothing),
+        ("events:PutEvents", of("events", "event-bus/shop"), nothing),
+        ("s3:PutObject", "arn:aws:s3:::shop/1".to_owned(), nothing),
+        ("s3:GetObject", format!("{assets}/clusters/prod/bundles/controller/config-1"), nothing),
+    ] {
+        assert!(may("ManagedPoliciesBoundary", action, &resource, context), "{action} {resource}");
     }
     let machine = machine_arn("i-1");
     let report = format!("{assets}/{}", keys::node_status("prod", "controller", &machine_arn("i-2")));
