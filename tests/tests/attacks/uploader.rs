@@ -37,11 +37,21 @@ async fn p13_every_example_is_taken_by_an_installation_that_lists_what_it_uses()
 #[tokio::test]
 async fn p13_a_machine_cannot_wear_the_role_of_another_clusters_controllers() {
     let text = example("minimal");
-    let arn = format!("arn:aws:iam::{ACCOUNT}:instance-profile/slipway/prod-control-plane-ControllerProfile");
+    let profile = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:instance-profile/{rest}");
+    let arn = profile("slipway/prod-control-plane-ControllerProfile");
     let workshop = workshop(&text);
-    for place in ["controller", "etcd"] {
-        let spec = minimal(&format!("{place}: {{iam: {{instanceProfile: {{arn: '{arn}'}}}}}}"));
-        says(&refused(&workshop, &spec).await, "foreign-profile", &["another role or cluster"]);
+    // Also where AWS might find a profile by its name alone, which is unique in an account.
+    for (arn, code) in [
+        (arn.clone(), "foreign-profile"),
+        (profile("/slipway/prod-control-plane-ControllerProfile-1A2B3C4D5E6F"), "arn-syntax"),
+        (profile("prod-control-plane-ControllerProfile-1A2B3C4D5E6F"), "foreign-profile"),
+        (profile("mine/PROD-etcd-etcdprofile0-1a2b3c4d5e6f"), "foreign-profile"),
+        (profile("prod-pool-general-WorkerProfile-1A2B3C4D5E6F"), "foreign-profile"),
+    ] {
+        for place in ["controller", "etcd"] {
+            let spec = minimal(&format!("{place}: {{iam: {{instanceProfile: {{arn: '{arn}'}}}}}}"));
+            says(&refused(&workshop, &spec).await, code, &[&format!("{place}.iam.instanceProfile.arn")]);
+        }
     }
     let of_pool = with(
         &text,
@@ -51,7 +61,7 @@ async fn p13_a_machine_cannot_wear_the_role_of_another_clusters_controllers() {
     says(
         &refused(&workshop, &of_pool).await,
         "foreign-profile",
-        &["worker.nodePools[0].iam.instanceProfile.arn"],
+        &["worker.nodePools[0].iam.instanceProfile.arn", "another role or cluster"],
     );
     // Nor by a patch.
     let patch = format!(
