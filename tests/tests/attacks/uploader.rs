@@ -165,11 +165,35 @@ async fn p13_members_write_into_their_own_clusters_part_of_a_zone() {
         let spec = minimal(&format!("etcd: {{internalDomainName: {others}}}"));
         says(&refused(&minimal_workshop, &spec).await, "hosted-zone", &[others, "`minimal.etcd.internal`"]);
     }
-    for own in ["minimal.etcd.internal", "store.minimal.corp.internal"] {
+    // A cluster whose name is a label of another one's names: in the default domain of `production`, or above it.
+    for (name, others) in [
+        ("etcd", "etcd-0.production.etcd.internal"),
+        ("etcd", "production.etcd.internal"),
+        ("etcd", "etcd.internal"),
+        ("etcd-0", "etcd-0.production.etcd.internal"),
+        ("production", "production.minimal.internal"),
+    ] {
+        let spec = with(
+            &minimal(&format!("etcd: {{internalDomainName: {others}}}")),
+            "clusterName: minimal",
+            &format!("clusterName: {name}"),
+        );
+        says(&refused(&crate::workshop(&spec), &spec).await, "hosted-zone", &[others, "own part"]);
+    }
+    let deeper = minimal("etcd: {internalDomainName: store.minimal.corp.internal}");
+    says(
+        &refused(&minimal_workshop, &deeper).await,
+        "hosted-zone",
+        &["PrivateDomains=internal,corp.internal"],
+    );
+    for own in ["minimal.etcd.internal", "minimal.internal", "store.minimal.internal"] {
         let spec = minimal(&format!("etcd: {{internalDomainName: {own}}}"));
         let outcome = crate::workshop(&example("minimal")).outcome(&spec).await;
         assert!(matches!(outcome, RenderOutcome::Planned(_)), "{own}: {outcome:?}");
     }
+    let of_etcd = with(&example("minimal"), "clusterName: minimal", "clusterName: etcd");
+    let outcome = crate::workshop(&of_etcd).outcome(&of_etcd).await;
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "the default is `etcd.etcd.internal`: {outcome:?}");
 }
 
 #[tokio::test]
