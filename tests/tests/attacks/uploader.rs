@@ -472,6 +472,9 @@ async fn p13_a_stack_takes_no_tag_of_another_cluster() {
         "slipway:cluster",
         "k8s.io/cluster-autoscaler/prod",
         "ebs.csi.aws.com/cluster",
+        // IAM compares keys of tags without their case.
+        "Kubernetes.io/cluster/prod",
+        "SLIPWAY:cluster",
     ] {
         let findings = refused(&workshop, &minimal(&format!("stackTags: {{'{key}': owned}}"))).await;
         says(&findings, "tags", &[key, "which cluster a resource belongs to"]);
