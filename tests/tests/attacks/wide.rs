@@ -48,6 +48,32 @@ async fn whoever_may_write_into_every_bucket_still_publishes_no_keys_of_an_issue
     }
 }
 
+/// The versions of a spec say who asked for what, so whoever uploads one cannot take an earlier one away.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_but_a_maintainer_deletes_versions_of_specs() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    for maintainers in [None, Some(&maintainer)] {
+        let world = installation_of(maintainers).await;
+        let bucket = world.deployed().arns["SpecBucket"].clone();
+        let policy = world.gateway().policy_of(&bucket).unwrap();
+        let denied = |who: &str, action: &str, key: &str| {
+            let asked = request(action, &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
+            matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+        };
+        let uploader = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+        for key in [keys::spec("minimal"), format!("{}ours.yaml", keys::patches("minimal"))] {
+            for who in [&uploader, &world.deployed().arns["RenderRole"]] {
+                assert!(denied(who, "s3:DeleteObjectVersion", &key), "{who} {key}");
+            }
+            assert_eq!(denied(&maintainer, "s3:DeleteObjectVersion", &key), maintainers.is_none(), "{key}");
+            // Uploads, and the end of a patch, which is a marker.
+            for action in ["s3:PutObject", "s3:DeleteObject"] {
+                assert!(!denied(&uploader, action, &key), "{action} {key}");
+            }
+        }
+    }
+}
+
 /// A mistake in rendering may give a role everything. Its boundary then still keeps it to what nodes do.
 #[tokio::test(flavor = "multi_thread")]
 async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_boundary() {
