@@ -97,6 +97,10 @@ pub struct Engine<'m> {
     published: BTreeSet<String>,
     /// The ids of the successes that were judged.
     judged: BTreeSet<String>,
+    /// The ids of the reports of rollouts on the bus, and what the last one says.
+    reported: (BTreeSet<String>, Option<serde_json::Value>),
+    /// Whether an invocation died, failed, or was interrupted: a report may come twice from then on.
+    torn: bool,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
@@ -121,6 +125,8 @@ impl<'m> Engine<'m> {
             exhausted_until: None,
             published: BTreeSet::new(),
             judged: BTreeSet::new(),
+            reported: Default::default(),
+            torn: false,
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -145,6 +151,8 @@ impl<'m> Engine<'m> {
             exhausted_until: self.exhausted_until,
             published: self.published.clone(),
             judged: self.judged.clone(),
+            reported: self.reported.clone(),
+            torn: self.torn,
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -341,6 +349,7 @@ impl<'m> Engine<'m> {
         self.order_may_be_received(&who);
         let (began, version) = (self.now(), self.account.state_version());
         let result = self.account.invoke(&who, life, at, self.meddler);
+        self.torn |= result.is_err() || !life.is_whole();
         for billed in Billed::ALL {
             *self.tally.calls.entry(billed).or_default() += life.billed(billed);
         }

@@ -14,7 +14,7 @@ use slipway_core::node::{
 
 use super::super::World;
 use super::super::cluster::{DATABASE, Etcd, Node};
-use super::super::fleet::{Machine, Power};
+use super::super::machine::{Machine, Power};
 use super::super::weather::Service;
 
 /// A member that lacks more entries than this has to catch up before it can lead.
