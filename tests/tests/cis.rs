@@ -218,7 +218,10 @@ async fn every_check_of_the_cis_benchmark_holds_or_has_a_reason() {
         std::fs::write(path, &wanted).unwrap();
     }
     let written = std::fs::read_to_string(path).unwrap();
-    assert!(written == wanted, "docs/cis.md is not what the checks say: run this test with UPDATE_DOCS=1");
+    assert!(
+        written == wanted,
+        "docs/cis.md is not what the checks say: run UPDATE_DOCS=1 cargo test --workspace --test cis"
+    );
 }
 
 #[test]

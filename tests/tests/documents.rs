@@ -280,5 +280,8 @@ fn every_state_is_drawn_as_its_table_has_it() {
         std::fs::write(path, &page).unwrap();
     }
     let written = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(written == page, "docs/states.md is not what the tables say: run this test with UPDATE_DOCS=1");
+    assert!(
+        written == page,
+        "docs/states.md is not what the tables say: run UPDATE_DOCS=1 cargo test --workspace --test documents every_state"
+    );
 }

@@ -1,5 +1,5 @@
 //! Compares docs/architecture.md with the code: its walks name functions that exist, and its picture is drawn from cargo's metadata.
-//! `UPDATE_DOCS=1 cargo test -p slipway-tests --test guide` draws the picture again.
+//! `UPDATE_DOCS=1 cargo test --workspace --test guide` draws the picture again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,5 +84,5 @@ fn the_picture_of_the_crates_is_cargos() {
         let file = tools::root().join("docs/architecture.md");
         return fs::write(file, format!("{before}{BEGIN}{picture}{END}{after}")).unwrap();
     }
-    assert!(stored == picture, "stale: run UPDATE_DOCS=1 cargo test -p slipway-tests --test guide");
+    assert!(stored == picture, "stale: run UPDATE_DOCS=1 cargo test --workspace --test guide");
 }

@@ -158,7 +158,7 @@ fn tables() -> (String, String) {
     (table, difference)
 }
 
-/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page` writes the tables.
+/// `UPDATE_DOCS=1 cargo test --workspace --test pki_page` writes the tables.
 #[test]
 fn docs_pki_holds_the_policys_table_and_what_differs_from_kubeadm() {
     let path = tools::root().join("docs/pki.md");
@@ -176,7 +176,7 @@ fn docs_pki_holds_the_policys_table_and_what_differs_from_kubeadm() {
     let there = fs::read_to_string(&path).unwrap();
     assert!(
         there == page,
-        "docs/pki.md is out of date: run UPDATE_DOCS=1 cargo test -p slipway-tests --test pki_page"
+        "docs/pki.md is out of date: run UPDATE_DOCS=1 cargo test --workspace --test pki_page"
     );
 }
 

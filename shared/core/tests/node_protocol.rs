@@ -112,7 +112,7 @@ fn each_verb_is_read_back_from_its_document_and_parameters() {
             assert!(Verb::read(verb.document(), &less).unwrap_err().contains(name.as_str()), "{verb:?}");
         }
     }
-    assert_eq!(documents.len(), 12, "one of each verb");
+    assert_eq!(documents.len(), Answer::VERBS, "`printed` has each verb");
     let mut drain = Verb::Drain { node: "a".to_owned(), for_s: 1, force_after_s: None }.parameters();
     drain.insert("ForceAfter".to_owned(), "soon".to_owned());
     assert!(Verb::read("Slipway-Drain", &drain).is_err());

@@ -29,7 +29,7 @@ const DOING: &[Way] = &[
 pub fn page() -> String {
     let mut page = String::from(
         "# The states of a rollout\n\nThe test `every_state_is_drawn_as_its_table_has_it` writes this page from the tables in `shared/rollout/src` \
-         (tests/tests/documents.rs,\n`UPDATE_DOCS=1 cargo test -p slipway-tests --test documents every_state`). A transition that no table \
+         (tests/tests/documents.rs,\n`UPDATE_DOCS=1 cargo test --workspace --test documents every_state`). A transition that no table \
          has fails\nevery test and every trial of the simulator. Besides the events that the tables name, the tick wakes every state once a \
          minute\nwhile anything is open, and the daily scan wakes a state that has lost its tick.\n\nA command may never be sent, because a \
          person stopped the rollout or because its evidence became too old. The state then returns to `look`,\nexcept for `verify`, which sends \

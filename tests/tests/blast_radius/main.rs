@@ -117,7 +117,7 @@ fn leaves(root: &Value, at: &Value, path: String, found: &mut BTreeSet<String>) 
     }
 }
 
-/// `UPDATE_DOCS=1 cargo test -p slipway-tests --test blast_radius` writes the page.
+/// `UPDATE_DOCS=1 cargo test --workspace --test blast_radius` writes the page.
 #[test]
 fn docs_blast_radius_is_this_table() {
     let path = tools::root().join("docs/blast-radius.md");
@@ -128,6 +128,6 @@ fn docs_blast_radius_is_this_table() {
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         there == page,
-        "docs/blast-radius.md is out of date: run UPDATE_DOCS=1 cargo test -p slipway-tests --test blast_radius"
+        "docs/blast-radius.md is out of date: run UPDATE_DOCS=1 cargo test --workspace --test blast_radius"
     );
 }

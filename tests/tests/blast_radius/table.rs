@@ -75,6 +75,7 @@ fn custom(group: &str, stack: &'static str, nodes: &'static str) -> Vec<Case> {
 fn kubelet(group: &str, stacks: &'static str, nodes: &'static str) -> Vec<Case> {
     let changes = vec![
         ("kubelet.maxPods", json!(58)),
+        ("kubelet.podPidsLimit", json!(2048)),
         ("kubelet.systemReserved", json!("cpu=200m,memory=200Mi")),
         ("kubelet.kubeReserved", json!("cpu=200m,memory=200Mi")),
         ("kubelet.evictionHard", json!({ "memory.available": "300Mi" })),

@@ -39,6 +39,9 @@ macro_rules! answers {
         }
 
         impl Answer {
+            /// How many verbs there are.
+            pub const VERBS: usize = [$(stringify!($verb)),+].len();
+
             /// Reads the answer of `verb`.
             ///
             /// # Errors

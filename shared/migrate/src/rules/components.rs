@@ -58,7 +58,7 @@ const KUBELET_FLAGS: &[(&str, &str)] = &[
     ("kube-reserved", "kubeReserved"),
     ("max-pods", "maxPods"),
     ("node-status-update-frequency", "config.nodeStatusUpdateFrequency"),
-    ("pod-max-pids", "config.podPidsLimit"),
+    ("pod-max-pids", "podPidsLimit"),
     ("protect-kernel-defaults", "config.protectKernelDefaults"),
     ("registry-burst", "config.registryBurst"),
     ("registry-qps", "config.registryPullQPS"),

@@ -130,6 +130,14 @@ impl Lowering<'_, '_, '_> {
         if let Some(most) = spec.max_pods {
             fields.insert("maxPods".to_owned(), json!(most));
         }
+        // Specs from before this key have the field in `config`, and are still accepted.
+        if let Some(most) = spec.pod_pids_limit
+            && fields.insert("podPidsLimit".to_owned(), json!(most)).is_some()
+        {
+            let message = "the limit is also written as `podPidsLimit` beside `config`";
+            let help = "remove it here, and keep the one beside `config`";
+            self.report.error("kubelet-field", &place.key("podPidsLimit"), message, help);
+        }
         let hard = path.key("evictionHard");
         for (signal, value) in &spec.eviction_hard {
             if !SIGNALS.contains(&signal.as_str()) {

@@ -239,6 +239,9 @@ pub(crate) struct KubeletSpec {
     /// The most pods of a node; where nothing is said it is the release's own figure, 110.
     #[schemars(range(min = 1, max = 250))]
     pub(crate) max_pods: Option<u32>,
+    /// The most processes and threads of a pod, so that none takes all of its node's; where nothing is said, only the node's own limit holds.
+    #[schemars(range(min = 100, max = 4_194_304))]
+    pub(crate) pod_pids_limit: Option<u32>,
     /// Below what of each signal pods are evicted at once, such as `memory.available: 200Mi`.
     pub(crate) eviction_hard: BTreeMap<String, String>,
     /// Other fields of `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), such as `imageGCHighThresholdPercent`.

@@ -111,6 +111,7 @@ fn worded_defaults() -> Vec<(&'static str, Held)> {
         ("controller.customSystemdUnits[].command", Absent(json!("start"))),
         ("image.rootDeviceName", Elsewhere("images_of_canonicals_have_another_root_device")),
         ("kubernetes.kubelet.maxPods", Absent(json!(100))),
+        ("kubernetes.kubelet.podPidsLimit", Absent(json!(2048))),
         (
             "controller.rootVolume.kmsKeyArn",
             Absent(json!("arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-2c3d-4e5f-0a1b2c3d4e5f")),

@@ -97,11 +97,11 @@ fn oidc_prefixes_are_those_of_the_flags() {
 #[test]
 fn kubelets_take_what_is_not_slipways() {
     let cluster = cluster(
-        "    kubelet: {maxPods: 60, config: {cpuManagerPolicy: static, topologyManagerScope: pod}}\nkubernetes: {kubelet: {maxPods: 100, kubeReserved: \"memory=1Gi, cpu=1\"}}\n",
+        "    kubelet: {maxPods: 60, config: {cpuManagerPolicy: static, topologyManagerScope: pod}}\nkubernetes: {kubelet: {maxPods: 100, podPidsLimit: 4096, kubeReserved: \"memory=1Gi, cpu=1\"}}\n",
     );
     assert_eq!(
         serde_json::to_string(&cluster.kubernetes.kubelet).unwrap(),
-        r#"{"kubeReserved":{"cpu":"1","memory":"1Gi"},"maxPods":100}"#
+        r#"{"kubeReserved":{"cpu":"1","memory":"1Gi"},"maxPods":100,"podPidsLimit":4096}"#
     );
     assert_eq!(
         serde_json::to_string(&cluster.pools[0].kubelet).unwrap(),
