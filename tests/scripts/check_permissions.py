@@ -289,7 +289,8 @@ def breaches(template):
         action
         for who, document in policies(resources)
         for statement in statements(document)
-        if any(bucket in json.dumps(statement["Resource"]) for bucket in public)
+        if statement["Effect"] == "Allow"
+        and any(bucket in json.dumps(statement["Resource"]) for bucket in public)
         for action in as_list(statement["Action"])
         if action.startswith("s3:Put") and not set(s["Fn::Sub"] for s in as_list(statement["Resource"])) <= set.union(*public.values())
     }
