@@ -335,14 +335,21 @@ impl Workshop {
         self.assets.upload(&keys::rollout(&self.name), store::json(&rolled_out(plan)));
     }
 
-    /// As [`Self::deployed`]; the spec that was uploaded last is the one that was rolled out.
+    /// As [`Self::deployed`]; the spec that was uploaded last is the one that was rolled out, and a person has approved the plan if it asked for
+    /// that.
     pub fn uses_newest_spec(&self, plan: &Plan) {
+        self.uses_spec_of(plan, plan.needs_approval());
+    }
+
+    /// As [`Self::uses_newest_spec`]; `approved`: whether a person has approved the plan.
+    pub fn uses_spec_of(&self, plan: &Plan, approved: bool) {
         let mut state = rolled_out(plan);
         state.good.push(Good {
             generation: 1,
             spec_version: self.desired().map(|desired| desired.spec_version).unwrap_or_default(),
             plan: plan.id.clone(),
             target: plan.to.clone(),
+            approved,
             started_at: self.now,
             ended_at: self.now,
         });

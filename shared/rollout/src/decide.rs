@@ -284,7 +284,8 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
     state.said = None;
     let mut active = open(state.generation, wanted, now);
     active.nodes.had_left_over(&state.left_over);
-    if !is_approved(state, wanted) {
+    active.approved = is_approved(state, wanted);
+    if !active.approved {
         active.nodes.overridden.extend(nodes::unapproved(&wanted.plan, now));
     }
     let started = RolloutStarted::new(&state.cluster, &wanted.plan.id);
@@ -366,6 +367,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
         target: plan.to.clone(),
+        approved: false,
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,

@@ -22,6 +22,10 @@ pub struct Good {
     pub plan: String,
     /// Id of its release.
     pub target: String,
+    /// Whether a person had approved exactly this plan. One that renews certificates which expire soon begins without the approval that its
+    /// policy asks for, and so does one that only looks: neither says anything about what a person wants.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// When it began: earlier uploads are included in it.
     pub started_at: Timestamp,
     /// When it succeeded.
@@ -47,6 +51,7 @@ impl Rollout {
             spec_version: active.spec_version.clone(),
             plan: active.plan.clone(),
             target: active.target.clone(),
+            approved: active.approved,
             started_at: active.started_at,
             ended_at: now,
         });

@@ -152,6 +152,9 @@ pub struct Active {
     pub spec_version: String,
     /// Id of its release.
     pub target: String,
+    /// Whether a person had approved exactly this plan when it began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// When it began.
     pub started_at: Timestamp,
     /// Name of its change sets, which is unique among all rollouts: an idempotency key within each stack.

@@ -473,7 +473,7 @@ fn p3_a_plan_that_needs_approval_waits_for_it_and_for_no_other() {
     assert_eq!(fake.log.len(), 0);
     let (state, report) = fake.run(state, &wanted, Some(&wanted.plan.id), false);
     assert_eq!(report.state.as_str(), "succeeded");
-    assert_eq!(state.approved, None);
+    assert_eq!((state.approved.as_deref(), state.good[0].approved), (None, true));
 }
 
 #[test]

@@ -125,6 +125,12 @@ impl Life {
         Self::stopped(Moment::Change(change), meanwhile)
     }
 
+    /// Whether it neither dies nor stops.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self.0.fate, Fate::Lives)
+    }
+
     /// The number of calls that the process has made.
     #[must_use]
     pub fn calls(&self) -> u64 {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_flows::rendering::RenderOutcome;
+use slipway_flows::store;
 use slipway_sim::mortal::Life;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::iam;
@@ -219,6 +220,27 @@ async fn an_upload_does_not_waive_its_own_review() {
     workshop.allowed.as_mut().unwrap().approval = Approval::Manual;
     let fourth = workshop.render(with(&bigger(&automatic), "evil: 'true'", "evil: 'never'")).await.plan;
     assert!(fourth.waits_for_approval(workshop.now), "the floor of the installation");
+}
+
+/// The uploader decides with `emergencyDays` how soon a renewal waits for no person. Its rollout counted as the approval of the spec that took
+/// the review out.
+#[tokio::test]
+async fn an_upload_does_not_waive_its_own_review_by_a_renewal_that_nobody_approves() {
+    let (automatic, manual) = (example("minimal"), minimal("rollout: {approval: manual}"));
+    let bigger =
+        with(&automatic, "name: general", "name: general\n      nodeLabels: {example.com/evil: 'true'}");
+    for (approved, waits) in [(false, true), (true, false)] {
+        let workshop = workshop(&manual);
+        let first = workshop.render(&manual).await.plan;
+        workshop.uses_newest_spec(&first);
+        // The review is taken out, by itself, and a plan of that spec is rolled out.
+        assert_eq!(workshop.outcome(&automatic).await, RenderOutcome::Unchanged);
+        let renewal = first.of_spec_with(Approval::Auto);
+        workshop.assets.upload(&keys::plan(&workshop.name, &renewal.id), store::json(&renewal));
+        workshop.uses_spec_of(&renewal, approved);
+        let next = workshop.render(&bigger).await.plan;
+        assert_eq!(next.waits_for_approval(workshop.now), waits, "approved: {approved}");
+    }
 }
 
 /// Both would have the same part of a hosted zone.

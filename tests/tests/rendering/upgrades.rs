@@ -48,6 +48,7 @@ fn succeeded(account: &Workshop, plan: &Plan, at: Timestamp) {
         spec_version: "v".to_owned(),
         plan: plan.id.clone(),
         target: plan.to.clone(),
+        approved: plan.needs_approval(),
         started_at: at,
         ended_at: at,
     };

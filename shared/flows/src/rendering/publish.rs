@@ -215,17 +215,19 @@ enum Good {
     Nothing,
     /// Nobody deletes plans. If one is missing nevertheless, a person decides.
     Missing,
-    Plan(Box<Plan>),
+    /// `approved`: as [`slipway_rollout::Good::approved`].
+    Plan { plan: Box<Plan>, approved: bool },
 }
 
 async fn good_plan(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Good> {
     let Some(good) = rollout.good.first() else { return Ok(Good::Nothing) };
     let plan = store::load::<Plan>(assets, &keys::plan(&rollout.cluster, &good.plan)).await?.value;
-    Ok(plan.map_or(Good::Missing, |plan| Good::Plan(Box::new(plan))))
+    Ok(plan.map_or(Good::Missing, |plan| Good::Plan { plan: Box::new(plan), approved: good.approved }))
 }
 
-/// Whether the plan of a spec that says `asked` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
-/// rolled out last says `manual`, or one that was accepted since, or the installation does.
+/// Whether the plan of a spec that says `of_spec` waits for a person. An upload cannot waive its own review: it also waits if the spec that was
+/// rolled out last says `manual`, or one that was accepted since, or the installation does. A plan that should have waited and began without a
+/// person says nothing: the uploader decides how soon a renewal is urgent.
 fn approval(
     site: &Site,
     good: &Good,
@@ -239,11 +241,12 @@ fn approval(
     match good {
         Good::Nothing => Approval::Auto,
         Good::Missing => Approval::Manual,
-        Good::Plan(plan) => plan.approval_of_spec(),
+        Good::Plan { plan, approved: false } if plan.needs_approval() => Approval::Manual,
+        Good::Plan { plan, approved: _ } => plan.approval_of_spec(),
     }
 }
 
-/// [`Desired::manual_since`] after a spec that says `asked` is accepted.
+/// [`Desired::manual_since`] after a spec that says `of_spec` is accepted.
 fn manual_since(
     desired: Option<&Desired>,
     rollout: &Rollout,
@@ -252,10 +255,10 @@ fn manual_since(
 ) -> Option<BTreeSet<String>> {
     let since = desired.and_then(|desired| desired.manual_since.as_ref());
     let since = since.filter(|since| match good {
-        // A plan that waited for a person although its spec says `auto`.
-        Good::Plan(plan) => {
+        // A plan that waited for a person although its spec says `auto`, and that a person approved.
+        Good::Plan { plan, approved } => {
             let takes_it_off =
-                plan.policy.approval == Approval::Manual && plan.approval_of_spec() == Approval::Auto;
+                *approved && plan.needs_approval() && plan.approval_of_spec() == Approval::Auto;
             since.contains(&plan.id) || !takes_it_off
         }
         Good::Nothing | Good::Missing => true,

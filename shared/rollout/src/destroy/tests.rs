@@ -551,3 +551,44 @@ fn p8_members_are_asked_in_rounds_that_are_counted_so_that_no_two_share_a_token(
     }
     assert_eq!(tokens.len(), 6);
 }
+
+#[test]
+fn the_status_of_a_destruction_names_the_next_command_as_its_event_does() {
+    let observed = seen(&[("c-pool-a", StackStatus::DeleteInProgress)]);
+    let again =
+        "nothing has to be done; when it has ended, `slipway apply cluster.yaml --cluster c` continues";
+    let pause = Some(crate::Switch { paused: true, at: at(2) });
+    for (switch, aborted, state, next) in [
+        (None, Some(at(1)), "aborting", again),
+        (pause, None, "paused", "`slipway resume --cluster c` continues"),
+    ] {
+        let open = Destroy { aborted, ..open(&[("c-pool-a", deleting())]) };
+        let decision = decided(Rollout { switch, ..cluster(&["c-pool-a"]) }, open, &observed, at(60));
+        assert_eq!((decision.report.state.as_str(), decision.report.next.as_deref()), (state, Some(next)));
+        let told =
+            |effect: &Effect| matches!(effect, Effect::Publish(event) if event.to_wire().1.contains(next));
+        assert!(decision.effects.iter().any(told), "{:?}", decision.effects);
+    }
+}
+
+/// A person decides what comes next, with as much of the cluster left as possible; and no write is lost that a snapshot could have.
+#[test]
+fn p4_p10_while_a_deletion_goes_on_no_other_begins_after_a_failure_or_before_the_snapshot() {
+    let observed = seen(&[
+        ("c-pool-a", StackStatus::UpdateComplete),
+        ("c-pool-b", StackStatus::DeleteInProgress),
+        ("c-pool-c", StackStatus::UpdateComplete),
+    ]);
+    let needless = || open(&[]).snapshot;
+    for (state_of_a, snapshot, goes) in [
+        (GoingState::Gone, needless(), true),
+        (failed(), needless(), false),
+        (GoingState::Gone, LastSnapshot::first(NOW), false),
+    ] {
+        let stacks = [("c-pool-a", state_of_a), ("c-pool-b", deleting()), ("c-pool-c", GoingState::Stands)];
+        let open = Destroy { snapshot, ..open(&stacks) };
+        let decision = decided(cluster(&["c-pool-b", "c-pool-c"]), open, &observed, at(60));
+        let deletes = |effect: &Effect| matches!(effect, Effect::DeleteStack { .. });
+        assert_eq!(decision.effects.iter().any(deletes), goes, "{}", decision.report.message);
+    }
+}

@@ -14,8 +14,8 @@ use super::super::waits::{Asks, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    answers, ask_everyone, everyone, is_old, machine, must_hand_over, no_snapshot, snapshot, take_snapshot,
-    waits_for_members,
+    answers, ask_everyone, everyone, is_old, machine, must_hand_over, no_snapshot, sees_who_leads, snapshot,
+    take_snapshot, waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
 use crate::ways::{Wakes, Way};
@@ -187,7 +187,7 @@ impl Machine for Leaver {
                 Some(Ok(())) => checks(machine, turn),
                 Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &asked, &why, turn),
             },
-            LeaverState::Check { machine, round } => check(machine, round, &self.tries, *since, turn),
+            LeaverState::Check { machine, round } => check(machine, round, &mut self.tries, *since, turn),
             LeaverState::MoveLeader(asked) => self.leader(asked, turn),
             LeaverState::Remove { machine, asked } => {
                 match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
@@ -301,13 +301,14 @@ impl Leaver {
 fn check(
     own: Option<String>,
     round: Round,
-    tries: &Tries,
+    tries: &mut Tries,
     since: Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To {
     let Some(answers) = answers(&round, turn) else {
         return Move::Stay(LeaverState::Check { machine: own, round }, Waits::Answers(Asks::Members));
     };
+    sees_who_leads(turn.role, &answers, tries);
     // A removal by a lost earlier command, or by an earlier rollout that ended early.
     if is_out(turn.role, &answers) {
         return verifies(turn);

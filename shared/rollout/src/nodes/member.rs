@@ -18,7 +18,8 @@ use super::danger::{self, Answers};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    answers, ask_everyone, is_old, machine, no_snapshot, snapshot, take_snapshot, waits_for_members,
+    answers, ask_everyone, is_old, machine, no_snapshot, sees_who_leads, snapshot, take_snapshot,
+    waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn, is_current, serving};
 use crate::ways::{Wakes, Way};
@@ -229,7 +230,7 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
                 Move::To(MemberState::start())
             }
             MemberState::Check { machine, round } => {
-                check(&self.work, machine, round, &self.tries, since, turn)
+                check(&self.work, machine, round, &mut self.tries, since, turn)
             }
             MemberState::Act(act) => self.work.go_on(act, &mut self.tries, *since, turn, group),
             MemberState::Verify(round) => verify(&self.work, round, since, turn),
@@ -324,13 +325,14 @@ fn check<A: Act>(
     work: &impl MemberWork<A>,
     machine: String,
     round: Round,
-    tries: &Tries,
+    tries: &mut Tries,
     since: &mut Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To<A> {
     let Some(answers) = answers(&round, turn) else {
         return Move::Stay(MemberState::Check { machine, round }, Waits::Answers(Asks::Members));
     };
+    sees_who_leads(turn.role, &answers, tries);
     if !work.has_expired(turn.urgency) {
         let dangers = danger::of_member(Some(turn.role), &answers);
         let checks = |round| MemberState::Check { machine: machine.clone(), round };

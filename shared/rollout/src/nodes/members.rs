@@ -124,6 +124,15 @@ pub(super) fn must_hand_over(
     }
 }
 
+/// Another member leads: a failure to move leadership before does not count if the member leads again later.
+pub(super) fn sees_who_leads(role: &Role, answers: &Answers, tries: &mut Tries) {
+    let name = role.to_string();
+    let mut members = answers.values().flatten().flat_map(|health| &health.members);
+    if members.any(|member| member.leads && member.name != name) {
+        tries.leadership_moved();
+    }
+}
+
 /// Whether a machine has installed its credentials; `None` if it is still doing so.
 pub(super) fn refreshed(asked: &SentCommand, turn: &Turn<'_>) -> Option<Result<(), String>> {
     let answer = asked.answer::<Refreshed>(turn.observed, turn.now)?;

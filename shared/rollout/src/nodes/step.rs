@@ -248,7 +248,7 @@ impl NodeStep {
     /// The wave of stacks after which it is done.
     pub(super) fn wave(&self) -> u8 {
         if self.looks() {
-            return StackKind::Pool.wave() + 1;
+            return StackKind::Pool.wave();
         }
         let own = wave(&self.role);
         let is_before = match &self.task {

@@ -3,6 +3,7 @@
 use serde_json::json;
 use slipway_core::release::Installed;
 
+use super::decisions::{NOW, node, rolling};
 use super::*;
 
 /// A release with one add-on of that version.
@@ -158,4 +159,21 @@ fn three_add_ons_are_told_by_name_and_more_by_their_number() {
     assert_eq!(told(&["a", "b"]), "a new (v1), b new (v1)");
     assert_eq!(told(&["a", "b", "c"]), "a new (v1), b new (v1), c new (v1)");
     assert_eq!(told(&["a", "b", "c", "d"]), "4 new");
+}
+
+#[test]
+fn p10_no_node_manager_is_told_of_add_ons_after_an_order_to_stop_although_only_the_look_is_left() {
+    let looks = json!({"closing": {"groups": {}, "phase": {"open": {"state": {"check": []}}}}});
+    let mut running = rolling(&[], &[node("controller", looks)]);
+    let pointer = json!({"format": 1, "generation": 4, "release": "t", "digest": "d"});
+    let step = json!({"pointer": pointer, "words": "dns new"});
+    running.active_mut().unwrap().addons = Some(serde_json::from_value(step).unwrap());
+    let paused = Rollout { switch: Some(Switch { paused: true, at: NOW }), ..running.clone() };
+    let mut aborted = running.clone();
+    aborted.active_mut().unwrap().aborted = Some(NOW);
+    for (state, is_told) in [(running, true), (paused, false), (aborted, false)] {
+        let decision = decide(&state, &Observed::default(), NOW);
+        let tells = |effect: &Effect| matches!(effect, Effect::PointAddons(_));
+        assert_eq!(decision.effects.iter().any(tells), is_told, "{}", decision.report.message);
+    }
 }

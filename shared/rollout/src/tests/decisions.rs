@@ -288,7 +288,8 @@ fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_r
         if goes == stack_goes {
             let soon = decide(&decision.next, observed, NOW + SignedDuration::from_secs(1));
             assert_eq!((deletes(&soon), soon.next.active().is_some()), (nothing, true), "{state:?}");
-            let again = decide(&decision.next, observed, NOW + PAUSE);
+            // However often it is looked at in between.
+            let again = decide(&soon.next, observed, NOW + PAUSE);
             assert_eq!(deletes(&again), stack_goes, "until it is gone: {state:?}");
             assert!(decide(&again.next, &absent, NOW + PAUSE * 2).next.active().is_none());
         }
@@ -304,6 +305,32 @@ fn p10_a_stack_that_is_no_more_than_a_change_set_does_not_stay_behind_when_its_r
     assert!(decide(&first, &absent, NOW + just_before).next.active().is_some());
     let last = decide(&first, &absent, NOW + CONSISTENT);
     assert_eq!((deletes(&last), last.next.active().is_some()), (change_set_goes, false));
+}
+
+/// CloudFormation makes a change set, which begins nothing. Nobody continues it after a failure, so that waiting for it would have no end.
+#[test]
+fn p10_a_change_set_that_is_being_made_holds_up_a_newer_spec_and_not_the_end_after_a_failure() {
+    let pools = ["c-pool-a", "c-pool-b"];
+    let state = |a: &str| {
+        let steps = [stack("c-pool-a", "pool", json!(a)), stack("c-pool-b", "pool", json!("changeSet"))];
+        let deployed = pools.map(|name| (name.to_owned(), "old".to_owned())).into();
+        Rollout { deployed, ..rolling(&steps, &[]) }
+    };
+    let observed = |status, change_set| {
+        let mut observed = executed(&[("c-pool-a", status), ("c-pool-b", StackStatus::UpdateComplete)]);
+        for (name, status) in pools.into_iter().zip([change_set, ChangeSetStatus::Pending]) {
+            observed.change_sets.get_mut(name).unwrap().as_mut().unwrap().status = status;
+        }
+        let newer = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
+        Observed { desired: Some(newer), ..observed }
+    };
+    let complete = observed(StackStatus::UpdateComplete, ChangeSetStatus::Executed);
+    assert_eq!(decide(&state("done"), &complete, NOW).report.state, RolloutState::Running);
+    let rolled_back = observed(StackStatus::UpdateRollbackComplete, ChangeSetStatus::ExecuteFailed);
+    let decision = decide(&state("executing"), &rolled_back, NOW);
+    assert_eq!(decision.report.state, RolloutState::Failed, "{}", decision.report.message);
+    let name = "slipway-4-p".to_owned();
+    assert!(decision.effects.contains(&Effect::DeleteChangeSet { stack: "c-pool-b".to_owned(), name }));
 }
 
 #[test]
@@ -339,6 +366,14 @@ fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed
     let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
     assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
     assert_eq!(next.deployed["c-pool-a"], "t");
+    // An earlier rollout to the same release updated the stack and failed: the machines with this release are not behind it.
+    let behind = BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]);
+    let deployed = BTreeMap::from([("c-pool-a".to_owned(), "t".to_owned())]);
+    for behind in [behind, BTreeMap::new()] {
+        let state = Rollout { behind: behind.clone(), deployed: deployed.clone(), ..state.clone() };
+        let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
+        assert_eq!(next.behind, behind);
+    }
 }
 
 #[test]

@@ -437,6 +437,11 @@ fn p10_an_aborted_plan_begins_again_only_with_another_upload() {
     run.give(Order::Approve { plan });
     run.rest();
     assert_eq!((run.begun().len(), run.report.state.as_str()), (begun, "aborted"));
+    // A daily scan, or the event of the upload that comes again, plans the same upload anew.
+    run.wanted.plan.id = "anew".to_owned();
+    run.wanted.desired.plan = "anew".to_owned();
+    run.rest();
+    assert_eq!((run.begun().len(), run.report.state.as_str()), (begun, "aborted"));
     run.wanted.desired.spec_version = "v2".to_owned();
     run.rest();
     assert_eq!(run.report.state.as_str(), "succeeded");

@@ -219,3 +219,44 @@ fn p8_what_another_invocation_stored_is_left_to_it_for_as_long_as_it_may_live() 
         assert_eq!(state.is_leased(at(now)), is_leased, "{decided:?} at {now}");
     }
 }
+
+/// A person skips a machine of which the termination was requested before: nothing would undo that, and its pods would get no new place if it
+/// counted as one that stays.
+#[test]
+fn p10_a_machine_that_was_told_to_go_is_not_taken_back_by_an_order_to_skip_it_and_one_that_was_not_is() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let leaves = json!({
+        "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "since": now, "state": {"leave": {"told": now}},
+    });
+    let leaves: Departure = serde_json::from_value(leaves).unwrap();
+    let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
+    let effect = Effect::Terminate { group, instance: instance.clone(), then_desired: None };
+    let evidence = Some(Evidence::new(Seen::World, now));
+    let pending = Pending { id: 1, effect, decided_at: now, evidence };
+    for (outbox, stays) in [(vec![pending], true), (Vec::new(), false)] {
+        let departures = BTreeMap::from([(instance.clone(), leaves.clone())]);
+        let state = Rollout { departures, outbox, ..super::decisions::rolling(&[], &[]) };
+        let skip = Given { order: Order::Skip { instance: instance.clone() }, at: now };
+        let next = after_order(&state, &skip, None, now);
+        assert_eq!(next.departures["i-1"] != leaves, stays);
+    }
+}
+
+/// Auto Scaling terminates it, whatever a person says: its drain is not cancelled, and nobody uncordons it in between.
+#[test]
+fn p6_the_drain_of_a_machine_that_auto_scaling_terminates_goes_on_after_an_order_to_skip_it() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let verb = Verb::Drain { node: "i-1".to_owned(), for_s: 600, force_after_s: None };
+    let command = Command { token: "c/x/1/0".to_owned(), instance: "i-cp".to_owned(), verb };
+    let drains = json!({
+        "role": "pool-a", "group": "c-pool-a", "cause": "autoScaling", "since": now,
+        "state": {"drain": {"drain": {"asked": {"role": "controller", "command": command, "at": now}}}},
+    });
+    let departures = BTreeMap::from([("i-1".to_owned(), serde_json::from_value(drains).unwrap())]);
+    let evidence = Some(Evidence::new(Seen::World, now));
+    let pending = Pending { id: 1, effect: Effect::Send(command), decided_at: now, evidence };
+    let state = Rollout { departures, outbox: vec![pending], ..super::decisions::rolling(&[], &[]) };
+    let skip = Given { order: Order::Skip { instance: "i-1".to_owned() }, at: now };
+    let next = after_order(&state, &skip, None, now);
+    assert_eq!((next.departures, next.outbox), (state.departures, state.outbox));
+}

@@ -108,6 +108,30 @@ fn an_open_rollout_is_reported_with_how_many_stacks_are_done() {
     assert_eq!(told.as_deref(), Some(command));
 }
 
+/// Whoever aborts looks at the status next: the end comes by itself, and the spec has to be applied again.
+#[test]
+fn p10_an_abort_that_waits_for_cloudformation_says_that_nothing_has_to_be_done_and_what_continues() {
+    let mut state = rolling(&[network(json!("executing"))], &[]);
+    state.active_mut().unwrap().aborted = Some(NOW);
+    let report = decide(&state, &seen(&[("c-network", StackStatus::UpdateInProgress)]), NOW).report;
+    let next =
+        "nothing has to be done; when it has ended, `slipway apply cluster.yaml --cluster c` continues";
+    assert_eq!((report.state.as_str(), report.next.as_deref()), ("aborting", Some(next)));
+}
+
+/// The look at the whole cluster renews no role.
+#[test]
+fn an_open_rollout_is_reported_with_how_many_roles_nodes_are_done() {
+    let looks = json!({"closing": {"groups": {}, "phase": {"open": {"state": {"check": []}}}}});
+    let nodes = [
+        node("pool-a", workers(done(false))),
+        node("pool-b", workers(look_state())),
+        node("controller", looks),
+    ];
+    let message = decide(&rolling(&[], &nodes), &Observed::default(), NOW).report.message;
+    assert!(message.ends_with("(0 of 0 stacks done, 1 of 2 roles' nodes)"), "{message}");
+}
+
 #[test]
 fn a_rollout_that_succeeded_names_nodes_and_stacks_that_it_left_and_only_where_it_left_any() {
     for (nodes_left, message) in [

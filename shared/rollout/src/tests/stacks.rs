@@ -226,13 +226,13 @@ fn a_stack_that_still_shows_an_earlier_rollback_was_not_rolled_back() {
         assert_eq!((state, effects), (StepState::Executing, vec![]), "{change_set:?}");
         assert_eq!(waits, StackWaits::AtWork(stands), "{change_set:?}");
     }
-    // The time counts from the first answer that shows it.
+    // The time counts from the first answer that shows it, and not while the change set is still executed.
     let at = |second: i64| Timestamp::from_second(1_000 + second).unwrap();
     let mut state = rolling(&[stack(STACK, "etcd", json!("executing"))], &[]);
-    for (second, ended) in [(0, false), (60, false), (119, false), (120, true)] {
+    for (second, ended) in [(-100, false), (-1, false), (0, false), (60, false), (119, false), (120, true)] {
         let answer = Some(view(StackStatus::UpdateRollbackComplete));
-        let change_set =
-            ChangeSetView { status: ChangeSetStatus::Executed, reason: None, replaces: Vec::new() };
+        let status = if second < 0 { ChangeSetStatus::Executing } else { ChangeSetStatus::Executed };
+        let change_set = ChangeSetView { status, reason: None, replaces: Vec::new() };
         let observed = Observed {
             stacks: [(STACK.to_owned(), answer)].into(),
             change_sets: [(STACK.to_owned(), Some(change_set))].into(),
@@ -255,6 +255,26 @@ fn a_stack_that_shows_itself_between_two_answers_without_it_counts_as_missing_an
         let ended = decision.next.active().is_none();
         assert_eq!(ended, second == 250, "{second}: {}", decision.report.message);
         state = Rollout { outbox: Vec::new(), ..decision.next };
+    }
+}
+
+/// Somebody changed the stack by hand, so that CloudFormation would replace a volume along with what the plan replaces.
+#[test]
+fn p3_a_change_set_may_replace_what_the_plan_names_and_nothing_besides() {
+    for (replaces, unplanned) in [(&["Thing"][..], false), (&["Thing", "Volume"], true), (&["Volume"], true)]
+    {
+        let rollout = rolling(&[stack(STACK, "etcd", json!("changeSet"))], &[]);
+        let mut active = rollout.active().unwrap().clone();
+        active.steps[0].may_replace = ["Thing".to_owned()].into();
+        let replaces = replaces.iter().map(|&id| id.to_owned()).collect();
+        let change_set = ChangeSetView { status: ChangeSetStatus::Ready, reason: None, replaces };
+        let stands = view(StackStatus::UpdateComplete);
+        let now = Timestamp::from_second(1_000).unwrap();
+        let next = advance(&active, &active.steps[0], Some(&stands), Some(&change_set), &[], now);
+        assert_eq!(next.effects, [if unplanned { drops() } else { executes() }], "{change_set:?}");
+        let named = "CloudFormation would replace or remove Volume in c-etcd, which the plan does not say";
+        let fails = matches!(&next.state, StepState::Failed(why) if why.starts_with(named));
+        assert_eq!(fails, unplanned, "{:?}", next.state);
     }
 }
 

@@ -251,3 +251,21 @@ fn p8_a_state_without_orphaned_stacks_reads_back() {
     );
     assert!(serde_json::from_value::<Rollout>(old).is_ok());
 }
+
+/// Slipway deletes pools alone. What else left the spec costs money and may stand in the way until a person knows of it.
+#[test]
+fn a_stack_that_left_the_spec_and_is_no_pools_is_named_for_a_person_and_not_forgotten() {
+    let mut harbour = Harbour::empty();
+    let mut before = exporting(1, true);
+    let identity =
+        Stack { name: "c-identity".to_owned(), kind: StackKind::Identity, ..before.stacks[1].clone() };
+    before.stacks.insert(1, identity);
+    let (state, ..) = harbour.roll(Rollout::new("c"), &before);
+    // A pool leaves the spec together with it, and is deleted.
+    let (state, report, _) = harbour.roll(state, &without_pool(exporting(2, true)));
+    assert_eq!(report.state, RolloutState::Succeeded, "{}", report.message);
+    let named = "; orphaned stacks, which the spec no longer has, for a person to delete: c-identity";
+    assert!(report.message.ends_with(named), "{}", report.message);
+    assert_eq!(state.left.into_keys().collect::<Vec<_>>(), ["c-identity"]);
+    assert!(!harbour.fake.log.contains(&"delete c-identity".to_owned()), "{:?}", harbour.fake.log);
+}

@@ -3,6 +3,7 @@
 
 mod bus;
 mod happening;
+mod overlap;
 mod tally;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,10 @@ pub struct Engine<'m> {
     published: BTreeSet<String>,
     /// The ids of the successes that were judged.
     judged: BTreeSet<String>,
+    /// The ids of the reports of rollouts on the bus, and what the last one says.
+    reported: (BTreeSet<String>, Option<serde_json::Value>),
+    /// Whether an invocation died, failed, or was interrupted: a report may come twice from then on.
+    torn: bool,
     midst: Arc<Mutex<Option<Midst>>>,
     overlap: Arc<Mutex<Option<Overlap>>>,
 }
@@ -120,6 +125,8 @@ impl<'m> Engine<'m> {
             exhausted_until: None,
             published: BTreeSet::new(),
             judged: BTreeSet::new(),
+            reported: Default::default(),
+            torn: false,
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -144,6 +151,8 @@ impl<'m> Engine<'m> {
             exhausted_until: self.exhausted_until,
             published: self.published.clone(),
             judged: self.judged.clone(),
+            reported: self.reported.clone(),
+            torn: self.torn,
             midst: Arc::default(),
             overlap: Arc::default(),
         }
@@ -315,34 +324,6 @@ impl<'m> Engine<'m> {
         self.after(THROTTLED, Happening::Invoke { who, tried, durable });
     }
 
-    /// A process that is interrupted by another invocation or by a pause; `None` if it is not interrupted.
-    fn interrupted(&mut self) -> Option<Life> {
-        let (overlaps, pauses) = (self.rates.rate_of(Trouble::Overlaps), self.rates.rate_of(Trouble::Pauses));
-        let (twin, now) = (self.account.handle(), self.now());
-        if overlaps > 0.0 && self.random.chance(self.faults * overlaps) {
-            let (call, overlap) = (self.random.below(CALLS), Arc::clone(&self.overlap));
-            return Some(Life::interrupted(call, move || {
-                let (before, from) = (twin.state_version(), twin.journal.len());
-                // The result does not matter: Lambda would retry it, and so does the tick.
-                drop(twin.invoke(&Woken::Rollout(Waker::Tick), &Life::unending(), now, None));
-                let of_it = Overlap { acts: from..twin.journal.len(), before, after: twin.state_version() };
-                *overlap.lock().unwrap_or_else(PoisonError::into_inner) = Some(of_it);
-            }));
-        }
-        if pauses > 0.0 && self.random.chance(self.faults * pauses) {
-            let (call, long) = (self.random.below(CALLS), self.random.seconds(1, PAUSES_S));
-            let (until, midst) = (now + SignedDuration::from_secs(long), Arc::clone(&self.midst));
-            return Some(Life::interrupted(call, move || {
-                let mut world = lock(&twin.world);
-                let (acts, before) = (twin.journal.drain(), world.clone());
-                world.advance(until);
-                let midst_of = Midst { acts, before, after: world.clone() };
-                *midst.lock().unwrap_or_else(PoisonError::into_inner) = Some(midst_of);
-            }));
-        }
-        None
-    }
-
     /// As [`Engine::invoke`], with the given life of the process, and a clock that is off by `skew`.
     pub(super) fn invoke_living(
         &mut self,
@@ -368,6 +349,7 @@ impl<'m> Engine<'m> {
         self.order_may_be_received(&who);
         let (began, version) = (self.now(), self.account.state_version());
         let result = self.account.invoke(&who, life, at, self.meddler);
+        self.torn |= result.is_err() || !life.is_whole();
         for billed in Billed::ALL {
             *self.tally.calls.entry(billed).or_default() += life.billed(billed);
         }

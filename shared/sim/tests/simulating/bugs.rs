@@ -59,6 +59,7 @@ enum Bug {
     DropsTheOutbox,
     DropsATerminate,
     SendsTwice,
+    ReportsTwice,
     SetsTheSizeTwice,
     DoneTooEarly,
     ForgetsFailures,
@@ -415,6 +416,7 @@ impl Mistaken {
                     let token = format!("{}+", command.token);
                     more.push(Effect::Send(Command { token, ..command.clone() }));
                 }
+                (Bug::ReportsTwice, Effect::Publish(_)) => more.push(effect.clone()),
                 (Bug::SetsTheSizeTwice, Effect::SetDesired { desired, .. }) => *desired += 1,
                 _ => {}
             }

@@ -74,8 +74,9 @@ pub(crate) struct RolloutBeforeExpirySpec {
     /// How renewed certificates reach the nodes; `rollout` unless given.
     pub(crate) strategy: Option<RenewalStrategy>,
     /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
-    /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so.
-    #[schemars(range(min = 0, max = 3650))]
+    /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so. At most 30, because
+    /// an upload should not decide alone when etcd and the controllers are rolled.
+    #[schemars(range(min = 0, max = 30))]
     pub(crate) emergency_days: Option<u32>,
 }
 

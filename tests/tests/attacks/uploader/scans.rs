@@ -97,6 +97,7 @@ fn rolls_out(workshop: &Workshop, plan: &Plan) {
         spec_version: workshop.desired().unwrap().spec_version,
         plan: plan.id.clone(),
         target: plan.to.clone(),
+        approved: plan.needs_approval(),
         started_at: workshop.now,
         ended_at: workshop.now,
     };

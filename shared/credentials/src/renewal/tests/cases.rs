@@ -495,4 +495,8 @@ fn what_a_node_tells_is_known_by_its_assets() {
     let assets: Vec<&str> = told.held.iter().map(|one| one.asset.as_str()).collect();
     assert_eq!((told.role, assets), (Role::Etcd(1), vec!["etcd-server-1", "etcd-peer-1"]));
     assert_eq!(reported(&cluster, "i-3", "i-3/status.json", &status("etcd-9", vec![])), None);
+    // A report of another cluster's machine says nothing of the certificates of this one.
+    let mut other = status("controller", vec![served("kube-apiserver")]);
+    other.cluster = "another".to_owned();
+    assert_eq!(reported(&cluster, "i-1", "i-1/status.json", &other), None);
 }

@@ -285,6 +285,8 @@ fn p6_a_machine_that_a_rollout_terminated_is_drained_again_in_its_hook_before_th
     assert_eq!(leaving.advance_at(30), [terminate]);
     // It is asked again once it is in its hook, and the hook is kept alive meanwhile.
     assert_eq!(leaving.advance_at(31), []);
+    let how = leaving.departure().unwrap().departs("i-1").how;
+    assert_eq!(how, HowFar::Leaves, "a person does not look for pods that hold it");
     leaving.is_now(Lifecycle::TerminatingWait);
     let effects = leaving.advance_at(32);
     assert_eq!(sent(&effects), [("i-cp-0", "i-1")]);

@@ -378,6 +378,39 @@ fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before()
     assert_eq!(dock.task()["tries"], forgotten);
 }
 
+/// The answer to the command was cut although it had moved leadership. Much later it leads again, and its own answer is lost.
+#[test]
+fn p4_a_failure_to_move_leadership_counts_no_more_once_another_member_was_seen_to_lead() {
+    for (is_seen, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
+        let tries =
+            json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "cut"});
+        let task = json!({"memberReplace": {"work": {}, "phase": since(0, check(round(0))), "tries": tries}});
+        let mut dock = Dock::of_etcd_0(task).saved(0);
+        let leads = |which: usize| {
+            let mut health = well(1);
+            health.members.iter_mut().enumerate().for_each(|(n, member)| member.leads = n == which);
+            health
+        };
+        // etcd-2 does not answer, so that nothing goes on in this round.
+        dock.fails("i-2");
+        dock.set_answer("i-1", leads(if is_seen { 1 } else { 0 }));
+        assert_eq!(dock.advance_at(10).0, Place::Check);
+        dock.advance_at(70);
+        let commands: Vec<_> = dock.step().commands().to_vec();
+        assert_eq!(commands.len(), 3);
+        for asked in commands {
+            match asked.role.member().unwrap() {
+                0 => dock.fails(&asked.command.token),
+                number => dock.set_answer(
+                    &asked.command.token,
+                    EtcdHealth { members: leads(0).members, ..well(number) },
+                ),
+            }
+        }
+        assert_eq!(dock.advance_at(80).0, place, "{is_seen}");
+    }
+}
+
 #[test]
 fn p4_a_member_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_five_minutes() {
     let goes = || {

@@ -161,3 +161,19 @@ fn p8_a_deletion_that_failed_is_believed_after_two_minutes() {
         assert_eq!(dock.advance_at(second).0, place, "{second}");
     }
 }
+
+/// Until its departure is over, it may have been uncordoned and have taken pods again: the deletion of the stack would kill them.
+#[test]
+fn p6_an_empty_machine_that_ec2_wanted_to_interrupt_and_did_not_is_drained_again_before_its_pool_goes() {
+    let mut dock = empty();
+    let back = json!({
+        "role": "pool-a", "group": POOL, "cause": {"interruption": {"at": at(0)}}, "since": at(0),
+        "state": {"uncordon": {}},
+    });
+    dock.departures.insert("i-1".to_owned(), serde_json::from_value(back).unwrap());
+    assert_eq!(dock.advance_at(10), (Place::Empty, waits(&[], Some(Idle::Others))));
+    assert_eq!(dock.task()["empty"], json!(["i-2"]));
+    dock.departures.clear();
+    assert_eq!(dock.advance_at(20), (Place::Empty, waits(&["i-1"], None)));
+    assert_eq!(dock.effects(), []);
+}

@@ -527,3 +527,15 @@ fn p6_of_several_drains_that_were_not_requested_as_many_are_given_up_as_workers_
         assert_eq!(dock.terminated(), left, "{lost}");
     }
 }
+
+/// A decision of somebody else about the size of the group is no surge that is still to come.
+#[test]
+fn a_pool_without_a_surge_goes_on_at_once_after_an_autoscaler_made_it_smaller() {
+    let fields = json!({"pace": pace(1, 0), "extra": serde_json::to_value(Extra::default()).unwrap()});
+    let mut dock = pool(3, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD)], &fields);
+    assert_eq!(dock.advance_at(0), (Place::Roll, waits(&["i-1"], None, None)));
+    // It is gone, and its successor is in service.
+    dock.departures.clear();
+    dock.wants(2, &[("i-2", OLD), ("i-4", NEW)]);
+    assert_eq!(dock.advance_at(10), (Place::Roll, waits(&["i-2"], None, None)));
+}

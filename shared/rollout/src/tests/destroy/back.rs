@@ -81,6 +81,24 @@ fn p10_a_deletion_that_comes_to_light_after_the_abort_is_seen_to_its_end() {
     assert!(!quay.state.deployed.contains_key("c-pool-a"));
 }
 
+/// Nothing was looked at between another order and its abort.
+#[test]
+fn p10_a_withdrawn_deletion_may_come_to_light_after_another_order_too() {
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, true)));
+    quay.state.destroy_mut().unwrap().withdrawn = true;
+    let abort = |minute| Given { order: Order::Abort { plan: None }, at: at(minute) };
+    for given in [abort(1), ordered(2, true)] {
+        quay.state = after_order(&quay.state, &given, None, given.at);
+    }
+    assert_eq!(quay.state.destroy().unwrap().attempt, 2);
+    quay.minute = 3;
+    for state in [RolloutState::Aborting, RolloutState::Aborting, RolloutState::Aborted] {
+        let report = quay.wake((quay.minute == 3).then(|| abort(3)));
+        assert_eq!(report.state, state, "{}", report.message);
+    }
+}
+
 #[test]
 fn what_becomes_of_machines_whose_stack_is_seen_to_go_is_not_waited_for() {
     let mut quay = Quay::new();

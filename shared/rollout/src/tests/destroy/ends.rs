@@ -231,3 +231,43 @@ fn p7_a_destruction_that_has_stopped_or_is_paused_makes_no_progress() {
     assert_eq!(quay.run(ordered(0, false)).state.as_str(), "failed");
     assert_eq!(quay.state.stalled_destruction(), Some(at(0)));
 }
+
+/// Otherwise the last snapshot would be taken again, and a person who aborted would see the destruction go on.
+#[test]
+fn p8_an_order_to_destroy_that_comes_twice_while_it_is_obeyed_changes_nothing() {
+    let mut quay = Quay::new();
+    let order = ordered(0, false);
+    quay.wake(Some(order.clone()));
+    while !quay.deletions().contains(&"c-control-plane") {
+        quay.wake(None);
+        let minute = quay.minute;
+        let again = after_order(&quay.state, &order, None, at(minute));
+        assert_eq!(again, quay.state, "minute {minute}");
+    }
+}
+
+/// Somebody ordered it again between two aborts, and the events come in another order.
+#[test]
+fn p8_p10_the_newest_abort_of_a_destruction_decides_whichever_abort_comes_last() {
+    let abort = |minute| Given { order: Order::Abort { plan: None }, at: at(minute) };
+    let mut quay = Quay::new();
+    quay.wake(Some(ordered(0, true)));
+    for given in [abort(9), abort(5), ordered(7, true)] {
+        quay.state = after_order(&quay.state, &given, None, at(10));
+    }
+    let open = quay.state.destroy().unwrap();
+    assert_eq!((open.aborted, open.attempt), (Some(at(9)), 1));
+}
+
+/// It costs money, and no later rollout would find it.
+#[test]
+fn a_stack_that_some_earlier_rollout_began_and_did_not_complete_is_deleted_with_the_others() {
+    let mut quay = Quay::new();
+    let last = quay.state.last.as_ref().unwrap();
+    assert!(!last.steps.iter().any(|step| step.stack == "c-pool-old"));
+    quay.state.unfinished.insert("c-pool-old".to_owned(), last.target.clone());
+    quay.harbour.fake.stacks.insert("c-pool-old".to_owned(), StackStatus::RollbackFailed);
+    assert_eq!(quay.run(ordered(0, true)).state, RolloutState::Destroyed);
+    assert!(quay.deletions().contains(&"c-pool-old"), "{:?}", quay.log);
+    assert!(quay.harbour.fake.stacks.is_empty() && quay.state.unfinished.is_empty());
+}

@@ -169,12 +169,18 @@ fn p7_what_nothing_may_hold_up_waits_for_no_window_and_no_person() {
         start_minute: (minute_of_day(1_000_000) + 600) % 1_440,
         length_min: 30,
     };
-    let policy = RolloutPolicy { windows: vec![window], ..policy(Approval::Manual) };
+    // A policy that asks for no approval has none that was ignored.
+    let policy_of = |approval| RolloutPolicy { windows: vec![window.clone()], ..policy(approval) };
+    let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy_of(Approval::Auto)).ends_in(24);
+    assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
+    assert!(!yard.report.message.contains("approval"), "{}", yard.report.message);
+    let policy = policy_of(Approval::Manual);
     let mut yard = Yard::new(&SMALL, Change::Credentials, &is_member, &policy).ends_in(24);
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     for words in ["begun without approval", "outside of the maintenance windows"] {
         assert!(yard.report.message.contains(words), "{words}: {}", yard.report.message);
     }
+    assert!(!yard.state.good[0].approved, "nobody has approved it, and the next upload cannot say so");
     let all = [
         "etcd-1.0 takes a snapshot",
         "etcd-0.0 takes new, restarts",

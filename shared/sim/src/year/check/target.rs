@@ -273,12 +273,19 @@ impl Checker {
         role.starts_with("pool-") && self.target.as_ref().is_some_and(|target| !target.has(role))
     }
 
-    /// A machine is told to do something: a rollout that nobody approved may at most renew.
+    /// Whether it is a controller more than the spec has, which an earlier rollout launched and did not take back.
+    fn is_surplus(&self, machine: &MachineFacts) -> bool {
+        let others = self.machines.values().filter(|one| one.id != machine.id && !one.leaving);
+        machine.role == "controller"
+            && others.filter(|one| one.role == "controller").count() >= self.rules.controllers
+    }
+
+    /// A machine is told to do something: a rollout that nobody approved may at most renew, and take back what an earlier one added.
     /// `refreshes`: it is told to install the credentials of the release, which it may have already.
     pub(super) fn touches(&mut self, machine: &MachineFacts, refreshes: bool, now: Timestamp) {
         let allowed = self.target.as_ref().is_none_or(|target| match target.may {
             May::Everything => true,
-            May::Renew => refreshes || target.renews(machine),
+            May::Renew => refreshes || target.renews(machine) || self.is_surplus(machine),
             May::Look => false,
         });
         if !allowed {

@@ -63,8 +63,23 @@ impl Engine<'_> {
         until.map_or(SignedDuration::ZERO, |until| until.duration_since(self.now()))
     }
 
+    /// A report of a rollout comes once, as long as every invocation has run from its start to its end, one after the other.
+    fn reports_once(&mut self, event: &Event, now: Timestamp) {
+        let Ok(mut report) = serde_json::to_value(event) else { return };
+        let fields = report.get_mut("detail").and_then(|detail| detail.as_object_mut());
+        let id = fields.and_then(|fields| fields.remove("id"));
+        let Some(id) = id.as_ref().and_then(|id| id.as_str()) else { return };
+        let (ids, last) = &mut self.reported;
+        let is_new = ids.insert(id.to_owned());
+        if !self.torn && (!is_new || last.as_ref() == Some(&report)) {
+            self.checker.wrong(now, "P8", format!("a report is published twice: {report}"));
+        }
+        *last = Some(report);
+    }
+
     pub(super) fn published(&mut self, event: &Event, now: Timestamp) {
         self.tally.events += 1;
+        self.reports_once(event, now);
         let said = |self_: &mut Self, what: &str, message: &str| {
             self_.transcript.push((now, format!("bus: {what}: {message}")));
         };

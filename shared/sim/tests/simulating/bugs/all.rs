@@ -2,7 +2,7 @@
 
 use super::Bug;
 
-pub(super) const ALL: [(Bug, &str); 53] = [
+pub(super) const ALL: [(Bug, &str); 54] = [
     (Bug::TwoMembersAtOnce, "a second member is terminated together with the one whose turn it is"),
     (Bug::ForgetsTheSnapshot, "no snapshot is taken, and the decision believes that there is one"),
     (Bug::BelievesEveryAnswer, "members that do not answer, lag behind or are learners count as healthy"),
@@ -31,6 +31,7 @@ pub(super) const ALL: [(Bug, &str); 53] = [
     (Bug::DropsTheOutbox, "every third outbox is lost"),
     (Bug::DropsATerminate, "a machine is not terminated, and the decision believes that it was"),
     (Bug::SendsTwice, "each command is sent a second time, under another token"),
+    (Bug::ReportsTwice, "each event of a rollout is published a second time"),
     (Bug::SetsTheSizeTwice, "a group's size is set to one more than was decided"),
     (Bug::DoneTooEarly, "when the first machine is done, the whole role counts as done"),
     (Bug::ForgetsFailures, "failed tries are forgotten, so that no role ever fails"),

@@ -38,7 +38,9 @@ pub(super) fn place(bug: Bug) -> (f64, People, &'static [(usize, Change)]) {
         Bug::ForgetsWhomToSkip => (0.001, People::Skip, &[(0, All), (1, Members)]),
         Bug::ApprovesByItself => (0.0, People::ByChance, &[(4, Workers)]),
         Bug::IgnoresWindows => (0.0, People::ByChance, &[(5, Workers)]),
-        Bug::DropsTheOutbox | Bug::SendsTwice => (0.0, People::ByChance, &[(0, All), (0, Refresh)]),
+        Bug::DropsTheOutbox | Bug::SendsTwice | Bug::ReportsTwice => {
+            (0.0, People::ByChance, &[(0, All), (0, Refresh)])
+        }
         Bug::DropsATerminate => (0.0, People::ByChance, &[(0, Workers)]),
         Bug::BelievesTheLastSnapshot
         | Bug::KeepsTheFirstSnapshot
