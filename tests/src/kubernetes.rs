@@ -455,7 +455,12 @@ impl Kubernetes {
     async fn apply_cluster_access(&self) {
         let addons = &self.rendered.rendering.addons.addons;
         let access = addons.iter().find(|addon| addon.name == "cluster-access").expect("it is always there");
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": access.objects });
+        self.apply(&access.objects).await;
+    }
+
+    /// Applies objects of add-ons, as the node manager does.
+    pub async fn apply(&self, objects: &[Value]) {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
         let kubeconfig = self.path(kube::NODE_MANAGER_KUBECONFIG);
         let arguments = ["apply", "--server-side", "--field-manager=slipway", "--filename=-"];
         let output = self.kubectl(&kubeconfig, &arguments, &list.to_string()).await;

@@ -18,6 +18,7 @@ mod metrics_server;
 mod network_policy;
 mod node_local_dns;
 mod object;
+mod own_node;
 mod permissions;
 mod repair;
 #[cfg(test)]

@@ -68,6 +68,14 @@ impl Caller {
         self.send(Method::PATCH, path, Some(("application/merge-patch+json", body))).await
     }
 
+    /// PATCH with a strategic merge patch, as clients of Kubernetes' own library send it.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn strategic(&self, path: &str, body: &Value) -> reqwest::Result<Answer> {
+        self.send(Method::PATCH, path, Some(("application/strategic-merge-patch+json", body))).await
+    }
+
     /// DELETE.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ mod admission;
 mod flags;
 mod kubelets;
 mod openssl;
+mod own_node;
 mod recovery;
 mod refresh;
 mod tokens;

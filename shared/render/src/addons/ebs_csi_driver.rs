@@ -100,12 +100,13 @@ fn accounts(kit: &Kit<'_, '_>) -> Vec<Value> {
         &["leases"],
         &["get", "list", "watch", "create", "update", "delete"],
     )]);
+    // It runs on every worker, so it changes nothing: these are the rules of its chart with `node.serviceAccount.disableMutation`
+    // (`templates/clusterrole-csi-node.yaml`). What the driver then cannot do is to remove its start-up taint: see `node_pod`.
     let node = json!([
-        // It removes its own start-up taint, and reads zone and type if the metadata service is not reachable.
-        rule(&[""], &["nodes"], &["get", "list", "watch", "patch"]),
+        // It reads zone and type if the metadata service is not reachable.
+        rule(&[""], &["nodes"], &["get"]),
         // On a node that is drained it waits for its volumes to be detached before it stops.
         rule(&["storage.k8s.io"], &["volumeattachments"], &LOOK),
-        rule(&["storage.k8s.io"], &["csinodes"], &["get"]),
     ]);
     vec![
         kit.service_account(CONTROLLER_ACCOUNT),
@@ -238,7 +239,12 @@ fn node_pod(kit: &Kit<'_, '_>, image: &str, registrar: Value, liveness: Value) -
         "name": "ebs-plugin",
         "image": image,
         "args": arguments,
-        "env": [env_field("CSI_NODE_NAME", "spec.nodeName")],
+        "env": [
+            env_field("CSI_NODE_NAME", "spec.nodeName"),
+            // It would look for the taint `ebs.csi.aws.com/agent-not-ready` to remove it, and may not (`startNotReadyTaintWatcher` in
+            // `pkg/driver/node.go`). A spec cannot give a pool this taint while the add-on is on.
+            { "name": "DISABLE_TAINT_WATCHER", "value": "true" },
+        ],
         "ports": [{ "name": "healthz", "containerPort": 9808, "protocol": "TCP" }],
         "livenessProbe": http_probe("/healthz", "healthz"),
         "lifecycle": { "preStop": { "exec": { "command": ["/bin/aws-ebs-csi-driver", "pre-stop-hook"] } } },

@@ -11,16 +11,22 @@ use super::object::{
     as_root, env_field, host_path, mount, on_linux, read_only, rule, tolerate_everything, with_capabilities,
     with_config,
 };
+use super::own_node::OwnNode;
 use crate::images::Image;
 use crate::ports;
 
 const APP: &str = "flannel";
 
+/// At its start it writes its annotations into its own Node, and the condition that the node has its network. Both are patches of
+/// `nodes/status` (`AcquireLease` and `CompleteLease` in `pkg/subnet/kube/kube.go`; the prefix is its flag `kube-annotation-prefix`).
+const OWN_NODE: OwnNode =
+    OwnNode { account: APP, annotations: "flannel.alpha.coreos.com/", condition: "NetworkUnavailable" };
+
 pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
     let (image, plugin) = (kit.image(Image::Flannel), kit.image(Image::FlannelCni));
     let rules = json!([
-        rule(&[""], &["pods"], &["get"]),
         rule(&[""], &["nodes"], &["get", "list", "watch"]),
+        // Of its own Node alone.
         rule(&[""], &["nodes/status"], &["patch"]),
     ]);
     let config = kit.config_map(
@@ -31,13 +37,15 @@ pub(super) fn objects(kit: &mut Kit<'_, '_>) -> Vec<Value> {
         }),
     );
     let daemon_set = kit.daemon_set("kube-flannel-ds", APP, pod(kit, &image, &plugin));
-    vec![
+    let mut objects = OWN_NODE.objects(kit).to_vec();
+    objects.extend([
         kit.service_account(APP),
         kit.cluster_role(APP, rules),
         kit.cluster_role_binding(APP, APP, APP),
         with_config(daemon_set, &config),
         config,
-    ]
+    ]);
+    objects
 }
 
 fn cni() -> Value {
@@ -101,8 +109,8 @@ fn pod(kit: &Kit<'_, '_>, image: &str, plugin: &str) -> Value {
                 "capabilities": with_capabilities(&["NET_ADMIN", "NET_RAW"])["capabilities"],
             },
             "env": [
-                env_field("POD_NAME", "metadata.name"),
-                env_field("POD_NAMESPACE", "metadata.namespace"),
+                // Without it, flannel would read its own pod, and would need the right to read every pod.
+                env_field("NODE_NAME", "spec.nodeName"),
                 { "name": "EVENT_QUEUE_DEPTH", "value": "5000" },
             ],
             "volumeMounts": [

@@ -51,8 +51,14 @@ const PLUGINS: [&str; 36] = [
     "ValidatingAdmissionWebhook",
 ];
 /// What a cluster of Slipway's cannot be without.
-const NEEDED: [&str; 4] =
-    ["NamespaceLifecycle", "NodeRestriction", "ServiceAccount", "TaintNodesByCondition"];
+const NEEDED: [&str; 5] = [
+    "NamespaceLifecycle",
+    "NodeRestriction",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    // Keeps add-ons on workers to their own Nodes (`own_node` in slipway-render).
+    "ValidatingAdmissionPolicy",
+];
 
 const POD_SECURITY: &str = "PodSecurity";
 

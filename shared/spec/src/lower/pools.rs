@@ -10,6 +10,9 @@ use crate::model::{PoolSpec, RepairSpec, TaintSpec};
 use crate::path::Path;
 use crate::text::{is_dns_label, is_label_key, is_label_value, is_name};
 
+/// The start-up taint that AWS' EBS CSI driver removes from its own Node, if it may patch all of them. On workers it may not.
+const EBS_NOT_READY: &str = "ebs.csi.aws.com/agent-not-ready";
+
 impl Lowering<'_, '_, '_> {
     pub(super) fn pools(
         &mut self,
@@ -374,6 +377,18 @@ impl Lowering<'_, '_, '_> {
                     "taint-syntax",
                     &path.key("value"),
                     format!("`{}` cannot be a taint's value", spec.value),
+                    help,
+                );
+            }
+            if *key == EBS_NOT_READY && self.spec.addons.ebs_csi_driver.enabled.unwrap_or(true) {
+                let help =
+                    "remove it, or turn `addons.ebsCsiDriver` off and install a driver that may patch Nodes";
+                self.report.error(
+                    "taint-stays",
+                    &path.key("key"),
+                    format!(
+                        "nobody would remove the taint `{key}`: the driver of the add-on may not change Nodes"
+                    ),
                     help,
                 );
             }
