@@ -15,7 +15,7 @@ use slipway_core::role::Role;
 use super::super::departures::{Departure, DepartureState, Ending};
 use super::super::fleet::{GroupView, Lifecycle, MachineView, OWNER_TAG};
 use super::super::stack_step::{Phase as StackPhase, because, phase};
-use super::super::waits::{Departs, Detail, Idle, Kept, ObservedParts, Waits};
+use super::super::waits::{Boot, Comes, Departs, Detail, Idle, Kept, ObservedParts, Waits};
 use super::super::{Effect, StackStatus, StackView, operation_token};
 use super::machine::{Machine, Move, Place, State, waited};
 use super::{CONSISTENT, PATIENCE, Phase, Turn, serving};
@@ -94,7 +94,7 @@ impl Machine for Removal {
 
     fn next_move(&mut self, state: RemovalState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
-            RemovalState::Empty => self.check_machines(turn),
+            RemovalState::Empty => self.check_machines(since, turn),
             RemovalState::Delete => deleted(*since, turn),
         }
     }
@@ -120,7 +120,7 @@ impl Removal {
         }
     }
 
-    fn check_machines(&mut self, turn: &mut Turn<'_>) -> To {
+    fn check_machines(&mut self, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         let controllers = turn.controllers.and_then(|name| turn.observed.groups.get(name));
         let group = turn.observed.groups.get(turn.group);
         let stack = turn.observed.stacks.get(turn.stack);
@@ -132,13 +132,24 @@ impl Removal {
             return Move::Done { left: false };
         };
         if let Some(moves) = self.empty(turn, group.as_ref()) {
+            *since = None;
             return moves;
         }
         // Before anything is deleted: a deletion in progress would wait for the machine, and could not be aborted.
         if let Some(kept) = group.as_ref().and_then(kept) {
             return Move::Stay(RemovalState::Empty, Waits::Kept(kept));
         }
-        delete(turn, stack)
+        // A cluster autoscaler launches one for the pods that were evicted. Its Node takes pods as soon as it is Ready, and an answer may be
+        // late. A pool whose machines never come is deleted nevertheless.
+        let boots = group.as_ref().map(|group| Boot::pending_in(group, &turn.observed.booting));
+        let boots = boots.filter(|boots| !boots.is_empty());
+        *since = boots.is_some().then(|| since.unwrap_or(turn.now));
+        match boots {
+            Some(boots) if waited(*since, turn.now) <= PATIENCE => {
+                Move::Stay(RemovalState::Empty, Waits::Boot(Comes::Earlier, boots))
+            }
+            Some(_) | None => delete(turn, stack),
+        }
     }
 
     /// Drains its machines; `None` if all are empty and disruptive work may begin.

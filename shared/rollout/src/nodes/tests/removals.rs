@@ -4,11 +4,12 @@ use super::dock::*;
 use super::*;
 use crate::StackView;
 use crate::departures::DepartureState;
-use crate::waits::{Departs, Detail, HowFar, Idle, Kept};
+use crate::waits::{Boot, Comes, Departs, Detail, HowFar, Idle, Kept};
 
 const HOUR: i64 = 3_600;
 
 const POOL: &str = "c-pool-a";
+const BOOTS: (&str, &str) = ("pending", "1");
 
 fn stack(status: &str) -> Option<StackView> {
     let stack = json!({"id": "arn:1", "status": status, "reason": null, "tags": {"slipway:cluster": "c"}});
@@ -80,6 +81,29 @@ fn p6_a_pool_whose_last_machine_is_being_drained_stays_whether_it_is_seen_or_not
     // It has left by itself.
     dock.departures.clear();
     assert_eq!(dock.advance_at(30).0, Place::Delete);
+}
+
+/// A cluster autoscaler launched it for the pods that were evicted. Its Node takes pods before Auto Scaling shows it in service.
+#[test]
+fn p6_a_pool_in_which_a_machine_boots_is_not_deleted_for_an_hour() {
+    let boots = |machine: &str| {
+        let boot = Boot { machine: machine.to_owned(), step: Detail(None), failure: None };
+        Some(Waits::Boot(Comes::Earlier, vec![boot]))
+    };
+    let mut dock = empty();
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", BOOTS)]);
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Empty, boots("i-3")), Vec::new()));
+    // It serves: it is drained, and the wait for another one begins anew.
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD)]);
+    assert_eq!(dock.advance_at(HOUR), (Place::Empty, waits(&["i-3"], None)));
+    dock.departures.get_mut("i-3").unwrap().state = DepartureState::Rest;
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", BOOTS)]);
+    for second in [HOUR + 10, 2 * HOUR + 10] {
+        assert_eq!(dock.advance_at(second), (Place::Empty, boots("i-4")), "{second}");
+    }
+    // A pool whose machines never come is deleted nevertheless.
+    assert_eq!(dock.advance_at(2 * HOUR + 11).0, Place::Delete);
+    assert_eq!(dock.effects(), deletes());
 }
 
 #[test]
