@@ -17,6 +17,7 @@ pub mod http;
 mod image_credentials;
 pub mod kube;
 pub mod leave;
+pub mod logs;
 pub mod machine;
 pub mod manage;
 pub mod node_files;
@@ -71,6 +72,8 @@ enum Verb {
         #[arg(long)]
         publish: bool,
     },
+    /// Show the last log lines of this node's own units, without what has the form of a secret
+    Logs(logs::Logs),
     /// On a controller: show whether etcd, the API, this node manager and the Nodes of all pools serve
     Serves {
         /// The machines whose Nodes do not count: their ids with commas between them, or `none`
@@ -141,6 +144,7 @@ async fn perform(root: &Path, endpoints: &Endpoints, verb: Verb) -> AgentResult<
         Verb::Etcd(verb) => etcd::perform(root, endpoints, verb).await,
         Verb::Status { publish: true } => Ok(etcd::answer(status::publish::publish(root, endpoints).await?)),
         Verb::Status { publish: false } => Ok(etcd::answer(status::status(root, endpoints).await?)),
+        Verb::Logs(options) => Ok(etcd::answer(logs::logs(root, &System, &options).await?)),
         Verb::Serves { without } => Ok(etcd::answer(serves::serves(root, &without).await?)),
         Verb::Refresh { credentials, restart } => {
             let host = Host { root: root.to_owned(), commands: System };

@@ -12,6 +12,7 @@ pub(crate) mod export;
 pub(crate) mod init;
 pub(crate) mod kubeconfig;
 pub(crate) mod list;
+pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod pause;

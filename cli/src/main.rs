@@ -22,8 +22,8 @@ use clap::{Parser, Subcommand};
 
 use commands::{
     abort, apply, approve, certs, completions, defragment, destroy, doctor, export, init, kubeconfig, list,
-    man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan, simulate,
-    skip, snapshot, snapshots, status, upgrade, validate, version, watch,
+    logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
+    simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
@@ -74,6 +74,7 @@ enum Command {
     #[command(visible_alias = "describe")]
     Status(status::Args),
     Watch(watch::Args),
+    Logs(logs::Args),
     Doctor(doctor::Args),
     Approve(approve::Args),
     Pause(pause::Args),
@@ -124,6 +125,7 @@ async fn main() -> ExitCode {
         Command::List(args) => list::run(args, &printer).await,
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
+        Command::Logs(args) => logs::run(args, &printer).await,
         Command::Doctor(args) => doctor::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Pause(args) => pause::run(args, &printer).await,

@@ -1,10 +1,11 @@
-//! The members of etcd: their machines, and verbs of the agent that a person sends to them through Run Command.
+//! Verbs of the agent that a person sends to a machine through Run Command, and the machines of the members of etcd.
 
+use std::fmt;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::answer::VerbAnswer;
-use slipway_core::node::{Command, CommandView, Verb};
+use slipway_core::node::{Command, CommandView, Unanswered, Verb, VerbFailure};
 use slipway_core::role::Role;
 use slipway_flows::error::FlowError;
 use slipway_flows::ports::Commands as _;
@@ -34,6 +35,33 @@ pub(crate) async fn machines(cloud: &Cloud) -> Result<Vec<(Role, String)>, CliEr
     Ok(members)
 }
 
+/// Why a machine gave no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// Run Command did not take the command, in words.
+    NotSent(String),
+    /// The verb failed.
+    Failed(VerbFailure),
+    /// It ended otherwise.
+    Unanswered(Unanswered),
+    /// It gave the answer of another verb.
+    OfAnotherVerb,
+    /// It has not ended in time.
+    NotInTime,
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotSent(why) => f.write_str(why),
+            Self::Failed(failure) => f.write_str(&failure.with_help()),
+            Self::Unanswered(unanswered) => unanswered.fmt(f),
+            Self::OfAnotherVerb => f.write_str("it gave another verb's answer"),
+            Self::NotInTime => f.write_str("it gave no answer in time"),
+        }
+    }
+}
+
 /// The answer of the machine, or why it gave none. `token`: what identifies the command. It is not the name of a cluster, so the rollout
 /// function ignores the events about it.
 pub(crate) async fn answer<A: VerbAnswer>(
@@ -41,38 +69,36 @@ pub(crate) async fn answer<A: VerbAnswer>(
     instance: &str,
     verb: Verb,
     token: &str,
-) -> Result<Result<A, String>, CliError> {
+) -> Result<Result<A, NoAnswer>, CliError> {
     let commands = cloud.commands();
     let command = Command { token: format!("{token}/{instance}"), instance: instance.to_owned(), verb };
     if let Err(error) = commands.send(&command).await {
         return match error.kind {
             ErrorKind::Denied => Err(in_cloud(error.into())),
             ErrorKind::Transient | ErrorKind::Missing | ErrorKind::Invalid => {
-                Ok(Err(recovery::not_sent(&error)))
+                Ok(Err(NoAnswer::NotSent(recovery::not_sent(&error))))
             }
         };
     }
     let until = Timestamp::now() + command.verb.answers_within() + SignedDuration::from_mins(1);
     while Timestamp::now() < until {
         match commands.answer(&command).await {
-            Ok(Some(view)) if view.is_over() => return Ok(result(&view)),
+            Ok(Some(view)) if view.is_over() => return Ok(result(view)),
             Ok(_) => {}
             Err(error) if error.kind == ErrorKind::Transient => {}
             Err(error) => return Err(in_cloud(error.into())),
         }
         sleep(LOOKS).await;
     }
-    Ok(Err("it gave no answer in time".to_owned()))
+    Ok(Err(NoAnswer::NotInTime))
 }
 
-fn result<A: VerbAnswer>(view: &CommandView) -> Result<A, String> {
+fn result<A: VerbAnswer>(view: CommandView) -> Result<A, NoAnswer> {
     match view {
-        CommandView::Answered(answer) => {
-            A::from_answer(answer).ok_or_else(|| "it gave another verb's answer".to_owned())
-        }
-        CommandView::Failed(failure) => Err(failure.with_help()),
-        CommandView::Unanswered(unanswered) => Err(unanswered.to_string()),
-        CommandView::Pending | CommandView::InProgress => Err("it has not ended".to_owned()),
+        CommandView::Answered(answer) => A::from_answer(&answer).ok_or(NoAnswer::OfAnotherVerb),
+        CommandView::Failed(failure) => Err(NoAnswer::Failed(failure)),
+        CommandView::Unanswered(unanswered) => Err(NoAnswer::Unanswered(unanswered)),
+        CommandView::Pending | CommandView::InProgress => Err(NoAnswer::NotInTime),
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) use findings::{Finding, Gravity};
 pub(crate) use nodes::Node;
 use nodes::NodeState;
 pub(crate) use progress::Progress;
-pub(crate) use reports::{Reports, has_reported};
+pub(crate) use reports::{Reports, has_reported, reporter};
 pub(crate) use scanned::ScanView;
 pub(crate) use serving::{Serving, ServingState};
 pub(crate) use text::Page;

@@ -19,7 +19,8 @@ const WORDS: usize = 600;
 fn next(verb: &Verb) -> Option<Verb> {
     let node = || "i-0abc".to_owned();
     Some(match verb {
-        Verb::Status => Verb::Refresh { credentials: String::new(), restart: true },
+        Verb::Status => Verb::Logs { unit: None, lines: 100 },
+        Verb::Logs { .. } => Verb::Refresh { credentials: String::new(), restart: true },
         Verb::Refresh { .. } => Verb::Serves { without: BTreeSet::new() },
         Verb::Serves { .. } => Verb::EtcdHealth,
         Verb::EtcdHealth => Verb::EtcdMoveLeader,

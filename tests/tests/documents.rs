@@ -7,14 +7,15 @@ use std::process::Command;
 
 use regex::Regex;
 use serde_json::{Value, json};
-use slipway_core::node::Verb;
+use slipway_core::node::logs::MOST_LINES;
+use slipway_core::node::{LogUnit, Verb};
 use slipway_tests::deploy::translate;
 use slipway_tests::tools;
 
 const AGENT: &str = "/var/lib/slipway/slipway-node";
 
 /// Each document, and the words of its command with valid parameters.
-const DOCUMENTS: [(&str, &str); 12] = [
+const DOCUMENTS: [(&str, &str); 13] = [
     ("Slipway-Drain", "drain i-0abc123def4567890 --for 600 --force-after never"),
     ("Slipway-EtcdDefragment", "etcd defragment"),
     ("Slipway-EtcdHealth", "etcd health"),
@@ -26,6 +27,7 @@ const DOCUMENTS: [(&str, &str); 12] = [
     ),
     ("Slipway-EtcdRetire", "etcd retire"),
     ("Slipway-EtcdSnapshot", "etcd snapshot"),
+    ("Slipway-Logs", "logs --unit all --lines 50"),
     (
         "Slipway-Refresh",
         "refresh --credentials 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff --restart never",
@@ -36,9 +38,11 @@ const DOCUMENTS: [(&str, &str); 12] = [
 ];
 
 /// Valid values of each parameter; the first is the one in [`DOCUMENTS`].
-const GOOD: [(&str, &[&str]); 10] = [
+const GOOD: [(&str, &[&str]); 12] = [
     ("Node", &["i-0abc123def4567890", "ip-10-0-1-2.eu-west-1.compute.internal", "a"]),
     ("For", &["600", "1", "799"]),
+    ("Unit", &["all", "agent", "kubelet", "containerd", "etcd"]),
+    ("Lines", &["50", "1", "99", "500"]),
     ("Member", &["etcd-4", "etcd-0", "etcd-10"]),
     ("Snapshot", &["20261121T204500Z"]),
     ("Token", &["auto", "production-20261121T204500Z.2"]),
@@ -201,6 +205,8 @@ async fn each_verb_of_the_functions_is_one_that_its_document_takes() {
         Verb::Status,
         Verb::Refresh { credentials: credentials.clone(), restart: false },
         Verb::Refresh { credentials, restart: true },
+        Verb::Logs { unit: None, lines: 1 },
+        Verb::Logs { unit: Some(LogUnit::Kubelet), lines: MOST_LINES },
         Verb::Serves { without: BTreeSet::new() },
         Verb::Serves { without: [node.clone(), "i-0abcdef1".to_owned()].into() },
         Verb::EtcdHealth,

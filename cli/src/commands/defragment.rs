@@ -177,7 +177,7 @@ impl Round<'_> {
                 let health = members::answer::<EtcdHealth>(cloud, instance, Verb::EtcdHealth, token).await?;
                 Ok::<_, CliError>((
                     role.clone(),
-                    health.map_err(|why| format!("{role} ({instance}): {}", plain(&why))),
+                    health.map_err(|why| format!("{role} ({instance}): {}", plain(&why.to_string()))),
                 ))
             }
         });
@@ -209,7 +209,7 @@ impl Round<'_> {
             members::answer::<Defragmented>(self.cloud, instance, Verb::EtcdDefragment, &self.token).await?;
         Ok(match answer {
             Ok(result) => Ok(Done { role: role.to_string(), instance: instance.clone(), led, result }),
-            Err(why) => Err(format!("{role} ({instance}): {}", plain(&why))),
+            Err(why) => Err(format!("{role} ({instance}): {}", plain(&why.to_string()))),
         })
     }
 }

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
                 return Ok(Exit::Done);
             }
             Err(why) => {
-                let words = format!("{role} ({instance}) took none: {}", plain(&why));
+                let words = format!("{role} ({instance}) took none: {}", plain(&why.to_string()));
                 printer.beside(&format!("{words}\n"));
                 failed.push(words);
             }

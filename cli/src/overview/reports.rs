@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use slipway_core::keys::{ReportKind, report_key};
 use slipway_core::node::{BootstrapReport, NodeStatus};
+use slipway_core::role::Role;
 use slipway_ports::{Listed, Objects as _};
 
 use crate::cloud::Cloud;
@@ -72,6 +73,37 @@ pub(crate) async fn has_reported(cloud: &Cloud, instance: &str) -> Result<bool, 
             .iter()
             .filter_map(|object| report_key(&cloud.cluster, &object.key))
             .any(|report| report.instance == instance))
+}
+
+/// Where a machine has reported, however long ago.
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    /// The role in whose folder it did.
+    pub(crate) role: String,
+    /// The key of its report about its bootstrap.
+    pub(crate) bootstrap: Option<String>,
+}
+
+/// Where a machine has reported; `None`: nowhere. `role`: its role, if that is known.
+pub(crate) async fn reporter(
+    cloud: &Cloud,
+    role: Option<&Role>,
+    instance: &str,
+) -> Result<Option<Reporter>, CliError> {
+    let folder = role.map_or_else(|| "nodes/".to_owned(), |role| format!("nodes/{role}/"));
+    let mut found: Option<Reporter> = None;
+    for object in cloud.list(&folder, MOST_LISTED).await? {
+        let Some(report) = report_key(&cloud.cluster, &object.key) else { continue };
+        if report.instance != instance {
+            continue;
+        }
+        let (role, is_bootstrap) = (report.role.to_owned(), report.kind == ReportKind::Bootstrap);
+        let reporter = found.get_or_insert(Reporter { role, bootstrap: None });
+        if is_bootstrap {
+            reporter.bootstrap = Some(object.key);
+        }
+    }
+    Ok(found)
 }
 
 impl Reports {

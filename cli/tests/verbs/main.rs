@@ -194,6 +194,7 @@ const VERBS: &[&str] = &[
     "list",
     "status",
     "watch",
+    "logs",
     "doctor",
     "approve",
     "pause",

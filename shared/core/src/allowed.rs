@@ -32,8 +32,12 @@ pub fn is_at_or_below(name: &str, domain: &str) -> bool {
 
 /// Whether machines, groups, volumes or load balancers are found by a tag with this key, or permissions depend on it: no user may set it.
 /// Tags that describe a node group to the cluster autoscaler are no such tags (its AWS documentation, "Auto-Discovery Setup").
+///
+/// In any case: a condition on `aws:ResourceTag/slipway:cluster` also matches the tag `SLIPWAY:cluster` ("Key names are not case-sensitive", IAM
+/// user guide, "IAM JSON policy elements: Condition").
 #[must_use]
 pub fn is_ownership_tag(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
     let owned = ["slipway:", "kubernetes.io/cluster/", "k8s.io/cluster-autoscaler/", "ebs.csi.aws.com/"];
     owned.iter().any(|prefix| key.starts_with(prefix))
         && !key.starts_with("k8s.io/cluster-autoscaler/node-template/")
@@ -86,6 +90,19 @@ impl Boundaries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In a condition, `aws:ResourceTag/slipway:cluster` is also the tag `SLIPWAY:Cluster`.
+    #[test]
+    fn p13_a_tag_in_other_letters_is_an_ownership_tag_too() {
+        for key in
+            ["slipway:cluster", "SLIPWAY:cluster", "Kubernetes.io/cluster/prod", "EBS.csi.aws.com/cluster"]
+        {
+            assert!(is_ownership_tag(key), "{key}");
+        }
+        for key in ["slipway", "cost-centre", "k8s.io/cluster-autoscaler/node-template/label/x"] {
+            assert!(!is_ownership_tag(key), "{key}");
+        }
+    }
 
     #[test]
     fn a_name_lies_below_a_domain_only_at_a_dot() {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use slipway_core::drain::{Cause, ObjectName, Skipped, Stays, Step, Waiting};
 use slipway_core::node::answer::{self, Restored, Unreadable, VerbOutcome};
 use slipway_core::node::{
-    Answer, ClusterServes, DrainRecord, FailureCode, NodesReady, PartHealth, Verb, VerbFailure, Word,
+    Answer, ClusterServes, DrainRecord, FailureCode, LogUnit, NodesReady, PartHealth, Verb, VerbFailure, Word,
 };
 
 /// One of each verb, and what the agent of Slipway 0.1.0 prints for it: every field, some twice where there are two forms.
@@ -22,6 +22,14 @@ fn printed() -> Vec<(Verb, &'static str)> {
         (
             Verb::Status,
             r#"{"applied":{"asAsked":true},"at":"2026-11-21T20:45:00Z","cluster":"prod","components":[{"healthy":true,"name":"kubelet"}],"format":1,"healthy":true,"node":{"name":"i-0abc","problem":"it is not Ready: cni plugin not initialized","ready":false,"registered":true},"role":"pool-a","served":[]}"#,
+        ),
+        (
+            Verb::Logs { unit: Some(LogUnit::Etcd), lines: 20 },
+            r#"{"role":"etcd-0","units":[{"leftOut":2,"lines":[{"at":"2026-11-21T20:45:00Z","text":"ready to serve"}],"restarts":1,"state":"active (running)","unit":"etcd"}]}"#,
+        ),
+        (
+            Verb::Logs { unit: None, lines: 500 },
+            r#"{"role":"","units":[{"leftOut":0,"lines":[{"at":"2026-11-21T20:45:00Z","from":"slipway-bootstrap","text":"a"}],"restarts":0,"state":"failed (failed)","unit":"agent"}]}"#,
         ),
         (
             Verb::Serves { without: BTreeSet::from(["i-0abc".to_owned(), "i-0abd".to_owned()]) },
@@ -104,7 +112,7 @@ fn each_verb_is_read_back_from_its_document_and_parameters() {
             assert!(Verb::read(verb.document(), &less).unwrap_err().contains(name.as_str()), "{verb:?}");
         }
     }
-    assert_eq!(documents.len(), 11, "one of each verb");
+    assert_eq!(documents.len(), 12, "one of each verb");
     let mut drain = Verb::Drain { node: "a".to_owned(), for_s: 1, force_after_s: None }.parameters();
     drain.insert("ForceAfter".to_owned(), "soon".to_owned());
     assert!(Verb::read("Slipway-Drain", &drain).is_err());
@@ -130,6 +138,7 @@ fn an_answer_of_another_verb_and_one_without_what_decisions_need_are_none() {
             Verb::Refresh { credentials: String::new(), restart: false },
             r#"{"changed":true,"credentials":"d"}"#,
         ),
+        (Verb::Logs { unit: None, lines: 1 }, r#"{"units":[]}"#),
         (Verb::EtcdSnapshot, r#"{"time":"t","key":"k"}"#),
         (Verb::EtcdRemove { member: String::new() }, r#"{"removed":true}"#),
         (Verb::EtcdRetire, r#"{"records":[]}"#),

@@ -26,6 +26,19 @@ pub async fn machines(assets: &impl Objects, groups: &impl Groups, cluster: &str
     rotation::machines(groups, cluster, &standing, up).await
 }
 
+/// As [`machines`], with those that are leaving or in standby: whatever may still answer.
+///
+/// # Errors
+/// If a port fails, or a deployed release is lost.
+pub async fn listed_machines(
+    assets: &impl Objects,
+    groups: &impl Groups,
+    cluster: &str,
+) -> FlowResult<Machines> {
+    let standing = rotation::deployed_releases(assets, cluster).await?;
+    rotation::machines(groups, cluster, &standing, |_| true).await
+}
+
 /// Queries the commands in progress and sends the next ones; returns what has happened, in words.
 ///
 /// # Errors

@@ -171,6 +171,7 @@ impl SentCommand {
         match self.command.verb {
             Verb::Drain { .. } | Verb::EtcdSnapshot => Some(Effect::Cancel(self.command.clone())),
             Verb::Status
+            | Verb::Logs { .. }
             | Verb::Serves { .. }
             | Verb::Refresh { .. }
             | Verb::EtcdHealth

@@ -174,6 +174,7 @@ impl Effect {
                 | Verb::EtcdDefragment
                 | Verb::Drain { .. } => true,
                 Verb::Status
+                | Verb::Logs { .. }
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdSnapshot
@@ -218,6 +219,7 @@ impl Effect {
                 Verb::Drain { node, .. } => node == machine,
                 Verb::Refresh { .. } | Verb::EtcdDefragment => command.instance == machine,
                 Verb::Status
+                | Verb::Logs { .. }
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdMoveLeader

@@ -12,6 +12,7 @@ mod api;
 mod apply;
 mod attributes;
 mod change_set;
+mod change_sets;
 mod changes;
 mod cidr;
 mod cluster;
@@ -28,12 +29,17 @@ mod fleet;
 mod graph;
 mod hands;
 mod limits;
+mod machine;
+mod maker;
+mod operation;
 mod physical;
 mod request;
+mod resource;
 mod scheduler;
 mod scope;
 mod shown;
 mod stack;
+mod task;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -57,19 +63,22 @@ pub use commands::{Delegated, DocumentFacts, DrainFacts, Ended, documents};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub use faults::Phase;
-pub use fleet::{Fate, FleetFaults, GroupFacts, Launch, MachineFacts, Power, Process, Repairers, Reported};
-pub(crate) use fleet::{HookResult, ShownGroup, ShownMachine, ShownTarget, State, Termination};
+pub use fleet::{FleetFaults, GroupFacts, Launch, MachineFacts, Repairers};
+pub(crate) use fleet::{ShownGroup, ShownMachine, ShownTarget, Termination};
 pub use hands::ForeignStack;
+pub use machine::{Fate, Power, Process, Reported};
+pub(crate) use machine::{HookResult, State};
 pub(crate) use request::{ChangeSetKind, OnFailure, StackRequest, TemplateSource};
+pub(crate) use resource::{Resource, ResourceStatus, Revision};
 pub(crate) use scheduler::{Schedule, ScheduleRequest};
-pub(crate) use stack::{Resource, ResourceStatus, Revision, Stack, StackEvent, status_name};
+pub(crate) use stack::{Stack, StackEvent, status_name};
 
 pub use verdicts::Verdict;
 pub use weather::Service;
 
-use execute::Task;
 use faults::Faults;
 use fleet::Fleet;
+use task::Task;
 use weather::Weather;
 
 /// The configuration of a world.

@@ -71,12 +71,32 @@ fn zone_objection(path: String, message: String, set: &str) -> Objection {
     Objection::error("hosted-zone", vec![path], message, help)
 }
 
-/// The domain in which `domain` is the part of the cluster whose label is `own` (`prod.`). `None`: it is not this cluster's own part, or
-/// would hide the names that EC2 gives to machines (docs.aws.amazon.com/AWSEC2/latest/UserGuide/hostname-types.html).
-fn private_part<'a>(domain: &'a str, own: &str) -> Option<&'a str> {
+/// Where the parts of clusters begin in the domains of `PrivateDomains`: directly below these, as `CLUSTER.internal`, or as the default
+/// `CLUSTER.etcd.internal`.
+fn bases(private_domains: &[String]) -> Vec<String> {
+    private_domains.iter().flat_map(|domain| [domain.clone(), format!("etcd.{domain}")]).collect()
+}
+
+/// The label of the cluster whose part of a private domain `domain` is: the one directly below the deepest of `bases`, so that each name is of
+/// one cluster, whatever other labels it has. `None`: nobody's, because it is elsewhere or would hide the parts of several, or the names
+/// that EC2 gives to machines (docs.aws.amazon.com/AWSEC2/latest/UserGuide/hostname-types.html).
+fn owner<'d>(domain: &'d str, bases: &[String]) -> Option<&'d str> {
     let of_ec2 = ["compute.internal", "ec2.internal"].iter().any(|names| is_at_or_below(domain, names));
-    let at = format!(".{domain}").find(&format!(".{own}")).filter(|_| !of_ec2)?;
-    domain.get(at + own.len()..)
+    let hides = bases.iter().any(|base| is_at_or_below(base, domain));
+    let base = bases.iter().filter(|base| is_at_or_below(domain, base)).max_by_key(|base| base.len());
+    let below = domain.strip_suffix(base?.as_str())?.strip_suffix('.')?;
+    below.rsplit('.').next().filter(|_| !of_ec2 && !hides)
+}
+
+/// The domain that `PrivateDomains` would have to list, so that `domain` were the part of the cluster whose label is `own` (`prod.`). `None` if no
+/// domain may be listed for it.
+fn could_list<'d>(domain: &'d str, own: &str, private_domains: &[String]) -> Option<&'d str> {
+    let of_ec2 = ["compute.internal", "ec2.internal"].iter().any(|names| is_at_or_below(domain, names));
+    // Below these each label is a cluster's.
+    let of_clusters =
+        private_domains.iter().any(|private| is_at_or_below(domain, &format!("etcd.{private}")));
+    let at = format!(".{domain}").find(&format!(".{own}")).filter(|_| !of_ec2 && !of_clusters)?;
+    domain.get(at + own.len()..).filter(|rest| !private_domains.iter().any(|private| private == rest))
 }
 
 /// Members overwrite their own records in the zone, so each cluster has its own part of a zone that several may use.
@@ -84,15 +104,16 @@ fn members(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
     let domain = &cluster.etcd.internal_domain;
     let own = format!("{}.", cluster.name.to_ascii_lowercase());
     let Some(id) = &cluster.etcd.hosted_zone_id else {
-        let (message, help) = match private_part(domain, &own) {
-            Some(rest) if allowed.private_domains.iter().any(|private| is_at_or_below(rest, private)) => {
-                return Vec::new();
-            }
+        let label = cluster.name.to_ascii_lowercase();
+        if owner(domain, &bases(&allowed.private_domains)) == Some(&label) {
+            return Vec::new();
+        }
+        let (message, help) = match could_list(domain, &own, &allowed.private_domains) {
             Some(rest) => {
                 let set = command(&[("PrivateDomains", and(&allowed.private_domains, rest))]);
                 (
                     format!(
-                        "`{domain}` is not below a domain of the installation's parameter `PrivateDomains`"
+                        "`{domain}` is not this cluster's own part of a private domain: `{rest}` is not in the installation's parameter `PrivateDomains`"
                     ),
                     format!(
                         "write a name such as `{own}etcd.internal`, remove the key, or let an administrator of the installation run: {set}"
@@ -209,4 +230,31 @@ fn policies(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
             Objection::error("managed-policy", vec![path], message, help)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p13_each_private_name_is_of_one_cluster_at_most() {
+        let bases = bases(&["internal".to_owned(), "corp.internal".to_owned()]);
+        for (domain, of) in [
+            ("prod.internal", Some("prod")),
+            ("prod.etcd.internal", Some("prod")),
+            ("etcd.etcd.internal", Some("etcd")),
+            ("etcd-0.prod.etcd.internal", Some("prod")),
+            ("etcd-0.prod.corp.internal", Some("prod")),
+            ("store.prod.internal", Some("prod")),
+            ("internal", None),
+            ("etcd.internal", None),
+            ("corp.internal", None),
+            ("ec2.internal", None),
+            ("prod.eu-west-1.compute.internal", None),
+            ("prod.example.net", None),
+            ("prodinternal", None),
+        ] {
+            assert_eq!(owner(domain, &bases), of, "{domain}");
+        }
+    }
 }

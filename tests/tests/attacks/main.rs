@@ -6,6 +6,7 @@ mod bus_holder;
 mod controller;
 mod member;
 mod uploader;
+mod wide;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -23,9 +24,20 @@ use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, allowed};
 use slipway_tests::world::{Embedded, Settings};
 
+/// What changes an object.
+const WRITES: [&str; 5] =
+    ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateObject", "s3:ReplicateDelete"];
+
 /// An installation, for its policies.
 async fn installation() -> Embedded {
     Embedded::start(&tools::root().join("infra/template.yaml"), &Settings::default()).await.unwrap()
+}
+
+/// An installation with those `MaintainerArns`.
+async fn installation_of(maintainers: Option<&String>) -> Embedded {
+    let mut settings = Settings::default();
+    settings.installation.extend(maintainers.map(|arns| ("MaintainerArns".to_owned(), arns.clone())));
+    Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap()
 }
 
 /// An account with an installation that allows what the examples use.

@@ -38,11 +38,21 @@ async fn p13_every_example_is_taken_by_an_installation_that_lists_what_it_uses()
 #[tokio::test]
 async fn p13_a_machine_cannot_wear_the_role_of_another_clusters_controllers() {
     let text = example("minimal");
-    let arn = format!("arn:aws:iam::{ACCOUNT}:instance-profile/slipway/prod-control-plane-ControllerProfile");
+    let profile = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:instance-profile/{rest}");
+    let arn = profile("slipway/prod-control-plane-ControllerProfile");
     let workshop = workshop(&text);
-    for place in ["controller", "etcd"] {
-        let spec = minimal(&format!("{place}: {{iam: {{instanceProfile: {{arn: '{arn}'}}}}}}"));
-        says(&refused(&workshop, &spec).await, "foreign-profile", &["another role or cluster"]);
+    // Also where AWS might find a profile by its name alone, which is unique in an account.
+    for (arn, code) in [
+        (arn.clone(), "foreign-profile"),
+        (profile("/slipway/prod-control-plane-ControllerProfile-1A2B3C4D5E6F"), "arn-syntax"),
+        (profile("prod-control-plane-ControllerProfile-1A2B3C4D5E6F"), "foreign-profile"),
+        (profile("mine/PROD-etcd-etcdprofile0-1a2b3c4d5e6f"), "foreign-profile"),
+        (profile("prod-pool-general-WorkerProfile-1A2B3C4D5E6F"), "foreign-profile"),
+    ] {
+        for place in ["controller", "etcd"] {
+            let spec = minimal(&format!("{place}: {{iam: {{instanceProfile: {{arn: '{arn}'}}}}}}"));
+            says(&refused(&workshop, &spec).await, code, &[&format!("{place}.iam.instanceProfile.arn")]);
+        }
     }
     let of_pool = with(
         &text,
@@ -52,7 +62,7 @@ async fn p13_a_machine_cannot_wear_the_role_of_another_clusters_controllers() {
     says(
         &refused(&workshop, &of_pool).await,
         "foreign-profile",
-        &["worker.nodePools[0].iam.instanceProfile.arn"],
+        &["worker.nodePools[0].iam.instanceProfile.arn", "another role or cluster"],
     );
     // Nor by a patch.
     let patch = format!(
@@ -156,11 +166,35 @@ async fn p13_members_write_into_their_own_clusters_part_of_a_zone() {
         let spec = minimal(&format!("etcd: {{internalDomainName: {others}}}"));
         says(&refused(&minimal_workshop, &spec).await, "hosted-zone", &[others, "`minimal.etcd.internal`"]);
     }
-    for own in ["minimal.etcd.internal", "store.minimal.corp.internal"] {
+    // A cluster whose name is a label of another one's names: in the default domain of `production`, or above it.
+    for (name, others) in [
+        ("etcd", "etcd-0.production.etcd.internal"),
+        ("etcd", "production.etcd.internal"),
+        ("etcd", "etcd.internal"),
+        ("etcd-0", "etcd-0.production.etcd.internal"),
+        ("production", "production.minimal.internal"),
+    ] {
+        let spec = with(
+            &minimal(&format!("etcd: {{internalDomainName: {others}}}")),
+            "clusterName: minimal",
+            &format!("clusterName: {name}"),
+        );
+        says(&refused(&crate::workshop(&spec), &spec).await, "hosted-zone", &[others, "own part"]);
+    }
+    let deeper = minimal("etcd: {internalDomainName: store.minimal.corp.internal}");
+    says(
+        &refused(&minimal_workshop, &deeper).await,
+        "hosted-zone",
+        &["PrivateDomains=internal,corp.internal"],
+    );
+    for own in ["minimal.etcd.internal", "minimal.internal", "store.minimal.internal"] {
         let spec = minimal(&format!("etcd: {{internalDomainName: {own}}}"));
         let outcome = crate::workshop(&example("minimal")).outcome(&spec).await;
         assert!(matches!(outcome, RenderOutcome::Planned(_)), "{own}: {outcome:?}");
     }
+    let of_etcd = with(&example("minimal"), "clusterName: minimal", "clusterName: etcd");
+    let outcome = crate::workshop(&of_etcd).outcome(&of_etcd).await;
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "the default is `etcd.etcd.internal`: {outcome:?}");
 }
 
 #[tokio::test]
@@ -460,6 +494,9 @@ async fn p13_a_stack_takes_no_tag_of_another_cluster() {
         "slipway:cluster",
         "k8s.io/cluster-autoscaler/prod",
         "ebs.csi.aws.com/cluster",
+        // IAM compares keys of tags without their case.
+        "Kubernetes.io/cluster/prod",
+        "SLIPWAY:cluster",
     ] {
         let findings = refused(&workshop, &minimal(&format!("stackTags: {{'{key}': owned}}"))).await;
         says(&findings, "tags", &[key, "which cluster a resource belongs to"]);

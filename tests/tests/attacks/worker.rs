@@ -19,12 +19,12 @@ use slipway_sim::year::{Cause, Woken};
 use slipway_tests::client::{ACCOUNT, Client, machine_arn};
 use slipway_tests::gateway::Principal;
 use slipway_tests::iam::{self, Decision};
-use slipway_tests::tools;
 use slipway_tests::workshop::{Workshop, example};
-use slipway_tests::world::{Embedded, Settings};
 
 use crate::controller::statements_with;
-use crate::{UNREADABLE, installation, is_allowed, request, role, scanned, spoil, workshop};
+use crate::{
+    UNREADABLE, WRITES, installation, installation_of, is_allowed, request, role, scanned, spoil, workshop,
+};
 
 /// What the functions execute and nodes run: written by the render function alone.
 const EXECUTED: [&str; 4] = [
@@ -53,9 +53,6 @@ const STATE: [&str; 5] = [
     "clusters/minimal/scan.json",
     "clusters/minimal/snapshots.json",
 ];
-
-const WRITES: [&str; 5] =
-    ["s3:PutObject", "s3:DeleteObject", "s3:DeleteObjectVersion", "s3:ReplicateObject", "s3:ReplicateDelete"];
 
 /// Whoever may write these is an administrator: of the cluster, and of what CloudFormation may make. The bucket's policy denies it, whatever
 /// the caller's own policy says.
@@ -245,13 +242,6 @@ async fn the_rollout_function_writes_nothing_that_is_executed() {
     }
 }
 
-/// An installation with those `MaintainerArns`.
-async fn installation_of(maintainers: Option<&String>) -> Embedded {
-    let mut settings = Settings::default();
-    settings.installation.extend(maintainers.map(|arns| ("MaintainerArns".to_owned(), arns.clone())));
-    Embedded::start(&tools::root().join("infra/template.yaml"), &settings).await.unwrap()
-}
-
 /// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_maintainers_publish_agents_and_repair_state() {
@@ -273,72 +263,6 @@ async fn only_maintainers_publish_agents_and_repair_state() {
         }
     }
     assert!(denied(&maintainer, EXECUTED[0]), "not even they write templates");
-}
-
-/// A mistake in rendering may give a role everything. Its boundary then still keeps it to what nodes do.
-#[tokio::test(flavor = "multi_thread")]
-async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_boundary() {
-    let world = installation().await;
-    let deployed = world.deployed();
-    let boundary = |id: &str| &deployed.policies[world.reference(id).unwrap()];
-    let everything = iam::parse(&json!({"Statement": {
-        "Sid": "Everything", "Effect": "Allow", "Action": "*", "Resource": "*",
-    }}))
-    .unwrap();
-    let assets = &deployed.arns["AssetBucket"];
-    let specs = &deployed.arns["SpecBucket"];
-    let key = &deployed.arns["Key"];
-    let may = |id: &str, action: &str, resource: &str, context: &[(&str, &str)]| {
-        is_allowed(&iam::decide_within(boundary(id), &everything, &request(action, resource, context)))
-    };
-    let account = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:{rest}");
-    let names = "route53:ChangeResourceRecordSetsNormalizedRecordNames";
-    let both = ["ClusterBoundary", "ManagedPoliciesBoundary"];
-    let nowhere = [
-        ("iam:PassRole", account("role/slipway/prod-controller")),
-        ("iam:PassRole", account("role/administrator")),
-        ("iam:CreateAccessKey", account("user/root")),
-        ("iam:AttachRolePolicy", account("role/slipway/x")),
-        ("sts:AssumeRole", account("role/slipway/prod-controller")),
-        ("organizations:LeaveOrganization", "*".to_owned()),
-        ("s3:PutObject", format!("{specs}/clusters/prod/cluster.yaml")),
-        ("s3:GetObject", format!("{specs}/clusters/prod/cluster.yaml")),
-        ("s3:GetObject", format!("{assets}/clusters/prod/pki/ca/1.sealed")),
-        ("s3:ListBucket", assets.clone()),
-        ("s3:PutObject", format!("{assets}/clusters/prod/templates/x/1.json")),
-        ("s3:PutObject", format!("{assets}/clusters/prod/rollout.json")),
-        ("s3:PutObject", format!("{assets}/agent/1/slipway-node")),
-        ("kms:Decrypt", key.clone()),
-        ("kms:ScheduleKeyDeletion", key.clone()),
-        ("events:PutEvents", deployed.arns["DestroyBus"].clone()),
-    ];
-    for (action, resource) in &nowhere {
-        for id in both {
-            assert!(!may(id, action, resource, &[]), "{id}: {action} {resource}");
-        }
-    }
-    let machine = machine_arn("i-1");
-    let report = format!("{assets}/{}", keys::node_status("prod", "controller", &machine_arn("i-2")));
-    // Roles with managed policies have what the installation listed; all others have not even these.
-    for (action, resource, context) in [
-        ("s3:PutObject", report, vec![("ec2:SourceInstanceArn", machine.as_str())]),
-        ("s3:GetObject", "arn:aws:s3:::payroll/2026".to_owned(), Vec::new()),
-        ("ec2:RunInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/*"), Vec::new()),
-        ("ec2:TerminateInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
-        ("ssm:GetParameter", format!("arn:aws:ssm:eu-west-1:{ACCOUNT}:parameter/password"), Vec::new()),
-        ("ssm:SendCommand", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
-        ("secretsmanager:GetSecretValue", "*".to_owned(), Vec::new()),
-        ("lambda:InvokeFunction", deployed.arns["RolloutFunction"].clone(), Vec::new()),
-        ("cloudformation:DeleteStack", "*".to_owned(), Vec::new()),
-        (
-            "route53:ChangeResourceRecordSets",
-            "arn:aws:route53:::hostedzone/Z1".to_owned(),
-            vec![(names, "mail.example.net")],
-        ),
-        ("kms:CreateGrant", "arn:aws:kms:eu-west-1:123456789012:key/1".to_owned(), Vec::new()),
-    ] {
-        assert!(!may("ClusterBoundary", action, &resource, &context), "{action} {resource}");
-    }
 }
 
 /// Whoever gets past the bucket's policy still needs a second preimage: templates and releases are used by their digest only.

@@ -136,14 +136,18 @@ async fn the_rollout_function_may_steer_groups_and_command_machines_of_clusters_
     assert!(left >= 1 && stands >= 1, "{left} wakes concerned nothing, {stands} the worker");
     assert_eq!(slipway.dead_letters().await.unwrap(), 0);
 
-    // Only a person may restore etcd; other functions may do none of this; the tags decide.
+    // Only a person may restore etcd and read logs; other functions may do none of this; the tags decide.
     let restore = json!({
         "DocumentName": "Slipway-EtcdRestore", "InstanceIds": [status.instance], "TimeoutSeconds": 60,
         "Parameters": {"Snapshot": ["20261121T204500Z"]},
     });
     let wire = Client::new(world.gateway().url(), world.region(), ROLLOUT);
-    let no = wire.json("ssm", "AmazonSSM.SendCommand", restore).await.unwrap_err();
-    assert!(format!("{no:?}").contains("AccessDenied"), "{no:?}");
+    let logs =
+        json!({"DocumentName": "Slipway-Logs", "InstanceIds": [status.instance], "TimeoutSeconds": 60});
+    for document in [restore, logs] {
+        let no = wire.json("ssm", "AmazonSSM.SendCommand", document).await.unwrap_err();
+        assert!(format!("{no:?}").contains("AccessDenied"), "{no:?}");
+    }
     let denied = async |key: &str| {
         let (groups, commands) = (aws(key).groups(), aws(key).commands());
         let again = Command { token: format!("{key}/status"), ..status.clone() };

@@ -8,6 +8,7 @@ mod ci;
 mod destroying;
 mod doctor;
 mod exports;
+mod logs;
 mod orders;
 mod permissions;
 mod plans;

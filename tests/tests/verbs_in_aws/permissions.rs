@@ -336,7 +336,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere = ["doctor", "export", "upgrade", "snapshot", "defragment", "plan"]
+        let elsewhere = ["doctor", "export", "logs", "upgrade", "snapshot", "defragment", "plan"]
             .iter()
             .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
@@ -379,6 +379,11 @@ pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway
 /// The permissions that `export` needs.
 pub(crate) async fn an_export_needs_what_the_page_says_and_nothing_more(slipway: &Installation, out: &str) {
     needs_what_the_page_says(slipway, &format!("export --out {out}"), 3, "").await;
+}
+
+/// The permissions that `logs` needs.
+pub(crate) async fn logs_need_what_the_page_says_and_nothing_more(slipway: &Installation, instance: &str) {
+    needs_what_the_page_says(slipway, &format!("logs {instance}"), 7, "").await;
 }
 
 /// A snapshot is taken, and what it needs is what the page says.

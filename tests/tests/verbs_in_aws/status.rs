@@ -15,7 +15,7 @@ async fn status(slipway: &Installation, arguments: &str) -> Run {
 }
 
 /// `name`: `ROLE/INSTANCE/bootstrap` or `ROLE/INSTANCE/status`.
-async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8>>) {
+pub(crate) async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8>>) {
     let [role, instance, what] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
     let key = match what {
         "bootstrap" => keys::bootstrap_report(CLUSTER, role, &machine_arn(instance)),
@@ -26,7 +26,7 @@ async fn node_object(slipway: &Installation, name: &str, bytes: impl Into<Vec<u8
 }
 
 /// A bootstrap report of a machine that is healthy with the planned configuration, or gave up.
-async fn boot(
+pub(crate) async fn boot(
     slipway: &Installation,
     role: &str,
     instance: &str,

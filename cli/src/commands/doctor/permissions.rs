@@ -85,6 +85,15 @@ pub(super) const TABLE: &[Row] = &[
     row(&["plan"], &["s3:ListBucket"], On::SpecBucket),
     row(&["plan"], &["s3:GetObject"], On::Specs(&["clusters/NAME/patches/*"])),
     row(&["plan"], &["ssm:GetParameter"], On::Images),
+    row(&["logs"], &["s3:ListBucket"], On::AssetBucket),
+    row(
+        &["logs"],
+        &["s3:GetObject"],
+        On::Assets(&["clusters/NAME/rollout.json", "clusters/NAME/releases/*", "clusters/NAME/nodes/*"]),
+    ),
+    row(&["logs"], OF_COMMANDS, On::Everything),
+    row(&["logs"], &["ssm:SendCommand"], On::Documents(&["Slipway-Logs"])),
+    row(&["logs"], &["ssm:SendCommand"], On::Machines),
     row(&["export"], &["s3:ListBucket"], On::AssetBucket),
     row(
         &["export"],

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::report::Served;
 use super::serves::ClusterServes;
-use super::{Defragmented, EtcdHealth, NodeStatus, Verb, VerbFailure, Word};
+use super::{Defragmented, EtcdHealth, MachineLogs, NodeStatus, Verb, VerbFailure, Word};
 use crate::drain::{Cause, Stays, Step};
 use crate::words::harmless;
 
@@ -68,6 +68,7 @@ macro_rules! answers {
 
 answers! {
     Status(NodeStatus),
+    Logs(MachineLogs),
     Refresh(Refreshed),
     Serves(ClusterServes),
     EtcdHealth(EtcdHealth),

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{self, Answer, MOST_WORDS, Unreadable};
+use super::logs::{ALL_UNITS, LogUnit};
 use super::{FailureCode, VerbFailure};
 use crate::words::harmless;
 
@@ -19,6 +20,13 @@ use crate::words::harmless;
 pub enum Verb {
     /// `Slipway-Status`, on any node.
     Status,
+    /// `Slipway-Logs`, on any node. Only people send it.
+    Logs {
+        /// The unit. `None`: all that the node has.
+        unit: Option<LogUnit>,
+        /// How many lines of each.
+        lines: u32,
+    },
     /// `Slipway-Refresh`, on any node.
     Refresh {
         /// Digest of the credentials.
@@ -68,6 +76,7 @@ impl Verb {
     pub fn document(&self) -> &'static str {
         match self {
             Self::Status => "Slipway-Status",
+            Self::Logs { .. } => "Slipway-Logs",
             Self::Refresh { .. } => "Slipway-Refresh",
             Self::Serves { .. } => "Slipway-Serves",
             Self::EtcdHealth => "Slipway-EtcdHealth",
@@ -86,6 +95,7 @@ impl Verb {
     pub const fn timeout_s(&self) -> u32 {
         match self {
             Self::Status
+            | Self::Logs { .. }
             | Self::Serves { .. }
             | Self::EtcdHealth
             | Self::EtcdRetire
@@ -119,6 +129,10 @@ impl Verb {
             | Self::EtcdSnapshot
             | Self::EtcdRetire
             | Self::EtcdDefragment => BTreeMap::new(),
+            Self::Logs { unit, lines } => map(&[
+                ("Unit", unit.map_or(ALL_UNITS, LogUnit::name).to_owned()),
+                ("Lines", lines.to_string()),
+            ]),
             Self::Serves { without } => map(&[("Without", listed(without))]),
             Self::EtcdRemove { member } => map(&[("Member", member.clone())]),
             Self::Refresh { credentials, restart } => map(&[
@@ -140,6 +154,7 @@ impl Verb {
         match self {
             Self::Drain { node, .. } => Some(node),
             Self::Status
+            | Self::Logs { .. }
             | Self::Refresh { .. }
             | Self::Serves { .. }
             | Self::EtcdHealth
@@ -166,6 +181,16 @@ impl Verb {
         };
         let verb = match document {
             "Slipway-Status" => Self::Status,
+            "Slipway-Logs" => Self::Logs {
+                unit: match text("Unit")?.as_str() {
+                    ALL_UNITS => None,
+                    name => Some(
+                        LogUnit::named(name)
+                            .ok_or_else(|| format!("Unit of {document} is no unit of a node: {name}"))?,
+                    ),
+                },
+                lines: text("Lines")?.parse().map_err(|_| format!("Lines of {document} is no number"))?,
+            },
             "Slipway-Refresh" => Self::Refresh {
                 credentials: text("Credentials")?,
                 restart: match text("Restart")?.as_str() {

@@ -183,7 +183,7 @@ fn overdue(
         None => format!(
             "take one by `slipway snapshot --cluster {cluster}`, which says what is wrong with etcd; if it succeeds, the cluster's agent may be \
              older than scheduled snapshots (`slipway upgrade agent --cluster {cluster}`), or an instance profile of your own lacks the statements \
-             KeepSnapshots and ReadSnapshotSchedule; see `journalctl -u slipway-snapshot` on a member"
+             KeepSnapshots and ReadSnapshotSchedule; `slipway logs etcd-0 --cluster {cluster} --unit agent` shows what slipway-snapshot does there"
         ),
     };
     Finding { key: keys::scheduled_snapshots(cluster), message, help }

@@ -140,6 +140,7 @@ pub(super) fn refreshed(asked: &SentCommand, turn: &Turn<'_>) -> Option<Result<(
         Verb::Refresh { credentials, .. } if *credentials == answer.credentials => Ok(()),
         Verb::Refresh { .. }
         | Verb::Status
+        | Verb::Logs { .. }
         | Verb::Serves { .. }
         | Verb::Drain { .. }
         | Verb::Uncordon { .. }

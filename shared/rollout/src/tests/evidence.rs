@@ -39,6 +39,7 @@ impl LastAsks {
                     }
                     Verb::Refresh { .. }
                     | Verb::Status
+                    | Verb::Logs { .. }
                     | Verb::Serves { .. }
                     | Verb::EtcdHealth
                     | Verb::EtcdMoveLeader

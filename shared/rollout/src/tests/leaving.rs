@@ -77,6 +77,7 @@ impl Store {
             }
             Verb::Serves { .. }
             | Verb::Status
+            | Verb::Logs { .. }
             | Verb::Refresh { .. }
             | Verb::EtcdMoveLeader
             | Verb::EtcdRetire

@@ -21,6 +21,7 @@ fn verbs() -> Vec<(Verb, bool, bool)> {
     let node = || "i-2".to_owned();
     vec![
         (Verb::Status, false, false),
+        (Verb::Logs { unit: None, lines: 9 }, false, false),
         (Verb::Serves { without: BTreeSet::new() }, false, false),
         (Verb::EtcdHealth, false, false),
         // It disrupts nothing, but counts as a beginning.

@@ -170,7 +170,7 @@ impl Gap {
                 ),
             },
             Self::NodeManager { machine, .. } => Next::must(format!(
-                "`journalctl --unit slipway-manage` on {machine} shows what its node manager does (`aws ssm start-session --target {machine}`)"
+                "`slipway logs {machine} --cluster {cluster} --unit agent` shows what its node manager does (slipway-manage)"
             )),
             Self::NoController
             | Self::Silent { .. }

@@ -2,10 +2,11 @@
 
 use slipway_rollout::StackStatus;
 
-use super::change_set::check_updatable;
+use super::change_sets::check_updatable;
 use super::error::{ApiError, ApiResult};
-use super::execute::OperationKind;
-use super::stack::{Output, Resource, Stack, StackEvent};
+use super::operation::OperationKind;
+use super::resource::{Output, Resource};
+use super::stack::{Stack, StackEvent};
 use super::template::Template;
 use super::{OnFailure, StackRequest, World, limits, request};
 

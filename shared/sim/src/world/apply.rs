@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::changes::differences;
-use super::execute::{OperationKind, Work};
 use super::graph;
-use super::stack::Resource;
+use super::operation::{OperationKind, Work};
+use super::resource::Resource;
 use super::{Phase, ResourceStatus, World, attributes, constraints, physical, timing};
 use crate::schema::{Recreation, check, resource_type};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::physical::Maker;
-use super::stack::Resource;
+use super::maker::Maker;
+use super::resource::Resource;
 
 /// The attributes of a new resource with the id `id`.
 pub(super) fn for_resource(maker: &Maker<'_>, id: &str) -> BTreeMap<String, Value> {

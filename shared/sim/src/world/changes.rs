@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::expression::{Reference, UNKNOWN, function, references};
 use super::graph;
+use super::resource::{Resource, Revision};
 use super::scope::StackScope;
-use super::stack::{Resource, Revision};
 use super::template::{Definition, Policy};
 use crate::schema::{Recreation, ResourceType, resource_type};
 

@@ -21,9 +21,11 @@ pub(crate) use kube::{Kube, Node};
 pub(crate) use load::NodeLoad;
 
 use super::World;
-use super::execute::Task;
-use super::fleet::{Machine, Power, Reported};
+use super::machine::{Machine, Power, Reported};
+use super::task::{ClusterTask, Task};
 
+/// The help of failures that nobody here can mend.
+pub(super) const HELP: &str = "see docs/runbook.md";
 /// The port of an API server.
 pub(super) const API_PORT: u32 = 6443;
 
@@ -42,21 +44,6 @@ pub(crate) struct Cluster {
     pub(crate) repairs: Ledger,
     /// The workers that were reported as unhealthy.
     pub(crate) reported: Vec<Reported>,
-}
-
-/// An event in a cluster that is due at some time.
-#[derive(Debug, Clone)]
-pub(crate) enum ClusterTask {
-    /// A member of etcd may have caught up.
-    EtcdSettles { cluster: String },
-    /// A member's process is back after a restart.
-    EtcdReturns { machine: String },
-    /// A pod's containers are ready.
-    PodReady { cluster: String, pod: String },
-    /// A pod has stopped.
-    PodGone { cluster: String, pod: String },
-    /// A person uncordons a node.
-    Uncordoned { cluster: String, node: String },
 }
 
 /// How long the programs of a machine take to start once they may.

@@ -5,7 +5,6 @@ mod documents;
 mod outside;
 mod workers;
 
-pub(super) use agent::HELP;
 pub use documents::{DocumentFacts, documents};
 pub use outside::Ended;
 
@@ -19,8 +18,8 @@ use slipway_core::node::{FailureCode, Verb, VerbFailure};
 use super::World;
 use super::cluster::Drain;
 use super::error::{ApiError, ApiResult};
-use super::execute::Task;
-use super::fleet::Power;
+use super::machine::Power;
+use super::task::{CommandTask, Task};
 
 /// The time from sending a command to its delivery to the machine.
 const TAKEN_S: (f64, f64) = (0.5, 3.0);
@@ -143,25 +142,6 @@ impl Details {
     pub(crate) fn is_over(self) -> bool {
         !matches!(self, Self::Pending | Self::InProgress | Self::Cancelling)
     }
-}
-
-/// An event of a command that is due at some time. The number is the command's place among all commands.
-#[derive(Debug, Clone)]
-pub(crate) enum CommandTask {
-    /// The machine receives it.
-    Taken(usize),
-    /// Its delivery has timed out.
-    DeliveryOver(usize),
-    /// Its execution has timed out.
-    ExecutionOver(usize),
-    /// It ends.
-    Ends(usize),
-    /// The next round of a drain.
-    DrainLooks(usize),
-    /// The machine has stopped the cancelled command.
-    Stopped(usize),
-    /// The total time for delivery and execution is over.
-    Over(usize),
 }
 
 /// The parameters of `SendCommand`.

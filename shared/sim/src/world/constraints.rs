@@ -9,7 +9,7 @@ use base64::Engine as _;
 use ipnet::Ipv4Net;
 use serde_json::Value;
 
-use super::stack::Resource;
+use super::resource::Resource;
 use super::{Thing, World};
 
 /// EC2's limit for user data, before base64.

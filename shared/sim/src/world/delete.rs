@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use slipway_rollout::StackStatus;
 
 use super::error::{ApiError, ApiResult};
-use super::execute::{OperationKind, Step, StepState, Work};
 use super::finish::failure_text;
-use super::stack::Resource;
+use super::operation::{OperationKind, Step, StepState, Work};
+use super::resource::Resource;
 use super::template::Policy;
 use super::{Phase, ResourceStatus, World, constraints, timing};
 

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_rollout::StackStatus;
 
-use super::stack::{ResourceStatus, StackEvent, status_name};
+use super::resource::ResourceStatus;
+use super::stack::{StackEvent, status_name};
 use super::{World, shown};
 
 /// What the world sends to others.
@@ -75,7 +76,7 @@ impl World {
     pub(super) fn resource_event(
         &mut self,
         stack_id: &str,
-        resource: &super::stack::Resource,
+        resource: &super::resource::Resource,
         status: ResourceStatus,
         reason: Option<&str>,
     ) {

@@ -2,140 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
 use slipway_rollout::StackStatus;
 
-use super::cluster::ClusterTask;
-use super::commands::CommandTask;
-use super::fleet::FleetTask;
 use super::graph;
+use super::operation::{Operation, OperationKind, Step, StepState, Work};
+use super::resource::{Resource, Revision};
 use super::scope::StackScope;
-use super::stack::{Resource, Revision, Stack};
-use super::{OnFailure, ResourceStatus, World, physical, timing};
-
-/// Something that is due at some time.
-#[derive(Debug, Clone)]
-pub(super) enum Task {
-    ChangeSetBegins {
-        stack: String,
-        id: String,
-    },
-    ChangeSetMade {
-        stack: String,
-        id: String,
-    },
-    /// An operation starts its first steps.
-    Pump {
-        stack: String,
-        operation: u64,
-    },
-    /// The creation of a resource was requested; the resource now has an id.
-    Initiated {
-        stack: String,
-        operation: u64,
-        step: String,
-    },
-    /// A step has ended.
-    Finished {
-        stack: String,
-        operation: u64,
-        step: String,
-    },
-    /// An event of machines.
-    Fleet(FleetTask),
-    /// An event of a cluster.
-    Cluster(ClusterTask),
-    /// An event of a command.
-    Command(CommandTask),
-    /// A schedule fires.
-    Fire {
-        group: String,
-        name: String,
-        made: u64,
-    },
-}
-
-impl Task {
-    /// Whether it is about a stack or a change set.
-    pub(super) fn is_a_stacks(&self) -> bool {
-        match self {
-            Self::ChangeSetBegins { .. }
-            | Self::ChangeSetMade { .. }
-            | Self::Pump { .. }
-            | Self::Initiated { .. }
-            | Self::Finished { .. } => true,
-            Self::Fleet(_) | Self::Cluster(_) | Self::Command(_) | Self::Fire { .. } => false,
-        }
-    }
-}
-
-/// The operation in progress on a stack.
-#[derive(Debug, Clone)]
-pub(crate) struct Operation {
-    pub(super) number: u64,
-    pub(super) kind: OperationKind,
-    pub(super) token: Option<String>,
-    /// The target state of the stack; `None` if things are only deleted.
-    pub(super) target: Option<Revision>,
-    pub(super) steps: BTreeMap<String, Step>,
-    /// The logical ids that failed, and in which phase: `create`, `update`, `delete`.
-    pub(super) failures: Vec<(String, &'static str)>,
-    /// The resources before the operation.
-    pub(super) before: BTreeMap<String, Resource>,
-    /// The resources to delete after a successful update.
-    pub(super) leftovers: Vec<Resource>,
-    pub(super) imported: BTreeSet<String>,
-    pub(super) change_set: Option<String>,
-}
-
-/// The kind of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OperationKind {
-    Create {
-        on_failure: OnFailure,
-    },
-    Update {
-        roll_back: bool,
-    },
-    /// Goes back to the revision before.
-    UpdateRollback,
-    /// Deletes what an update no longer needs, and ends with the status `then`.
-    Cleanup {
-        then: StackStatus,
-    },
-    /// Deletes everything, and ends with the status `then`: a deletion, or the rollback of a creation.
-    Delete {
-        then: StackStatus,
-    },
-}
-
-/// A step of an operation.
-#[derive(Debug, Clone)]
-pub(super) struct Step {
-    pub(super) needs: BTreeSet<String>,
-    pub(super) work: Work,
-    pub(super) state: StepState,
-    /// The state of the resource after the step.
-    pub(super) next: Option<Box<Resource>>,
-    /// Since when the step has waited for a group to stabilise.
-    pub(super) since: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone)]
-pub(super) enum Work {
-    /// Brings a resource to its target state.
-    Apply,
-    /// Deletes a resource; `tracked`: the stack still lists it.
-    Remove { resource: Box<Resource>, tracked: bool, retain: bool },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StepState {
-    Waiting,
-    Running,
-    Done,
-    Failed,
-}
+use super::stack::Stack;
+use super::task::Task;
+use super::{ResourceStatus, World, physical, timing};
 
 impl World {
     pub(super) fn run(&mut self, task: Task) {

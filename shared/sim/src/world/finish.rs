@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use slipway_rollout::StackStatus;
 
-use super::execute::OperationKind;
-use super::stack::{Output, Resource};
+use super::operation::OperationKind;
+use super::resource::{Output, Resource};
 use super::{ExecutionStatus, OnFailure, ResourceStatus, World, physical};
 
 impl World {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use slipway_rollout::StackStatus;
 
 use super::error::{ApiError, ApiResult};
-use super::execute::OperationKind;
+use super::operation::OperationKind;
+use super::resource::{Output, Resource, ResourceStatus, Revision};
 use super::scheduler::ScheduleRequest;
-use super::stack::{Output, Resource, ResourceStatus, Revision};
 use super::template::{Policy, Template};
 use super::{ExecutionStatus, World};
 

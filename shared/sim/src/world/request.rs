@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::World;
 use super::error::{ApiError, ApiResult};
+use super::resource::Revision;
 use super::scope::StackScope;
-use super::stack::Revision;
 use super::template::Template;
 use super::{graph, limits};
 use crate::schema::{check, resource_type};

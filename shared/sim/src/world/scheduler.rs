@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::World;
 use super::error::{ApiError, ApiResult};
 use super::events::Outgoing;
-use super::execute::Task;
+use super::task::Task;
 
 /// A schedule.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Config;
 use super::expression::{Scope, UNKNOWN, evaluate, holds};
-use super::stack::{Resource, Revision};
+use super::resource::{Resource, Revision};
 use super::template::{Definition, OutputDeclaration};
 
 /// The meaning of the names in a stack's template.

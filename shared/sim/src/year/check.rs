@@ -329,7 +329,8 @@ impl Checker {
                 | Verb::EtcdSnapshot
                 | Verb::EtcdRemove { .. }
                 | Verb::EtcdRetire
-                | Verb::EtcdDefragment => true,
+                | Verb::EtcdDefragment
+                | Verb::Logs { .. } => true,
                 Verb::Drain { ref node, .. } => !goes_anyway(node),
                 // Uncordoning evicts, ends and makes nothing; it is part of stopping.
                 Verb::Status | Verb::Serves { .. } | Verb::EtcdHealth | Verb::Uncordon { .. } => false,
@@ -591,8 +592,8 @@ impl Checker {
             // A later drain is a new one.
             Verb::Uncordon { node } => drop(self.drained.remove(node)),
             Verb::Status | Verb::Serves { .. } | Verb::EtcdSnapshot | Verb::EtcdRetire => {}
-            Verb::EtcdDefragment => {
-                self.wrong(now, "P4", "a rollout defragments, which only people do".to_owned())
+            Verb::EtcdDefragment | Verb::Logs { .. } => {
+                self.wrong(now, "P4", "a rollout sends what only people send".to_owned())
             }
         }
     }

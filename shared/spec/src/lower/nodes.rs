@@ -149,7 +149,8 @@ impl Lowering<'_, '_, '_> {
             }
         }
         if let Some(text) = &spec.instance_profile.arn {
-            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("instance-profile/")) {
+            let named = arn(text, "iam").and_then(|(_, resource)| resource.strip_prefix("instance-profile/"));
+            if named.is_none_or(|named| named.split('/').any(str::is_empty)) {
                 let help = "write one such as `arn:aws:iam::111122223333:instance-profile/nodes`";
                 self.report.error(
                     "arn-syntax",
@@ -158,7 +159,7 @@ impl Lowering<'_, '_, '_> {
                     help,
                 );
             }
-            if text.split_once(":instance-profile").is_some_and(|(_, path)| path.starts_with(IAM_PATH)) {
+            if named.is_some_and(is_of_slipway) {
                 self.report.error(
                     "foreign-profile",
                     &profile,
@@ -237,4 +238,20 @@ impl Lowering<'_, '_, '_> {
             }
         }
     }
+}
+
+/// Whether Slipway's stacks made the instance profile with that path and name. Names are unique in an account whatever their paths ("IAM
+/// identifiers", IAM user guide), and nothing says whether EC2 finds a profile by its whole ARN. So a name counts without its path: that which
+/// CloudFormation gives it, the stack's name, its id in the template and random characters.
+fn is_of_slipway(path_and_name: &str) -> bool {
+    if format!("/{path_and_name}").starts_with(IAM_PATH) {
+        return true;
+    }
+    let name = path_and_name.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let parts = name.rsplit_once('-').and_then(|(named, _random)| named.rsplit_once('-'));
+    parts.is_some_and(|(stack, id)| match id {
+        "controllerprofile" => stack.ends_with("-control-plane"),
+        "workerprofile" => stack.contains("-pool-"),
+        _ => id.starts_with("etcdprofile") && stack.ends_with("-etcd"),
+    })
 }

@@ -10,7 +10,7 @@ mod secrets;
 use std::collections::BTreeSet;
 
 use foreign::Own;
-use places::{NODE, free, kept};
+use places::{BALANCER_ATTRIBUTES, NODE, free, kept};
 use serde_json::{Map, Value};
 use slipway_core::allowed::is_ownership_tag;
 use slipway_core::role::Role;
@@ -138,6 +138,7 @@ fn resource(stack: &str, id: &str, was: &Value, is: Option<&Value>) -> Vec<Refus
         }
     }
     found.extend(not_free(stack, id, was, is));
+    found.extend(attributes(id, is));
     found.extend(tags(id, was, is));
     found.extend(hooks(id, was, is));
     found.extend(unencrypted(id, is));
@@ -173,6 +174,18 @@ fn not_free(stack: &str, id: &str, was: &Value, is: &Value) -> Vec<Refusal> {
         }
     }
     found
+}
+
+/// Attributes of a load balancer that a patch may not bring.
+fn attributes(id: &str, is: &Value) -> Vec<Refusal> {
+    let list = is.pointer("/Properties/LoadBalancerAttributes").and_then(Value::as_array);
+    let help = || format!("a patch may set `{}` there", BALANCER_ATTRIBUTES.join("`, `"));
+    let refusal = |attribute: &Value| match attribute.get("Key").and_then(Value::as_str) {
+        Some(key) if BALANCER_ATTRIBUTES.contains(&key) => None,
+        Some(key) => Some(Refusal::new(format!("the attribute `{key}` of `{id}`"), help())),
+        None => Some(Refusal::new(format!("an attribute of `{id}` whose key is no plain text"), help())),
+    };
+    list.into_iter().flatten().filter_map(refusal).collect()
 }
 
 fn tags(id: &str, was: &Value, is: &Value) -> Vec<Refusal> {

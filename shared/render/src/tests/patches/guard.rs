@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{findings_text, good, refused, resource, with};
+use super::{findings_text, good, refused, resource, template, with};
+use crate::fixture::{cluster, rendered};
 
 /// Each of the changes is refused for the one thing that stands beside it.
 fn each_refused(target: &str, cases: &[(Value, &str)]) {
@@ -248,5 +249,73 @@ fn what_nodes_agree_on_cannot_be_patched() {
             .fold(json!({ "x": 1 }), |below, key| json!({ key: below }));
         let said = refused(&format!("node: {node}"), &merge);
         assert!(said.contains(&format!("`{pointer}`")), "{said}");
+    }
+}
+
+/// What ends the TLS of the API reads every token, and what writes logs writes into any bucket that takes those of load balancers.
+#[test]
+fn the_way_to_the_api_stays_its_own() {
+    let control_plane = template(&rendered(&cluster()), "prod-control-plane");
+    let id = |kind: &str| -> String {
+        let kind = format!("AWS::ElasticLoadBalancingV2::{kind}");
+        let resources = control_plane["Resources"].as_object().unwrap();
+        resources.iter().find(|(_, resource)| resource["Type"] == kind).unwrap().0.clone()
+    };
+    let (listener, balancer, targets) = (id("Listener"), id("LoadBalancer"), id("TargetGroup"));
+    let of = |id: &str, properties: Value| resource(id, json!({ "Properties": properties }));
+    let other = "arn:aws:elasticloadbalancing:eu-west-1:123456789012:targetgroup/payroll/1";
+    let attribute = |key: &str, value: &str| {
+        of(&balancer, json!({ "LoadBalancerAttributes": [{ "Key": key, "Value": value }] }))
+    };
+    let cases = [
+        (of(&listener, json!({ "Protocol": "TLS" })), format!("`Protocol` of `{listener}`")),
+        (
+            of(
+                &listener,
+                json!({ "Certificates": [{ "CertificateArn": "arn:aws:acm:eu-west-1:123456789012:certificate/1" }] }),
+            ),
+            format!("`CertificateArn` of `{listener}`"),
+        ),
+        (of(&listener, json!({ "Certificates": [{}] })), format!("`Certificates` of `{listener}`")),
+        (
+            of(&listener, json!({ "DefaultActions": [{ "Type": "forward", "TargetGroupArn": other }] })),
+            format!("`TargetGroupArn` of `{listener}`"),
+        ),
+        (of(&listener, json!({ "Port": 80 })), format!("`Port` of `{listener}`")),
+        (of(&balancer, json!({ "Subnets": ["subnet-1"] })), format!("`Subnets` of `{balancer}`")),
+        (
+            of(&balancer, json!({ "Scheme": "internal", "SecurityGroups": ["sg-1"] })),
+            format!("`SecurityGroups` of `{balancer}`"),
+        ),
+        (
+            attribute("access_logs.s3.bucket", "payroll"),
+            format!("the attribute `access_logs.s3.bucket` of `{balancer}`"),
+        ),
+        (
+            of(
+                &balancer,
+                json!({ "LoadBalancerAttributes": [{ "Key": { "Fn::Join": ["", ["access_logs.s3", ".enabled"]] }, "Value": "true" }] }),
+            ),
+            format!("an attribute of `{balancer}` whose key is no plain text"),
+        ),
+        (
+            of(&targets, json!({ "Targets": [{ "Id": "i-0123456789abcdef0" }] })),
+            format!("`Targets` of `{targets}`"),
+        ),
+        (of(&targets, json!({ "TargetType": "ip" })), format!("`TargetType` of `{targets}`")),
+    ];
+    for (merge, what) in cases {
+        each_refused("stack: control-plane", &[(merge, &what)]);
+    }
+    for merge in [
+        attribute("load_balancing.cross_zone.enabled", "false"),
+        attribute("deletion_protection.enabled", "true"),
+        of(
+            &listener,
+            json!({ "ListenerAttributes": [{ "Key": "tcp.idle_timeout.seconds", "Value": "600" }] }),
+        ),
+        of(&targets, json!({ "HealthCheckIntervalSeconds": 5, "UnhealthyThresholdCount": 3 })),
+    ] {
+        good(&format!("target: {{stack: control-plane}}\nmerge: {merge}\n"));
     }
 }

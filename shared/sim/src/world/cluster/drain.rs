@@ -7,8 +7,8 @@ use slipway_core::drain::{Answer, Force, Policy, Try, decide};
 use slipway_core::node::{DrainRecord, Drained, FailureCode, VerbFailure};
 
 use super::super::World;
-use super::super::commands::HELP;
-use super::ClusterTask;
+use super::super::task::ClusterTask;
+use super::HELP;
 use super::kube::Node;
 use super::quota::NO_SPACE_LEFT;
 

@@ -6,10 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::node::{FailureCode, MemberRemoved, VerbFailure};
 
 use super::super::World;
-use super::super::commands::HELP;
-use super::super::fleet::Machine;
-use super::super::fleet::groups_of;
-use super::{ClusterTask, seconds};
+use super::super::machine::{Machine, groups_of};
+use super::super::task::ClusterTask;
+use super::{HELP, seconds};
 
 /// Entries per second that a cluster writes while it has a leader.
 const WRITES: f64 = 20.0;

@@ -3,8 +3,9 @@
 use slipway_credentials::policy::KUBERNETES_DIR;
 
 use super::super::World;
+use super::super::machine::Machine;
+use super::super::task::ClusterTask;
 use super::quota::NO_SPACE_LEFT;
-use super::{ClusterTask, Machine};
 
 impl World {
     /// Lets every certificate that a machine of `cluster` has now expire: members of etcd refuse each other, API servers do not

@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::{NodeState, ObjectName, Owner};
 
 use super::super::World;
-use super::super::fleet::{Machine, State};
-use super::{ClusterTask, Loss};
+use super::super::machine::{Machine, State};
+use super::super::task::ClusterTask;
+use super::Loss;
 
 /// The time from scheduling a pod to its first answer.
 const STARTS_S: (f64, f64) = (4.0, 25.0);

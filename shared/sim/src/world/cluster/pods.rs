@@ -6,9 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use slipway_core::drain::{self, Answer, Budget, ObjectName, Owner, Sibling, Target, Try};
 
 use super::super::World;
+use super::super::task::ClusterTask;
+use super::Removal;
 use super::kube::{Kube, Pod};
 use super::quota::NO_SPACE_LEFT;
-use super::{ClusterTask, Removal};
 
 /// The termination grace period of pods.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);

@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use slipway_core::keys;
 use slipway_core::node::answer::{KubeletRenewed, LeaderStays, VerbOutcome};
 use slipway_core::node::defragment::{NO_SPACE, Obstacle, SpaceAlarm, obstacles};
+use slipway_core::node::logs::Entry;
 use slipway_core::node::report::{Applied, ComponentHealth, ComponentName, Instance};
 use slipway_core::node::{
-    ClusterServes, Defragmented, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved,
-    NodeStatus, NodesReady, PartHealth, RecordsRetired, Refreshed, SnapshotTaken, Uncordoned, Verb,
-    VerbFailure,
+    ClusterServes, Defragmented, EtcdAlarm, EtcdHealth, EtcdMemberHealth, FailureCode, LeaderMoved, LogUnit,
+    MachineLogs, NodeStatus, NodesReady, PartHealth, RecordsRetired, Refreshed, SnapshotTaken, Uncordoned,
+    UnitLog, Verb, VerbFailure,
 };
 
 use super::super::World;
 use super::super::cluster::{DATABASE, Etcd, Node};
-use super::super::fleet::{Machine, Power};
+use super::super::machine::{Machine, Power};
 use super::super::weather::Service;
 
 /// A member that lacks more entries than this has to catch up before it can lead.
@@ -40,6 +41,7 @@ impl World {
         let is_member = machine.role().starts_with("etcd-");
         match &sent.verb {
             Verb::Status => Ok(self.node_status(&cluster, &machine).into()),
+            Verb::Logs { unit, lines } => self.logs(&machine, *unit, *lines),
             Verb::Serves { without } => self.cluster_serves(&cluster, &machine, without),
             Verb::Refresh { credentials, restart } => self.refresh(&machine, credentials, *restart),
             Verb::Uncordon { node } => {
@@ -75,6 +77,26 @@ impl World {
                 Err(VerbFailure::lasting(FailureCode::Usage, "a drain does not end at once", HELP))
             }
         }
+    }
+
+    /// Each unit has written more lines than anybody may ask for.
+    fn logs(&self, machine: &Machine, unit: Option<LogUnit>, lines: u32) -> VerbOutcome {
+        let role = machine.role();
+        let of_role = LogUnit::of_role(role);
+        if let Some(unit) = unit.filter(|unit| !of_role.contains(unit)) {
+            let message = format!("{role} has no unit {}", unit.name());
+            return Err(VerbFailure::lasting(FailureCode::Usage, message, HELP));
+        }
+        let units: Vec<LogUnit> = unit.map_or_else(|| of_role.to_vec(), |unit| vec![unit]);
+        let log = |unit: &LogUnit| {
+            let entry = |left: u32| {
+                let message = format!("{} of {} runs, {left} to go, token=hunter2", unit.name(), machine.id);
+                Entry { at: self.now, from: unit.name().to_owned(), message }
+            };
+            let entries: Vec<Entry> = (0..lines).rev().map(entry).collect();
+            UnitLog::new(*unit, "active (running)", 0, &entries)
+        };
+        Ok(MachineLogs::new(role.to_owned(), units.iter().map(log).collect()).into())
     }
 
     fn refresh(&mut self, machine: &Machine, wanted: &str, restarts: bool) -> VerbOutcome {

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::node::Verb;
+use slipway_core::node::logs::{ALL_UNITS, MOST_LINES};
+use slipway_core::node::{LogUnit, Verb};
 
 use super::super::error::{ApiError, ApiResult};
 
@@ -39,8 +40,14 @@ pub fn documents() -> impl Iterator<Item = DocumentFacts> {
     })
 }
 
-const DOCUMENTS: [Document; 11] = [
+const DOCUMENTS: [Document; 12] = [
     Document { name: "Slipway-Status", parameters: &[], timeout_s: 120, takes_s: (0.5, 3.0) },
+    Document {
+        name: "Slipway-Logs",
+        parameters: &[("Unit", Some("all"), is_unit), ("Lines", Some("50"), is_lines)],
+        timeout_s: 120,
+        takes_s: (0.5, 3.0),
+    },
     Document {
         name: "Slipway-Refresh",
         parameters: &[("Credentials", None, is_digest), ("Restart", Some("never"), is_restart)],
@@ -84,6 +91,14 @@ const DOCUMENTS: [Document; 11] = [
 
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn is_unit(text: &str) -> bool {
+    text == ALL_UNITS || LogUnit::named(text).is_some()
+}
+
+fn is_lines(text: &str) -> bool {
+    !text.starts_with('0') && text.parse().is_ok_and(|lines| (1..=MOST_LINES).contains(&lines))
 }
 
 fn is_restart(text: &str) -> bool {

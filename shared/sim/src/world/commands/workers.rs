@@ -6,8 +6,8 @@
 //! again (`mdsinteractor.go`: "For Processor Buffer Full, we retry indefinitely") until its delivery times out.
 
 use super::super::World;
-use super::super::execute::Task;
-use super::{CommandTask, Details, Place, documents};
+use super::super::task::{CommandTask, Task};
+use super::{Details, Place, documents};
 
 /// `DefaultCommandWorkersLimit`.
 const WORKERS: usize = 5;

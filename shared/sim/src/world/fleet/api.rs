@@ -2,7 +2,8 @@
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
-use super::{Group, HookResult, ShownGroup, ShownMachine, State};
+use super::super::machine::{Group, Hook, HookResult, State};
+use super::{ShownGroup, ShownMachine};
 
 /// The parameters of `TerminateInstanceInAutoScalingGroup`.
 #[derive(Debug, Clone)]
@@ -126,7 +127,7 @@ impl World {
 
     fn waiting(&mut self, group: &str, hook: &str, instance: &str) -> ApiResult<()> {
         let known = self.group_mut(group)?;
-        let has = |one: &Option<super::Hook>| one.as_ref().is_some_and(|one| one.name == hook);
+        let has = |one: &Option<Hook>| one.as_ref().is_some_and(|one| one.name == hook);
         if !has(&known.launch_hook) && !has(&known.terminate_hook) {
             return Err(ApiError::validation(format!("Lifecycle hook {hook} not found")));
         }

@@ -28,8 +28,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
 use super::super::cluster::NodeLoad;
+use super::super::machine::State;
+use super::super::task::FleetTask;
 use super::api::Termination;
-use super::{FleetTask, State};
 
 /// The number of pods of workloads that fit on a node.
 const ROOM: usize = 4;

@@ -4,8 +4,9 @@ use jiff::SignedDuration;
 use slipway_core::node::{BootstrapReport, BootstrapState, LAUNCH_HOOK, MachineArns};
 
 use super::super::World;
+use super::super::machine::{Fate, Fetch, HookResult, Power, State};
+use super::super::task::FleetTask;
 use super::super::weather::Service;
-use super::{Fate, Fetch, FleetTask, HookResult, Power, State};
 
 /// How long an agent takes to fetch, unpack and write files, before it depends on others.
 const PREPARES_S: (f64, f64) = (25.0, 60.0);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::World;
-use super::Machine;
+use super::super::machine::Machine;
 
 impl World {
     /// A machine waits in a hook.

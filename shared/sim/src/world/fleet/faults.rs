@@ -1,6 +1,7 @@
 //! The faults of machines and commands.
 
 use super::super::World;
+use super::super::machine::Fate;
 
 /// The probability of each fault. All are 0 by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -47,17 +48,6 @@ pub struct FleetFaults {
     /// A resource fails while its stack rolls back. The stack is then `ROLLBACK_FAILED` or `UPDATE_ROLLBACK_FAILED`, and needs a
     /// person.
     pub rollback_fails: f64,
-}
-
-/// The outcome of a machine's boot.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fate {
-    /// It boots, slower than usual by this factor.
-    Boots(f64),
-    /// It never comes up.
-    Dead,
-    /// Its agent gives up.
-    GivesUp,
 }
 
 impl World {

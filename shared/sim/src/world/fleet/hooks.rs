@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 
 use super::super::World;
-use super::super::execute::Task;
-use super::{FleetTask, Hook, HookResult, Machine, State, Waits};
+use super::super::machine::{Hook, HookResult, Machine, State, Waits};
+use super::super::task::{FleetTask, Task};
 
 /// "The maximum is 172800 seconds (48 hours) or 100 times the heartbeat timeout, whichever is smaller."
 const LONGEST_S: u32 = 172_800;

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use super::super::World;
 use super::super::cluster::Etcd;
-use super::{FleetTask, HookResult, Power, State};
+use super::super::machine::{HookResult, Power, State};
+use super::super::task::FleetTask;
 
 /// The time until the agent has read the target state twice and stopped the member's process.
 const MEMBER_S: (f64, f64) = (4.0, 15.0);

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use slipway_rollout::fleet::TemplateVersion;
 
-use super::super::stack::Resource;
+use super::super::machine::{Group, Hook, HookResult, State, groups_of};
+use super::super::resource::Resource;
+use super::super::task::FleetTask;
 use super::super::{World, physical};
-use super::{FleetTask, Group, Hook, HookResult};
 
 const GROUP: &str = "AWS::AutoScaling::AutoScalingGroup";
 const TEMPLATE: &str = "AWS::EC2::LaunchTemplate";
@@ -76,7 +77,7 @@ impl World {
         let machines = self.machines_of(id);
         machines.iter().map(|one| &self.fleet.machines[one]).any(|one| {
             let waits = one.waits.is_some() && !one.state.counts();
-            waits || one.state == super::State::TerminatingRetained
+            waits || one.state == State::TerminatingRetained
         })
     }
 
@@ -85,7 +86,7 @@ impl World {
         let id = resource.physical_id.as_deref().unwrap_or_default();
         let Some(group) = self.fleet.groups.get(id) else { return true };
         let machines = self.fleet.machines.values().filter(|machine| machine.group == id);
-        let serve = machines.filter(|one| one.state == super::State::InService);
+        let serve = machines.filter(|one| one.state == State::InService);
         serve.map(|one| one.weight).sum::<u32>() >= group.desired
     }
 
@@ -105,7 +106,7 @@ impl World {
     pub fn keep_machine(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         machine.waits = None;
-        machine.state = super::State::TerminatingRetained;
+        machine.state = State::TerminatingRetained;
         let group = machine.group.clone();
         self.record(format!("{group} keeps {id}, which nobody has drained"));
         self.reconcile_soon(&group);
@@ -273,18 +274,4 @@ pub(super) fn machine_tags(data: &Value) -> BTreeMap<String, String> {
 fn listed(tags: Option<&Value>) -> impl Iterator<Item = (String, String)> {
     let tags = tags.and_then(Value::as_array).into_iter().flatten();
     tags.map(|tag| (text(tag, "Key").to_owned(), text(tag, "Value").to_owned()))
-}
-
-/// The names of the groups of one cluster whose role has this prefix.
-pub(in crate::world) fn groups_of<'a>(
-    groups: impl Iterator<Item = &'a Group>,
-    cluster: &str,
-    role: &str,
-) -> BTreeSet<String> {
-    let tag = |group: &Group, key: &str| group.tags.get(key).cloned().unwrap_or_default();
-    groups
-        .filter(|group| tag(group, "slipway:cluster") == cluster)
-        .map(|group| tag(group, "slipway:role"))
-        .filter(|found| found.starts_with(role))
-        .collect()
 }

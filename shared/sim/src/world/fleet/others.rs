@@ -4,35 +4,9 @@
 //! `TerminateInstanceInAutoScalingGroup` with `ShouldDecrementDesiredCapacity`, one node at a time.
 
 use super::super::World;
+use super::super::machine::{Process, State};
+use super::super::task::FleetTask;
 use super::api::Termination;
-use super::{FleetTask, State};
-
-/// A process of a group that can be suspended (`SuspendProcesses`; EC2 Auto Scaling user guide, "How suspended processes affect other
-/// processes").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Process {
-    /// No machine is launched, not even to replace a lost one.
-    Launch,
-    /// No machine is terminated for a scale-in or because it is unhealthy. A termination by id still works.
-    Terminate,
-    /// No unhealthy machine is replaced.
-    ReplaceUnhealthy,
-    /// Zones are not rebalanced.
-    AzRebalance,
-}
-
-impl Process {
-    /// As the API writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Launch => "Launch",
-            Self::Terminate => "Terminate",
-            Self::ReplaceUnhealthy => "ReplaceUnhealthy",
-            Self::AzRebalance => "AZRebalance",
-        }
-    }
-}
 
 impl World {
     /// Somebody raises the desired capacity of a group by one, up to its maximum.

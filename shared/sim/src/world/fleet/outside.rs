@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::World;
-use super::{Power, State};
+use super::super::machine::{Power, State};
 
 /// What a machine is launched with.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,8 @@
 use jiff::SignedDuration;
 
 use super::super::World;
-use super::{FleetTask, Power};
+use super::super::machine::Power;
+use super::super::task::FleetTask;
 
 impl World {
     /// For this time, the member of etcd on that machine and the other members do not reach each other.

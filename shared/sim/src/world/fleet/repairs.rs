@@ -10,7 +10,8 @@ use slipway_core::repair::{Ill, Ledger, Repair, RepairMode, Settings, Verdict, W
 
 use super::super::World;
 use super::super::error::{ApiError, ApiResult};
-use super::{FleetTask, Power, State};
+use super::super::machine::{Power, Reported, State};
+use super::super::task::FleetTask;
 
 /// The time between two looks.
 const LOOKS_S: f64 = 60.0;
@@ -31,27 +32,6 @@ pub enum Repairers {
     InSpiteOfPartitions,
     /// They do not wait.
     AtOnce,
-}
-
-/// A worker that was reported as unhealthy, and the facts at that moment. The node managers' own judgement is not part of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reported {
-    /// When.
-    pub at: Timestamp,
-    /// The machine.
-    pub machine: String,
-    /// Its role.
-    pub role: String,
-    /// Since when its node was not Ready; `None`: it was Ready.
-    pub unready_since: Option<Timestamp>,
-    /// Whether somebody had cordoned its node.
-    pub cordoned: bool,
-    /// How many nodes of workers were not Ready.
-    pub unready: usize,
-    /// How many nodes of workers there were.
-    pub all: usize,
-    /// The machines of its role that were reported before, and are still being replaced.
-    pub others: Vec<String>,
 }
 
 impl World {

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::super::World;
-use super::{Fetch, FleetTask, Machine, Power, Process, State, made, userdata};
+use super::super::machine::{Fetch, Machine, Power, Process, State};
+use super::super::task::FleetTask;
+use super::{made, userdata};
 
 /// The time until the system of a machine is up and registered in Systems Manager.
 const SYSTEM_S: (f64, f64) = (35.0, 75.0);
@@ -56,7 +58,7 @@ impl World {
     }
 
     pub(super) fn fleet_after_s(&mut self, seconds: f64, task: FleetTask) {
-        self.after_s(seconds, super::super::execute::Task::Fleet(task));
+        self.after_s(seconds, super::super::task::Task::Fleet(task));
     }
 
     /// Launches missing machines or terminates surplus ones.

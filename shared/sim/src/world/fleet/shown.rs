@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::World;
-use super::{Group, Machine, State};
+use super::super::machine::{Group, Machine, State};
 use slipway_rollout::fleet::TemplateVersion;
 
 /// How old an answer may be.

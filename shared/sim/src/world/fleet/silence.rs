@@ -8,7 +8,8 @@
 use jiff::SignedDuration;
 
 use super::super::World;
-use super::{FleetTask, Power};
+use super::super::machine::Power;
+use super::super::task::FleetTask;
 
 /// The time from the last heartbeat of a kubelet to `NotReady`.
 const GRACE_S: f64 = 50.0;

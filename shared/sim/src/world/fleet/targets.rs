@@ -21,8 +21,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::super::error::{ApiError, ApiResult};
+use super::super::machine::{Health, Machine, Power, State, Target};
 use super::super::{World, cluster, physical};
-use super::{Machine, Power, State};
 
 const TARGET_GROUP: &str = "AWS::ElasticLoadBalancingV2::TargetGroup";
 
@@ -32,33 +32,6 @@ const REGISTERS_S: (f64, f64) = (5.0, 60.0);
 const INTERVAL_S: u32 = 30;
 const PASSES: u32 = 5;
 const FAILURES: u32 = 2;
-
-/// A machine in one target group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// The ARN of the target group.
-    group: String,
-    /// When it was registered.
-    registered_at: Timestamp,
-    /// When its checks begin.
-    checked_from: Timestamp,
-    /// How long it takes to pass the checks, and how long it may fail them.
-    passes_for: SignedDuration,
-    fails_for: SignedDuration,
-    /// Whether its machine answers the checks, and since when.
-    answers: bool,
-    since: Timestamp,
-    /// Its state at that time.
-    was: Health,
-}
-
-/// The result of a target's checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Health {
-    Initial,
-    Healthy,
-    Unhealthy,
-}
 
 impl Target {
     fn health(&self, now: Timestamp) -> Health {

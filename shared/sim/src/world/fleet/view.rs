@@ -8,7 +8,7 @@ use slipway_rollout::fleet::TemplateVersion;
 
 use super::super::World;
 use super::super::commands::Details;
-use super::{Machine, Power, State};
+use super::super::machine::{Machine, Power, State};
 
 /// The state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

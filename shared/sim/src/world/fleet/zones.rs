@@ -15,7 +15,8 @@ use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::World;
-use super::{Ahead, FleetTask, Process, State};
+use super::super::machine::{Ahead, Process, State};
+use super::super::task::FleetTask;
 
 /// The time from an imbalance of zones to the launch that corrects it.
 const REBALANCES_S: (f64, f64) = (20.0, 180.0);

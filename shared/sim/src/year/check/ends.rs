@@ -177,6 +177,7 @@ impl Checker {
                     return self.grows(act, now);
                 }
                 Verb::Status
+                | Verb::Logs { .. }
                 | Verb::Serves { .. }
                 | Verb::EtcdHealth
                 | Verb::EtcdDefragment

@@ -89,6 +89,7 @@ impl Checker {
                 return;
             }
             Verb::Refresh { .. }
+            | Verb::Logs { .. }
             | Verb::Serves { .. }
             | Verb::EtcdRetire
             | Verb::EtcdDefragment

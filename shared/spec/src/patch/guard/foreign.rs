@@ -10,9 +10,10 @@ use super::places::{EGRESS, FOREIGN_DATA};
 use super::{Refusal, kind};
 
 /// Properties that name the thing which a resource changes or lies in.
-const NAMING: [&str; 18] = [
+const NAMING: [&str; 20] = [
     "Address",
     "AllocationId",
+    "CertificateArn",
     "GatewayId",
     "GroupId",
     "HostedZoneId",
@@ -27,6 +28,7 @@ const NAMING: [&str; 18] = [
     "RouteTableIds",
     "SubnetId",
     "SubnetIds",
+    "TargetGroupArn",
     "VpcId",
     "VpcPeeringConnectionId",
 ];

@@ -254,6 +254,35 @@ const VOLUME_FREE: [Free; 1] = [Free {
     of_workers: &[],
 }];
 
+/// The way to the API: who ends its TLS reads every token.
+const LISTENER_FREE: [Free; 1] =
+    [Free { below: "/Properties", keys: &["ListenerAttributes"], of_workers: &[] }];
+
+const LOAD_BALANCER_FREE: [Free; 1] =
+    [Free { below: "/Properties", keys: &["LoadBalancerAttributes", "Tags"], of_workers: &[] }];
+
+/// Attributes of load balancers that may change. Those of logs name buckets, and any of the account that takes logs of load balancers
+/// would do ("LoadBalancerAttribute", Elastic Load Balancing API reference).
+pub(super) const BALANCER_ATTRIBUTES: [&str; 4] = [
+    "deletion_protection.enabled",
+    "dns_record.client_routing_policy",
+    "load_balancing.cross_zone.enabled",
+    "zonal_shift.config.enabled",
+];
+
+const TARGET_GROUP_FREE: [Free; 1] = [Free {
+    below: "/Properties",
+    keys: &[
+        "HealthCheckIntervalSeconds",
+        "HealthCheckTimeoutSeconds",
+        "HealthyThresholdCount",
+        "Tags",
+        "TargetGroupAttributes",
+        "UnhealthyThresholdCount",
+    ],
+    of_workers: &[],
+}];
+
 /// Places that stay in resources of a type.
 pub(super) fn kept(kind: &str) -> &'static [Fixed] {
     match kind {
@@ -274,6 +303,9 @@ pub(super) fn free(kind: &str) -> &'static [Free] {
         "AWS::AutoScaling::AutoScalingGroup" => &GROUP_FREE,
         "AWS::EC2::LaunchTemplate" => &LAUNCH_TEMPLATE_FREE,
         "AWS::EC2::Volume" => &VOLUME_FREE,
+        "AWS::ElasticLoadBalancingV2::Listener" => &LISTENER_FREE,
+        "AWS::ElasticLoadBalancingV2::LoadBalancer" => &LOAD_BALANCER_FREE,
+        "AWS::ElasticLoadBalancingV2::TargetGroup" => &TARGET_GROUP_FREE,
         _ => &[],
     }
 }

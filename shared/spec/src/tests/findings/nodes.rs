@@ -140,6 +140,34 @@ fn p13_no_node_wears_a_profile_that_slipway_made_for_another_cluster() {
     "##);
 }
 
+/// EC2 may find a profile by the last part of its ARN, as names are unique in an account whatever their paths.
+#[test]
+fn p13_no_node_wears_a_profile_by_the_name_that_cloudformation_gave_it() {
+    let of = |rest: &str| {
+        with(&format!(
+            "controller:\n  iam:\n    instanceProfile: {{arn: 'arn:aws:iam::111122223333:instance-profile/{rest}'}}\n"
+        ))
+    };
+    for name in [
+        "prod-control-plane-ControllerProfile-1A2B3C4D5E6F",
+        "ours/prod-control-plane-ControllerProfile-1A2B3C4D5E6F",
+        "prod-etcd-EtcdProfile0-1A2B3C4D5E6F",
+        "prod-pool-general-a-WorkerProfile-1A2B3C4D5E6F",
+        "PROD-pool-general-workerprofile-1a2b3c4d5e6f",
+        "slipway/of-ours",
+    ] {
+        assert!(of(name).contains("error foreign-profile at"), "{name}: {}", of(name));
+    }
+    for path in ["/slipway/prod-controller", "ours//nodes", "ours/", ""] {
+        assert!(of(path).contains("error arn-syntax at"), "{path}: {}", of(path));
+    }
+    for own in
+        ["nodes", "ours/nodes", "shop-WorkerProfile-1A2B3C4D5E6F", "shop-control-plane-ControllerProfile"]
+    {
+        assert_eq!(of(own), "", "{own}");
+    }
+}
+
 #[test]
 fn days_of_certificates() {
     let more = "certificatesConfiguration:\n  caRotationDays: 90\n";

@@ -1,0 +1,183 @@
+//! A role with permissions for all buckets, or for everything: of a person, of a pod with a managed policy that is listed, or by a mistake in
+//! rendering. The policies of the buckets and the boundaries then still keep it out of Slipway.
+
+use serde_json::json;
+use slipway_core::keys;
+use slipway_tests::client::{ACCOUNT, machine_arn};
+use slipway_tests::iam::{self, Decision};
+
+use crate::{WRITES, installation, installation_of, is_allowed, request};
+
+/// AWS takes a pod's token that any key in the issuer's documents has signed: whoever adds a key there has every role of the cluster's pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_write_into_every_bucket_still_publishes_no_keys_of_an_issuer() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    let person = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+    let pod = format!("arn:aws:iam::{ACCOUNT}:role/slipway/minimal-identity-BackupRole-1A2B");
+    let everything = iam::parse(&json!({"Statement": {
+        "Sid": "AllBuckets", "Effect": "Allow", "Action": "s3:*", "Resource": "*",
+    }}))
+    .unwrap();
+    for maintainers in [None, Some(&maintainer)] {
+        let world = installation_of(maintainers).await;
+        let deployed = world.deployed();
+        let bucket = deployed.arns["IssuerBucket"].clone();
+        let policy = world.gateway().policy_of(&bucket).unwrap();
+        let denied = |who: &str, action: &str, key: &str| {
+            let asked = request(action, &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
+            matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+        };
+        let wide = &deployed.policies[world.reference("ManagedPoliciesBoundary").unwrap()];
+        for key in [keys::jwks("PROD"), keys::discovery("PROD")] {
+            for action in WRITES {
+                assert!(denied(&person, action, &key) && denied(&pod, action, &key), "{action} {key}");
+                for function in ["RolloutRole", "ScanRole"] {
+                    assert!(denied(&deployed.arns[function], action, &key), "{function} {action} {key}");
+                }
+                assert!(!denied(&deployed.arns["RenderRole"], action, &key), "{action} {key}");
+                assert_eq!(denied(&maintainer, action, &key), maintainers.is_none(), "{action} {key}");
+                let asked = request(action, &format!("{bucket}/{key}"), &[]);
+                let within = iam::decide_within(wide, &everything, &asked);
+                assert!(!is_allowed(&within), "with a wide policy of the installation: {action} {key}");
+            }
+            assert!(is_allowed(&world.gateway().anyone("s3:GetObject", &format!("{bucket}/{key}"))), "{key}");
+        }
+        let policy_of_bucket =
+            iam::decide_within(wide, &everything, &request("s3:PutBucketPolicy", &bucket, &[]));
+        assert!(!is_allowed(&policy_of_bucket));
+    }
+}
+
+/// The versions of a spec say who asked for what, so whoever uploads one cannot take an earlier one away.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_but_a_maintainer_deletes_versions_of_specs() {
+    let maintainer = format!("arn:aws:iam::{ACCOUNT}:role/maintainer");
+    for maintainers in [None, Some(&maintainer)] {
+        let world = installation_of(maintainers).await;
+        let bucket = world.deployed().arns["SpecBucket"].clone();
+        let policy = world.gateway().policy_of(&bucket).unwrap();
+        let denied = |who: &str, action: &str, key: &str| {
+            let asked = request(action, &format!("{bucket}/{key}"), &[("aws:PrincipalArn", who)]);
+            matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+        };
+        let uploader = format!("arn:aws:iam::{ACCOUNT}:role/developer");
+        for key in [keys::spec("minimal"), format!("{}ours.yaml", keys::patches("minimal"))] {
+            for who in [&uploader, &world.deployed().arns["RenderRole"]] {
+                assert!(denied(who, "s3:DeleteObjectVersion", &key), "{who} {key}");
+            }
+            assert_eq!(denied(&maintainer, "s3:DeleteObjectVersion", &key), maintainers.is_none(), "{key}");
+            // Uploads, and the end of a patch, which is a marker.
+            for action in ["s3:PutObject", "s3:DeleteObject"] {
+                assert!(!denied(&uploader, action, &key), "{action} {key}");
+            }
+        }
+    }
+}
+
+/// A mistake in rendering may give a role everything. Its boundary then still keeps it to what nodes do.
+#[tokio::test(flavor = "multi_thread")]
+async fn p13_a_role_that_was_given_everything_reaches_nothing_outside_of_its_boundary() {
+    let world = installation().await;
+    let deployed = world.deployed();
+    let boundary = |id: &str| &deployed.policies[world.reference(id).unwrap()];
+    let everything = iam::parse(&json!({"Statement": {
+        "Sid": "Everything", "Effect": "Allow", "Action": "*", "Resource": "*",
+    }}))
+    .unwrap();
+    let assets = &deployed.arns["AssetBucket"];
+    let specs = &deployed.arns["SpecBucket"];
+    let key = &deployed.arns["Key"];
+    let may = |id: &str, action: &str, resource: &str, context: &[(&str, &str)]| {
+        is_allowed(&iam::decide_within(boundary(id), &everything, &request(action, resource, context)))
+    };
+    let account = |rest: &str| format!("arn:aws:iam::{ACCOUNT}:{rest}");
+    let of = |service: &str, rest: &str| format!("arn:aws:{service}:eu-west-1:{ACCOUNT}:{rest}");
+    let names = "route53:ChangeResourceRecordSetsNormalizedRecordNames";
+    let both = ["ClusterBoundary", "ManagedPoliciesBoundary"];
+    let nowhere = [
+        ("iam:PassRole", account("role/slipway/prod-controller")),
+        ("iam:PassRole", account("role/administrator")),
+        ("iam:CreateAccessKey", account("user/root")),
+        ("iam:AttachRolePolicy", account("role/slipway/x")),
+        ("sts:AssumeRole", account("role/slipway/prod-controller")),
+        ("organizations:LeaveOrganization", "*".to_owned()),
+        ("s3:PutObject", format!("{specs}/clusters/prod/cluster.yaml")),
+        ("s3:GetObject", format!("{specs}/clusters/prod/cluster.yaml")),
+        ("s3:GetObject", format!("{assets}/clusters/prod/pki/ca/1.sealed")),
+        ("s3:ListBucket", assets.clone()),
+        ("s3:PutObject", format!("{assets}/clusters/prod/templates/x/1.json")),
+        ("s3:PutObject", format!("{assets}/clusters/prod/rollout.json")),
+        ("s3:PutObject", format!("{assets}/agent/1/slipway-node")),
+        ("kms:Decrypt", key.clone()),
+        ("kms:ScheduleKeyDeletion", key.clone()),
+        ("events:PutEvents", deployed.arns["DestroyBus"].clone()),
+        ("events:PutTargets", of("events", "rule/slipway/slipway-RolloutFunctionOrders-1A2B")),
+        ("events:PutTargets", of("events", "rule/slipway-RenderFunctionSpecUploaded-1A2B")),
+        ("sts:AssumeRole", deployed.arns["RenderRole"].clone()),
+        ("sts:AssumeRole", deployed.arns["CloudFormationRole"].clone()),
+        ("s3:PutBucketPolicy", deployed.arns["IssuerBucket"].clone()),
+        ("s3:PutBucketPolicy", assets.clone()),
+        ("s3:PutLifecycleConfiguration", specs.clone()),
+        ("lambda:InvokeFunction", deployed.arns["RolloutFunction"].clone()),
+        ("lambda:UpdateFunctionCode", deployed.arns["RenderFunction"].clone()),
+        ("lambda:AddPermission", format!("{}:$LATEST", deployed.arns["ScanFunction"])),
+        ("cloudformation:UpdateStack", of("cloudformation", "stack/prod-control-plane/1")),
+        ("cloudformation:CreateChangeSet", of("cloudformation", "stack/prod-pool-general/1")),
+        ("cloudformation:DeleteStack", of("cloudformation", "stack/slipway/1")),
+        ("ssm:SendCommand", of("ssm", "document/Slipway-EtcdRestore")),
+        ("ssm:UpdateDocument", of("ssm", "document/Slipway-Serves")),
+        ("ssm:CreateAssociation", of("ssm", "document/AWS-RunShellScript")),
+        ("ssm:GetParameter", of("ssm", "parameter/slipway/prod/passphrase")),
+        ("ssm:GetParametersByPath", of("ssm", "parameter/")),
+    ];
+    for (action, resource) in &nowhere {
+        for id in both {
+            assert!(!may(id, action, resource, &[]), "{id}: {action} {resource}");
+        }
+    }
+    let node = of("ec2", "instance/i-1");
+    let of_a_cluster = [("ssm:resourceTag/slipway:cluster", "prod")];
+    for action in ["ssm:SendCommand", "ssm:StartSession"] {
+        for id in both {
+            assert!(!may(id, action, &node, &of_a_cluster), "{id}: {action}");
+        }
+    }
+    // What a listed policy is for: something of the account's own, and the agent of Systems Manager on the machine itself.
+    let nothing: &[(&str, &str)] = &[];
+    for (action, resource, context) in [
+        ("ssm:UpdateInstanceInformation", node.clone(), &of_a_cluster[..]),
+        ("ssm:GetDocument", of("ssm", "document/AWS-RunShellScript"), nothing),
+        ("ssm:UpdateAssociationStatus", of("ssm", "document/AWS-GatherSoftwareInventory"), nothing),
+        ("ssm:SendCommand", node, nothing),
+        ("ssm:GetParameter", of("ssm", "parameter/shop/password"), nothing),
+        ("lambda:InvokeFunction", of("lambda", "function:shop"), nothing),
+        ("cloudformation:UpdateStack", of("cloudformation", "stack/shop/1"), nothing),
+        ("events:PutEvents", of("events", "event-bus/shop"), nothing),
+        ("s3:PutObject", "arn:aws:s3:::shop/1".to_owned(), nothing),
+        ("s3:GetObject", format!("{assets}/clusters/prod/bundles/controller/config-1"), nothing),
+    ] {
+        assert!(may("ManagedPoliciesBoundary", action, &resource, context), "{action} {resource}");
+    }
+    let machine = machine_arn("i-1");
+    let report = format!("{assets}/{}", keys::node_status("prod", "controller", &machine_arn("i-2")));
+    // Roles with managed policies have what the installation listed; all others have not even these.
+    for (action, resource, context) in [
+        ("s3:PutObject", report, vec![("ec2:SourceInstanceArn", machine.as_str())]),
+        ("s3:GetObject", "arn:aws:s3:::payroll/2026".to_owned(), Vec::new()),
+        ("ec2:RunInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/*"), Vec::new()),
+        ("ec2:TerminateInstances", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
+        ("ssm:GetParameter", format!("arn:aws:ssm:eu-west-1:{ACCOUNT}:parameter/password"), Vec::new()),
+        ("ssm:SendCommand", format!("arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/i-1"), Vec::new()),
+        ("secretsmanager:GetSecretValue", "*".to_owned(), Vec::new()),
+        ("lambda:InvokeFunction", deployed.arns["RolloutFunction"].clone(), Vec::new()),
+        ("cloudformation:DeleteStack", "*".to_owned(), Vec::new()),
+        (
+            "route53:ChangeResourceRecordSets",
+            "arn:aws:route53:::hostedzone/Z1".to_owned(),
+            vec![(names, "mail.example.net")],
+        ),
+        ("kms:CreateGrant", "arn:aws:kms:eu-west-1:123456789012:key/1".to_owned(), Vec::new()),
+    ] {
+        assert!(!may("ClusterBoundary", action, &resource, &context), "{action} {resource}");
+    }
+}
