@@ -90,20 +90,26 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             report_ignored(state, Ignored { given: given.at, at: now, message, help })
         }
         Order::Destroy { without_snapshot } => destroy::receive(state, given, *without_snapshot, now),
-        Order::Abort { plan } => match abort(state, plan.as_ref(), given.at) {
-            Abort::Ends => {
-                state.said = None;
-                state.ignored = None;
-                Vec::new()
+        Order::Abort { plan } => {
+            // An order to destroy has ended the rollout already, and what that waits for was published.
+            let was_aborted = state.active().is_some_and(|active| active.aborted.is_some());
+            match abort(state, plan.as_ref(), given.at) {
+                Abort::Ends => {
+                    if !was_aborted {
+                        state.said = None;
+                    }
+                    state.ignored = None;
+                    Vec::new()
+                }
+                Abort::Again => Vec::new(),
+                Abort::Other => {
+                    let help = format!("to abort it nevertheless: slipway abort --cluster {}", state.cluster);
+                    let why = "another rollout or destruction is open than at that time";
+                    ignore(state, given.at, now, "abort", why, &help)
+                }
+                Abort::Nothing => nothing_is_open(state, given.at, now, "abort"),
             }
-            Abort::Again => Vec::new(),
-            Abort::Other => {
-                let help = format!("to abort it nevertheless: slipway abort --cluster {}", state.cluster);
-                let why = "another rollout or destruction is open than at that time";
-                ignore(state, given.at, now, "abort", why, &help)
-            }
-            Abort::Nothing => nothing_is_open(state, given.at, now, "abort"),
-        },
+        }
         Order::Skip { instance } => {
             let what = format!("skip {instance}");
             let had_ended = state.last.as_ref().is_some_and(|last| given.at <= last.ended_at);
