@@ -117,12 +117,12 @@ impl Page<'_> {
         for (stack, words) in &rollout.stacks {
             let _ = writeln!(text, "{:13}  {stack:<width$}  {}", "", plain(words));
         }
-        if !rollout.left.is_empty() {
+        if !rollout.orphaned.is_empty() {
             let _ = writeln!(
                 text,
                 "{:13}still standing, and no longer asked for: {}",
                 "",
-                rollout.left.join(", ")
+                rollout.orphaned.join(", ")
             );
         }
     }

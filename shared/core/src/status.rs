@@ -105,7 +105,7 @@ pub struct Report {
     pub nodes: BTreeMap<String, String>,
     /// Orphaned stacks: the spec no longer has them, but they still exist. A person deletes them; pools are deleted by the next plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left: Vec<String>,
+    pub orphaned: Vec<String>,
     /// The newest order that came too late and was ignored, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignored: Option<String>,

@@ -69,7 +69,8 @@ impl Rollout {
 
     /// The pool with that group, if it is a pool of this cluster that exists or is being created.
     fn pool_of(&self, group: &str) -> Option<Role> {
-        let stands = self.deployed.contains_key(group) || self.left.contains_key(group) || self.makes(group);
+        let stands =
+            self.deployed.contains_key(group) || self.orphaned.contains_key(group) || self.makes(group);
         let pool = group.strip_prefix(&stack_name(&self.cluster, StackKind::Pool, ""))?;
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
     }
@@ -104,7 +105,7 @@ impl Rollout {
         let pools: BTreeSet<&String> = self
             .deployed
             .keys()
-            .chain(self.left.keys())
+            .chain(self.orphaned.keys())
             .chain(self.unfinished.keys())
             .chain(made)
             .filter(|stack| self.drains(stack))
@@ -126,7 +127,7 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, scope: &mut ToObserv
     if let Some(active) = rollout.active() {
         scope.groups.extend(active.nodes.groups_that_go());
         let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
-        let stands = rollout.deployed.keys().chain(rollout.left.keys());
+        let stands = rollout.deployed.keys().chain(rollout.orphaned.keys());
         let stands = stands.chain(rollout.unfinished.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each pool has its turn.

@@ -51,7 +51,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
                 return Vec::new();
             }
             // The waiting reason is published again after a resume.
-            state.said = None;
+            state.published = None;
             vec![Effect::Publish(Event::RolloutPaused(RolloutReport::new(
                 &state.cluster,
                 &plan_of(state),
@@ -66,7 +66,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             let was_paused = state.paused_since().is_some();
             state.switch = Some(Switch { paused: false, at: given.at });
             if was_paused {
-                state.said = None;
+                state.published = None;
                 // The rollout has stopped until now, whenever the order was given: a late order leaves as much time as one in time.
                 if let Some(active) = state.active_mut() {
                     active.nodes.resumed(now);
@@ -96,7 +96,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             match abort(state, plan.as_ref(), given.at) {
                 Abort::Ends => {
                     if !was_aborted {
-                        state.said = None;
+                        state.published = None;
                     }
                     state.ignored = None;
                     Vec::new()

@@ -89,7 +89,7 @@ pub enum Waits {
     /// For machines that install new credentials; empty: the role's only machine.
     Credentials(Vec<String>),
     /// For the removal of a member from etcd.
-    TakenOut,
+    MemberRemoval,
     /// For a member that stays, to remove this one.
     MemberThatStays,
     /// For a cordoned machine to be uncordoned.
@@ -124,8 +124,8 @@ pub enum Waits {
     },
     /// For the deletion of its stack.
     Deletion {
-        /// How many machines are left.
-        left: Detail<usize>,
+        /// How many machines its group still has.
+        machines: Detail<usize>,
         /// A machine that blocks it.
         kept: Option<Kept>,
     },

@@ -491,12 +491,12 @@ impl Controllers {
             if more {
                 return Move::To(ControllersState::start());
             }
-            let left = serving(group).any(|(id, _)| turn.skipped.contains(id));
+            let skipped = serving(group).any(|(id, _)| turn.skipped.contains(id));
             let renewed = |id: &String, machine: &MachineView| match self.work {
                 ControllersWork::Refresh { .. } => self.done.contains(id),
                 ControllersWork::Fewer { .. } | ControllersWork::Replace => is_current(group, machine),
             };
-            return Move::Done { left: left || stands_by(group, renewed) };
+            return Move::Done { skipped: skipped || stands_by(group, renewed) };
         }
         let ask = |turn: &mut Turn<'_>| ask_the_others(turn, group, None);
         let what = "the controllers are not healthy";

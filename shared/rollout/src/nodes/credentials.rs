@@ -175,7 +175,7 @@ impl PoolRefresh {
                 let state = PoolRefreshState::Look { idle_since: Some(idle_since) };
                 return Move::Stay(state, Waits::SecondLook(Many::Several));
             }
-            return Move::Done { left: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
+            return Move::Done { skipped: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
         };
         *since = None;
         if !turn.may_start() {

@@ -191,7 +191,7 @@ impl Machine for Leaver {
             LeaverState::MoveLeader(asked) => self.leader(asked, turn),
             LeaverState::Remove { machine, asked } => {
                 match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
-                    None => Move::Stay(LeaverState::Remove { machine, asked }, Waits::TakenOut),
+                    None => Move::Stay(LeaverState::Remove { machine, asked }, Waits::MemberRemoval),
                     Some(Ok(_)) => verifies(turn),
                     Some(Err(why)) => self.tries.again("removing", called(&machine), &asked, &why, turn),
                 }
@@ -244,7 +244,7 @@ fn verify(round: Round, since: Option<Timestamp>, turn: &mut Turn<'_>) -> To {
     answers.remove(turn.role);
     let dangers = danger::of_member(None, &answers);
     if dangers.is_empty() {
-        return Move::Done { left: false };
+        return Move::Done { skipped: false };
     }
     let what = "was removed from the membership, and the others are not healthy";
     waits_for_members(dangers, round, since, turn, what, LeaverState::Verify)
@@ -344,5 +344,5 @@ fn check(
     };
     let verb = Verb::EtcdRemove { member: turn.role.to_string() };
     let asked = turn.ask_one_on(turn.evidence_of_members(&round), &role, id, verb);
-    Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::TakenOut)
+    Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::MemberRemoval)
 }

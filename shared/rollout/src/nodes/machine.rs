@@ -25,7 +25,7 @@ pub enum Phase<S> {
     /// Nothing is left to do.
     Done {
         /// Whether a machine was skipped, or could not be replaced.
-        left: bool,
+        skipped: bool,
     },
     /// It failed, for this reason.
     Failed(String),
@@ -192,7 +192,7 @@ impl<S: State> Open for Phase<S> {
     }
 
     fn is_skipped(&self) -> bool {
-        matches!(self, Self::Done { left: true })
+        matches!(self, Self::Done { skipped: true })
     }
 
     fn failure(&self) -> Option<&str> {
@@ -245,7 +245,7 @@ pub(super) enum Move<S> {
     /// Nothing is left to do.
     Done {
         /// Whether a machine was skipped.
-        left: bool,
+        skipped: bool,
     },
     /// It fails, for this reason.
     Fail(String),
@@ -281,7 +281,7 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
         {
             return Some(waits);
         }
-        let phase = std::mem::replace(machine.phase_mut(), Phase::Done { left: false });
+        let phase = std::mem::replace(machine.phase_mut(), Phase::Done { skipped: false });
         let (phase, waits) = match phase {
             Phase::Open { state, mut since } => match machine.next_move(state, &mut since, turn) {
                 Move::To(state) => {
@@ -291,11 +291,11 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
                 }
                 Move::Enter(state, waits) => (Phase::Open { state, since: Some(turn.now) }, Some(waits)),
                 Move::Stay(state, waits) => (Phase::Open { state, since }, Some(waits)),
-                Move::Done { left } => (Phase::Done { left }, None),
+                Move::Done { skipped } => (Phase::Done { skipped }, None),
                 Move::Fail(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
             },
             Phase::Failed(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
-            Phase::Done { left } => (Phase::Done { left }, None),
+            Phase::Done { skipped } => (Phase::Done { skipped }, None),
         };
         *machine.phase_mut() = phase;
         check_way::<M>(from, machine.phase_mut().place());

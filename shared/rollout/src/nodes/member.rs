@@ -285,7 +285,7 @@ fn choose<W: MemberWork<A>, A: Act>(
         return verifies(turn);
     }
     if turn.skipped.contains(&id) {
-        return Move::Done { left: true };
+        return Move::Done { skipped: true };
     }
     if !turn.may_start() {
         *since = None;
@@ -363,7 +363,7 @@ fn verify<A: Act>(
     let is_last = turn.members.keys().next_back() == Some(turn.role);
     let may_wait_no_longer = grace_is_over(work.has_expired(turn.urgency), *since, turn.now) && !is_last;
     if dangers.is_empty() || may_wait_no_longer {
-        return Move::Done { left: false };
+        return Move::Done { skipped: false };
     }
     let what = "is not healthy together with the others";
     let way = (!work.has_acted()).then(|| gives_way(&answers, &dangers, since, turn));

@@ -25,7 +25,7 @@ fn executes(plan: &Plan, node: &NodePlan, weighted: bool) -> Option<Work> {
             plan.policy.pace(name).can_move(weighted).then_some(Work::Replace)
         }
         (NodeAction::Replace | NodeAction::Refresh, Role::Admin)
-        | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left, _) => None,
+        | (NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Orphaned, _) => None,
     }
 }
 

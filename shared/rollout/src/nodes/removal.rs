@@ -129,7 +129,7 @@ impl Removal {
         };
         let Some(stack) = stack.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
             // Somebody else has deleted the stack.
-            return Move::Done { left: false };
+            return Move::Done { skipped: false };
         };
         if let Some(moves) = self.empty(turn, group.as_ref()) {
             *since = None;
@@ -158,7 +158,7 @@ impl Removal {
         if machines.iter().any(|id| turn.skipped.contains(*id)) {
             // If a machine is skipped, its stack stays, too.
             self.let_all_stay(turn.role, turn.group, turn.departures, turn.now);
-            return Some(Move::Done { left: true });
+            return Some(Move::Done { skipped: true });
         }
         // One that EC2 wanted to interrupt, and did not, takes pods again.
         self.empty.retain(|id| machines.contains(&id) && !turn.departs(id));
@@ -239,7 +239,7 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         return Move::Stay(RemovalState::Delete, Waits::DeletionBegins { emptied: false });
     };
     let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
-        return Move::Done { left: false };
+        return Move::Done { skipped: false };
     };
     // An earlier deletion failed, and the answer may be from before this one.
     let is_sure = waited(since, turn.now) >= CONSISTENT;
@@ -257,6 +257,6 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         ));
     }
     let group = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
-    let left = Detail(group.map_or(0, |group| group.machines.len()));
-    Move::Stay(RemovalState::Delete, Waits::Deletion { left, kept: group.and_then(kept) })
+    let machines = Detail(group.map_or(0, |group| group.machines.len()));
+    Move::Stay(RemovalState::Delete, Waits::Deletion { machines, kept: group.and_then(kept) })
 }

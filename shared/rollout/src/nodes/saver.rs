@@ -111,7 +111,7 @@ impl Machine for Saver {
             SaverState::Look => {
                 since.get_or_insert(turn.now);
                 if danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
-                    return Move::Done { left: false };
+                    return Move::Done { skipped: false };
                 }
                 match take_snapshot(turn) {
                     Some(asked) => {
@@ -124,7 +124,7 @@ impl Machine for Saver {
             }
             SaverState::Snapshot(asked) => match snapshot(&asked, turn) {
                 None => Move::Stay(SaverState::Snapshot(asked), Waits::Snapshot),
-                Some(Ok(())) => Move::Done { left: false },
+                Some(Ok(())) => Move::Done { skipped: false },
                 Some(Err(why)) => {
                     let machine = &asked.command.instance;
                     self.tries.again("a snapshot, before members join, on", machine, &asked, &why, turn)

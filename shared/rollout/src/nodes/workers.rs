@@ -201,10 +201,12 @@ impl Machine for Workers {
                 let state = WorkersState::Look { idle_since: Some(idle_since) };
                 return Move::Stay(state, Waits::SecondLook(Many::Several));
             }
-            let left = serving(group).any(|(id, machine)| {
+            let skipped = serving(group).any(|(id, machine)| {
                 !is_current(group, machine) || turn.skipped.contains(id) || self.given_up.contains_key(id)
             });
-            return Move::Done { left: left || stands_by(group, |_, machine| is_current(group, machine)) };
+            return Move::Done {
+                skipped: skipped || stands_by(group, |_, machine| is_current(group, machine)),
+            };
         }
         let waits = self.begin(&mut begun, turn, group, &pool);
         // No worker is being replaced, and Auto Scaling launches none, so a newer spec does not have to wait any longer. The surge is then

@@ -217,7 +217,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         let (state, report) = runs(&mut store, state, &wanted);
         assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         assert_eq!(store.told, told);
-        assert_eq!(state.taken_out, BTreeSet::new());
+        assert_eq!(state.removed_members, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
         assert_eq!(store.asks.held, 2, "each was removed with fresh evidence");
     }
@@ -310,7 +310,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     };
     (state, _) = store.wake(state, &wanted_three, Some(&abort), wake * 60);
     assert!(state.active().is_none());
-    assert_eq!(state.taken_out, BTreeSet::from([Role::Etcd(4)]));
+    assert_eq!(state.removed_members, BTreeSet::from([Role::Etcd(4)]));
     let releases = [with_members(1, 5, "a"), with_members(2, 3, "a")].map(|release| (release.id(), release));
     let plan = |state: &Rollout, size| {
         let baseline =

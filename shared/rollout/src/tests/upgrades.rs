@@ -34,7 +34,7 @@ fn planned(
 ) -> Plan {
     let mut baseline = Baseline::whole(Some(running.clone()));
     for (role, release) in older {
-        let of_role = baseline.behind.entry(role.clone()).or_default();
+        let of_role = baseline.earlier.entry(role.clone()).or_default();
         of_role.insert(release.id(), release.roles.get(role).cloned());
     }
     plan(&baseline, asked, policy)

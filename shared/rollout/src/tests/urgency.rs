@@ -41,7 +41,7 @@ fn active(steps: Value, expires: &[&str]) -> Active {
     let ends: BTreeMap<&str, Timestamp> = expires.iter().map(|role| (*role, ends())).collect();
     serde_json::from_value(json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": hours_before(200), "changeSet": "slipway-1-p",
-        "steps": [], "nodesLeft": 0, "stacksLeft": [],
+        "steps": [], "nodesByHand": 0, "stacksByHand": [],
         "nodes": {
             "steps": steps,
             "windows": [{"days": ["mon"], "start_minute": 150, "length_min": 60}],
@@ -140,7 +140,7 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     assert!(urgency(&active, "controller", over).has_expired());
     // A role with its new credentials is not urgent any more.
     let Task::Controllers(task) = &mut active.nodes.steps[1].task else { panic!("{active:?}") };
-    task.phase = Phase::Done { left: false };
+    task.phase = Phase::Done { skipped: false };
     for role in ["etcd-0", "controller", "pool-a"] {
         assert!(!urgency(&active, role, over).overrides(), "{role}");
     }

@@ -99,7 +99,7 @@ impl Waits {
             | Self::Leader
             | Self::Replaced
             | Self::Credentials(_)
-            | Self::TakenOut
+            | Self::MemberRemoval
             | Self::MemberThatStays
             | Self::Uncordon(_)
             | Self::ControllerLeaves
@@ -382,7 +382,7 @@ mod tests {
             (json!("leader"), Need::Nobody),
             (json!("replaced"), Need::Nobody),
             (json!({"credentials": ["i-1"]}), Need::Nobody),
-            (json!("takenOut"), Need::Nobody),
+            (json!("memberRemoval"), Need::Nobody),
             (json!("memberThatStays"), Need::Nobody),
             (json!({"uncordon": "i-1"}), Need::Nobody),
             (json!("controllerLeaves"), Need::Nobody),
@@ -409,8 +409,8 @@ mod tests {
             (json!({"kept": kept}), Need::Must),
             (json!({"stackBusy": "UPDATE_IN_PROGRESS"}), Need::Nobody),
             (json!({"deletionBegins": {"emptied": true}}), Need::Nobody),
-            (json!({"deletion": {"left": 2, "kept": null}}), Need::Nobody),
-            (json!({"deletion": {"left": 2, "kept": kept}}), Need::Must),
+            (json!({"deletion": {"machines": 2, "kept": null}}), Need::Nobody),
+            (json!({"deletion": {"machines": 2, "kept": kept}}), Need::Must),
         ]
     }
 

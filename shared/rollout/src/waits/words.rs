@@ -88,7 +88,7 @@ impl Display for Waits {
                 [one] => write!(f, "{one} installs its new credentials"),
                 _ => write!(f, "{} machines install their new credentials", whom.len()),
             },
-            Self::TakenOut => f.write_str("is removed from the membership"),
+            Self::MemberRemoval => f.write_str("is removed from the membership"),
             Self::MemberThatStays => f.write_str("waits for a member that remains"),
             Self::Uncordon(id) => write!(f, "uncordons {id}"),
             Self::ControllerLeaves => f.write_str("waits until a controller is terminated"),
@@ -111,8 +111,8 @@ impl Display for Waits {
                 f.write_str("its machines are empty, and its stack is deleted")
             }
             Self::DeletionBegins { emptied: false } => f.write_str("its stack is deleted"),
-            Self::Deletion { left: Detail(left), kept } => {
-                write!(f, "CloudFormation deletes its stack ({} left)", count(*left, "machine"))?;
+            Self::Deletion { machines: Detail(machines), kept } => {
+                write!(f, "CloudFormation deletes its stack ({} left)", count(*machines, "machine"))?;
                 match kept {
                     Some(kept) => write!(f, "; {kept}"),
                     None => Ok(()),

@@ -90,13 +90,13 @@ async fn a_stack_that_was_left_is_forgotten_once_cloudformation_says_that_it_is_
     for (status, is_known) in
         [(Some(StackStatus::CreateComplete), true), (Some(StackStatus::DeleteComplete), false), (None, false)]
     {
-        let left = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
-        let shore = Shore::with(&Rollout { left, ..idle() });
+        let orphaned = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
+        let shore = Shore::with(&Rollout { orphaned, ..idle() });
         if let Some(status) = status {
             shore.has("c-pool-b", status);
         }
         shore.wakes(Waker::Event).await.unwrap();
-        assert_eq!(shore.state().left.contains_key("c-pool-b"), is_known, "{status:?}");
+        assert_eq!(shore.state().orphaned.contains_key("c-pool-b"), is_known, "{status:?}");
     }
 }
 

@@ -64,7 +64,7 @@ fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_o
     assert_eq!(dock.advance_at(80), (Place::Check, Some(Waits::Answers(Asks::Members))));
     assert_eq!((dock.sent(), dock.active.nodes.snapshot_at), (health_commands(), Some(at(70))));
     all_are_well(&mut dock, well);
-    assert_eq!(dock.advance_at(90), (Place::Remove, Some(Waits::TakenOut)));
+    assert_eq!(dock.advance_at(90), (Place::Remove, Some(Waits::MemberRemoval)));
     assert_eq!(dock.sent(), takes_out());
     assert_eq!(dock.done[0].evidence, Some(Evidence::new(Seen::Members, at(80))));
     let token = dock.token();
@@ -119,7 +119,7 @@ fn p4_a_member_is_believed_to_be_out_only_if_one_that_serves_says_so_and_nobody_
 fn p4_an_ill_member_leaves_while_the_others_are_well_and_a_well_one_stays_while_one_of_them_is_ill() {
     let mut dock = checks();
     dock.fails("i-0");
-    assert_eq!(dock.advance_at(10), (Place::Remove, Some(Waits::TakenOut)));
+    assert_eq!(dock.advance_at(10), (Place::Remove, Some(Waits::MemberRemoval)));
     assert_eq!(dock.sent(), takes_out());
     let mut dock = checks();
     dock.fails("i-2");

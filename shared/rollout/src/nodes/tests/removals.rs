@@ -132,7 +132,7 @@ fn p6_an_empty_pool_stays_while_a_newer_spec_waits_or_no_window_is_open_or_its_g
 #[test]
 fn a_deletion_that_does_not_begin_is_waited_for_an_hour_and_one_that_has_begun_for_ever() {
     let mut dock = pool(since(0, json!("delete")));
-    let waits = |kept| Some(Waits::Deletion { left: Detail(2), kept });
+    let waits = |kept| Some(Waits::Deletion { machines: Detail(2), kept });
     for second in [1, HOUR] {
         assert_eq!(dock.advance_at(second), (Place::Delete, waits(None)), "{second}");
     }
