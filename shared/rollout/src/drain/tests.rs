@@ -83,7 +83,7 @@ fn p12_what_was_empty_or_no_node_is_looked_at_again_when_the_answer_is_old() {
         for (second, is_seen) in [(most.as_secs(), "empty"), (most.as_secs() + 1, "idle"), (25_000, "idle")] {
             let mut drain = running();
             assert_eq!(name(&drain.progress("i-1", &seen, after(second), None)), is_seen, "{second}");
-            assert_eq!(drain.tries, 0, "it is no failure");
+            assert_eq!(drain.tries, 0, "it is not a failure");
         }
     }
 }

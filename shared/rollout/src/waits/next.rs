@@ -163,7 +163,7 @@ impl Gap {
             Self::Fewer { boots, .. } => of_boots(boots, cluster),
             Self::Nodes { not_ready, .. } => match not_ready.first() {
                 Some(node) => Next::must(format!(
-                    "`kubectl describe node {node}` shows why; or `slipway skip {node} --cluster {cluster}` does not count it"
+                    "`kubectl describe node {node}` shows why; or `slipway skip {node} --cluster {cluster}` leaves it out"
                 )),
                 None => Next::must(
                     "`kubectl get nodes --label-columns slipway/pool` shows which are missing".to_owned(),

@@ -108,7 +108,7 @@ fn p11_after_an_hour_it_fails_with_what_does_not_serve_and_undoes_nothing() {
     assert_eq!((&yard.log[lines..], format!("{:?}", yard.groups)), (&[][..], groups));
     assert!(yard.state.deployed.values().all(|release| release == &yard.wanted.release.id()));
     assert!(yard.state.earlier.is_empty());
-    assert!(yard.state.good.iter().all(|good| good.spec_version != "v2"), "it is no good spec");
+    assert!(yard.state.good.iter().all(|good| good.spec_version != "v2"), "it is not a good spec");
     assert_eq!(yard.published("Rollout Failed"), 1);
 }
 
