@@ -47,8 +47,8 @@ impl Machine for Controllers {
         &mut self.phase
     }
 
-    fn tries(&self) -> Option<&Tries> {
-        Some(&self.tries)
+    fn tries_mut(&mut self) -> Option<&mut Tries> {
+        Some(&mut self.tries)
     }
 
     fn next_move(

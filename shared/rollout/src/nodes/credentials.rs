@@ -133,8 +133,8 @@ impl Machine for PoolRefresh {
         &mut self.phase
     }
 
-    fn tries(&self) -> Option<&Tries> {
-        Some(&self.tries)
+    fn tries_mut(&mut self) -> Option<&mut Tries> {
+        Some(&mut self.tries)
     }
 
     fn next_move(

@@ -175,8 +175,8 @@ impl Machine for Leaver {
         &mut self.phase
     }
 
-    fn tries(&self) -> Option<&Tries> {
-        Some(&self.tries)
+    fn tries_mut(&mut self) -> Option<&mut Tries> {
+        Some(&mut self.tries)
     }
 
     fn next_move(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {

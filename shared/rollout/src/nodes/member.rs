@@ -202,8 +202,8 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
         &mut self.phase
     }
 
-    fn tries(&self) -> Option<&Tries> {
-        Some(&self.tries)
+    fn tries_mut(&mut self) -> Option<&mut Tries> {
+        Some(&mut self.tries)
     }
 
     fn next_move(

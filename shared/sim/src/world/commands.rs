@@ -251,7 +251,8 @@ impl World {
                 "1 validation error detected: Value at 'timeoutSeconds' failed to satisfy constraint: Member must have value between 30 and 2592000",
             ));
         }
-        let known = self.fleet.machines.get(&request.instance).is_some_and(|one| one.power == Power::Up);
+        let machine = self.fleet.machines.get(&request.instance);
+        let known = machine.is_some_and(|one| one.power == Power::Up && !one.unregistered);
         if !known {
             let account = &self.config.account;
             return Err(ApiError::invalid_instance_id(format!(

@@ -107,6 +107,8 @@ pub(crate) struct Machine {
     pub(crate) silent: bool,
     /// Systems Manager does not reach its agent; everybody else does.
     pub(crate) unmanaged: bool,
+    /// Systems Manager refuses commands to it meanwhile.
+    pub(crate) unregistered: bool,
     /// Somebody terminated it by its id; `false`: if it is terminated, Auto Scaling has chosen it.
     pub(crate) asked_to_go: bool,
     /// It is protected from scale-in.

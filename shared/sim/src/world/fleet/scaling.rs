@@ -173,6 +173,7 @@ impl World {
             locked_out: false,
             silent: false,
             unmanaged: false,
+            unregistered: false,
             asked_to_go: false,
             protected: false,
             interrupted: false,
