@@ -15,6 +15,10 @@ GUARD_VERSION := 3.2.1
 GUARD := .tools/cfn-guard-$(GUARD_VERSION)/bin/cfn-guard
 FUZZ_VERSION := 0.13.1
 FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
+MDBOOK_VERSION := 0.5.4
+MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+MERMAID_VERSION := 0.17.1
+MERMAID := .tools/mdbook-mermaid-$(MERMAID_VERSION)/bin/mdbook-mermaid
 # fuzz/Cargo.toml has a program for each.
 FUZZED ?= spec patch events status answers signing
 
@@ -163,6 +167,14 @@ fuzz: $(FUZZ) ## Throw anything at what reads the bytes of others; SECONDS=60 ea
 			target/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=1048576 -timeout=10; \
 	done
 
+.PHONY: docs
+docs: docs-tools ## The pages of docs/ as a site, in target/site, with its links checked; some minutes more the first time
+	@docs/site/build.py $(MDBOOK) $(MERMAID) target/site
+	@docs/site/check_links.py target/site
+
+.PHONY: docs-tools
+docs-tools: $(MDBOOK) $(MERMAID)
+
 .PHONY: tools
 tools: ## The tools of the tests, into .tools/: Python's, pinned; Debian's etcd and certtool. Quick when done
 	@tests/scripts/tools.sh >/dev/null
@@ -189,3 +201,10 @@ $(FUZZ):
 # Once.
 $(GUARD):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cfn-guard --debug --locked --version $(GUARD_VERSION) --root .tools/cfn-guard-$(GUARD_VERSION) --quiet
+
+# Both once, about a minute together.
+$(MDBOOK):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook --no-default-features --features search --debug --locked --version $(MDBOOK_VERSION) --root .tools/mdbook-$(MDBOOK_VERSION) --quiet
+
+$(MERMAID):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook-mermaid --debug --locked --version $(MERMAID_VERSION) --root .tools/mdbook-mermaid-$(MERMAID_VERSION) --quiet
