@@ -83,6 +83,18 @@ test-cluster: tools ## The same as a test, with a workload, reboots and the end 
 	$(CARGO) build --release --locked -p slipway-node
 	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3
 
+.PHONY: aws-smoke
+# `make` passes what is on its command line on to the script: DOMAIN, HOSTED_ZONE_ID, REGION, INSTALL and so on.
+DRY_RUN ?= 1
+aws-smoke: tools ## A small cluster launched, upgraded, renewed and destroyed in the embedded AWS; DRY_RUN=0 DOMAIN= HOSTED_ZONE_ID= in a real account
+ifeq ($(DRY_RUN),0)
+	$(CARGO) build --locked --workspace --bins
+	@PATH="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug:$$PATH" DRY_RUN=0 tests/scripts/aws_smoke.sh
+else
+	$(CARGO) build --locked --workspace --all-targets
+	$(CARGO) test --locked --workspace --test tutorial smoke
+endif
+
 .PHONY: simulate
 # By default a few minutes' worth; SEEDS=1000000 is a night's.
 SEEDS ?= 10000
