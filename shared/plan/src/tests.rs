@@ -332,7 +332,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         orphaned: Default::default(),
         addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
-        behind: BTreeMap::new(),
+        earlier: BTreeMap::new(),
         unfinished: BTreeMap::new(),
     };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);
