@@ -116,10 +116,13 @@ const RUNS: usize = 11;
 async fn upload(count: usize) -> Anyhow<()> {
     let workshop = Workshop::for_spec(PRODUCTION);
     for upload in 0..count {
-        match workshop.outcome(PRODUCTION).await {
-            RenderOutcome::Planned(plan) if upload == 0 => workshop.deployed(&plan).await,
-            RenderOutcome::Unchanged if upload > 0 => {}
-            outcome => return Err(format!("upload {upload}: {outcome}").into()),
+        let outcome = workshop.outcome(PRODUCTION).await;
+        if upload == 0
+            && let RenderOutcome::Planned(plan) = &outcome
+        {
+            workshop.deployed(plan).await;
+        } else if upload == 0 || outcome != RenderOutcome::Unchanged {
+            return Err(format!("upload {upload}: {outcome}").into());
         }
     }
     Ok(())
