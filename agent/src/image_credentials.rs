@@ -75,7 +75,7 @@ pub(crate) async fn perform(endpoints: &Endpoints) -> AgentResult<Value> {
         return Err(unread(&format!("it has the version {:?}, and not {API:?}", request.api_version)));
     }
     let host = request.image.split('/').next().unwrap_or_default();
-    let region = region(host).ok_or_else(|| unread(&format!("{host:?} is no private registry of ECR")))?;
+    let region = region(host).ok_or_else(|| unread(&format!("{host:?} is not a private registry of ECR")))?;
     let login = Aws::new(endpoints, region)?.registry_login().await?;
     let answer = Answer {
         api_version: API,

@@ -32,7 +32,7 @@ pub async fn serves(root: &Path, without: &BTreeSet<String>) -> AgentResult<Clus
     let NodeConfig::Controller(config) = node_files::config(root)?.0 else {
         return Err(AgentError::lasting(
             FailureCode::Usage,
-            "this node is no controller, and cannot say whether the cluster serves",
+            "this node is not a controller, and cannot say whether the cluster serves",
             "run this on a controller",
         ));
     };

@@ -186,7 +186,7 @@ impl CloudArgs {
     async fn open(&self, cluster: &str, settings: Settings) -> Result<Cloud, CliError> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if cluster.is_empty() || !cluster.bytes().all(plain) {
-            let problem = format!("{cluster:?} is no cluster's name");
+            let problem = format!("{cluster:?} is not a valid name of a cluster");
             return Err(CliError::refused(problem, "name it as the spec does: clusterName"));
         }
         let found = Installation::find(&self.installation, self.spec_bucket.as_deref(), settings).await;
@@ -350,7 +350,7 @@ impl Cloud {
             return Ok(());
         }
         let bucket = self.assets().name();
-        let problem = format!("the bucket {bucket} holds nothing of a cluster {}", self.cluster);
+        let problem = format!("the bucket {bucket} has no objects of a cluster {}", self.cluster);
         let help = match self.installation.clusters().await?.as_slice() {
             [] => "it holds no cluster at all: upload a spec first, or name another installation's bucket"
                 .to_owned(),
@@ -538,7 +538,8 @@ fn output(
     option: &str,
 ) -> Result<String, CliError> {
     outputs.remove(name).ok_or_else(|| {
-        let problem = format!("the stack {stack} is no installation of Slipway: it lacks the output {name}");
+        let problem =
+            format!("the stack {stack} is not an installation of Slipway: it lacks the output {name}");
         CliError::refused(problem, help(option))
     })
 }

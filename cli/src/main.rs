@@ -261,7 +261,7 @@ mod tests {
                 Kind::Scalar { text, .. } => Some(text.clone()),
                 Kind::List(_) | Kind::Map(_) => None,
             })),
-            Kind::Map(_) => panic!("{node:?} is no script"),
+            Kind::Map(_) => panic!("{node:?} is not a script"),
         };
         match &node.kind {
             Kind::Map(entries) => {

@@ -81,7 +81,7 @@ pub(crate) struct RolloutView {
     pub(crate) plan: Option<String>,
     pub(crate) message: String,
     pub(crate) stacks: BTreeMap<String, String>,
-    pub(crate) left: Vec<String>,
+    pub(crate) orphaned: Vec<String>,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) ended_at: Option<Timestamp>,
     /// The summary of a plan that waits for approval.
@@ -225,7 +225,7 @@ impl Documents {
                 message: report.message,
                 command: report.next,
                 stacks: report.stacks,
-                left: report.left,
+                orphaned: report.orphaned,
                 ..RolloutView::default()
             },
             None => RolloutView {
@@ -469,13 +469,13 @@ mod tests {
         let doing = active.then(|| {
             json!({"rolling": {
                 "plan": "p2", "specVersion": "v", "target": "t", "startedAt": "2026-11-22T12:00:00Z", "changeSet": "s",
-                "steps": [], "nodesLeft": 0, "stacksLeft": [],
+                "steps": [], "nodesByHand": 0, "stacksByHand": [],
             }})
         });
         let doing = doing.unwrap_or_else(|| json!("idle"));
         json!({
             "format": 3, "cluster": "c", "generation": 2, "deployed": {}, "doing": doing, "outbox": [],
-            "approved": null, "said": null,
+            "approved": null, "published": null,
             "last": {
                 "plan": "p2", "specVersion": "v", "target": "t", "result": last, "message": "as it ended",
                 "endedAt": "2026-11-22T12:10:00Z", "steps": [],

@@ -139,7 +139,8 @@ impl Printer {
     /// Asks for a line of text. `help`: what to do where nobody can be asked.
     pub(crate) fn answer(&self, question: &str, help: String) -> Result<String, CliError> {
         if !self.can_ask() {
-            let problem = "this needs a confirmation, and nobody can be asked here: that needs a terminal, and text as the output";
+            let problem =
+                "this needs a confirmation, which is possible only on a terminal and with text output";
             return Err(CliError::refused(problem, help));
         }
         self.beside(question);

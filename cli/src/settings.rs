@@ -68,7 +68,7 @@ impl Settings {
             refused(Span { line, column, ..Span::default() }, &message, known())
         })?;
         let Kind::Map(entries) = tree.kind else {
-            return Err(refused(tree.span, "this is no group of keys", known()));
+            return Err(refused(tree.span, "this is not a mapping", known()));
         };
         for Entry { key, key_span, value } in entries {
             let Kind::Scalar { text, .. } = &value.kind else {
@@ -89,7 +89,7 @@ impl Settings {
                 "assetBucket" => &mut settings.asset_bucket,
                 "specBucket" => &mut settings.spec_bucket,
                 "bus" => &mut settings.bus,
-                _ => return Err(refused(key_span, &format!("`{key}` is no key of this file"), known())),
+                _ => return Err(refused(key_span, &format!("`{key}` is not a key of this file"), known())),
             };
             *place = Some(text.clone());
         }
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn a_mistake_is_named_with_its_place_and_what_to_do() {
         for (text, words) in [
-            ("cluster: a\nclutser: b\n", "config.yaml:2:1: `clutser` is no key of this file"),
+            ("cluster: a\nclutser: b\n", "config.yaml:2:1: `clutser` is not a key of this file"),
             ("cluster: [a]\n", "config.yaml:1:10: `cluster` must be a text"),
             ("cluster: \"\"\n", "config.yaml:1:10: `cluster` is empty"),
-            ("- a\n", "config.yaml:1:1: this is no group of keys"),
+            ("- a\n", "config.yaml:1:1: this is not a mapping"),
             ("cluster: a\ncluster: b\n", "config.yaml:2:1: "),
             ("cluster: \"a\n", "config.yaml:"),
         ] {

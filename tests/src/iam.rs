@@ -493,7 +493,7 @@ mod tests {
             Decision::NotGranted,
             "without the key the statement matches nothing"
         );
-        assert_eq!(put("a/x/x", &[("aws:userid", "*")]), Decision::NotGranted, "a value is no pattern");
+        assert_eq!(put("a/x/x", &[("aws:userid", "*")]), Decision::NotGranted, "a value is not a pattern");
         assert_eq!(put("a/*/x", &[("aws:userid", "*")]), Decision::Allowed("Own".to_owned()));
         let attach = |target: &str| {
             let from = ("ec2:sourceinstancearn", "arn:aws:ec2:eu-west-1:1:instance/i-1");

@@ -294,7 +294,10 @@ mod tests {
             ] {
                 assert_eq!(scanner.find(&shown).len(), 1);
             }
-            assert!(scanner.find(made.public.unwrap().as_bytes()).is_empty(), "the public half is no secret");
+            assert!(
+                scanner.find(made.public.unwrap().as_bytes()).is_empty(),
+                "the public half is not a secret"
+            );
         }
     }
 }

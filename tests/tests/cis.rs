@@ -197,7 +197,7 @@ async fn every_check_of_the_cis_benchmark_holds_or_has_a_reason() {
             (None, Some(("held", why))) => ("holds", why),
             // The rule looks for flags, and something else does it.
             (Some(false), Some(("held", why))) => ("holds otherwise", why),
-            (_, Some((kind, _))) => panic!("{id}: `{kind}` is no kind of reason"),
+            (_, Some((kind, _))) => panic!("{id}: `{kind}` is not a kind of reason"),
         };
         *counts.entry(result).or_default() += 1;
         let kind = if kind == "A" { "automatic" } else { "manual" };

@@ -93,7 +93,7 @@ impl Imds {
         const DOCUMENT: &str = "dynamic/instance-identity/document";
         let text = self.patiently(DOCUMENT).await?;
         let document: IdentityDocument = serde_json::from_str(&text).map_err(|error| {
-            let message = format!("the answer is no identity document: {error}");
+            let message = format!("the answer is not an identity document: {error}");
             port_error("imds:Get", DOCUMENT, ErrorKind::Transient, message)
         })?;
         Ok(MachineArns::new(&document.region, &document.account_id))

@@ -318,7 +318,7 @@ impl<C: Commands> Bootstrap<C> {
         let address = local_ipv4.parse().map_err(|_| {
             AgentError::passing(
                 FailureCode::BootstrapAddress,
-                format!("the metadata service gives {local_ipv4:?} as this machine's address, which is no IP address"),
+                format!("the metadata service gives {local_ipv4:?} as this machine's address, which is not an IP address"),
                 "report this: it is a defect",
             )
         })?;

@@ -44,7 +44,7 @@ fn what_is_written_can_be_read_by_its_owner_alone_and_is_written_once() {
     assert_eq!(applied(root.path(), DIR).unwrap().as_deref(), Some("d1"));
 
     let again = write(root.path(), "d1", &first).unwrap();
-    assert!(!again.changed, "the same is no change");
+    assert!(!again.changed, "the same is not a change");
     again.settle().unwrap();
     assert_eq!(
         fs::metadata(root.path().join("etc/etcd/pki/a-key.pem")).unwrap().ino(),

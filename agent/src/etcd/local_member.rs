@@ -27,7 +27,7 @@ impl LocalMember {
             NodeConfig::Etcd(config) => Ok(Self { root: root.to_owned(), config: *config }),
             NodeConfig::Controller(_) | NodeConfig::Worker(_) => Err(AgentError::lasting(
                 FailureCode::EtcdNone,
-                "this node is no etcd member",
+                "this node is not an etcd member",
                 "run this on a node whose role is etcd-N",
             )),
         }

@@ -67,7 +67,7 @@ pub(super) fn serving_node<'a>(
     request: &CertificateRequest,
 ) -> Result<&'a str, String> {
     let Some(node) = requester.user.strip_prefix(NODE).filter(|name| !name.is_empty()) else {
-        return Err(format!("`{}` is no node, and asks for a node's certificate", requester.user));
+        return Err(format!("`{}` is not a node, and asks for a node's certificate", requester.user));
     };
     if !requester.groups.contains(NODES) {
         return Err(format!("`{}` is not in the group {NODES}", requester.user));
@@ -100,7 +100,7 @@ pub(super) fn bootstrapping_node<'a>(
         return Err(format!("a certificate of {:?} is asked for", request.common_names));
     };
     let Some(node) = name.strip_prefix(NODE) else {
-        return Err(format!("`{name}` is no node"));
+        return Err(format!("`{name}` is not a node"));
     };
     if !requester.groups.contains(BOOTSTRAPPERS) {
         return Err(format!("`{}` is not in the group {BOOTSTRAPPERS}", requester.user));
@@ -176,7 +176,7 @@ fn role(node: &str, machine: &Machine) -> Result<Role, Verdict> {
     match machine.tags.get(ROLE).map(|role| role.parse::<Role>()) {
         Some(Ok(role @ (Role::Controller | Role::Pool(_)))) => Ok(role),
         Some(Ok(Role::Etcd(_) | Role::Admin) | Err(_)) | None => {
-            Err(Verdict::Deny(format!("the instance {node} is no controller and of no pool")))
+            Err(Verdict::Deny(format!("the instance {node} is neither a controller nor of a pool")))
         }
     }
 }

@@ -201,7 +201,7 @@ impl OpenRequest {
     ) -> Verdict {
         let (node, wanted) = match &self.wanted {
             Ok((node, wanted)) if is_instance(node) => (node, wanted),
-            Ok((node, _)) => return Verdict::Deny(format!("`{node}` is no instance's id")),
+            Ok((node, _)) => return Verdict::Deny(format!("`{node}` is not the id of an instance")),
             Err(why) => return Verdict::Deny(why.clone()),
         };
         let machine = match machines {

@@ -22,8 +22,8 @@ use crate::printer::Printer;
 
 /// Shrink the database files of etcd, one member after the other and the leader last, and disarm their alarms NOSPACE.
 ///
-/// A member does not serve while it is defragmented; of a cluster with a single member, the API stands still meanwhile. The next member follows only
-/// once all are well again, and the first failure ends it. While an alarm NOSPACE is raised, etcd's history is compacted first, because no API server
+/// A member does not serve while it is defragmented; in a cluster with a single member, the API is unavailable meanwhile. The next member follows only
+/// once all are healthy; the first failure ends the command. While an alarm NOSPACE is raised, etcd's history is compacted first, because no API server
 /// can do it then.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

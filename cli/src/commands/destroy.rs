@@ -15,7 +15,7 @@ use crate::printer::Printer;
 /// Destroy a cluster in AWS: delete pools, control plane, etcd and network, after a last snapshot of etcd.
 ///
 /// The command shows what is deleted and what is kept. On a terminal it asks for the cluster's name; a script passes --yes. Nodes are not
-/// drained, so all workloads end. Nothing is deleted before a snapshot is taken, and etcd not before a last one is taken when no API
+/// drained, so all workloads end. Nothing is deleted before a snapshot is taken, and etcd only after a last one, which is taken when no API
 /// server is left. An open rollout is aborted first. Deleting cluster.yaml destroys nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -30,13 +30,13 @@ use cluster::{ClusterRead, SpecRead};
 use findings::{Finding, Level, Read, Unread, unknown};
 use reading::account;
 
-/// Check an installation of Slipway and its clusters: what is wrong, where, and what to do about it. With a spec, also what that needs.
+/// Check an installation of Slipway and its clusters: what is wrong, where, and what to do about it. With a spec, also check what the spec needs.
 ///
 /// Of the installation: its stack, release and parameters, buckets, rules, schedule, dead-letter queues, alarms, KMS key, the published node agent, and which verbs your permissions allow. Of each cluster: its rollout, whether it serves, a pause, certificates, snapshots of etcd, the age of its pins, its newest spec. Of a spec in a file: also whether the account's quotas have room for it. Nothing is written, and nothing is decrypted. What you may not read is a finding as well, with the permission that it needs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Levels:
-  problem  something does not work, or will not
+  problem  something does not work, or will stop working
   unknown  it could not be checked
   warning  it works, and could be safer or newer
   ok       it is as it should be

@@ -37,7 +37,7 @@ Files:
 
 Exit codes:
   0  written, or everything was up to date
-  1  there is no such cluster, nothing was planned for it yet, or DIR holds something else than an export of it
+  1  there is no such cluster, nothing was planned for it yet, or DIR contains something other than an export of it
   2  wrong usage
   3  something could not be read or written
 

@@ -124,7 +124,7 @@ async fn server(cloud: &Cloud, wanted: Option<&str>) -> Result<String, CliError>
     let spec = object.map_err(FlowError::from)?;
     let cluster = spec.and_then(|spec| Some(slipway_spec::parse(&spec.bytes, None).ok()?.cluster));
     let cluster = cluster.ok_or_else(|| {
-        let problem = format!("the spec that {name} was planned by is not in s3://{}", specs.name());
+        let problem = format!("the spec of the newest plan of {name} is not in s3://{}", specs.name());
         CliError::refused(problem, "upload the spec again, and wait for its plan")
     })?;
     endpoint(&cluster, wanted)
@@ -171,7 +171,7 @@ async fn opened(cloud: &Cloud, manifest: &Manifest) -> Result<Files, CliError> {
         .await
         .map_err(FlowError::from)?;
     // An error of the parser could quote secrets.
-    let bundle: Bundle = serde_json::from_slice(opened.expose()).map_err(|_| corrupt("is no bundle"))?;
+    let bundle: Bundle = serde_json::from_slice(opened.expose()).map_err(|_| corrupt("is not a bundle"))?;
     Ok(Files(bundle.files.into_iter().map(|(path, text)| (path, Zeroizing::new(text))).collect()))
 }
 

@@ -21,11 +21,11 @@ use crate::members::{self, NoAnswer, in_cloud};
 use crate::overview::{plain, reporter};
 use crate::printer::Printer;
 
-/// Show why a machine of a cluster in AWS does what it does: its report about its bootstrap, and the last log lines of its units.
+/// Show what a machine of a cluster in AWS reported about its bootstrap, and the last log lines of its units.
 ///
 /// The lines are read by the agent on the machine, through Run Command: those of the agent itself (`slipway-*`, and user data in `cloud-final`), and
 /// of etcd, or of the kubelet and containerd. Logs of pods are not among them. What has the form of a secret is removed before it leaves the machine.
-/// The report is shown also of a machine that does not answer, or is gone.
+/// The report is shown even if the machine does not answer or is gone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:

@@ -24,7 +24,7 @@ use crate::upload::{Going, OtherPatches, foresee, page};
 ///
 /// In AWS it is the plan that the render function would publish, made by the same code from the same objects. Nothing is written, no key
 /// is made and none is used. Credentials that the upload would make are named; the plan's id is then known only afterwards. The
-/// command and the installation must be of one release.
+/// command and the installation must have the same release.
 ///
 /// With --against, missing credentials are made in memory and discarded: the plan shows which nodes would receive them, and
 /// `slipway render` makes new ones.

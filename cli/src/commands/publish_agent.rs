@@ -162,7 +162,7 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
         return Err("is a script, and no program".to_owned());
     }
     if !bytes.starts_with(magic) {
-        return Err("is no program for Linux (no ELF file)".to_owned());
+        return Err("is not a program for Linux (no ELF file)".to_owned());
     }
     let field = |at: usize, length: usize| -> Option<u64> {
         let bytes = bytes.get(at..at + length)?;
@@ -179,7 +179,7 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, String> {
     }
     // An executable, or a position-independent one.
     if !matches!(field(16, 2), Some(2 | 3)) {
-        return Err("is no program, but another kind of ELF file".to_owned());
+        return Err("is not a program, but another kind of ELF file".to_owned());
     }
     // The section header table is at the end, so it shows whether the file is complete.
     let end = match (field(40, 8), field(58, 2), field(60, 2)) {

@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 fn probability(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if (0.0..=0.2).contains(&number) { Ok(number) } else { Err("it must be from 0 to 0.2".to_owned()) }
 }
 
@@ -107,7 +107,7 @@ fn report(name: &str, args: &Args, year: &Chronicle) -> String {
         text.push_str(&format!("{}  {line}\n", at.strftime("%Y-%m-%d %H:%M")));
     }
     if year.lived.is_zero() {
-        text.push_str(&format!("{name} never served: what is said above is why, or what it waits for\n"));
+        text.push_str(&format!("{name} never served: the lines above say why, or what it waits for\n"));
         return text;
     }
     let count = |function: &str| year.tally.invocations.get(function).copied().unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::printer::Printer;
 
 /// List the etcd snapshots of a cluster, the newest first.
 ///
-/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, those of the etcd before are named as such. --max-age counts verified ones of the present etcd alone. docs/nodes.md says how to restore one.
+/// Members take snapshots on the schedule of the spec (`etcd.snapshots`), and the scan deletes old ones. Rollouts order one before each step that replaces a member of etcd, a destruction orders a last one, and `slipway snapshot` orders one; none of these is deleted. If the cluster was destroyed and launched again, snapshots of the earlier etcd are marked as such. --max-age counts only verified snapshots of the present etcd. docs/nodes.md says how to restore one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes:

@@ -27,7 +27,7 @@ use crate::printer::Printer;
 /// Look up anew what a cluster's lock pins: machine images, patch releases, programs, add-ons, the node agent. What is newer becomes a
 /// plan, which is approved and rolled out like any other.
 ///
-/// --undo puts the pins of the last successful rollout back (if that is what runs: of the one before it that had others), for example if a new image does not boot. What the spec itself names (amiId, etcd.version, a
+/// --undo puts the pins of the last successful rollout back (if the cluster runs these: the pins of the last earlier one that had others), for example if a new image does not boot. What the spec itself names (amiId, etcd.version, a
 /// kubernetesVersion with a patch, the version of an add-on) is not pinned, and never changed by this.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -177,7 +177,7 @@ async fn spec(cloud: &Cloud) -> Result<Cluster, CliError> {
             format!("{place} is refused, so it is not known what the cluster uses: {}", findings[0]);
         CliError::refused(
             problem,
-            format!("mend it first; slipway status --cluster {} lists all", cloud.cluster),
+            format!("correct it first; slipway status --cluster {} lists all", cloud.cluster),
         )
     })
 }

@@ -27,7 +27,7 @@ use crate::printer::Printer;
 #[command(after_help = "\
 Exit codes:
   0  everything is as planned, or nothing had to change
-  1  the spec was refused, the rollout failed, the time was over, or there is no such cluster
+  1  the spec was refused, the rollout failed, the time limit was reached, or there is no such cluster
   2  wrong usage
   3  the asset bucket could not be read
 

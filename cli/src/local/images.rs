@@ -32,10 +32,10 @@ impl FromStr for ImagePin {
         let architecture = match architecture {
             "x86_64" => Architecture::X86_64,
             "arm64" => Architecture::Arm64,
-            other => return Err(format!("{other:?} is no architecture: x86_64 or arm64")),
+            other => return Err(format!("{other:?} is not an architecture: x86_64 or arm64")),
         };
         if !Image::is_id(id) {
-            return Err(format!("{id:?} is no image's id, such as ami-0123456789abcdef0"));
+            return Err(format!("{id:?} is not the id of an image, such as ami-0123456789abcdef0"));
         }
         Ok(Self { architecture, id: id.to_owned() })
     }

@@ -45,7 +45,7 @@ impl<C: Crypto> LocalKeys<C> {
             return Err(CliError::refused(problem, "take the permission away: chmod 600"));
         }
         let key = decode(text.expose()).ok_or_else(|| {
-            let problem = format!("{} is no key file: 32 bytes in base64 are expected", path.display());
+            let problem = format!("{} is not a key file: 32 bytes in base64 are expected", path.display());
             CliError::refused(problem, "bring back the file that was made with these credentials")
         })?;
         Ok(Some(Self { crypto, key, unwritten: Mutex::default() }))

@@ -59,13 +59,13 @@ pub(super) fn unreadable(report: &Unreadable) -> Finding {
         Gravity::Notice,
         &report.key,
         format!("{} cannot be read: {}", report.key, plain(&report.why)),
-        "who wrote it writes it anew with its next report; delete it if that machine is gone",
+        "the machine overwrites it with its next report; delete it if that machine is gone",
     )
 }
 
 pub(super) fn of_spec(cluster: &str, spec: Option<&SpecStatus>) -> Option<Finding> {
     let Some(spec) = spec else {
-        let message = "no spec was looked at yet".to_owned();
+        let message = "no spec was processed yet".to_owned();
         let help = format!("slipway apply cluster.yaml --cluster {cluster}");
         return Some(finding(Gravity::Notice, "spec", message, help));
     };
@@ -78,16 +78,16 @@ pub(super) fn of_spec(cluster: &str, spec: Option<&SpecStatus>) -> Option<Findin
                 "the newest spec was refused: {} found; what runs stays as it was",
                 spec.diagnostics.len()
             ),
-            format!("mend it, then: slipway apply cluster.yaml --cluster {cluster}"),
+            format!("correct it, then: slipway apply cluster.yaml --cluster {cluster}"),
         )),
         SpecResult::Failed => Some(finding(
             Gravity::Wrong,
             "spec",
             format!(
                 "the newest spec could not be rendered: {}",
-                spec.failure.as_deref().unwrap_or("nobody said why")
+                spec.failure.as_deref().unwrap_or("no reason was given")
             ),
-            format!("once that is mended, upload it again: slipway apply cluster.yaml --cluster {cluster}"),
+            format!("once that is resolved, upload it again: slipway apply cluster.yaml --cluster {cluster}"),
         )),
     }
 }
@@ -103,19 +103,19 @@ pub(super) fn of_rollout(cluster: &str, rollout: &RolloutView) -> Option<Finding
             Gravity::Wrong,
             "rollout",
             rollout.message.clone(),
-            format!("once that is mended: slipway destroy --cluster {cluster}"),
+            format!("once that is resolved: slipway destroy --cluster {cluster}"),
         )),
         RolloutState::Failed => Some(finding(
             Gravity::Wrong,
             "rollout",
             format!("the rollout of plan {plan} failed: {}", rollout.message),
-            format!("once that is mended, begin it again: slipway apply cluster.yaml --cluster {cluster}"),
+            format!("once that is resolved, begin it again: slipway apply cluster.yaml --cluster {cluster}"),
         )),
         RolloutState::Stuck => Some(finding(
             Gravity::Wrong,
             "rollout",
             format!("the rollout {}", rollout.message),
-            "mend what it names: whatever wakes it next goes on from where it stands",
+            "resolve what it names; the rollout then continues at its next wake",
         )),
         RolloutState::Paused => Some(finding(
             Gravity::Notice,
@@ -212,8 +212,8 @@ pub(super) fn of_nodes(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
             NodeState::Silent => findings.push(finding(
                 Gravity::Notice,
                 &node.instance,
-                format!("{about} last told {heard} what it serves, and should have since"),
-                "if the machine is gone, this means nothing; else look at slipway-node's units on it",
+                format!("{about} last reported {heard} what it serves, and a newer report is overdue"),
+                "if the machine is gone, ignore this; otherwise check slipway-node's units on it",
             )),
             NodeState::Working if failure.is_some() => findings.push(finding(
                 Gravity::Notice,
@@ -257,7 +257,7 @@ pub(super) fn of_workers(nodes: &[Node], now: Timestamp) -> Vec<Finding> {
     }
     let findings = workers.into_values().map(|(_, one)| {
         let node = plain(&one.node);
-        let message = format!("{node} of the pool {} is not Ready, for the first time seen {}", plain(&one.pool), ago(one.since, now));
+        let message = format!("{node} of the pool {} is not Ready, first seen {}", plain(&one.pool), ago(one.since, now));
         match &one.repair {
             Word::Known(RepairState::Begun) => finding(
                 Gravity::Notice,
@@ -377,7 +377,7 @@ pub(super) fn of_certificates(
             gravity,
             &one.name,
             message,
-            format!("exchange it, in stages: slipway rotate-ca {} --cluster {cluster}", one.name),
+            format!("rotate it, in stages: slipway rotate-ca {} --cluster {cluster}", one.name),
         ));
     }
     findings

@@ -171,7 +171,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
         Ok(Format { format }) if format > 1 => {
             format!("it has the format {format}, which this slipway does not know: {error}")
         }
-        Ok(_) | Err(_) => format!("{} bytes that are no report: {error}", bytes.len()),
+        Ok(_) | Err(_) => format!("{} bytes that are not a report: {error}", bytes.len()),
     })
 }
 

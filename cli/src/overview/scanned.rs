@@ -35,7 +35,7 @@ pub(super) fn of_rotations(cluster: &str, manifest: &Manifest) -> Vec<Finding> {
         let RotationStatus { stage, is, next, .. } = rotation::rotation_status(name, rotation);
         let you =
             rotation::after(name, rotation.stage).map(|you| format!("; you: {you}")).unwrap_or_default();
-        let message = format!("{name} is being exchanged, at the stage {stage}: {is}; {next}{you}");
+        let message = format!("{name} is being rotated, at the stage {stage}: {is}; {next}{you}");
         let help = format!(
             "what it waits for: slipway rotate-ca {name} --cluster {cluster} --dry-run; without --dry-run and with --upload it goes on"
         );

@@ -41,7 +41,7 @@ impl Page<'_> {
     fn spec(&self, text: &mut String, view: &Overview) {
         let head = |words: &str| format!("{:<13}{words}\n", "spec");
         let Some(spec) = &view.spec else {
-            text.push_str(&head("none was looked at yet"));
+            text.push_str(&head("none was processed yet"));
             return;
         };
         if view.spec_is_past {
@@ -117,12 +117,12 @@ impl Page<'_> {
         for (stack, words) in &rollout.stacks {
             let _ = writeln!(text, "{:13}  {stack:<width$}  {}", "", plain(words));
         }
-        if !rollout.left.is_empty() {
+        if !rollout.orphaned.is_empty() {
             let _ = writeln!(
                 text,
-                "{:13}still standing, and no longer asked for: {}",
+                "{:13}still deployed, but no longer in the spec: {}",
                 "",
-                rollout.left.join(", ")
+                rollout.orphaned.join(", ")
             );
         }
     }
@@ -158,11 +158,7 @@ impl Page<'_> {
         }
         let hidden = view.nodes.len() - shown.len();
         if hidden > 0 {
-            let _ = writeln!(
-                text,
-                "{:13}  not listed: {hidden} that are up or of the past; --all lists them",
-                ""
-            );
+            let _ = writeln!(text, "{:13}  not listed: {hidden} that are up or former; --all lists them", "");
         }
         if view.nodes_unread > 0 {
             let _ = writeln!(text, "{:13}  {} older reports were not read", "", view.nodes_unread);
@@ -204,7 +200,7 @@ impl Page<'_> {
 
     fn findings(&self, text: &mut String, view: &Overview) {
         if view.findings.is_empty() {
-            text.push_str("nothing needs anybody\n");
+            text.push_str("nothing needs attention\n");
             return;
         }
         text.push('\n');
@@ -233,7 +229,7 @@ fn word(standing: NodeState) -> &'static str {
         NodeState::Silent => "silent",
         NodeState::Working => "coming up",
         NodeState::Up => "up",
-        NodeState::Earlier => "of the past",
+        NodeState::Earlier => "former",
     }
 }
 

@@ -467,7 +467,7 @@ fn where_nothing_was_rendered_nothing_is_removed() {
     for args in ["certs gc other --apply", "certs gc other"] {
         let run = place.run(args);
         assert_eq!(run.code, 1, "{}", run.output());
-        assert!(run.stderr.contains("is no directory that slipway render wrote"), "{}", run.output());
+        assert!(run.stderr.contains("is not a directory that slipway render wrote"), "{}", run.output());
     }
     assert_eq!(place.run("certs gc nowhere --apply").code, 3);
     let place = rendered();

@@ -21,10 +21,10 @@ fn what_is_no_agent_is_refused_by_name() {
     for (name, bytes, words) in [
         ("empty", Vec::new(), "is empty"),
         ("script", b"#!/bin/sh\nexit 0\n".to_vec(), "is a script"),
-        ("text", b"slipway-node".to_vec(), "is no program for Linux"),
+        ("text", b"slipway-node".to_vec(), "is not a program for Linux"),
         ("narrow", program(1, 3, 3, 0, 64), "is a 32-bit program"),
         ("odd", program(7, 3, 62, 0, 64), "is no 64-bit little-endian program"),
-        ("object", program(2, 1, 62, 64, 192), "is no program, but another kind of ELF file"),
+        ("object", program(2, 1, 62, 64, 192), "is not a program, but another kind of ELF file"),
         ("riscv", program(2, 3, 243, 64, 192), "is for another processor (ELF machine 243)"),
         ("header", program(2, 3, 62, 0, 63), "is cut off"),
         ("half", program(2, 3, 62, 64, 191), "is cut off"),

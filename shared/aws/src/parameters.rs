@@ -66,7 +66,11 @@ mod tests {
         let parameters = server.aws().parameters();
         assert_eq!(parameters.value("/a").await.unwrap().as_deref(), Some("ami-1"));
         assert_eq!(parameters.value("/b").await.unwrap(), None);
-        assert_eq!(parameters.value("/c").await.unwrap(), None, "a passphrase named as an image is no image");
+        assert_eq!(
+            parameters.value("/c").await.unwrap(),
+            None,
+            "a passphrase named as an image is not an image"
+        );
     }
 
     #[tokio::test]

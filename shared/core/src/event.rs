@@ -162,7 +162,7 @@ pub struct UpgradeRequested {
     /// Id of a plan that succeeded, to put back the pins that it had; left out: the newest versions are looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_to: Option<String>,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -181,17 +181,17 @@ pub struct CertificateExpiring {
     pub not_after: String,
     /// Whole days until then; negative once it has ended.
     pub days_left: i64,
-    /// The threshold that was passed: 30, 14, 7, 3, 1 or 0 days; 365, 180 and 90 too of an authority.
+    /// The threshold that was passed: 30, 14, 7, 3, 1 or 0 days; for an authority also 365, 180 and 90.
     pub threshold_days: u32,
     /// Where it is in use, if it was renewed in the store and is still in use there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
-    /// From when it is renewed by itself; left out: it is not.
+    /// When its automatic renewal begins; left out if it is not renewed automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewed_from: Option<String>,
     /// The same in words.
     pub message: String,
-    /// What its owner does.
+    /// What its owner has to do.
     pub help: String,
 }
 
@@ -205,7 +205,7 @@ pub struct CertificateRenewed {
     pub certificates: Vec<String>,
     /// The roles whose credentials the newest plan does not have yet.
     pub roles: Vec<String>,
-    /// Why nothing may hold it up, if so.
+    /// Why the renewal may not be delayed, if it is urgent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
 }
@@ -218,7 +218,7 @@ pub struct RenewalFailed {
     pub cluster: String,
     /// What was to be issued anew.
     pub certificates: Vec<String>,
-    /// The first of them that ends, in RFC 3339.
+    /// When the first of them expires, in RFC 3339.
     pub not_after: String,
     /// Why it was not, and what to do.
     pub message: String,
@@ -282,7 +282,7 @@ pub struct RolloutApproved {
     pub cluster: String,
     /// Id of the plan.
     pub plan: String,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -295,7 +295,7 @@ pub struct RolloutApproved {
 pub struct ClusterReference {
     /// `clusterName`.
     pub cluster: String,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -311,7 +311,7 @@ pub struct RolloutAbort {
     /// Id of the plan whose rollout is meant; left out: the one that was open when the event was put on the bus.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<String>,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -326,7 +326,7 @@ pub struct RolloutSkip {
     pub cluster: String,
     /// The machine's id, `i-…`.
     pub instance: String,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -339,10 +339,10 @@ pub struct RolloutSkip {
 pub struct DestroyRequested {
     /// `clusterName`.
     pub cluster: String,
-    /// Whether it goes without a last snapshot of etcd, for one that cannot take any.
+    /// Whether the destruction does without a last snapshot, for an etcd that cannot take one.
     #[serde(default)]
     pub without_snapshot: bool,
-    /// When it was given, by the clock of whoever gives it, in RFC 3339 with a fraction of a second: it counts within five seconds of the
+    /// When the order was given, by the sender's clock, in RFC 3339 with a fraction of a second: it counts if it is within five seconds of the
     /// event's own `time`, which has whole seconds. Left out: that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -355,12 +355,12 @@ pub struct DestroyRequested {
 pub struct ClusterDestroyed {
     /// `clusterName`.
     pub cluster: String,
-    /// What went and what stays, in words.
+    /// What was deleted and what was kept, in words.
     pub message: String,
     /// Key of the last snapshot of etcd in the asset bucket; left out: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    /// The id of this event: two events with the same id are the same event. Empty before it is published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
 }
@@ -378,7 +378,7 @@ pub struct RolloutReport {
     /// While something is waited for: the command that a person can run about it, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    /// The id of this event: two events with the same id are the same event. Empty before it is published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
 }
@@ -405,7 +405,7 @@ pub struct RolloutStarted {
     pub cluster: String,
     /// Id of the plan.
     pub plan: String,
-    /// Names this event: whoever receives the same id twice was told the same thing twice. Empty before it is published.
+    /// The id of this event: two events with the same id are the same event. Empty before it is published.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
 }

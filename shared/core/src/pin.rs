@@ -55,7 +55,7 @@ impl FromStr for Pin {
     fn from_str(name: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|pin| pin.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("{name:?} is no kind of pin; there are {names}")
+            format!("{name:?} is not a kind of pin; there are {names}")
         })
     }
 }

@@ -151,10 +151,10 @@ impl PolicyError {
             Self::OutlivesIssuer { issuer, .. } => format!("rotate {issuer}: slipway rotate-ca {issuer}"),
             Self::TooLong { .. } => "lower tlsCADurationDays or tlsCertDurationDays".to_owned(),
             Self::Rotation { asset, stands, .. } => format!(
-                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): an authority that stands is not exchanged for one of another kind"
+                "write `source: {stands}` at certificatesConfiguration.authorities.{asset} (or nothing, for generated): an existing authority is not replaced by one of another kind"
             ),
             Self::AnotherAuthority { .. } => {
-                "put the old file back, or take it away: an authority that was brought and stands is not exchanged, since this version \
+                "put the old file back, or take it away: an existing authority that you provided is not replaced, because this version \
                  rotates only those that it makes itself"
                     .to_owned()
             }

@@ -113,7 +113,7 @@ pub fn to_start(
     };
     if asset.origin != Origin::Generated || entry.origin != Origin::Generated {
         return refused(
-            "you brought it, and this version exchanges only what Slipway makes",
+            "you imported or provided it, and this version rotates only what Slipway makes",
             "build a cluster with another authority beside this one".to_owned(),
         );
     }
@@ -142,8 +142,8 @@ pub fn known(name: &str) -> Result<(), PolicyError> {
     Err(PolicyError::NotRotatable {
         name: name.to_owned(),
         why: match nearest(name, ROTATABLE.into_iter()) {
-            Some(near) => format!("it is no authority; did you mean {near}?"),
-            None => "it is no authority".to_owned(),
+            Some(near) => format!("it is not an authority; did you mean {near}?"),
+            None => "it is not an authority".to_owned(),
         },
         help: format!(
             "name one of {}; a certificate is renewed by `slipway certs renew`",

@@ -487,7 +487,7 @@ fn an_authority_is_not_exchanged_by_rendering() {
     let missing = manifest::to_make(&assets, &Manifest::default(), &BTreeMap::new(), now());
     assert!(matches!(missing, Err(PolicyError::NotBrought { ref asset }) if asset == "ca"), "{missing:?}");
     for error in [asked.unwrap_err(), back.unwrap_err(), another.unwrap_err()] {
-        assert!(error.help().contains("exchanged"), "{error}");
+        assert!(error.help().contains("is not replaced"), "{error}");
     }
     assert!(missing.unwrap_err().help().contains("import/ca.pem"));
 }

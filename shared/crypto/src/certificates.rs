@@ -52,7 +52,7 @@ pub(crate) fn certify(
                 return Err(fail("the authority's key does not belong to its certificate".to_owned()));
             }
             if !parsed.is_ca() {
-                return Err(fail(format!("{} is no authority", parsed.subject())));
+                return Err(fail(format!("{} is not an authority", parsed.subject())));
             }
             if let Some(end) = cut_at_issuer(profile, now, &parsed)? {
                 params.not_after = date(end, profile)?;
@@ -123,7 +123,7 @@ fn key_usages(profile: &CertificateProfile, key: &Key) -> Vec<KeyUsagePurpose> {
 
 fn date(time: Timestamp, profile: &CertificateProfile) -> PortResult<OffsetDateTime> {
     OffsetDateTime::from_unix_timestamp(time.as_second()).map_err(|_| {
-        refused("pki:Issue", &profile.common_name, format!("{time} is no date of a certificate"))
+        refused("pki:Issue", &profile.common_name, format!("{time} is not a date of a certificate"))
     })
 }
 

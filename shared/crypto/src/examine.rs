@@ -9,7 +9,7 @@ use crate::verify;
 pub(crate) fn examine(key: &str, bytes: &[u8]) -> Result<Seen, Flaw> {
     let help = "bring back an earlier version of the object (the bucket keeps them), or issue it anew";
     let flaw = |message: String| Flaw { message, help: help.to_owned() };
-    let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is no text, and so no PEM".to_owned()))?;
+    let pem = std::str::from_utf8(bytes).map_err(|_| flaw("it is not text, and so not PEM".to_owned()))?;
     let der = verify::der(pem).map_err(flaw)?;
     // The scan judges dates by its own thresholds.
     let (certificate, findings) = verify::alone(key, &der, None).map_err(flaw)?;

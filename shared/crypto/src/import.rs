@@ -27,7 +27,7 @@ fn flaw(message: impl Into<String>, help: impl Into<String>) -> Flaw {
 fn certificates(text: &[u8]) -> Result<Vec<Vec<u8>>, Flaw> {
     const HELP: &str =
         "write it with `openssl x509 -in FILE -outform PEM`, beginning with -----BEGIN CERTIFICATE-----";
-    let text = std::str::from_utf8(text).map_err(|_| flaw("it is not PEM: it is no text", HELP))?;
+    let text = std::str::from_utf8(text).map_err(|_| flaw("it is not PEM: it is not text", HELP))?;
     let blocks = crate::armor::blocks(text).map_err(|problem| flaw(problem, HELP))?;
     if blocks.iter().any(|block| block.label.ends_with("PRIVATE KEY")) {
         return Err(flaw(

@@ -34,7 +34,7 @@ pub enum Inspected {
 #[must_use]
 pub fn inspect(bytes: &Secret) -> Inspected {
     let Ok(text) = std::str::from_utf8(bytes.expose()) else {
-        return Inspected::Other("it is no text".to_owned());
+        return Inspected::Other("it is not text".to_owned());
     };
     // PKCS #8 has a label of its own, the older forms have a header (RFC 1421).
     if text.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----") || text.contains("Proc-Type: 4,ENCRYPTED") {
@@ -57,7 +57,7 @@ pub fn inspect(bytes: &Secret) -> Inspected {
             not_after: certificate.validity().not_after.timestamp(),
             public_key: slipway_core::digest::sha256_hex(certificate.public_key().raw),
         },
-        Err(_) => Inspected::Other("it is no X.509 certificate".to_owned()),
+        Err(_) => Inspected::Other("it is not an X.509 certificate".to_owned()),
     }
 }
 

@@ -32,7 +32,7 @@ pub struct CertificateRequest {
 /// If it is not a request, or is not signed with its own key. The message is for people.
 pub fn certificate_request(pem: &str) -> Result<CertificateRequest, String> {
     let der = armor::decode(&["CERTIFICATE REQUEST"], pem)?;
-    let unreadable = || "it is no PKCS #10 request".to_owned();
+    let unreadable = || "it is not a PKCS #10 request".to_owned();
     let (rest, parsed) = X509CertificationRequest::from_der(&der).map_err(|_| unreadable())?;
     if !rest.is_empty() {
         return Err("something comes after the request".to_owned());

@@ -145,7 +145,7 @@ impl<R: Read> Sealed<R> {
         let salt = take(SALT_LEN)?;
         head.truncate(head.len() - SALT_LEN);
         let salt = salt.try_into().expect("so many bytes were read");
-        let wrapped_by = String::from_utf8(name).map_err(|_| damaged("the name of its key is no text"))?;
+        let wrapped_by = String::from_utf8(name).map_err(|_| damaged("the name of its key is not a text"))?;
         Ok(Self { from, head, salt, wrapped_by, wrapped })
     }
 

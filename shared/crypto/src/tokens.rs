@@ -39,7 +39,7 @@ pub(crate) fn verification_key(pem: &str) -> PortResult<VerificationKey> {
 /// The coordinates of a point in uncompressed form, in which every library writes a public key.
 fn on_curve(info: &SubjectPublicKeyInfo<'_>, point: &[u8]) -> Result<KeyNumbers, &'static str> {
     if info.algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY {
-        return Err("it is no ECDSA key");
+        return Err("it is not an ECDSA key");
     }
     let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
     let split = |length: usize| match point.split_first() {

@@ -240,7 +240,10 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     let (Some(report), true) = (report, is_at_rest) else {
         return Err(FlowError::Race { key, tries: ROUNDS });
     };
-    update_report(ports.assets, &wake.cluster, |_| report.clone()).await?;
+    // One that stood still may come back when another has gone on.
+    let newer = |old: &Report| old.generation == report.generation && old.decided > report.decided;
+    update_report(ports.assets, &wake.cluster, |old| old.filter(newer).unwrap_or_else(|| report.clone()))
+        .await?;
     // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
     unsaid.map_or(Ok(report), Err)
 }
@@ -319,7 +322,7 @@ async fn observe<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks
         }
         observed.stacks.insert(name.clone(), stack);
     }
-    for name in &scope.left {
+    for name in &scope.orphaned {
         let stack = ports.stacks.stack(name).await?;
         if stack.is_none_or(|view| view.status == StackStatus::DeleteComplete) {
             observed.gone.insert(name.clone());
@@ -494,15 +497,15 @@ pub(crate) fn plan_ready(plan: &Plan, spec_version: &str, now: Timestamp) -> Eve
 /// If a release is lost or cannot be read.
 pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Baseline> {
     let (cluster, addons, mut releases) = (&rollout.cluster, rollout.addons_release(), BTreeMap::new());
-    let stacks = rollout.deployed.values().chain(rollout.left.values()).map(String::as_str);
-    let older = rollout.behind.values().flatten().map(String::as_str);
+    let stacks = rollout.deployed.values().chain(rollout.orphaned.values()).map(String::as_str);
+    let older = rollout.earlier.values().flatten().map(String::as_str);
     let unfinished = rollout.unfinished.values().map(String::as_str);
     for id in stacks.chain(addons).chain(older).chain(unfinished).collect::<BTreeSet<_>>() {
         releases.insert(id.to_owned(), required(assets, &keys::release(cluster, id)).await?);
     }
-    Baseline::assemble(cluster, &rollout.deployed, &rollout.left, &releases)
+    Baseline::assemble(cluster, &rollout.deployed, &rollout.orphaned, &releases)
         .and_then(|baseline| baseline.with_addons(addons, &releases))
-        .and_then(|baseline| baseline.with_behind(&rollout.behind, &releases))
+        .and_then(|baseline| baseline.with_earlier(&rollout.earlier, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
         .map(|baseline| baseline.with_whole(&releases))
         .map_err(|id| store::lost(&keys::release(cluster, &id)))

@@ -494,7 +494,7 @@ pub async fn issue_and_render<S, A: Objects, K: Keys, P: Parameters, R: Registry
     }
     let update = |lock: &Lock| match &running.baseline.rendering {
         Some(rendering) => {
-            slipway_plan::skew::check_update(&places, &cluster, lock, rendering, &running.baseline.behind)
+            slipway_plan::skew::check_update(&places, &cluster, lock, rendering, &running.baseline.earlier)
         }
         None => Vec::new(),
     };

@@ -289,7 +289,7 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
             Ok(moved) if fits(&moved.auto_scaling_group_name, 255) => {
                 Woken::Group(moved.auto_scaling_group_name)
             }
-            Ok(moved) => Woken::Nobody(format!("{:?} is no group of ours", moved.auto_scaling_group_name)),
+            Ok(moved) => Woken::Nobody(format!("{:?} is not a group of ours", moved.auto_scaling_group_name)),
             Err(failure) => Woken::Nobody(failure.message().to_owned()),
         }),
         ("aws.ec2", "EC2 Spot Instance Interruption Warning") => Ok(match (detail(event), at) {
@@ -305,7 +305,7 @@ pub fn woken(event: Value) -> Result<Woken, InvocationError> {
         }),
         ("aws.ssm", _) => Ok(match detail::<CommandChange>(event) {
             Ok(change) if fits(&change.command_id, 36) => Woken::Command(change.command_id),
-            Ok(change) => Woken::Nobody(format!("{:?} is no command's id", change.command_id)),
+            Ok(change) => Woken::Nobody(format!("{:?} is not a command's id", change.command_id)),
             Err(failure) => Woken::Nobody(failure.message().to_owned()),
         }),
         _ => Err(unexpected(&event)),
@@ -374,7 +374,7 @@ fn given_at(event: &Value) -> Option<Timestamp> {
 
 fn envelope(event: Value) -> Result<EventBridgeEvent<Value>, InvocationError> {
     serde_json::from_value(event)
-        .map_err(|error| InvocationError::malformed(format!("this is no event of EventBridge: {error}")))
+        .map_err(|error| InvocationError::malformed(format!("this is not an event of EventBridge: {error}")))
 }
 
 fn detail<T: DeserializeOwned>(event: EventBridgeEvent<Value>) -> Result<T, InvocationError> {

@@ -24,7 +24,7 @@ pub struct ExportInUse {
     /// The stacks that use it.
     pub used_by: Vec<String>,
     /// Those of them that no spec can change, because an earlier rollout orphaned them.
-    #[serde(default, rename = "left", skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub orphaned: Vec<String>,
 }
 

@@ -39,7 +39,7 @@ fn top(plan: &Plan, story: &Story, title: &str) -> Markup {
     };
     let machines = |action| plan.machines(action);
     let exactly = |number: usize| Machines::exactly(u32::try_from(number).unwrap_or(u32::MAX));
-    let changes = |action| !matches!(action, StackAction::Unchanged | StackAction::Left);
+    let changes = |action| !matches!(action, StackAction::Unchanged | StackAction::Orphaned);
     let changed = plan.stacks.iter().filter(|stack| changes(stack.action)).count();
     let updated = || plan.stacks.iter().filter(|stack| stack.action == StackAction::Update);
     let lost = |change: &&ResourceChange| {
@@ -116,7 +116,7 @@ const fn fate(action: NodeAction) -> (&'static str, &'static str) {
         NodeAction::Refresh => ("refreshed in place", "change"),
         NodeAction::Untouched => ("left alone", "same"),
         NodeAction::Remove => ("removed", "gone"),
-        NodeAction::Left => ("orphaned", "gone"),
+        NodeAction::Orphaned => ("orphaned", "gone"),
     }
 }
 
@@ -209,14 +209,14 @@ fn stack(stack: &StackPlan) -> Markup {
         StackAction::Create => ("created", "add"),
         StackAction::Update => ("updated", "change"),
         StackAction::Delete => ("no longer asked for", "gone"),
-        StackAction::Left => ("orphaned", "gone"),
+        StackAction::Orphaned => ("orphaned", "gone"),
         StackAction::Unchanged => ("unchanged", "same"),
     };
     let title = html! {
         b { (clean(&stack.name)) } " " span class="small" { "(" (story::kind(stack.kind)) ")" } " "
         span class=(class) { (word) }
     };
-    if matches!(stack.action, StackAction::Unchanged | StackAction::Left) {
+    if matches!(stack.action, StackAction::Unchanged | StackAction::Orphaned) {
         return html! { p class="stack" { (title) } };
     }
     // Changes are unfolded. For a stack that is created or deleted the title says enough.

@@ -58,7 +58,7 @@ pub struct Plan {
     pub addons_from: Option<String>,
     /// For each role, older releases that some of its nodes may still have, when the plan was made.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub behind: BTreeMap<Role, BTreeSet<String>>,
+    pub earlier: BTreeMap<Role, BTreeSet<String>>,
     /// Stacks whose creation by an earlier rollout did not succeed and that still exist, with the release that wanted them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unfinished: BTreeMap<String, String>,
@@ -121,7 +121,7 @@ pub enum StackAction {
     Delete,
     /// It is orphaned: an earlier rollout removed it from the cluster, and a person has to delete it. Pools are never orphaned, because
     /// the next rollout deletes them.
-    Left,
+    Orphaned,
     /// Its bytes are unchanged.
     Unchanged,
 }
@@ -245,7 +245,7 @@ pub enum NodeAction {
     /// It is removed with its stack.
     Remove,
     /// It is orphaned with its stack, which an earlier rollout removed from the cluster.
-    Left,
+    Orphaned,
 }
 
 /// What is deployed: the release of each stack, and the stacks and roles themselves.
@@ -262,7 +262,7 @@ pub struct Baseline {
     /// The id of the release that `rendering` is as a whole; `None`: of none, or that is not known.
     pub whole: Option<String>,
     /// Other releases that some nodes of a role may have.
-    pub behind: skew::Behind,
+    pub earlier: skew::Earlier,
     /// Stacks whose creation did not succeed and that still exist, each with the release that wanted it, and what that release has of it.
     pub unfinished: BTreeMap<String, (String, Rendering)>,
 }
@@ -313,7 +313,7 @@ impl Baseline {
             addons: None,
             rendering: Some(whole),
             whole: None,
-            behind: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             unfinished: BTreeMap::new(),
         })
     }
@@ -374,15 +374,15 @@ impl Baseline {
     ///
     /// # Errors
     /// The first of these releases that `releases` lacks.
-    pub fn with_behind(
+    pub fn with_earlier(
         mut self,
-        behind: &BTreeMap<Role, BTreeSet<String>>,
+        earlier: &BTreeMap<Role, BTreeSet<String>>,
         releases: &BTreeMap<String, Rendering>,
     ) -> Result<Self, String> {
-        for (role, ids) in behind {
+        for (role, ids) in earlier {
             for id in ids {
                 let node = releases.get(id).ok_or_else(|| id.clone())?.roles.get(role).cloned();
-                self.behind.entry(role.clone()).or_default().insert(id.clone(), node);
+                self.earlier.entry(role.clone()).or_default().insert(id.clone(), node);
             }
         }
         Ok(self)
@@ -409,7 +409,7 @@ impl Baseline {
             addons,
             rendering: Some(release),
             whole: Some(id),
-            behind: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             unfinished: BTreeMap::new(),
         }
     }
@@ -438,13 +438,13 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
     // The policy is part of what a person approves: a plan that needs approval is not the plan that needs none.
     let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))
         .expect("maps of strings and a policy are JSON");
-    let behind: BTreeMap<Role, BTreeSet<String>> = baseline
-        .behind
+    let earlier: BTreeMap<Role, BTreeSet<String>> = baseline
+        .earlier
         .iter()
         .map(|(role, releases)| (role.clone(), releases.keys().cloned().collect()))
         .collect();
-    if !behind.is_empty() {
-        start.push_str(&serde_json::to_string(&behind).expect("roles are written as text"));
+    if !earlier.is_empty() {
+        start.push_str(&serde_json::to_string(&earlier).expect("roles are written as text"));
     }
     let unfinished = baseline.unfinished.iter().map(|(stack, (release, _))| (stack.clone(), release.clone()));
     let unfinished: BTreeMap<String, String> = unfinished.collect();
@@ -458,7 +458,7 @@ pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Pla
         cluster: new.cluster.clone(),
         from: baseline.releases.clone(),
         addons_from: baseline.addons.clone(),
-        behind,
+        earlier,
         unfinished,
         objections: objections(baseline, new, policy),
         in_use: exports::in_use(baseline, new, &stacks),
@@ -496,7 +496,7 @@ impl Plan {
 /// Checked again for every plan, because what is deployed may differ from what was deployed when the spec was uploaded.
 fn objections(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Vec<String> {
     let old = baseline.rendering.iter();
-    let found = old.flat_map(|old| skew::between(old, &baseline.behind, new));
+    let found = old.flat_map(|old| skew::between(old, &baseline.earlier, new));
     let found = found.map(|objection| format!("{} ({})", objection.message, objection.help));
     found.chain(upgrades::unseen(baseline, new, policy)).collect()
 }
@@ -508,17 +508,16 @@ impl Plan {
     /// Whether nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.stacks.iter().all(|stack| matches!(stack.action, StackAction::Unchanged | StackAction::Left))
-            && self
-                .nodes
-                .iter()
-                .all(|node| matches!(node.action, NodeAction::Untouched | NodeAction::Left) && !node.fewer)
+        self.stacks.iter().all(|stack| matches!(stack.action, StackAction::Unchanged | StackAction::Orphaned))
+            && self.nodes.iter().all(|node| {
+                matches!(node.action, NodeAction::Untouched | NodeAction::Orphaned) && !node.fewer
+            })
             && self.addons.is_empty()
     }
 
     /// The orphaned stacks: an earlier rollout removed them from the cluster, and they still exist.
     pub fn orphaned(&self) -> impl Iterator<Item = &StackPlan> {
-        self.stacks.iter().filter(|stack| stack.action == StackAction::Left)
+        self.stacks.iter().filter(|stack| stack.action == StackAction::Orphaned)
     }
 
     /// The pools that this plan rolls before `node`.

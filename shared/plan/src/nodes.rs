@@ -22,9 +22,9 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
             let gone_subnets =
                 removed_subnets(role, old.and_then(|old| old.stack(&node.stack)), new.stack(&node.stack));
             let planned = one(role, old.and_then(|old| old.roles.get(role)), node, &gone_subnets);
-            let behind =
-                baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
-            behind.fold(planned, |planned, before| besides(planned, before, node))
+            let earlier =
+                baseline.earlier.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+            earlier.fold(planned, |planned, before| besides(planned, before, node))
         })
         .collect();
     let gone = old.into_iter().flat_map(|old| &old.roles).filter(|(role, _)| !new.roles.contains_key(role));
@@ -119,7 +119,7 @@ fn besides(planned: NodePlan, before: &NodeRole, after: &NodeRole) -> NodePlan {
             | NodeAction::Untouched
             | NodeAction::Refresh
             | NodeAction::Remove
-            | NodeAction::Left,
+            | NodeAction::Orphaned,
             _,
         ) => false,
     };
@@ -208,7 +208,7 @@ fn concerned(action: NodeAction, before: GroupSize, after: GroupSize) -> GroupSi
         NodeAction::Replace | NodeAction::Refresh => {
             GroupSize { min: before.min.min(after.min), max: before.max.min(after.max) }
         }
-        NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left => after,
+        NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Orphaned => after,
     }
 }
 

@@ -22,7 +22,7 @@ impl Plan {
 
     fn objected(&self) -> Option<String> {
         let list = self.objections.join("; ");
-        (!list.is_empty()).then(|| format!("what runs speaks against it: {list}. Nothing is touched"))
+        (!list.is_empty()).then(|| format!("it conflicts with what is deployed: {list}. Nothing is touched"))
     }
 
     /// CloudFormation would stop at the first of these and roll the stack back, while nodes use it.
@@ -109,7 +109,7 @@ impl Plan {
         let mut why = Vec::new();
         if !problems(true, &[UndrainedCause::LowerMaximum]).is_empty() {
             why.push(
-                "Auto Scaling would terminate controllers at once, since there are to be fewer by more than one: nothing is touched. Upload \
+                "Auto Scaling would terminate controllers at once, because the spec removes more than one: nothing is touched. Upload \
                  a spec with one controller fewer, and the next when that is rolled out"
                     .to_owned(),
             );
@@ -125,8 +125,8 @@ impl Plan {
         if !pools.is_empty() && self.policy.approval == Approval::Auto {
             let pools: Vec<&str> = pools.iter().map(String::as_str).collect();
             why.push(format!(
-                "Auto Scaling would terminate all nodes in the subnets that {} would leave, at once and undrained, and nobody would have \
-                 read that: nothing is touched. Move what runs there to another pool first, or write `rollout: {{approval: manual}}` and \
+                "Auto Scaling would terminate all nodes in the subnets that {} would leave, at once and undrained, and no person would have \
+                 approved that: nothing is touched. Move what runs there to another pool first, or write `rollout: {{approval: manual}}` and \
                  approve the plan",
                 few(&pools)
             ));

@@ -43,7 +43,7 @@ pub fn deadline(
 ) -> Deadline {
     let standing = baseline.rendering.iter().flat_map(|rendering| &rendering.roles);
     let partly_rolled = baseline
-        .behind
+        .earlier
         .iter()
         .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
     let mut ends: BTreeMap<Role, Timestamp> = BTreeMap::new();
@@ -145,10 +145,10 @@ impl Plan {
                 || node.action == NodeAction::Replace && self.renewal.replaced.contains_key(&node.role)
         };
         let nodes = |node: &super::NodePlan| {
-            matches!(node.action, NodeAction::Untouched | NodeAction::Left) || renews(node)
+            matches!(node.action, NodeAction::Untouched | NodeAction::Orphaned) || renews(node)
         };
         let stacks = |stack: &super::StackPlan| match stack.action {
-            StackAction::Unchanged | StackAction::Left => true,
+            StackAction::Unchanged | StackAction::Orphaned => true,
             StackAction::Create | StackAction::Delete => false,
             StackAction::Update => {
                 matches!(stack.kind, StackKind::Etcd | StackKind::ControlPlane)

@@ -22,7 +22,7 @@ impl Plan {
                 Role::Pool(_) | Role::Admin,
                 NodeAction::Create | NodeAction::Replace | NodeAction::Refresh | NodeAction::Untouched,
             ) => 2,
-            (Role::Pool(_) | Role::Admin, NodeAction::Remove | NodeAction::Left) => 3,
+            (Role::Pool(_) | Role::Admin, NodeAction::Remove | NodeAction::Orphaned) => 3,
         };
         let mut rest: Vec<&NodePlan> = self.nodes.iter().collect();
         // Of members that leave, the newest goes first.
@@ -106,7 +106,7 @@ impl Plan {
             | NodeAction::Refresh
             | NodeAction::Untouched
             | NodeAction::Remove
-            | NodeAction::Left => "",
+            | NodeAction::Orphaned => "",
         });
         match self.policy.force_after_s(pool).filter(|_| node.action == NodeAction::Replace) {
             Some(seconds) => format!("{words}; drains are forced after {} min", seconds / 60),
@@ -135,7 +135,7 @@ impl Plan {
             let each = match node.action {
                 NodeAction::Replace => USUALLY_REPLACED,
                 NodeAction::Refresh => USUALLY_REFRESHED,
-                NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Left => {
+                NodeAction::Create | NodeAction::Untouched | NodeAction::Remove | NodeAction::Orphaned => {
                     continue;
                 }
             };

@@ -128,7 +128,7 @@ impl NodePlan {
             | NodeAction::Refresh
             | NodeAction::Untouched
             | NodeAction::Remove
-            | NodeAction::Left => Machines { least: min, most: max },
+            | NodeAction::Orphaned => Machines { least: min, most: max },
         })
     }
 
@@ -151,7 +151,7 @@ impl Plan {
                 let fewer = self.nodes.iter().filter(|node| node.fewer && node.role == Role::Controller);
                 fewer.map(|_| Machines::exactly(1)).sum()
             }
-            NodeAction::Replace | NodeAction::Refresh | NodeAction::Untouched | NodeAction::Left => {
+            NodeAction::Replace | NodeAction::Refresh | NodeAction::Untouched | NodeAction::Orphaned => {
                 Machines::default()
             }
         };

@@ -26,19 +26,19 @@ use slipway_spec::{Objection, Places};
 
 /// For each role, other releases that some of its nodes may have, because a rollout ended before it replaced them. `None`: that release
 /// does not have the role.
-pub type Behind = BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>;
+pub type Earlier = BTreeMap<Role, BTreeMap<String, Option<NodeRole>>>;
 
 /// What is running: the deployed release, and other releases that some nodes may have.
 #[derive(Debug, Clone, Copy)]
 struct Runs<'a> {
     deployed: &'a Rendering,
-    behind: &'a Behind,
+    earlier: &'a Earlier,
 }
 
 impl Runs<'_> {
     /// The versions that nodes of `role` may run.
     fn versions(&self, role: &Role) -> BTreeSet<Release> {
-        let older = self.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+        let older = self.earlier.get(role).into_iter().flat_map(|releases| releases.values().flatten());
         self.deployed.roles.get(role).into_iter().chain(older).filter_map(version).collect()
     }
 
@@ -51,7 +51,7 @@ impl Runs<'_> {
     }
 }
 
-/// The objections to updating `running`, some of whose nodes are `behind`, to `cluster`, as findings with their place in the
+/// The objections to updating `running`, some of whose nodes have an `earlier` release, to `cluster`, as findings with their place in the
 /// spec (`places`).
 #[must_use]
 pub fn check_update(
@@ -59,9 +59,9 @@ pub fn check_update(
     cluster: &Cluster,
     lock: &Lock,
     running: &Rendering,
-    behind: &Behind,
+    earlier: &Earlier,
 ) -> Vec<Diagnostic> {
-    places.findings(objections(cluster, lock, running, behind))
+    places.findings(objections(cluster, lock, running, earlier))
 }
 
 /// A version such as `1.34.2` or `3.6.16`. Kubernetes and etcd use the same form.
@@ -86,10 +86,10 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// All objections to updating `running`, some of whose nodes are `behind`, to `cluster` in one step.
+/// All objections to updating `running`, some of whose nodes have an `earlier` release, to `cluster` in one step.
 #[must_use]
-pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &Behind) -> Vec<Objection> {
-    let runs = Runs { deployed: running, behind };
+pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, earlier: &Earlier) -> Vec<Objection> {
+    let runs = Runs { deployed: running, earlier };
     let mut found = Vec::new();
     found.extend(control_plane(cluster, lock, runs));
     let served = (cluster.kubernetes_version.major, cluster.kubernetes_version.minor);
@@ -105,10 +105,10 @@ pub fn objections(cluster: &Cluster, lock: &Lock, running: &Rendering, behind: &
     found
 }
 
-/// All objections to updating `running`, some of whose nodes are `behind`, to `new` in one step, independent of earlier checks.
+/// All objections to updating `running`, some of whose nodes have an `earlier` release, to `new` in one step, independent of earlier checks.
 #[must_use]
-pub fn between(running: &Rendering, behind: &Behind, new: &Rendering) -> Vec<Objection> {
-    let runs = Runs { deployed: running, behind };
+pub fn between(running: &Rendering, earlier: &Earlier, new: &Rendering) -> Vec<Objection> {
+    let runs = Runs { deployed: running, earlier };
     let mut found = Vec::new();
     let asked = |role: &Role| version(new.roles.get(role)?);
     let served = asked(&Role::Controller).map(|asked| (asked.major, asked.minor));

@@ -27,7 +27,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<StackPlan> {
         // A pool stays if a person had one of its machines skipped. The next rollout deletes it.
         let is_orphaned = baseline.orphaned.contains(&stack.name) && stack.kind != StackKind::Pool;
         let (action, resources) = if is_orphaned {
-            (StackAction::Left, Vec::new())
+            (StackAction::Orphaned, Vec::new())
         } else {
             (StackAction::Delete, all(stack, ResourceAction::Remove))
         };

@@ -145,7 +145,7 @@ fn stacks(plan: &Plan, story: &mut Story) {
         let name = &stack.name;
         match stack.action {
             StackAction::Unchanged => {}
-            StackAction::Left => story.effects.push(format!(
+            StackAction::Orphaned => story.effects.push(format!(
                 "The stack {name}, which the spec no longer has, is orphaned: {}.",
                 stack.to_clear()
             )),

@@ -333,7 +333,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
         whole: None,
-        behind: BTreeMap::new(),
+        earlier: BTreeMap::new(),
         unfinished: BTreeMap::new(),
     };
     let plan = plan(&before, &release("2", &["a", "b", "c"]), &policy);

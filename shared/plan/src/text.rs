@@ -148,12 +148,12 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         StackAction::Create => ('+', "create"),
         StackAction::Update => ('~', "update"),
         StackAction::Delete => ('-', "delete"),
-        StackAction::Left => ('!', "orphaned"),
+        StackAction::Orphaned => ('!', "orphaned"),
         StackAction::Unchanged => (' ', "unchanged"),
     };
     let count = stack.resources.len();
     let resources = match stack.action {
-        StackAction::Left => format!(": {}", stack.to_clear()),
+        StackAction::Orphaned => format!(": {}", stack.to_clear()),
         StackAction::Unchanged => String::new(),
         StackAction::Create | StackAction::Update | StackAction::Delete => {
             format!(" ({})", counted(count, "resource"))
@@ -203,7 +203,7 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
         NodeAction::Refresh => ('~', "refreshed in place"),
         NodeAction::Untouched => (' ', "left alone"),
         NodeAction::Remove => ('-', "removed"),
-        NodeAction::Left => ('!', "orphaned"),
+        NodeAction::Orphaned => ('!', "orphaned"),
     };
     let count = if node.nodes.min == node.nodes.max {
         node.nodes.min.to_string()

@@ -37,7 +37,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<MinorChange> 
     let Some(old) = &baseline.rendering else { return Vec::new() };
     let both = new.roles.iter().filter_map(|(role, after)| {
         let (deployed, to) = (old.roles.get(role)?, after.version.as_ref()?);
-        let older = baseline.behind.get(role).into_iter().flat_map(|releases| releases.values().flatten());
+        let older = baseline.earlier.get(role).into_iter().flat_map(|releases| releases.values().flatten());
         let mut runs = older.chain([deployed]).filter_map(|node| node.version.as_ref());
         let from = runs.find(|from| skew::minor_of(from) != skew::minor_of(to))?;
         Some(MinorChange { role: role.clone(), from: from.clone(), to: to.clone() })

@@ -105,7 +105,7 @@ impl OciRegistry {
 
     async fn digest_of(&self, reference: &str) -> Result<Option<String>, Refusal> {
         let image = Reference::parse(reference)
-            .ok_or_else(|| Refusal(ErrorKind::Invalid, "it is no name of an image".to_owned()))?;
+            .ok_or_else(|| Refusal(ErrorKind::Invalid, "it is not a name of an image".to_owned()))?;
         let url = self.url(image);
         let mut token = None;
         let mut answer = self.ask("HEAD", &url, None).await?;
@@ -146,7 +146,7 @@ impl OciRegistry {
             status => return Err(Refusal::status(status, &at)),
         }
         let text = String::from_utf8(body(answer, &at).await?);
-        text.map(Some).map_err(|_| Refusal(ErrorKind::Invalid, format!("{at} is no text")))
+        text.map(Some).map_err(|_| Refusal(ErrorKind::Invalid, format!("{at} is not a text")))
     }
 
     /// The token that the registry gives to anybody.
@@ -242,7 +242,7 @@ impl Refusal {
 }
 
 fn request(method: &str, url: &str, token: Option<&str>) -> Result<HttpRequest, Refusal> {
-    let invalid = |_| Refusal(ErrorKind::Invalid, format!("{url} is no URL"));
+    let invalid = |_| Refusal(ErrorKind::Invalid, format!("{url} is not a URL"));
     let mut request = HttpRequest::new(SdkBody::empty());
     request.set_method(method).map_err(invalid)?;
     request.set_uri(url).map_err(invalid)?;
@@ -251,7 +251,7 @@ fn request(method: &str, url: &str, token: Option<&str>) -> Result<HttpRequest, 
     headers.insert("user-agent", concat!("slipway/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = token {
         headers.try_insert("authorization", format!("Bearer {token}")).map_err(|_| {
-            Refusal(ErrorKind::Transient, "the registry sent a token that is no header".to_owned())
+            Refusal(ErrorKind::Transient, "the registry sent a token that is not a header".to_owned())
         })?;
     }
     Ok(request)
@@ -280,7 +280,7 @@ fn checked(digest: &str) -> Result<String, Refusal> {
     }
     Err(Refusal(
         ErrorKind::Invalid,
-        format!("the registry answers with {digest:?}, which is no sha256 digest"),
+        format!("the registry answers with {digest:?}, which is not a sha256 digest"),
     ))
 }
 

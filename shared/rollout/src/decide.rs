@@ -17,7 +17,7 @@ use super::due::{approved, holds_up, is_approved, is_due, is_newer};
 use super::good::way_out;
 use super::nodes::{self, Nodes, held_by_a_pause};
 use super::order::{self, Ignored, paused};
-use super::outbox::{Effects, finish};
+use super::outbox::{Effects, Evidence, Seen, finish};
 use super::progress::{Stage, Waiting, clipped, stage, turn};
 use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -39,9 +39,9 @@ pub fn to_observe(rollout: &Rollout, wanted: Option<&Wanted>, now: Timestamp) ->
         begin(state.to_mut(), wanted, now);
     }
     // Orphaned stacks are checked only between two rollouts, which is often enough.
-    let left =
-        if rollout.active().is_none() { rollout.left.keys().cloned().collect() } else { BTreeSet::new() };
-    let mut scope = ToObserve { left, ..ToObserve::default() };
+    let orphaned =
+        if rollout.active().is_none() { rollout.orphaned.keys().cloned().collect() } else { BTreeSet::new() };
+    let mut scope = ToObserve { orphaned, ..ToObserve::default() };
     match state.active().map(|active| (active, stage(active))) {
         Some((active, Some(Stage::Stacks(_)))) => {
             let turn = turn(&active.steps).into_iter().take(AT_A_TIME);
@@ -74,7 +74,7 @@ pub fn decide(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
 fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decision {
     let mut next = Rollout { format: Rollout::FORMAT, ..rollout.clone() };
     // Before a rollout begins: a plan that was made while these stacks existed is then stale, and is made again.
-    next.left.retain(|stack, _| !observed.gone.contains(stack));
+    next.orphaned.retain(|stack, _| !observed.gone.contains(stack));
     let mut effects = Effects::new(now);
     // Also while a last snapshot is taken or cannot be taken, and after a destruction has stopped.
     if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
@@ -107,9 +107,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let before = progress(&active);
     let stopped = is_held(&next, &active);
-    let grows_etcd = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
-    if !stopped && active.steps.iter().any(grows_etcd) {
-        active.nodes.members_still_to_join(now);
+    if !stopped {
+        let to_begin = active.steps.iter().filter(|step| is_to_begin(step, observed));
+        let to_begin = to_begin.map(|step| step.stack.clone()).collect();
+        active.nodes.stacks_still_to_begin(&to_begin, now);
     }
     // Several waves may be done at once (nothing to change): continue until there is something to wait for.
     while let Some(stage) = stage(&active) {
@@ -131,10 +132,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
                 effects.append(asked);
                 waits.nodes = what;
-                next.taken_out.extend(active.nodes.removed_members().cloned());
+                next.removed_members.extend(active.nodes.removed_members().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());
                 for step in done.clone().filter(|step| !step.is_skipped() && step.work().renews()) {
-                    next.behind.remove(&step.role);
+                    next.earlier.remove(&step.role);
                 }
                 let went_on = done.count() > at;
                 forget(&mut next, &active);
@@ -159,7 +160,7 @@ fn progress(active: &Active) -> (Vec<StepState>, Vec<impl PartialEq + use<>>) {
 }
 
 /// The number of published waiting reasons that are remembered. Further reasons may be published twice.
-const MOST_SAID: usize = 20;
+const MOST_PUBLISHED: usize = 20;
 
 /// Whether the open rollout may continue what it has begun.
 fn is_progressing(state: &Rollout) -> bool {
@@ -221,7 +222,13 @@ fn stacks(
         }
         let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
-        effects.extend(moved.effects);
+        let saved_until = active.nodes.saved_until(&step.stack);
+        for effect in moved.effects {
+            match saved_until.filter(|_| matches!(effect, Effect::ExecuteChangeSet { .. })) {
+                Some(until) => effects.push_on(effect, Evidence::new(Seen::World, now).at_most_until(until)),
+                None => effects.push(effect),
+            }
+        }
         debug_assert!(
             leads(STACK, step_name(&step.state), step_name(&moved.state)),
             "{step:?} to {:?}",
@@ -238,9 +245,9 @@ fn stacks(
 fn forget(next: &mut Rollout, active: &Active) {
     for step in active.nodes.gone() {
         next.deployed.remove(&step.stack);
-        next.left.remove(&step.stack);
+        next.orphaned.remove(&step.stack);
         next.unfinished.remove(&step.stack);
-        next.behind.remove(&step.role);
+        next.earlier.remove(&step.role);
         next.force_after_s.remove(&step.role);
         next.left_over.remove(&step.role);
     }
@@ -249,19 +256,19 @@ fn forget(next: &mut Rollout, active: &Active) {
 /// A stack is at the target from now on; its nodes are not yet.
 fn stands(next: &mut Rollout, active: &Active, stack: &str) {
     // An orphaned stack belongs to the cluster again; its nodes still have the release that it was left with.
-    let orphaned = next.left.remove(stack);
+    let orphaned = next.orphaned.remove(stack);
     next.unfinished.remove(stack);
     let before = next.deployed.insert(stack.to_owned(), active.target.clone()).or(orphaned);
     if active.steps.iter().any(|step| step.stack == stack && step.kind == StackKind::Etcd) {
-        next.taken_out.clear();
+        next.removed_members.clear();
     }
     let of_stack = active.nodes.steps.iter().filter(|step| step.stack == stack && step.work().renews());
     for step in of_stack.filter(|step| !step.is_done()) {
-        let behind = next.behind.entry(step.role.clone()).or_default();
-        behind.extend(before.clone());
-        behind.remove(&active.target);
-        if behind.is_empty() {
-            next.behind.remove(&step.role);
+        let earlier = next.earlier.entry(step.role.clone()).or_default();
+        earlier.extend(before.clone());
+        earlier.remove(&active.target);
+        if earlier.is_empty() {
+            next.earlier.remove(&step.role);
         }
     }
 }
@@ -281,7 +288,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
         return effects;
     }
     state.generation += 1;
-    state.said = None;
+    state.published = None;
     let mut active = open(state.generation, wanted, now);
     active.nodes.had_left_over(&state.left_over);
     active.approved = is_approved(state, wanted);
@@ -306,7 +313,7 @@ fn begin(state: &mut Rollout, wanted: Option<&Wanted>, now: Timestamp) -> Vec<Ef
 /// Why the plan may not keep a member that may have been removed from etcd while its group still exists: the member would have no vote, and
 /// nothing would let it join again.
 fn readds_a_removed_member(state: &Rollout, wanted: &Wanted) -> Option<String> {
-    let out = state.taken_out.iter().filter(|role| wanted.release.roles.contains_key(*role));
+    let out = state.removed_members.iter().filter(|role| wanted.release.roles.contains_key(*role));
     let out: Vec<String> = out.map(ToString::to_string).collect();
     (!out.is_empty()).then(|| {
         format!(
@@ -322,7 +329,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
     let plan = &wanted.plan;
     let event = RolloutReport::new(&state.cluster, &plan.id, clipped(&why));
     state.generation += 1;
-    state.said = None;
+    state.published = None;
     state.approved = None;
     if state.was_destroyed().is_some() {
         state.does(Doing::Idle);
@@ -359,7 +366,7 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         in_action(StackAction::Create).chain(in_action(StackAction::Update)).filter_map(step).collect();
     steps.sort_by(|a, b| (a.kind, &a.stack).cmp(&(b.kind, &b.stack)));
     let nodes = Nodes::from_wanted(wanted);
-    let stacks_left = in_action(StackAction::Delete)
+    let stacks_by_hand = in_action(StackAction::Delete)
         .filter(|stack| !nodes.steps.iter().any(|step| step.stack == stack.name))
         .map(|stack| stack.name.clone())
         .collect();
@@ -371,9 +378,9 @@ fn open(generation: u64, wanted: &Wanted, now: Timestamp) -> Active {
         started_at: now,
         change_set: format!("slipway-{generation}-{}", plan.id),
         steps,
-        nodes_left: nodes::nodes_for_a_person(wanted),
+        nodes_by_hand: nodes::nodes_for_a_person(wanted),
         nodes,
-        stacks_left,
+        stacks_by_hand,
         addons: AddonStep::from_wanted(generation, wanted),
         aborted: None,
         skipped: BTreeSet::new(),
@@ -455,9 +462,9 @@ fn conclude(
             // Published once when the pause began, and once more when the pause endangers a renewal.
             let expired = urgency.has_expired();
             let publication = urgency.ends().map(|ends| Published::PauseCosts { ends, expired });
-            if publication.is_some() && next.said != publication {
+            if publication.is_some() && next.published != publication {
                 effects.push(Effect::Publish(Event::RolloutWaiting(event)));
-                next.said = publication;
+                next.published = publication;
             }
         } else {
             effects.extend(say(next, &active, whole, event, moved));
@@ -544,14 +551,14 @@ fn say(
     moved: bool,
 ) -> Option<Effect> {
     let publication = Published::Rolling { aborting: active.aborted.is_some(), waits };
-    if next.said.as_ref() == Some(&publication) {
+    if next.published.as_ref() == Some(&publication) {
         return None;
     }
-    if moved || next.said.is_none() || next.said_since.len() >= MOST_SAID {
-        next.said_since.clear();
+    if moved || next.published.is_none() || next.published_since.len() >= MOST_PUBLISHED {
+        next.published_since.clear();
     }
-    let is_new = next.said_since.insert(publication.clone());
-    next.said = Some(publication);
+    let is_new = next.published_since.insert(publication.clone());
+    next.published = Some(publication);
     let event = if moved { Event::RolloutStep(event) } else { Event::RolloutWaiting(event) };
     (moved || is_new).then_some(Effect::Publish(event))
 }

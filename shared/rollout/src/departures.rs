@@ -16,7 +16,7 @@ mod notice;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
@@ -34,6 +34,9 @@ pub(super) const MOST_DRAINS: usize = 20;
 /// The number of drains that one controller runs at a time. The SSM agent runs five commands at a time (amazon-ssm-agent,
 /// `agent/appconfig/constants.go`, `DefaultCommandWorkersLimit`); the others are for queries about the controller's health.
 const DRAINS_OF_ONE: usize = 3;
+
+/// How long no controller gets a drain whose agent could not be reached. A command that is not delivered is noticed after nine minutes.
+const UNREACHED_FOR: SignedDuration = SignedDuration::from_mins(15);
 
 /// The number of pools, in turn, that each wake observes for machines that Auto Scaling terminates while a rollout is open.
 const LOOKS: usize = 5;
@@ -69,7 +72,8 @@ impl Rollout {
 
     /// The pool with that group, if it is a pool of this cluster that exists or is being created.
     fn pool_of(&self, group: &str) -> Option<Role> {
-        let stands = self.deployed.contains_key(group) || self.left.contains_key(group) || self.makes(group);
+        let stands =
+            self.deployed.contains_key(group) || self.orphaned.contains_key(group) || self.makes(group);
         let pool = group.strip_prefix(&stack_name(&self.cluster, StackKind::Pool, ""))?;
         (stands && !pool.is_empty()).then(|| Role::Pool(pool.to_owned()))
     }
@@ -104,7 +108,7 @@ impl Rollout {
         let pools: BTreeSet<&String> = self
             .deployed
             .keys()
-            .chain(self.left.keys())
+            .chain(self.orphaned.keys())
             .chain(self.unfinished.keys())
             .chain(made)
             .filter(|stack| self.drains(stack))
@@ -126,7 +130,7 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, scope: &mut ToObserv
     if let Some(active) = rollout.active() {
         scope.groups.extend(active.nodes.groups_that_go());
         let made = active.steps.iter().map(|step| &step.stack).filter(|stack| rollout.makes(stack));
-        let stands = rollout.deployed.keys().chain(rollout.left.keys());
+        let stands = rollout.deployed.keys().chain(rollout.orphaned.keys());
         let stands = stands.chain(rollout.unfinished.keys()).chain(made);
         let pools: Vec<&String> = stands.filter(|stack| rollout.drains(stack)).collect();
         // By the minute, so that each pool has its turn.
@@ -152,6 +156,7 @@ pub(super) fn advance(
 ) -> Vec<Effect> {
     let mut effects = notice::notice(rollout, observed, now);
     let mut departures = std::mem::take(&mut rollout.departures);
+    departures.values_mut().for_each(|one| one.note_unreached(observed, now));
     let controllers = observed.groups.get(&rollout.controllers_group()).and_then(Option::as_ref);
     let scene = Scene {
         cluster: &rollout.cluster,
@@ -159,7 +164,7 @@ pub(super) fn advance(
         now,
         paused: rollout.paused_since().is_some(),
         rollout_continues,
-        controllers: controllers.into_iter().flat_map(super::fleet::serving).map(|(id, _)| id).collect(),
+        controllers: controllers.map_or_else(Vec::new, |group| may_drain(group, &departures, now)),
         busy: RefCell::default(),
     };
     let mut slots = Slots {
@@ -207,6 +212,22 @@ pub(super) fn advance(
     }
     rollout.departures = departures;
     effects
+}
+
+/// The controllers that may drain workers: not those that Auto Scaling finds unhealthy, and not those whose agent lately could not be
+/// reached. Such a controller has no drains, so each further one would be sent to it. If there is no other one, any in service.
+fn may_drain<'a>(
+    group: &'a GroupView,
+    departures: &BTreeMap<String, Departure>,
+    now: Timestamp,
+) -> Vec<&'a String> {
+    let unreached = departures.values().filter_map(|one| one.unreached.as_ref());
+    let lately = unreached.filter(|one| now.duration_since(one.at) < UNREACHED_FOR);
+    let lately: BTreeSet<&String> = lately.map(|one| &one.controller).collect();
+    let (well, others): (Vec<_>, Vec<_>) =
+        super::fleet::serving(group).partition(|(id, one)| one.healthy && !lately.contains(id));
+    let chosen = if well.is_empty() { others } else { well };
+    chosen.into_iter().map(|(id, _)| id).collect()
 }
 
 impl Departs {

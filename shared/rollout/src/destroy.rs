@@ -146,7 +146,7 @@ impl Rollout {
     /// Whether there is an etcd, as far as is known.
     fn has_etcd(&self) -> bool {
         let etcd = stack_name(&self.cluster, StackKind::Etcd, "");
-        self.deployed.contains_key(&etcd) || self.left.contains_key(&etcd)
+        self.deployed.contains_key(&etcd) || self.orphaned.contains_key(&etcd)
     }
 
     fn kind_of(&self, stack: &str) -> StackKind {
@@ -172,7 +172,7 @@ pub(super) fn receive(state: &mut Rollout, given: &Given, no_snapshot: bool, now
         return ignore(state, given.at, now, "destroy the cluster", why, &help);
     }
     state.ignored = None;
-    state.said = None;
+    state.published = None;
     if let Some(active) = state.active_mut().filter(|active| active.aborted.is_none()) {
         active.aborted = Some(given.at);
     }
@@ -218,7 +218,7 @@ pub(super) fn stacks(state: &Rollout) -> Vec<Going> {
     let fixed = fixed.into_iter().map(|kind| stack_name(&state.cluster, kind, ""));
     let steps = state.active().into_iter().flat_map(|active| &active.steps);
     let steps = steps.chain(state.last.iter().flat_map(|last| &last.steps)).map(|step| step.stack.clone());
-    let known = state.deployed.keys().chain(state.left.keys()).chain(state.unfinished.keys()).cloned();
+    let known = state.deployed.keys().chain(state.orphaned.keys()).chain(state.unfinished.keys()).cloned();
     let begun: BTreeSet<String> = steps.chain(known).collect();
     let names: BTreeSet<String> = fixed.chain(begun.iter().cloned()).collect();
     let going = |stack: String| {
@@ -393,7 +393,7 @@ pub(super) fn decide(
         next.etcd_gone_at = Some(now);
     }
     for going in open.stacks.iter().filter(gone) {
-        let stood = next.deployed.remove(&going.stack).or_else(|| next.left.remove(&going.stack));
+        let stood = next.deployed.remove(&going.stack).or_else(|| next.orphaned.remove(&going.stack));
         if going.state == GoingState::Gone {
             next.unfinished.remove(&going.stack);
         } else {
@@ -564,11 +564,11 @@ fn conclude(
         (state, Pace::Open { held, waits }, message, event)
     };
     let publication = Published::Destroying(Progress { how, gone: gone_of });
-    if next.said.as_ref() != Some(&publication) {
+    if next.published.as_ref() != Some(&publication) {
         let plan = plan_of(next);
         let report = RolloutReport::new(&cluster, &plan, clipped(&message)).with_next(command.clone());
         effects.push(Effect::Publish(event(report)));
-        next.said = Some(publication);
+        next.published = Some(publication);
         if over || open.has_stopped() {
             effects.push(Effect::DisarmTick);
         }

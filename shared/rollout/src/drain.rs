@@ -14,6 +14,9 @@ use slipway_core::node::{Drained, FailureCode, Verb};
 /// A round ends after this number of seconds, complete or not, and reports what it waits for; then the next one begins.
 const ROUND_S: u32 = 600;
 
+/// A drain is given up if no round has reached a controller for longer. An outage of Systems Manager may last an hour.
+const UNREACHED: SignedDuration = SignedDuration::from_hours(2);
+
 /// How long a node counts as empty after the command that emptied it was sent. It is cordoned, but a person may uncordon it while a
 /// rollout is paused, and it may register anew without the cordon. A round may take ten minutes of this; draining an empty node again takes
 /// seconds.
@@ -29,6 +32,9 @@ pub struct Drain {
     /// How many rounds failed in a row.
     #[serde(default)]
     pub tries: u32,
+    /// Since when no round has reached a controller; `None`: the last one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached_since: Option<Timestamp>,
     /// When the last round failed; the next one begins a while later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<Timestamp>,
@@ -102,7 +108,8 @@ impl Drain {
         let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
         let asked_at = asked.at;
         let age = now.duration_since(asked_at);
-        let never_ran = asked.never_ran(observed);
+        let has_reached = asked.has_reached(observed);
+        self.unreached_since = if has_reached { None } else { self.unreached_since.or(Some(asked_at)) };
         self.asked = None;
         match answer {
             Ok(answer) if answer.done && age > EMPTY_FOR => DrainProgress::Idle,
@@ -118,9 +125,16 @@ impl Drain {
                 }
             }
             Err(why) => {
-                self.tries += u32::from(!never_ran);
+                self.tries += u32::from(has_reached);
                 self.failed_at = Some(now);
-                // Also if no round ever ran: the controllers may be permanently unreachable.
+                let unreached =
+                    self.unreached_since.map_or(SignedDuration::ZERO, |at| now.duration_since(at));
+                if patience.is_some() && unreached > UNREACHED {
+                    let minutes = unreached.as_mins();
+                    return DrainProgress::GivenUp(format!(
+                        "draining {node}: no controller could be reached for {minutes} minutes: {why}"
+                    ));
+                }
                 if patience.is_some() && self.tries >= TRIES || late.is_some() {
                     let most = self.tries.max(TRIES);
                     return DrainProgress::GivenUp(format!("draining {node} failed {most} times: {why}"));

@@ -48,8 +48,8 @@ fn stage_is_last(active: &Active) -> bool {
 /// All stacks and nodes are as planned.
 fn is_as_planned(next: &mut Rollout, active: &Active) {
     // Stacks that still exist are remembered with their release.
-    for stack in active.stacks_left.iter().chain(active.nodes.kept()) {
-        next.left.extend(next.deployed.remove_entry(stack));
+    for stack in active.stacks_by_hand.iter().chain(active.nodes.kept()) {
+        next.orphaned.extend(next.deployed.remove_entry(stack));
     }
     // Unchanged stacks are at the new release, too.
     for release in next.deployed.values_mut() {
@@ -57,5 +57,5 @@ fn is_as_planned(next: &mut Rollout, active: &Active) {
     }
     // A role that the rollout did not change, or completed, is not behind; a role with skipped machines is.
     let left = |role: &Role| active.nodes.steps.iter().any(|step| step.is_skipped() && &step.role == role);
-    next.behind.retain(|role, _| left(role));
+    next.earlier.retain(|role, _| left(role));
 }

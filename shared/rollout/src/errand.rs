@@ -244,7 +244,7 @@ impl SentCommand {
                 .then(|| Err(format!("{verb} {what} for {} minutes", waits.as_mins())))
         };
         match view {
-            None => late("was not heard of"),
+            None => late("did not appear in Run Command"),
             Some(CommandView::Pending | CommandView::InProgress) => late("was not answered"),
             Some(CommandView::Answered(answer)) => Some(Ok(answer)),
             Some(CommandView::Failed(failure)) => Some(Err(failure.message.clone())),

@@ -77,7 +77,7 @@ pub struct Rollout {
     pub deployed: BTreeMap<String, String>,
     /// Stacks that the spec no longer has, each with its last release, until CloudFormation says that they are gone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub left: BTreeMap<String, String>,
+    pub orphaned: BTreeMap<String, String>,
     /// The add-ons that the node managers were told to apply; `None` until they were told of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonsPointer>,
@@ -97,17 +97,17 @@ pub struct Rollout {
     /// The plan that a person approved, if any.
     pub approved: Option<String>,
     /// The waiting reason that was last published, so that each is published once.
-    pub said: Option<Published>,
+    pub published: Option<Published>,
     /// Waiting reasons already published since the last progress. A rollout may wait for two reasons alternately.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub said_since: BTreeSet<Published>,
+    pub published_since: BTreeSet<Published>,
     /// The newest pause or resume; `None` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switch: Option<Switch>,
     /// Releases that some nodes of a role may still have, other than the release of their stack, because a rollout ended early or skipped
     /// nodes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub behind: BTreeMap<Role, BTreeSet<String>>,
+    pub earlier: BTreeMap<Role, BTreeSet<String>>,
     /// Stacks whose creation did not succeed and that still exist, with the release that wanted them. A plan creates them again, or deletes
     /// what there is of them if its spec does not have them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -118,7 +118,7 @@ pub struct Rollout {
     /// Members that may have been removed from etcd while their groups still exist: no spec may have them before etcd's stack is without
     /// them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub taken_out: BTreeSet<Role>,
+    pub removed_members: BTreeSet<Role>,
     /// Seconds after which a drain of a pool's machine may use force, from the newest spec that was begun.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub force_after_s: BTreeMap<Role, u32>,
@@ -162,12 +162,12 @@ pub struct Active {
     /// The stacks to create or update, in order.
     pub steps: Vec<Step>,
     /// The number of nodes that the plan replaces but a person has to handle, because this version does not. They are reported.
-    pub nodes_left: u32,
+    pub nodes_by_hand: u32,
     /// The nodes to refresh or replace.
     #[serde(default, skip_serializing_if = "Nodes::is_none")]
     pub nodes: Nodes,
     /// Stacks that the plan deletes but a person has to handle: those without nodes.
-    pub stacks_left: Vec<String>,
+    pub stacks_by_hand: Vec<String>,
     /// Its add-ons; `None` if its release has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addons: Option<AddonStep>,
@@ -385,7 +385,7 @@ pub struct ToObserve {
     /// Stacks, with the names of their change sets.
     pub stacks: BTreeMap<String, String>,
     /// Orphaned stacks, to find out whether they still exist.
-    pub left: BTreeSet<String>,
+    pub orphaned: BTreeSet<String>,
     /// Stacks that are being deleted.
     pub going: BTreeSet<String>,
     /// Auto Scaling groups.
@@ -433,7 +433,7 @@ impl Rollout {
             cluster: cluster.to_owned(),
             generation: 0,
             deployed: BTreeMap::new(),
-            left: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
             addons: None,
             doing: Doing::Idle,
             last: None,
@@ -441,13 +441,13 @@ impl Rollout {
             outbox: Vec::new(),
             effects_decided: 0,
             approved: None,
-            said: None,
-            said_since: BTreeSet::new(),
+            published: None,
+            published_since: BTreeSet::new(),
             switch: None,
-            behind: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             departures: BTreeMap::new(),
-            taken_out: BTreeSet::new(),
+            removed_members: BTreeSet::new(),
             force_after_s: BTreeMap::new(),
             left_over: BTreeMap::new(),
             destroyed_before: None,
@@ -461,7 +461,7 @@ impl Rollout {
     /// The release of each existing stack, deployed or orphaned. A plan starts from here.
     #[must_use]
     pub fn standing(&self) -> BTreeMap<String, String> {
-        let both = self.left.iter().chain(&self.deployed);
+        let both = self.orphaned.iter().chain(&self.deployed);
         both.map(|(stack, release)| (stack.clone(), release.clone())).collect()
     }
 
@@ -488,7 +488,7 @@ impl Rollout {
     #[must_use]
     pub fn is_start_of(&self, plan: &Plan) -> bool {
         plan.from == self.standing()
-            && plan.behind == self.behind
+            && plan.earlier == self.earlier
             && plan.unfinished == self.unfinished
             && plan.addons_from.as_deref() == self.addons_release()
     }

@@ -34,7 +34,12 @@ pub fn after_order(rollout: &Rollout, given: &Given, desired: Option<&Desired>, 
 fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: Timestamp) -> Vec<Effect> {
     match &given.order {
         Order::Approve { plan } => {
-            if desired.is_some_and(|desired| &desired.plan == plan && !state.is_spent(desired)) {
+            // A plan's id follows from its content: after another upload of the same spec it is the same plan, and an approval that comes
+            // twice is about the rollout before.
+            let is_over = |last: &Ended| last.plan == *plan && given.at + CLOCKS_APART < last.ended_at;
+            let was_obeyed = state.last.as_ref().is_some_and(is_over);
+            if desired.is_some_and(|desired| &desired.plan == plan && !state.is_spent(desired)) && !was_obeyed
+            {
                 state.approved = Some(plan.clone());
             }
             Vec::new()
@@ -51,7 +56,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
                 return Vec::new();
             }
             // The waiting reason is published again after a resume.
-            state.said = None;
+            state.published = None;
             vec![Effect::Publish(Event::RolloutPaused(RolloutReport::new(
                 &state.cluster,
                 &plan_of(state),
@@ -66,7 +71,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             let was_paused = state.paused_since().is_some();
             state.switch = Some(Switch { paused: false, at: given.at });
             if was_paused {
-                state.said = None;
+                state.published = None;
                 // The rollout has stopped until now, whenever the order was given: a late order leaves as much time as one in time.
                 if let Some(active) = state.active_mut() {
                     active.nodes.resumed(now);
@@ -96,7 +101,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
             match abort(state, plan.as_ref(), given.at) {
                 Abort::Ends => {
                     if !was_aborted {
-                        state.said = None;
+                        state.published = None;
                     }
                     state.ignored = None;
                     Vec::new()

@@ -352,7 +352,7 @@ pub(super) fn called_off_creation(
 
 /// Whether the step creates its stack.
 fn creates(state: &Rollout, step: &Step) -> bool {
-    !state.deployed.contains_key(&step.stack) && !state.left.contains_key(&step.stack)
+    !state.deployed.contains_key(&step.stack) && !state.orphaned.contains_key(&step.stack)
 }
 
 fn call_off(active: &Active, step: &Step, stack: &StackView) -> Effect {

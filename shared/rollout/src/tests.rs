@@ -266,7 +266,7 @@ impl Fake {
                 .map(|name| (name.clone(), vec![failure.clone()]))
                 .collect(),
             desired: wanted.cloned(),
-            gone: look.left.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
+            gone: look.orphaned.iter().filter(|name| !self.stacks.contains_key(*name)).cloned().collect(),
             ..Observed::default()
         }
     }

@@ -89,7 +89,7 @@ pub enum Waits {
     /// For machines that install new credentials; empty: the role's only machine.
     Credentials(Vec<String>),
     /// For the removal of a member from etcd.
-    TakenOut,
+    MemberRemoval,
     /// For a member that stays, to remove this one.
     MemberThatStays,
     /// For a cordoned machine to be uncordoned.
@@ -117,6 +117,13 @@ pub enum Waits {
     Kept(Kept),
     /// For CloudFormation, which is changing its stack for another reason.
     StackBusy(StackStatus),
+    /// For a machine that somebody has taken out of service (`EnterStandby`), and that may have pods.
+    Standby {
+        /// Its group.
+        group: String,
+        /// `i-…`.
+        machine: String,
+    },
     /// For its stack, whose deletion has just been requested.
     DeletionBegins {
         /// Whether the same observation showed that its machines are empty.
@@ -124,8 +131,8 @@ pub enum Waits {
     },
     /// For the deletion of its stack.
     Deletion {
-        /// How many machines are left.
-        left: Detail<usize>,
+        /// How many machines its group still has.
+        machines: Detail<usize>,
         /// A machine that blocks it.
         kept: Option<Kept>,
     },

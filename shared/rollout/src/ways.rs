@@ -136,11 +136,16 @@ pub(crate) const LAST_SNAPSHOT: &[Way] = &[
     Way::new("complete", "it has every write, and etcd may be deleted", &[], &["first"]),
     Way::new(
         "kept",
-        "a person ordered to go without another one than the first",
+        "a person ordered to continue without a second snapshot",
         &[Wakes::Person],
         &["first", "second"],
     ),
-    Way::new("declined", "a person ordered to go without any", &[Wakes::Person], &["first", "second"]),
+    Way::new(
+        "declined",
+        "a person ordered to continue without any snapshot",
+        &[Wakes::Person],
+        &["first", "second"],
+    ),
     Way::new("needless", "there never was an etcd", &[Wakes::Person], &["first", "second"]),
 ];
 

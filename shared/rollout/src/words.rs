@@ -22,17 +22,17 @@ pub(super) fn succeeded(active: &Active) -> String {
         message.push_str(&format!("; add-ons for the controllers to apply: {}", step.words));
     }
     message.push_str(&active.nodes.summary());
-    if active.nodes_left > 0 {
+    if active.nodes_by_hand > 0 {
         message.push_str(&format!(
             "; {} nodes still run the previous release: this version of Slipway does not replace them, so replace \
              them one at a time by terminating them after a drain",
-            active.nodes_left
+            active.nodes_by_hand
         ));
     }
-    if !active.stacks_left.is_empty() {
+    if !active.stacks_by_hand.is_empty() {
         message.push_str(&format!(
             "; orphaned stacks, which the spec no longer has, for a person to delete: {}",
-            active.stacks_left.join(", ")
+            active.stacks_by_hand.join(", ")
         ));
     }
     message
@@ -87,7 +87,7 @@ pub(super) fn idle(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Re
             state: RolloutState::Aborted,
             generation: rollout.generation,
             message: off.message.clone(),
-            left: rollout.left.keys().cloned().collect(),
+            orphaned: rollout.orphaned.keys().cloned().collect(),
             ..Report::default()
         };
     }
@@ -117,12 +117,13 @@ pub(super) fn report(
     Report {
         state,
         generation: rollout.generation,
+        decided: rollout.effects_decided,
         plan: Some(plan.to_owned()),
         message,
         next: None,
         stacks,
         nodes: BTreeMap::new(),
-        left: rollout.left.keys().cloned().collect(),
+        orphaned: rollout.orphaned.keys().cloned().collect(),
         ignored: None,
     }
 }

@@ -69,7 +69,7 @@ const SPEC: Document = Document {
     other: "upload the cluster.yaml itself",
     empty: "write one with `slipway init`, or start from examples/minimal.yaml",
     several: "one file describes one cluster: put each into clusters/<name>/cluster.yaml of its own",
-    tag: "a cluster.yaml holds plain values; CloudFormation functions such as !Ref belong into templates",
+    tag: "a cluster.yaml holds plain values; CloudFormation functions such as !Ref belong in templates",
     most_bytes: MOST_BYTES,
 };
 
@@ -229,8 +229,12 @@ pub(crate) fn decode<'t>(bytes: &'t [u8], document: &Document) -> Result<&'t str
             } else {
                 format!("{}, saved as UTF-8: this is something else", document.other)
             };
-            return Err(Problem::at(at(good, 0), "not-text", format!("{} is no UTF-8 text", document.name))
-                .help(help));
+            return Err(Problem::at(
+                at(good, 0),
+                "not-text",
+                format!("{} is not a UTF-8 text", document.name),
+            )
+            .help(help));
         }
     };
     let control = |letter: char| letter.is_control() && !matches!(letter, '\t' | '\n' | '\r' | '\u{85}');
@@ -238,7 +242,7 @@ pub(crate) fn decode<'t>(bytes: &'t [u8], document: &Document) -> Result<&'t str
         let message = format!("there is a control character (U+{:04X}) in the text", u32::from(letter));
         let span = at(&text[..start], letter.len_utf8());
         return Err(Problem::at(span, "not-text", message)
-            .help("remove it; if the file is full of them, it is no text at all"));
+            .help("remove it; if the file is full of them, it is not a text at all"));
     }
     Ok(text)
 }

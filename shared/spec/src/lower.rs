@@ -125,7 +125,7 @@ impl Lowering<'_, '_, '_> {
             return None;
         }
         let Ok(net) = text.parse::<Ipv4Net>() else {
-            self.report.error("cidr-syntax", path, format!("`{text}` is no IPv4 range"), help);
+            self.report.error("cidr-syntax", path, format!("`{text}` is not an IPv4 range"), help);
             return None;
         };
         if net.addr() != net.network() {

@@ -105,7 +105,7 @@ pub(crate) struct Spec {
     /// runs.
     #[serde(rename = "dnsServiceIP")]
     pub(crate) dns_service_ip: Option<String>,
-    /// Ranges from which port 22 of every node is reached; from nowhere unless given.
+    /// Ranges that may connect to port 22 of every node; none unless given.
     #[serde(rename = "sshAccessAllowedSourceCIDRs")]
     pub(crate) ssh_access_allowed_source_cidrs: Vec<String>,
     /// Whether network policies are enforced.
@@ -138,7 +138,7 @@ pub(crate) struct Spec {
     pub(crate) rollout: RolloutSpec,
     /// When what the lock pins is looked up anew.
     pub(crate) upgrades: UpgradesSpec,
-    /// Orders to destroy the cluster are not obeyed. It counts as soon as the upload is accepted; `false` unless given.
+    /// Orders to destroy the cluster are refused. It takes effect as soon as the upload is accepted; `false` unless given.
     pub(crate) deletion_protection: bool,
     /// Tags of every stack, and so of everything in it.
     pub(crate) stack_tags: BTreeMap<String, String>,

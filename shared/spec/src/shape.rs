@@ -126,7 +126,7 @@ impl<'s> Walk<'s> {
                 "empty-value",
                 path,
                 format!("`{}` has no value", entry.key),
-                "write a value behind the colon, or remove the line",
+                "write a value after the colon, or remove the line",
             );
             return None;
         }
@@ -150,7 +150,7 @@ impl<'s> Walk<'s> {
                     "empty-value",
                     &path,
                     "this item has no value",
-                    "write a value behind the dash, or remove the line",
+                    "write a value after the dash, or remove the line",
                 );
             }
             // An item that was refused leaves a hole rather than move those behind it: paths must stay true.
@@ -206,7 +206,7 @@ fn text(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Value> {
                 node,
                 path,
                 "text",
-                "write one value behind the colon; put text with `{`, `[` or `: ` into quotes",
+                "write one value after the colon; put text with `{`, `[` or `: ` into quotes",
                 report,
             );
             None
@@ -330,7 +330,7 @@ fn unknown(known: Option<&Map<String, Value>>, entry: &Entry, path: &Path, repor
         entry.key_span,
         "unknown-key",
         path,
-        format!("`{}` is no key that is known here", entry.key),
+        format!("`{}` is not a known key", entry.key),
         help,
     );
 }

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn short_values_are_shown_as_they_are() {
-        for text in ["`10.0.0.0/16` is no IPv4 range", "nothing quoted", "an odd ` backtick", ""] {
+        for text in ["`10.0.0.0/16` is not an IPv4 range", "nothing quoted", "an odd ` backtick", ""] {
             assert_eq!(sentence(text), text);
         }
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn p9_key_material_is_hidden() {
         let pem = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----";
-        assert_eq!(sentence(&format!("`{pem}` is no number")), "(a long text) is no number");
+        assert_eq!(sentence(&format!("`{pem}` is not a number")), "(a long text) is not a number");
         assert_eq!(sentence(&format!("`a` is `x`{pem}` here")), "(a long text) here");
         assert_eq!(sentence(pem), HIDDEN);
         assert_eq!(value("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"), HIDDEN);

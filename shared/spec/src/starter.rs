@@ -77,7 +77,7 @@ fn head(text: &mut String, starter: &Starter) {
         None => {
             put!(
                 text,
-                "      # Without `hostedZone: {{id: Z…}}` you make the record yourself: an alias of the load balancer."
+                "      # Without `hostedZone: {{id: Z…}}` you create the record: an alias or CNAME of the load balancer."
             );
             put!(text, "      recordSetManaged: false");
         }

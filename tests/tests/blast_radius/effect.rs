@@ -26,7 +26,7 @@ fn stacks(plan: &Plan) -> String {
     let mut words: Vec<(bool, String, String)> = Vec::new();
     for stack in &plan.stacks {
         let does = match stack.action {
-            StackAction::Unchanged | StackAction::Left => continue,
+            StackAction::Unchanged | StackAction::Orphaned => continue,
             StackAction::Create => " is new".to_owned(),
             StackAction::Delete => " goes".to_owned(),
             StackAction::Update => {
@@ -73,7 +73,7 @@ fn nodes(plan: &Plan) -> String {
         let does = match node.action {
             // Auto Scaling terminates them, and no rollout waits for a drain.
             NodeAction::Untouched if !node.undrained.is_empty() => " may lose nodes undrained",
-            NodeAction::Untouched | NodeAction::Left => continue,
+            NodeAction::Untouched | NodeAction::Orphaned => continue,
             NodeAction::Create => " new",
             NodeAction::Replace => " replaced",
             NodeAction::Refresh => " refreshed",

@@ -86,5 +86,5 @@ async fn p10_a_worker_that_fails_within_the_budget_is_left_and_the_others_are_re
     let stay: Vec<String> = account.workers().into_iter().filter(|id| before.contains(id)).collect();
     assert_eq!((stay.len(), account.workers().len(), watch.workers.len()), (1, 4, 3));
     assert!(!account.cordoned().contains(&stay[0]), "it takes pods again");
-    assert!(rollout.behind.contains_key(&Role::Pool("general-a".to_owned())), "the next plan names it");
+    assert!(rollout.earlier.contains_key(&Role::Pool("general-a".to_owned())), "the next plan names it");
 }

@@ -202,7 +202,7 @@ async fn refreshed(deadly: Option<u64>) {
         let role = machine.role.parse().unwrap();
         assert_eq!(machine.credentials, release.roles[&role].credentials_digest, "{}", machine.role);
     }
-    assert_eq!(account.rollout().unwrap().behind, BTreeMap::new());
+    assert_eq!(account.rollout().unwrap().earlier, BTreeMap::new());
     assert_eq!(account.render(refreshing()).await, RenderOutcome::Unchanged);
 }
 
@@ -418,7 +418,7 @@ async fn p8_commands_that_fail_hang_come_twice_or_are_in_no_list_delay_a_roll_an
         assert!(["succeeded", "failed"].contains(&report.state.as_str()), "{report:?}");
         assert_eq!(
             report.state.as_str() == "succeeded",
-            account.rollout().unwrap().behind.is_empty(),
+            account.rollout().unwrap().earlier.is_empty(),
             "{report:?}"
         );
     }
@@ -439,7 +439,7 @@ async fn p7_p10_a_node_that_takes_no_credentials_ends_the_rollout_by_name_and_th
         "{}",
         report.message
     );
-    let behind: Vec<String> = account.rollout().unwrap().behind.keys().map(ToString::to_string).collect();
+    let behind: Vec<String> = account.rollout().unwrap().earlier.keys().map(ToString::to_string).collect();
     assert_eq!(behind, ["etcd-0", "etcd-1", "etcd-2"], "the control plane's stack was not reached");
 
     // Nothing is forgotten: the same spec does not count as done.

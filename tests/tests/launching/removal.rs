@@ -59,7 +59,7 @@ async fn removed(deadly: Option<u64>) {
     );
     assert!(account.stacks().get(POOL).is_none_or(|status| status == "DELETE_COMPLETE"));
     let rollout = account.rollout().unwrap();
-    assert!(!rollout.deployed.contains_key(POOL) && rollout.left.is_empty(), "{rollout:?}");
+    assert!(!rollout.deployed.contains_key(POOL) && rollout.orphaned.is_empty(), "{rollout:?}");
     account.nothing_was_lost();
     assert_eq!(account.render(without_batch()).await, RenderOutcome::Unchanged);
 }

@@ -122,7 +122,7 @@ async fn a_cluster_that_was_destroyed_is_told_as_such_by_every_verb_whatever_was
     assert!(slipway.world().settle(QUIET, PATIENCE).await);
     let shown = run("status --exit-code").await;
     assert_eq!(shown.code, 0, "{shown:?}");
-    for words in ["of the cluster that was destroyed (version ", "nothing needs anybody"] {
+    for words in ["of the cluster that was destroyed (version ", "nothing needs attention"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let out = folder.path().join("kubeconfig");

@@ -114,7 +114,7 @@ async fn an_export_says_what_it_cannot_do() {
     let out = folder.path().join("out");
     let out = out.display();
     let run = named(&slipway, ADMINISTRATOR, &format!("export --cluster nobodys --out {out}")).await;
-    assert!(run.code == 1 && run.stderr.contains("holds nothing of a cluster nobodys"), "{run:?}");
+    assert!(run.code == 1 && run.stderr.contains("has no objects of a cluster nobodys"), "{run:?}");
     // A cluster whose only spec was refused.
     slipway.upload("other", "clusterName: other\n").await.unwrap();
     assert!(slipway.world().settle(QUIET, PATIENCE).await);

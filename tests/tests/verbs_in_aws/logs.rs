@@ -94,7 +94,7 @@ async fn what_is_asked_for_wrongly_is_told_before_anything_is_sent() {
         assert!(run.code == code && run.stderr.contains(words), "{arguments}: {run:?}");
     }
     let other = named(&slipway, ADMINISTRATOR, "logs etcd-0 --cluster nobodys").await;
-    assert!(other.code == 1 && other.stderr.contains("holds nothing of a cluster nobodys"), "{other:?}");
+    assert!(other.code == 1 && other.stderr.contains("has no objects of a cluster nobodys"), "{other:?}");
     let calls = slipway.world().observer().calls(mark);
     assert!(!calls.is_empty() && calls.iter().all(|call| call.action != "ssm:SendCommand"), "{calls:?}");
 }

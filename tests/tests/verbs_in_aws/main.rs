@@ -240,9 +240,9 @@ async fn a_refusal_says_what_is_wrong_and_what_to_do() {
             assert!(run.stderr.contains(words), "{arguments}: {words}: {}", run.stderr);
         }
     };
-    refused(ADMINISTRATOR, "show --cluster minimla", 1, &["holds nothing of a cluster minimla", "minimal"])
+    refused(ADMINISTRATOR, "show --cluster minimla", 1, &["has no objects of a cluster minimla", "minimal"])
         .await;
-    refused(ADMINISTRATOR, "show --cluster ../a", 1, &["is no cluster's name"]).await;
+    refused(ADMINISTRATOR, "show --cluster ../a", 1, &["is not a valid name of a cluster"]).await;
     refused(ADMINISTRATOR, "show --cluster minimal --asset-bucket nobodys", 3, &["NoSuchBucket", "--stack"])
         .await;
     refused(ADMINISTRATOR, "show . --cluster minimal", 2, &["cannot be used with"]).await;

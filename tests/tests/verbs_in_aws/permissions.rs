@@ -57,7 +57,7 @@ fn table(page: &str) -> Vec<Grant> {
             panic!("{row}");
         };
         let only = verbs.rsplit('`').next().unwrap();
-        let only = only.trim().trim_start_matches("every one").trim_start_matches(", ").to_owned();
+        let only = only.trim().trim_start_matches("every verb").trim_start_matches(", ").to_owned();
         let verbs: Vec<Vec<String>> =
             quoted(verbs).iter().map(|verb| verb.split_whitespace().map(str::to_owned).collect()).collect();
         for action in quoted(actions) {
@@ -88,7 +88,8 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         "the parameters of images" => {
             vec![format!("arn:aws:ssm:{}::parameter/aws/service/*", world.region())]
         }
-        "everything: it knows no less" | "everything: they know no less" => vec!["*".to_owned()],
+        "`*`: this action accepts no narrower resource"
+        | "`*`: these actions accept no narrower resource" => vec!["*".to_owned()],
         "the cluster's machines" => {
             let machines = world.cloud().with(|cloud| cloud.machines());
             let arn = |id: &str| format!("arn:aws:ec2:{}:{ACCOUNT}:instance/{id}", world.region());

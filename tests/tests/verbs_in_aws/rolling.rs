@@ -200,7 +200,7 @@ async fn a_renewal_is_asked_for_and_watched_to_its_end() {
     for (arguments, words) in [
         ("renew ca --cluster minimal", "it is an authority"),
         ("renew apisever --cluster minimal", "did you mean apiserver?"),
-        ("renew apiserver --cluster minimla", "holds nothing of a cluster minimla"),
+        ("renew apiserver --cluster minimla", "has no objects of a cluster minimla"),
     ] {
         let refused = run(arguments).await;
         assert!(refused.code == 1 && refused.stderr.contains(words), "{arguments}: {refused:?}");

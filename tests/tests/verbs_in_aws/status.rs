@@ -88,7 +88,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         "none has reported",
         "etcd: 0 of 1 members are healthy",
         "364 d left",
-        "nothing needs anybody",
+        "nothing needs attention",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
@@ -150,7 +150,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
     node_object(&slipway, "etcd-0/i-0e/bootstrap", boot(&slipway, "etcd-0", "i-0e", None).await).await;
     let shown = status(&slipway, "--exit-code").await;
     assert_eq!(shown.code, 0, "{shown:?}");
-    for words in ["3 up", "1 of the past", "300 d left (kube-apiserver)"] {
+    for words in ["3 up", "1 former", "300 d left (kube-apiserver)"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     // Its database has much free space, then nearly reaches its quota.
@@ -220,10 +220,7 @@ async fn a_thousand_nodes_are_shown_within_seconds() {
     assert!(lists <= 4, "two pages of nodes, and whether the cluster is there: {lists}");
     println!("{NODES} nodes in {} calls and {took:?} against moto", calls.len());
     let text = status(&slipway, "").await.out;
-    assert!(
-        text.lines().count() < 70 && text.contains("that are up or of the past; --all lists them"),
-        "{text}"
-    );
+    assert!(text.lines().count() < 70 && text.contains("that are up or former; --all lists them"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

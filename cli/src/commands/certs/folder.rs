@@ -106,7 +106,7 @@ fn open(path: &Path, about: &Metadata) -> io::Result<Found> {
     }
     // Reading a pipe could block for ever.
     if !about.is_file() {
-        return Ok(Found::Not("it is no file".to_owned()));
+        return Ok(Found::Not("it is not a file".to_owned()));
     }
     if about.len() > MOST_BYTES {
         let size = about.len();

@@ -59,12 +59,12 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
             let workspace =
                 if args.apply { Workspace::open_existing(dir)? } else { Workspace::open_read_only(dir)? };
             let Some((folder, cluster)) = workspace.bucket() else {
-                let problem = format!("{} is no directory that slipway render wrote", dir.display());
+                let problem = format!("{} is not a directory that slipway render wrote", dir.display());
                 return Err(CliError::refused(problem, "name one, such as the one given to --out"));
             };
             let Some(release) = workspace.release()? else {
                 let problem =
-                    format!("{} holds no release, so that nobody knows what is in use", dir.display());
+                    format!("{} contains no release, so it is unknown what is in use", dir.display());
                 return Err(CliError::refused(problem, "render into it to the end, then try again"));
             };
             let mut referred = Referred::default();

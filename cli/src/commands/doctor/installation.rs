@@ -137,7 +137,7 @@ fn of_stack(name: &str, stack: &InstalledStack) -> Finding {
         }
         "UPDATE_ROLLBACK_COMPLETE" => warning(
             "stack",
-            format!("the last update of {name} failed and was taken back{reason}"),
+            format!("the last update of {name} failed and was rolled back{reason}"),
             format!("{events}; then deploy again: {DEPLOY}"),
         ),
         _ if status.ends_with("IN_PROGRESS") => warning(
@@ -208,7 +208,7 @@ fn of_parameters(parameters: &BTreeMap<String, String>) -> Vec<Finding> {
     if values("MaintainerArns").is_some_and(|arns| arns.is_empty()) {
         all.push(warning(
             about("MaintainerArns"),
-            "it is empty: whoever may write into the asset bucket can replace the node agent, and is so an administrator of every new cluster",
+            "it is empty: whoever may write into the asset bucket can replace the node agent, and is therefore an administrator of every new cluster",
             set("MaintainerArns=ROLE-ARN,ROLE-ARN"),
         ));
     }
@@ -219,7 +219,7 @@ fn of_parameters(parameters: &BTreeMap<String, String>) -> Vec<Finding> {
     match values("PrivateDomains") {
         Some(domains) if domains.is_empty() => all.push(warning(
             about("PrivateDomains"),
-            "it is empty: every spec is refused whose etcd has no hosted zone of its own",
+            "it is empty: every spec without `etcd.hostedZone` is refused",
             set("PrivateDomains=internal"),
         )),
         Some(domains) => {

@@ -27,7 +27,7 @@ refused. Before you upload it, encrypt it:
 and put the passphrase into the SSM SecureString that cluster.yaml names as passphraseParameter. Upload import/ before cluster.yaml;
 once the cluster is rendered, import/ is not needed any more. Whoever holds the key is master of the old cluster and the new one. If
 the new cluster needs no old CA, take certificatesConfiguration out of cluster.yaml and delete import/ before the first rendering:
-afterwards a CA is not exchanged.
+afterwards a CA is not replaced.
 ";
 
 /// What was found.
@@ -167,7 +167,7 @@ fn open(path: &Path, root: &Path) -> Result<Opened, CliError> {
         return Ok(Opened::Left("no file".to_owned()));
     }
     if about.len() > MOST_BYTES {
-        return Ok(Opened::Left(format!("{} bytes are no credential of kube-aws'", about.len())));
+        return Ok(Opened::Left(format!("{} bytes are not a credential of kube-aws", about.len())));
     }
     fs::read(path).map(|bytes| Opened::Bytes(Secret::new(bytes))).map_err(fail)
 }
@@ -211,7 +211,7 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         let why = match certificate {
             Inspected::Other(problem) => format!("not taken over: {problem}"),
             Inspected::Certificate { .. } | Inspected::Key { .. } | Inspected::LockedKey => {
-                "not taken over: it is no certificate of an authority".to_owned()
+                "not taken over: it is not a certificate of an authority".to_owned()
             }
         };
         found.files.push(File { name: "ca.pem".to_owned(), fate: Fate::Left(why) });
@@ -235,7 +235,7 @@ fn authority(pems: &mut BTreeMap<String, (Inspected, Secret)>, found: &mut Crede
         Inspected::Key { .. } => Fate::Left("not taken over: it is not the key of ca.pem".to_owned()),
         // Whether the key belongs to it is checked at the import, when the passphrase is known.
         Inspected::LockedKey => Fate::Imported { as_file: "ca-key.pem", bytes },
-        Inspected::Certificate { .. } => Fate::Left("not taken over: it is no private key".to_owned()),
+        Inspected::Certificate { .. } => Fate::Left("not taken over: it is not a private key".to_owned()),
         Inspected::Other(problem) => Fate::Left(format!("not taken over: {problem}")),
     };
     if matches!(fate, Fate::Imported { .. }) {

@@ -143,7 +143,7 @@ fn tamed(value: Value) -> Value {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// It is no JSON object: it was truncated, or something else printed it.
-    #[error("it is no JSON object")]
+    #[error("it is not a JSON object")]
     NoJson,
     /// It is a JSON object of another form than this verb's answer.
     #[error("{0}")]

@@ -177,7 +177,9 @@ impl Verb {
         };
         let seconds = |name: &str| {
             let value = text(name)?;
-            value.parse::<u32>().map_err(|_| format!("{name} of {document} is no number of seconds: {value}"))
+            value
+                .parse::<u32>()
+                .map_err(|_| format!("{name} of {document} is not a number of seconds: {value}"))
         };
         let verb = match document {
             "Slipway-Status" => Self::Status,
@@ -186,10 +188,10 @@ impl Verb {
                     ALL_UNITS => None,
                     name => Some(
                         LogUnit::named(name)
-                            .ok_or_else(|| format!("Unit of {document} is no unit of a node: {name}"))?,
+                            .ok_or_else(|| format!("Unit of {document} is not a unit of a node: {name}"))?,
                     ),
                 },
-                lines: text("Lines")?.parse().map_err(|_| format!("Lines of {document} is no number"))?,
+                lines: text("Lines")?.parse().map_err(|_| format!("Lines of {document} is not a number"))?,
             },
             "Slipway-Refresh" => Self::Refresh {
                 credentials: text("Credentials")?,

@@ -144,7 +144,7 @@ fn a_controller_that_did_not_look_for_a_while_waits_for_the_whole_time_again() {
     scene.watches(20 * 60);
     scene.at_s += 120;
     scene.look();
-    assert_eq!(scene.repaired(), ["a-1"], "a slow pass is no gap");
+    assert_eq!(scene.repaired(), ["a-1"], "a slow pass is not a gap");
     // It was restarted, and what it saw before was not lost.
     scene.at_s = 30;
     scene.look();

@@ -118,7 +118,7 @@ fn help(observed: &Observed<'_>, standing: &CertificateState, due: Option<&Due>,
             (_, None) => format!("rotate it, in stages: slipway rotate-ca {name} --cluster {cluster}"),
         },
         (Origin::Imported | Origin::Provided, None) => {
-            "you brought it, and this version does not exchange it: build a cluster with another authority beside this one before it ends"
+            "you imported or provided it, and this version does not rotate it: build a cluster with another authority beside this one before it ends"
                 .to_owned()
         }
         (Origin::Imported | Origin::Provided, Some(_)) => {

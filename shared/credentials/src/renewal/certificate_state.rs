@@ -130,7 +130,7 @@ fn facts(
     let Some(certificate) = &entry.certificate else {
         findings.push(Finding {
             key: inventory,
-            message: format!("the inventory says nothing of the certificate {}", asset.name),
+            message: format!("the inventory has no data about the certificate {}", asset.name),
             help: "bring back an earlier version of the inventory (the bucket keeps them)".to_owned(),
         });
         return None;
@@ -160,7 +160,7 @@ fn facts(
                 findings.push(Finding {
                     key: key.clone(),
                     message: format!("{} is not valid before {}, and it is {now}", asset.name, facts.not_before),
-                    help: "one of two clocks is wrong: that of who issued it, or this one; if it was that, issue it anew"
+                    help: "either the clock of the issuer or this one is wrong; if it was the issuer's, renew the certificate"
                         .to_owned(),
                 });
             }
@@ -256,9 +256,9 @@ fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) 
     }
     findings.extend(last.into_values().map(|node| Finding {
         key: node.key.clone(),
-        message: format!("no node of {} has told since {} what it serves", node.role, node.at),
+        message: format!("no node of {} has reported since {} what it serves", node.role, node.at),
         help: format!(
-            "ask it: the document Slipway-Status on {}; a node tells each hour if it runs and may write there",
+            "ask it: the document Slipway-Status on {}; a running node reports each hour, if it may write there",
             node.instance
         ),
     }));

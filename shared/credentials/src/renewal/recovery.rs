@@ -266,9 +266,8 @@ impl Recovery {
             Stage::Quorum => return false,
             Stage::Controllers if !settled => return false,
             Stage::Controllers if all > 0 && good == 0 => {
-                return self.end(
-                    "no controller has the new credentials, and kubelets are let in by none".to_owned(),
-                );
+                return self
+                    .end("no controller has the new credentials, so no kubelet can authenticate".to_owned());
             }
             Stage::Controllers => {
                 if all > 0 {

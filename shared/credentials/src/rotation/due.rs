@@ -55,7 +55,9 @@ impl fmt::Display for Due {
         }
         match (self.under_way, self.ours, self.start) {
             (true, ..) => f.write_str("; its rotation is under way"),
-            (false, false, _) => f.write_str("; you brought it, and this version does not exchange it"),
+            (false, false, _) => {
+                f.write_str("; you imported or provided it, and this version does not rotate it")
+            }
             (false, true, true) => f.write_str("; its rotation begins now"),
             (false, true, false) => write!(f, "; rotate it: `slipway rotate-ca {}`", self.name),
         }

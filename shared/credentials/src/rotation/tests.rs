@@ -468,14 +468,14 @@ fn what_cannot_be_rotated_is_refused_with_what_to_do() {
     let (why, help) = refused(&mut vault, "kublet-ca");
     assert!(why.contains("did you mean kubelet-ca?") && help.contains("service-account"), "{why}; {help}");
     let (why, help) = refused(&mut vault, "apiserver");
-    assert!(why.contains("no authority") && help.contains("slipway certs renew"), "{why}; {help}");
+    assert!(why.contains("not an authority") && help.contains("slipway certs renew"), "{why}; {help}");
     vault.begin(CA).unwrap();
     let (why, help) = refused(&mut vault, CA);
     assert!(why.contains("being rotated since 2026-11-20T12:00:00Z (stage trust)"), "{why}");
     assert!(help.contains("--abort"), "{help}");
     vault.manifest.assets.get_mut(ETCD_CA).unwrap().origin = Origin::Imported;
     let (why, _) = refused(&mut vault, ETCD_CA);
-    assert!(why.contains("you brought it"), "{why}");
+    assert!(why.contains("you imported or provided it"), "{why}");
     vault.manifest.assets.remove(FRONT_PROXY_CA);
     assert!(refused(&mut vault, FRONT_PROXY_CA).0.contains("never made"));
 }

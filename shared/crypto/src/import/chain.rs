@@ -30,7 +30,7 @@ pub(crate) fn authority(text: &Secret, now: Option<Timestamp>) -> Result<Brought
         .collect();
     let Some(parsed) = parsed else {
         let help = "bring the file as it was written, not a part of it";
-        return Err(vec![flaw("it is no X.509 certificate, or damaged", help)]);
+        return Err(vec![flaw("it is not an X.509 certificate, or damaged", help)]);
     };
     let mut found = Vec::new();
     let now_s = now.map(Timestamp::as_second);
@@ -113,7 +113,7 @@ fn above(chain: &[X509Certificate<'_>], now_s: Option<i64>, found: &mut Vec<Flaw
         let depth = index + 1;
         let bound = this.basic_constraints().ok().flatten();
         if !this.is_ca() {
-            found.push(flaw(format!("{whose} is no authority"), "leave it out of the file"));
+            found.push(flaw(format!("{whose} is not an authority"), "leave it out of the file"));
         }
         if let Some(most) = bound.and_then(|bound| bound.value.path_len_constraint)
             && usize::try_from(most).is_ok_and(|most| most < depth)

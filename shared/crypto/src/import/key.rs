@@ -33,7 +33,7 @@ pub(crate) fn is_locked(text: &Secret) -> bool {
 /// Reads the only key of a file.
 pub(crate) fn key(text: &Secret, passphrase: Option<&Secret>) -> Result<BroughtKey, Flaw> {
     const HELP: &str = "write it with `openssl pkey -in FILE -aes256`: one key, in PEM";
-    let text = std::str::from_utf8(text.expose()).map_err(|_| flaw("it is not PEM: it is no text", HELP))?;
+    let text = std::str::from_utf8(text.expose()).map_err(|_| flaw("it is not PEM: it is not text", HELP))?;
     let blocks = armor::blocks(text).map_err(|problem| flaw(problem, HELP))?;
     let mut keys = blocks.iter().filter(|block| block.label.ends_with("PRIVATE KEY"));
     let Some(block) = keys.next() else {

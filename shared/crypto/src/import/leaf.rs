@@ -23,7 +23,7 @@ pub(crate) fn leaf(
     let known = certificates(authority.chain.as_bytes()).map_err(|found| vec![found])?;
     let unreadable = || {
         vec![flaw(
-            "it is no X.509 certificate, or damaged",
+            "it is not an X.509 certificate, or damaged",
             "bring the file as it was written, not a part of it",
         )]
     };

@@ -99,7 +99,7 @@ fn shape(facts: &Facts, found: &mut Found<'_, impl Fn() -> String>) {
             found.error("purpose", message, "issue it anew with keyCertSign");
         }
     } else if usage.is_some_and(|usage| usage.cert_sign) {
-        let message = "its key usage lets it sign certificates, and it is no authority";
+        let message = "its key usage lets it sign certificates, and it is not an authority";
         found.error("purpose", message, "issue it anew without keyCertSign");
     }
     let curve = matches!(facts.key, KeyType::Ecdsa(_) | KeyType::Ed25519);
@@ -145,7 +145,7 @@ fn purpose(facts: &Facts, expected: &Expected, found: &mut Found<'_, impl Fn() -
             can(|usage| usage.client),
             "clientAuth",
             "be a client",
-            "a server's is no client's",
+            "that of a server is not for clients",
         ),
     ] {
         match need {

@@ -161,7 +161,7 @@ impl Facts {
     /// The message is for people and contains nothing of `der`.
     pub fn read(der: &[u8]) -> Result<Self, String> {
         let (rest, certificate) =
-            X509Certificate::from_der(der).map_err(|_| "it is no X.509 certificate".to_owned())?;
+            X509Certificate::from_der(der).map_err(|_| "it is not an X.509 certificate".to_owned())?;
         if !rest.is_empty() {
             return Err(format!("{} bytes follow the certificate", rest.len()));
         }

@@ -92,13 +92,14 @@ pub(super) fn chains(
         if facts.self_issued {
             if !facts.authority {
                 let message =
-                    "it is signed by itself and is no authority: nobody can trust it by another".to_owned();
+                    "it is signed by itself and is not an authority: nobody can trust it by another"
+                        .to_owned();
                 error("chain", message, "issue it by the cluster's authority");
             }
             continue;
         }
         if !signer.facts.authority {
-            let message = format!("{} signed it, which is no authority (CA:FALSE)", signer.at());
+            let message = format!("{} signed it, which is not an authority (CA:FALSE)", signer.at());
             error("chain", message, "issue it by an authority");
         }
         if facts.not_after > signer.facts.not_after {

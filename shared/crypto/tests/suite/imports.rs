@@ -123,7 +123,7 @@ async fn another_authority_for_a_cluster_that_has_one_is_a_rotation_and_refused(
     )
     .await
     .unwrap_err();
-    assert!(raced.to_string().contains("not exchanged for one of another kind"), "{raced}");
+    assert!(raced.to_string().contains("is not replaced by one of another kind"), "{raced}");
 
     // An authority is imported, and then replaced in the folder, or the spec no longer imports it.
     let world = World::new();

@@ -46,7 +46,7 @@ pub async fn referred<A: Objects + Listing>(
     if let Some(rollout) = rollout {
         releases.extend(rollout.addons_release().map(str::to_owned));
         releases.extend(rollout.active().map(|active| active.target.clone()));
-        releases.extend(rollout.deployed.into_values().chain(rollout.left.into_values()));
+        releases.extend(rollout.deployed.into_values().chain(rollout.orphaned.into_values()));
     }
     let mut referred = match nodes {
         Nodes::Reported(referred) => referred.clone(),

@@ -41,7 +41,9 @@ pub(super) async fn perform_and_record<A: Objects, S: Stacks, G: Groups, C: Comm
         }
         match attempt(ports, &state.cluster, pending).await {
             Ok(outcome) => {
-                refused |= matches!(outcome, EffectOutcome::Refused(_));
+                // A command that Run Command refuses concerns whoever asked, and nobody else.
+                refused |= matches!(outcome, EffectOutcome::Refused(_))
+                    && !matches!(pending.effect, Effect::Send(_));
                 outcomes.push((pending.id, outcome));
             }
             Err(failure) if pending.holds_up() => error = error.or(Some(failure)),

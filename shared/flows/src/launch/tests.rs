@@ -32,7 +32,7 @@ fn rolling(state: Value) -> Rollout {
     });
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": at(0), "changeSet": "slipway-1-p",
-        "steps": [step], "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": []},
+        "steps": [step], "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": []},
     });
     let active: Active = serde_json::from_value(active).unwrap();
     Rollout {

@@ -34,7 +34,7 @@ pub async fn wake_by_stack<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus
     stack: &str,
     now: Timestamp,
 ) -> FlowResult<Option<Report>> {
-    let waits = |rollout: &Rollout| rollout.is_open() || rollout.left.contains_key(stack);
+    let waits = |rollout: &Rollout| rollout.is_open() || rollout.orphaned.contains_key(stack);
     wake_whoever(ports, keys::clusters_of_stack(stack), waits, Waker::Event, now).await
 }
 

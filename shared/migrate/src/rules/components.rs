@@ -120,7 +120,7 @@ fn names_of_the_api(root: &mut Item, log: &mut Log) {
                 root.append("kubernetes.apiServer.certSANs", names);
             }
             Some(Item::Scalar { .. } | Item::Map(_)) => {
-                log.decision(&from, "removed, as it is no list: write `kubernetes.apiServer.certSANs`");
+                log.decision(&from, "removed, as it is not a list: write `kubernetes.apiServer.certSANs`");
             }
             None => {}
         }
@@ -192,7 +192,7 @@ fn admission(root: &mut Item, log: &mut Log) {
         }
         Some(Item::Scalar { .. } | Item::Map(_)) | None => log.decision(
             from,
-            "removed, as its `limits` are no list in YAML: write them as `kubernetes.apiServer.eventRateLimits`",
+            "removed, as its `limits` are not a list in YAML: write them as `kubernetes.apiServer.eventRateLimits`",
         ),
     }
 }

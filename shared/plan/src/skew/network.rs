@@ -107,11 +107,11 @@ pub(super) fn objections(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
 /// Objects to each name of the API that goes while nodes use it. CloudFormation removes its record before the nodes are replaced.
 fn names(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
     let keeps = |name: &str| cluster.api_endpoints.iter().any(|endpoint| endpoint.dns_name == name);
-    let behind = runs
-        .behind
+    let earlier = runs
+        .earlier
         .iter()
         .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
-    let nodes = runs.deployed.roles.iter().chain(behind);
+    let nodes = runs.deployed.roles.iter().chain(earlier);
     let used = nodes.filter_map(|(role, node)| Some((api_name(node)?, role)));
     let gone: BTreeSet<(String, &Role)> = used.filter(|(name, _)| !keeps(name)).collect();
     let names: BTreeSet<&str> = gone.iter().map(|(name, _)| name.as_str()).collect();

@@ -11,13 +11,13 @@ use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::{Scene, Slots};
-use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
 use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::ways::{Wakes, Way, leads};
+use crate::{Effect, Observed};
 use again::{LastDrain, prolong};
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
@@ -59,9 +59,24 @@ pub struct Departure {
     /// How many of them Run Command did not take.
     #[serde(default)]
     pub unsent: u32,
+    /// The last of them that did not reach its controller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<Unreached>,
     /// Why it stays after all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// A command that Run Command refused, or could not deliver: the agent of the controller does not run, or has no connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Unreached {
+    /// The controller.
+    pub controller: String,
+    /// The token of the command.
+    pub token: String,
+    /// When this was noticed.
+    pub at: Timestamp,
 }
 
 /// Who removes the machine.
@@ -242,6 +257,7 @@ impl Departure {
             force_after_s,
             rounds: 0,
             unsent: 0,
+            unreached: None,
             problem: None,
         }
     }
@@ -294,6 +310,17 @@ impl Departure {
         match &self.state {
             DepartureState::Drain { .. } | DepartureState::Leave { .. } => self.state.command(),
             DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => None,
+        }
+    }
+
+    /// Notes that its last command did not reach the controller.
+    pub(super) fn note_unreached(&mut self, observed: &Observed, now: Timestamp) {
+        let Some(asked) = self.command() else { return };
+        let token = &asked.command.token;
+        let is_news = self.unreached.as_ref().is_none_or(|known| known.token != *token);
+        if is_news && asked.outcome(observed, now).is_some() && !asked.has_reached(observed) {
+            let (controller, token) = (asked.command.instance.clone(), token.clone());
+            self.unreached = Some(Unreached { controller, token, at: now });
         }
     }
 

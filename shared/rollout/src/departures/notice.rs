@@ -177,8 +177,8 @@ mod tests {
         };
         let mut rolls = stands();
         let active = json!({
-            "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [], "nodesLeft": 0,
-            "stacksLeft": [],
+            "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [], "nodesByHand": 0,
+            "stacksByHand": [],
         });
         rolls.put_active(serde_json::from_value(active).unwrap());
         let waits = || [group("c-pool-a", &[("i-1", Lifecycle::TerminatingWait)])].into();

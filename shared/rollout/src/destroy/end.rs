@@ -108,7 +108,7 @@ pub(super) fn last_snapshot(next: &mut Rollout, open: &Destroy) -> Option<String
 /// What a person does about a destruction that has stopped.
 pub(super) fn cure(open: &Destroy, cluster: &str, gone: usize, count: &str) -> String {
     let LastSnapshot::Wanted { earlier, .. } = &open.snapshot else {
-        return format!("mend that, then `slipway destroy --cluster {cluster}` goes on; {count}");
+        return format!("resolve that, then `slipway destroy --cluster {cluster}` continues; {count}");
     };
     let else_lost = match earlier {
         Some(key) => format!("; then what was written after the snapshot at {key} is lost"),
@@ -116,7 +116,7 @@ pub(super) fn cure(open: &Destroy, cluster: &str, gone: usize, count: &str) -> S
     };
     let deleted = if gone == 0 { "nothing is deleted yet" } else { count };
     format!(
-        "`slipway destroy --cluster {cluster}` tries again, and with `--without-snapshot` it does without{else_lost}; {deleted}"
+        "`slipway destroy --cluster {cluster}` tries again, and with `--without-snapshot` it continues without one{else_lost}; {deleted}"
     )
 }
 

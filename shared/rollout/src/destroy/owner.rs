@@ -7,7 +7,7 @@ use super::GoingState;
 /// The state of a stack that is not the cluster's to delete; `None` if it is.
 pub(super) fn foreign(state: &Rollout, name: &str, stack: &StackView) -> Option<GoingState> {
     // A stack that was deployed is ours, unless somebody has replaced it: then a person has to decide.
-    let known = state.deployed.contains_key(name) || state.left.contains_key(name);
+    let known = state.deployed.contains_key(name) || state.orphaned.contains_key(name);
     let is_ours = stack.tags.get(OWNER_TAG) == Some(&state.cluster)
         || !known && stack.status == StackStatus::ReviewInProgress && is_begun(state, name);
     (!is_ours).then(|| match known {

@@ -69,6 +69,29 @@ fn p6_after_a_round_that_failed_the_next_comes_a_while_later() {
     }
 }
 
+/// The agent of its controller does not run: another controller may do it.
+#[test]
+fn p6_a_drain_that_run_command_refuses_is_no_try() {
+    let mut drain = Drain::default();
+    let patience = Patience { since: NOW, most: SignedDuration::from_hours(24) };
+    let mut refused = |second| {
+        drain.asked = running().asked;
+        drain.asked.as_mut().unwrap().refused = Some("not in a valid state".to_owned());
+        name(&drain.progress("i-1", &Observed::default(), after(second), Some(patience)))
+    };
+    let most = UNREACHED.as_secs();
+    for (second, progress) in
+        [(0, "pauses"), (60, "pauses"), (120, "pauses"), (180, "pauses"), (most, "pauses")]
+    {
+        assert_eq!(refused(second), progress, "{second}");
+    }
+    assert_eq!(refused(most + 1), "given up");
+    // What reached a controller ends it.
+    let mut drain = Drain { unreached_since: Some(NOW), ..running() };
+    drain.progress("i-1", &failed(FailureCode::AwsDenied), after(1), Some(patience));
+    assert_eq!((drain.unreached_since, drain.tries), (None, 1));
+}
+
 #[test]
 fn p6_what_is_no_node_has_no_pods_and_any_other_failure_says_nothing_of_them() {
     assert_eq!(name(&running().progress("i-1", &failed(FailureCode::DrainNoNode), after(1), None)), "empty");
@@ -83,7 +106,7 @@ fn p12_what_was_empty_or_no_node_is_looked_at_again_when_the_answer_is_old() {
         for (second, is_seen) in [(most.as_secs(), "empty"), (most.as_secs() + 1, "idle"), (25_000, "idle")] {
             let mut drain = running();
             assert_eq!(name(&drain.progress("i-1", &seen, after(second), None)), is_seen, "{second}");
-            assert_eq!(drain.tries, 0, "it is no failure");
+            assert_eq!(drain.tries, 0, "it is not a failure");
         }
     }
 }

@@ -70,7 +70,9 @@ fn an_error_is_known_by_its_code_and_by_its_own_command() {
 fn p8_an_answer_is_waited_for_as_long_as_it_may_take_and_not_for_ever() {
     let asked = sent_command("1", Verb::EtcdSnapshot);
     let most = Verb::EtcdSnapshot.answers_within().as_secs();
-    for (view, words) in [(None, "was not heard of"), (Some(CommandView::InProgress), "was not answered")] {
+    for (view, words) in
+        [(None, "did not appear in Run Command"), (Some(CommandView::InProgress), "was not answered")]
+    {
         let observed = seen("1", view);
         for (second, is_over) in [(1, false), (most, false), (most + 1, true)] {
             let outcome = asked.outcome(&observed, after(second));

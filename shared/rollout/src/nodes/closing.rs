@@ -131,7 +131,7 @@ impl Machine for Closing {
             return asks(self.ask_all(turn));
         }
         if gaps.is_empty() {
-            return Move::Done { left: false };
+            return Move::Done { skipped: false };
         }
         if !patient {
             return Move::Fail(format!(

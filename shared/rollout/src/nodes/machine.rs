@@ -1,5 +1,7 @@
 //! The common part of all state machines of nodes: how one moves, and what happens to its commands.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::BETWEEN_TRIES;
@@ -25,7 +27,7 @@ pub enum Phase<S> {
     /// Nothing is left to do.
     Done {
         /// Whether a machine was skipped, or could not be replaced.
-        left: bool,
+        skipped: bool,
     },
     /// It failed, for this reason.
     Failed(String),
@@ -192,7 +194,7 @@ impl<S: State> Open for Phase<S> {
     }
 
     fn is_skipped(&self) -> bool {
-        matches!(self, Self::Done { left: true })
+        matches!(self, Self::Done { skipped: true })
     }
 
     fn failure(&self) -> Option<&str> {
@@ -245,7 +247,7 @@ pub(super) enum Move<S> {
     /// Nothing is left to do.
     Done {
         /// Whether a machine was skipped.
-        left: bool,
+        skipped: bool,
     },
     /// It fails, for this reason.
     Fail(String),
@@ -258,7 +260,7 @@ pub(super) trait Machine {
     fn phase_mut(&mut self) -> &mut Phase<Self::State>;
 
     /// The failed tries, if the work is tried again.
-    fn tries(&self) -> Option<&Tries> {
+    fn tries_mut(&mut self) -> Option<&mut Tries> {
         None
     }
 
@@ -277,11 +279,16 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
     for _ in 0..64 {
         let from = machine.phase_mut().place();
         if from == Place::Look
-            && let Some(waits) = machine.tries().and_then(|tries| tries.pauses(turn.now))
+            && let Some(waits) = machine.tries_mut().and_then(|tries| tries.pauses(turn.now))
         {
             return Some(waits);
         }
-        let phase = std::mem::replace(machine.phase_mut(), Phase::Done { left: false });
+        let phase = std::mem::replace(machine.phase_mut(), Phase::Done { skipped: false });
+        if let Phase::Open { state, .. } = &phase
+            && let Some(tries) = machine.tries_mut()
+        {
+            tries.note_reached(state.commands(), turn);
+        }
         let (phase, waits) = match phase {
             Phase::Open { state, mut since } => match machine.next_move(state, &mut since, turn) {
                 Move::To(state) => {
@@ -291,11 +298,11 @@ pub(super) fn run<M: Machine>(machine: &mut M, turn: &mut Turn<'_>) -> Option<Wa
                 }
                 Move::Enter(state, waits) => (Phase::Open { state, since: Some(turn.now) }, Some(waits)),
                 Move::Stay(state, waits) => (Phase::Open { state, since }, Some(waits)),
-                Move::Done { left } => (Phase::Done { left }, None),
+                Move::Done { skipped } => (Phase::Done { skipped }, None),
                 Move::Fail(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
             },
             Phase::Failed(why) => (Phase::Failed(why.clone()), Some(Waits::Failed(Detail(why)))),
-            Phase::Done { left } => (Phase::Done { left }, None),
+            Phase::Done { skipped } => (Phase::Done { skipped }, None),
         };
         *machine.phase_mut() = phase;
         check_way::<M>(from, machine.phase_mut().place());
@@ -331,9 +338,10 @@ pub(crate) struct Failures {
     pub machine: String,
     /// The number of tries. A command that never reached its machine is none.
     pub tries: u32,
-    /// When the first command was sent that never reached its machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unreached_since: Option<Timestamp>,
+    /// Since when no command has reached a machine, by machine and document. The machine may be another one: another member takes the
+    /// snapshot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unreached: BTreeMap<String, Timestamp>,
     /// Whether leadership could not be moved from the machine, and has not been moved since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_leadership: bool,
@@ -359,6 +367,14 @@ impl Tries {
     pub(super) fn leadership_moved(&mut self) {
         if let Some(failures) = &mut self.0 {
             failures.keeps_leadership = false;
+        }
+    }
+
+    /// What has reached its machine ends that no command did.
+    fn note_reached(&mut self, commands: &[SentCommand], turn: &Turn<'_>) {
+        let Some(failures) = &mut self.0 else { return };
+        for asked in commands.iter().filter(|asked| asked.has_reached(turn.observed)) {
+            failures.unreached.remove(&unreached_key(asked));
         }
     }
 
@@ -396,25 +412,37 @@ impl Tries {
         let moves_leader = asked.command.verb == Verb::EtcdMoveLeader;
         let keeps_leadership =
             moves_leader || before.as_ref().is_some_and(|failures| failures.keeps_leadership);
-        let unreached_since = before.and_then(|failures| failures.unreached_since);
-        let unreached_since = unreached_since.or_else(|| (!reached).then_some(asked.at));
-        let within = asked.command.verb.answers_within();
-        let is_late = !reached
-            && unreached_since.is_some_and(|at| turn.now.duration_since(at) > within * (TRIES as i32 - 1));
+        // Nothing was tried during a pause, or between two windows.
+        let before = before.filter(|failures| asked.at.duration_since(failures.at) <= PATIENCE);
+        let mut unreached = before.map_or_else(BTreeMap::new, |failures| failures.unreached);
+        let key = unreached_key(asked);
+        if reached {
+            unreached.remove(&key);
+        } else {
+            unreached.entry(key.clone()).or_insert(asked.at);
+        }
+        let unreached_for = waited(unreached.get(&key).copied(), turn.now);
+        let is_late = unreached_for > asked.command.verb.answers_within() * (TRIES as i32 - 1);
         if tries < TRIES && !is_late {
             let (machine, why) = (machine.to_owned(), why.to_owned());
             let at = turn.now;
-            self.0 = Some(Failures { machine, tries, unreached_since, keeps_leadership, at, why });
+            self.0 = Some(Failures { machine, tries, unreached, keeps_leadership, at, why });
             return Move::To(S::start());
         }
         if is_late {
-            let minutes = waited(unreached_since, turn.now).as_mins();
+            let minutes = unreached_for.as_mins();
             return Move::Fail(format!(
-                "{what} {machine}: no command has reached it for {minutes} minutes: {why}"
+                "{what} {machine}: no command has reached {} for {minutes} minutes: {why}",
+                asked.command.instance
             ));
         }
         Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
     }
+}
+
+/// A machine that is not reached may be reached by another document: Run Command refuses one that does not exist, for example.
+fn unreached_key(asked: &SentCommand) -> String {
+    format!("{} {}", asked.command.instance, asked.command.verb.document())
 }
 
 /// Waits until `dangers` are over, and asks again when it is time; after a while it gives up with the message `what`.

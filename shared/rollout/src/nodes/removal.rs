@@ -129,15 +129,15 @@ impl Removal {
         };
         let Some(stack) = stack.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
             // Somebody else has deleted the stack.
-            return Move::Done { left: false };
+            return Move::Done { skipped: false };
         };
         if let Some(moves) = self.empty(turn, group.as_ref()) {
             *since = None;
             return moves;
         }
         // Before anything is deleted: a deletion in progress would wait for the machine, and could not be aborted.
-        if let Some(kept) = group.as_ref().and_then(kept) {
-            return Move::Stay(RemovalState::Empty, Waits::Kept(kept));
+        if let Some(waits) = group.as_ref().and_then(|group| not_gone(group, turn)) {
+            return Move::Stay(RemovalState::Empty, waits);
         }
         // A cluster autoscaler launches one for the pods that were evicted. Its Node takes pods as soon as it is Ready, and an answer may be
         // late. A pool whose machines never come is deleted nevertheless.
@@ -158,14 +158,15 @@ impl Removal {
         if machines.iter().any(|id| turn.skipped.contains(*id)) {
             // If a machine is skipped, its stack stays, too.
             self.let_all_stay(turn.role, turn.group, turn.departures, turn.now);
-            return Some(Move::Done { left: true });
+            return Some(Move::Done { skipped: true });
         }
         // One that EC2 wanted to interrupt, and did not, takes pods again.
         self.empty.retain(|id| machines.contains(&id) && !turn.departs(id));
         for id in std::mem::take(&mut self.begun) {
             // A machine that is not there any more left by itself.
             let Some(one) = turn.departures.get(&id) else { continue };
-            if let Some(why) = one.problem.clone() {
+            // One that EC2 wanted to interrupt is only slow to take pods again.
+            if let Some(why) = one.problem.clone().filter(|_| !one.is_of_an_interruption()) {
                 return Some(Move::Fail(why));
             }
             if one.state == DepartureState::Rest && one.is_of_a_rollout() {
@@ -213,6 +214,19 @@ fn kept(group: &GroupView) -> Option<Kept> {
     Some(Kept { group: group.name.clone(), machine: id.clone() })
 }
 
+/// A machine besides those in service that may have pods: retained, in Standby, or held in its terminate hook. A group is not deleted before
+/// they are gone.
+fn not_gone(group: &GroupView, turn: &Turn<'_>) -> Option<Waits> {
+    if let Some(kept) = kept(group) {
+        return Some(Waits::Kept(kept));
+    }
+    group.machines.iter().find_map(|(id, machine)| match machine.lifecycle {
+        Lifecycle::Elsewhere => Some(Waits::Standby { group: group.name.clone(), machine: id.clone() }),
+        Lifecycle::TerminatingWait => Some(Waits::Departure(turn.departures.get(id)?.departs(id))),
+        Lifecycle::Pending | Lifecycle::InService | Lifecycle::Terminating | Lifecycle::Retained => None,
+    })
+}
+
 /// All machines are empty: the stack is deleted together with them.
 fn delete(turn: &mut Turn<'_>, stack: &StackView) -> To {
     if stack.tags.get(OWNER_TAG).map(String::as_str) != Some(turn.cluster) {
@@ -239,7 +253,7 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         return Move::Stay(RemovalState::Delete, Waits::DeletionBegins { emptied: false });
     };
     let Some(stack) = found.as_ref().filter(|stack| stack.status != StackStatus::DeleteComplete) else {
-        return Move::Done { left: false };
+        return Move::Done { skipped: false };
     };
     // An earlier deletion failed, and the answer may be from before this one.
     let is_sure = waited(since, turn.now) >= CONSISTENT;
@@ -257,6 +271,6 @@ fn deleted(since: Option<Timestamp>, turn: &Turn<'_>) -> To {
         ));
     }
     let group = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
-    let left = Detail(group.map_or(0, |group| group.machines.len()));
-    Move::Stay(RemovalState::Delete, Waits::Deletion { left, kept: group.and_then(kept) })
+    let machines = Detail(group.map_or(0, |group| group.machines.len()));
+    Move::Stay(RemovalState::Delete, Waits::Deletion { machines, kept: group.and_then(kept) })
 }

@@ -21,8 +21,8 @@ fn open(state: Value) -> Value {
     json!({"open": {"state": state}})
 }
 
-fn done(left: bool) -> Value {
-    json!({"done": {"left": left}})
+fn done(skipped: bool) -> Value {
+    json!({"done": {"skipped": skipped}})
 }
 
 fn removal(phase: Value) -> Value {
@@ -71,7 +71,7 @@ fn p8_nodes_that_are_to_be_worked_on_are_kept_with_the_rollout_that_is_open() {
         assert_eq!(nodes.is_none(), is_none);
         let active = json!({
             "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [],
-            "nodesLeft": 0, "stacksLeft": [], "nodes": nodes,
+            "nodesByHand": 0, "stacksByHand": [], "nodes": nodes,
         });
         let active: Active = serde_json::from_value(active).unwrap();
         let mut state = Rollout::new("c");

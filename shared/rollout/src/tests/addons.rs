@@ -16,7 +16,7 @@ fn with_addon(size: u32, version: &str) -> Rendering {
 
 fn baseline(state: &Rollout, releases: &[&Rendering]) -> Baseline {
     let releases = releases.iter().map(|release| (release.id(), (*release).clone())).collect();
-    let stacks = Baseline::assemble("c", &state.deployed, &state.left, &releases).unwrap();
+    let stacks = Baseline::assemble("c", &state.deployed, &state.orphaned, &releases).unwrap();
     stacks.with_addons(state.addons_release(), &releases).unwrap()
 }
 

@@ -43,15 +43,15 @@ pub(super) fn look_state() -> Value {
     json!({"open": {"state": {"look": {}}}})
 }
 
-pub(super) fn done(left: bool) -> Value {
-    json!({"done": {"left": left}})
+pub(super) fn done(skipped: bool) -> Value {
+    json!({"done": {"skipped": skipped}})
 }
 
 /// An open rollout.
 pub(super) fn rolling(steps: &[Value], nodes: &[Value]) -> Rollout {
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "slipway-4-p",
-        "steps": steps, "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": nodes},
+        "steps": steps, "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": nodes},
     });
     let active: Active = serde_json::from_value(active).unwrap();
     Rollout { generation: 4, doing: Doing::Rolling(Box::new(active)), ..Rollout::new("c") }
@@ -130,11 +130,11 @@ fn pool(name: &str) -> Role {
 
 #[test]
 fn what_was_left_standing_is_looked_for_between_two_rollouts() {
-    let left = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
-    let idle = Rollout { left: left.clone(), ..Rollout::new("c") };
-    assert_eq!(to_observe(&idle, None, NOW).left, BTreeSet::from(["c-pool-b".to_owned()]));
-    let rolls = Rollout { left, ..rolling(&[stack("c-network", "network", json!("executing"))], &[]) };
-    assert_eq!(to_observe(&rolls, None, NOW).left, BTreeSet::new());
+    let orphaned = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
+    let idle = Rollout { orphaned: orphaned.clone(), ..Rollout::new("c") };
+    assert_eq!(to_observe(&idle, None, NOW).orphaned, BTreeSet::from(["c-pool-b".to_owned()]));
+    let rolls = Rollout { orphaned, ..rolling(&[stack("c-network", "network", json!("executing"))], &[]) };
+    assert_eq!(to_observe(&rolls, None, NOW).orphaned, BTreeSet::new());
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn p7_a_role_is_no_more_behind_once_its_machines_were_renewed_and_none_of_them_w
     ];
     let mut state = rolling(&[], &nodes);
     let roles = [Role::Controller, pool("a"), pool("b"), pool("c")];
-    state.behind = roles.into_iter().map(|role| (role, BTreeSet::from(["old".to_owned()]))).collect();
+    state.earlier = roles.into_iter().map(|role| (role, BTreeSet::from(["old".to_owned()]))).collect();
     let next = decide(&state, &Observed::default(), NOW).next;
-    assert_eq!(next.behind.into_keys().collect::<Vec<_>>(), [Role::Controller, pool("a"), pool("c")]);
+    assert_eq!(next.earlier.into_keys().collect::<Vec<_>>(), [Role::Controller, pool("a"), pool("c")]);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn p10_what_is_deleted_at_an_abort_is_a_stack_of_ours_that_was_being_made_for_th
         (pool(), &ours, false),
         (aborted(pool()), &others, false),
         (Rollout { deployed: stood.clone(), ..aborted(pool()) }, &ours, false),
-        (Rollout { left: stood, ..aborted(pool()) }, &ours, false),
+        (Rollout { orphaned: stood, ..aborted(pool()) }, &ours, false),
         (aborted(pool()), &seen(&[("c-pool-a", StackStatus::UpdateInProgress)]), false),
     ] {
         let decision = decide(&state, observed, NOW);
@@ -337,15 +337,15 @@ fn p10_a_change_set_that_is_being_made_holds_up_a_newer_spec_and_not_the_end_aft
 fn p4_members_that_were_taken_out_are_known_until_the_stack_of_etcd_is_without_them() {
     let state = |network: &str, etcd: &str| {
         let steps = [stack("c-network", "network", json!(network)), stack("c-etcd", "etcd", json!(etcd))];
-        let taken_out = BTreeSet::from([Role::Etcd(4)]);
-        Rollout { taken_out, ..rolling(&steps, &[node("pool-a", workers(look_state()))]) }
+        let removed_members = BTreeSet::from([Role::Etcd(4)]);
+        Rollout { removed_members, ..rolling(&steps, &[node("pool-a", workers(look_state()))]) }
     };
     let complete = StackStatus::UpdateComplete;
     let network = decide(&state("executing", "waiting"), &executed(&[("c-network", complete)]), NOW);
     assert_eq!(network.next.deployed.keys().collect::<Vec<_>>(), ["c-network"]);
-    assert_eq!(network.next.taken_out, BTreeSet::from([Role::Etcd(4)]));
+    assert_eq!(network.next.removed_members, BTreeSet::from([Role::Etcd(4)]));
     let etcd = decide(&state("done", "executing"), &executed(&[("c-etcd", complete)]), NOW);
-    assert_eq!(etcd.next.taken_out, BTreeSet::new());
+    assert_eq!(etcd.next.removed_members, BTreeSet::new());
 }
 
 #[test]
@@ -364,26 +364,26 @@ fn p7_the_machines_of_a_stack_that_was_updated_are_behind_until_they_are_renewed
     let deployed = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
     let state = Rollout { deployed, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
     let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
-    assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
+    assert_eq!(next.earlier, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
     assert_eq!(next.deployed["c-pool-a"], "t");
     // An earlier rollout to the same release updated the stack and failed: the machines with this release are not behind it.
-    let behind = BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]);
+    let earlier = BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]);
     let deployed = BTreeMap::from([("c-pool-a".to_owned(), "t".to_owned())]);
-    for behind in [behind, BTreeMap::new()] {
-        let state = Rollout { behind: behind.clone(), deployed: deployed.clone(), ..state.clone() };
+    for earlier in [earlier, BTreeMap::new()] {
+        let state = Rollout { earlier: earlier.clone(), deployed: deployed.clone(), ..state.clone() };
         let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
-        assert_eq!(next.behind, behind);
+        assert_eq!(next.earlier, earlier);
     }
 }
 
 #[test]
 fn p7_the_machines_of_a_pool_that_was_orphaned_are_behind_once_the_spec_has_it_again() {
-    let left = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
+    let orphaned = BTreeMap::from([("c-pool-a".to_owned(), "old".to_owned())]);
     let nodes = [node("pool-a", workers(look_state()))];
-    let state = Rollout { left, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
+    let state = Rollout { orphaned, ..rolling(&[stack("c-pool-a", "pool", json!("executing"))], &nodes) };
     let next = decide(&state, &executed(&[("c-pool-a", StackStatus::UpdateComplete)]), NOW).next;
-    assert_eq!(next.behind, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
-    assert_eq!(next.left, BTreeMap::new());
+    assert_eq!(next.earlier, BTreeMap::from([(pool("a"), BTreeSet::from(["old".to_owned()]))]));
+    assert_eq!(next.orphaned, BTreeMap::new());
 }
 
 #[test]
@@ -415,12 +415,12 @@ fn what_was_left_of_a_pool_and_what_is_behind_is_known_after_a_rollout_that_did_
     let left_over = |machines| serde_json::from_value::<LeftOver>(json!(machines)).unwrap();
     state.left_over = BTreeMap::from([(pool("b"), left_over(1)), (pool("c"), left_over(2))]);
     for name in ["a", "b", "c"] {
-        state.behind.insert(pool(name), BTreeSet::from(["old".to_owned()]));
+        state.earlier.insert(pool(name), BTreeSet::from(["old".to_owned()]));
     }
     let decision = decide(&state, &Observed::default(), NOW);
     assert_eq!(decision.report.state.as_str(), "succeeded");
     assert_eq!(decision.next.left_over, BTreeMap::from([(pool("c"), left_over(2))]));
-    assert_eq!(decision.next.behind.into_keys().collect::<Vec<_>>(), [pool("a")]);
+    assert_eq!(decision.next.earlier.into_keys().collect::<Vec<_>>(), [pool("a")]);
 }
 
 #[test]
@@ -438,28 +438,48 @@ fn p8_the_tick_is_kept_where_a_rollout_ends_and_something_else_goes_on() {
 }
 
 #[test]
-fn what_was_said_since_a_rollout_went_on_last_is_not_said_again_unless_much_was() {
+fn what_was_published_since_the_last_progress_is_not_published_again_unless_much_was() {
     let waits = |done| Published::Rolling {
         aborting: false,
         waits: RolloutWaits::Stacks { done, waits: BTreeMap::new() },
     };
     let state = rolling(&[stack("c-network", "network", json!("executing"))], &[]);
     let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
-    let now = decide(&state, &busy, NOW).next.said.unwrap();
+    let now = decide(&state, &busy, NOW).next.published.unwrap();
     let many = |count| (0..count).map(waits).chain([now.clone()]).collect::<BTreeSet<_>>();
-    for (said, said_since, is_said) in [
+    for (published, published_since, is_published) in [
         (Some(waits(0)), many(1), false),
         (Some(waits(0)), many(18), false),
         // What came in between is over: a pause, or another destruction.
         (None, many(1), true),
         (Some(waits(0)), many(19), true),
     ] {
-        let state = Rollout { said, said_since, ..state.clone() };
+        let state = Rollout { published, published_since, ..state.clone() };
         let decision = decide(&state, &busy, NOW);
-        assert_eq!(!events(&decision).is_empty(), is_said, "{:?}", state.said_since.len());
-        assert!(decision.next.said_since.contains(&now));
-        assert!(decision.next.said_since.len() <= 20);
+        assert_eq!(!events(&decision).is_empty(), is_published, "{:?}", state.published_since.len());
+        assert!(decision.next.published_since.contains(&now));
+        assert!(decision.next.published_since.len() <= 20);
     }
+}
+
+/// The order has ended the rollout already, and its abort changes nothing about what the rollout waits for (seed 1608 of aborted destructions).
+#[test]
+fn p8_what_a_rollout_waits_for_is_published_once_if_an_order_to_destroy_ends_it_and_is_aborted() {
+    let given = |order, second| Given { order, at: Timestamp::from_second(second).unwrap() };
+    let destroy = given(Order::Destroy { without_snapshot: true }, 10);
+    let abort = given(Order::Abort { plan: None }, 20);
+    let busy = seen(&[("c-network", StackStatus::UpdateInProgress)]);
+    let rolls = rolling(&[stack("c-network", "network", json!("executing"))], &[]);
+    let waiting =
+        |decision: &Decision| events(decision).into_iter().filter(|event| event == "Rollout Waiting").count();
+    let destroyed = decide(&after_order(&rolls, &destroy, None, NOW), &busy, NOW);
+    assert_eq!(waiting(&destroyed), 1);
+    let aborted = decide(&after_order(&destroyed.next, &abort, None, NOW), &busy, NOW);
+    assert_eq!(waiting(&aborted), 0, "{:?}", aborted.report);
+    // An abort that ends the rollout itself is news.
+    let before = decide(&rolls, &busy, NOW);
+    let ended = decide(&after_order(&before.next, &abort, None, NOW), &busy, NOW);
+    assert_eq!((waiting(&before), waiting(&ended)), (1, 1));
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn controllers() -> Rollout {
     });
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": Timestamp::UNIX_EPOCH, "changeSet": "slipway-1-p",
-        "steps": [], "nodesLeft": 0, "stacksLeft": [], "nodes": {"steps": [step]},
+        "steps": [], "nodesByHand": 0, "stacksByHand": [], "nodes": {"steps": [step]},
     });
     let doing = Doing::Rolling(serde_json::from_value(active).unwrap());
     Rollout { doing, generation: 1, ..Rollout::new("c") }

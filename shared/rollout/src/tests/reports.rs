@@ -39,14 +39,14 @@ fn what_was_destroyed_or_called_off_is_reported_with_its_generation_and_its_word
         let rollout = Rollout {
             generation: 4,
             doing: serde_json::from_value(doing).unwrap(),
-            left: text(&[("c-pool-b", "t")]),
+            orphaned: text(&[("c-pool-b", "t")]),
             ..Rollout::new("c")
         };
         let reported = Report {
             state,
             generation: 4,
             message: message.to_owned(),
-            left: left.iter().map(|stack| (*stack).to_owned()).collect(),
+            orphaned: left.iter().map(|stack| (*stack).to_owned()).collect(),
             ..Report::default()
         };
         assert_eq!(report(&rollout), reported);
@@ -134,7 +134,7 @@ fn an_open_rollout_is_reported_with_how_many_roles_nodes_are_done() {
 
 #[test]
 fn a_rollout_that_succeeded_names_nodes_and_stacks_that_it_left_and_only_where_it_left_any() {
-    for (nodes_left, message) in [
+    for (nodes_by_hand, message) in [
         (0, "1 of 1 stacks are as planned"),
         (
             2,
@@ -143,7 +143,7 @@ fn a_rollout_that_succeeded_names_nodes_and_stacks_that_it_left_and_only_where_i
         ),
     ] {
         let mut state = rolling(&[network(json!("done"))], &[]);
-        state.active_mut().unwrap().nodes_left = nodes_left;
+        state.active_mut().unwrap().nodes_by_hand = nodes_by_hand;
         let report = report(&state);
         assert_eq!((report.state.as_str(), report.message.as_str()), ("succeeded", message));
     }

@@ -26,7 +26,7 @@ fn of_pools(count: usize) -> Rollout {
 fn rolling(count: usize) -> Rollout {
     let active = json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": at(0), "changeSet": "s", "steps": [],
-        "nodesLeft": 0, "stacksLeft": [],
+        "nodesByHand": 0, "stacksByHand": [],
     });
     let active: Active = serde_json::from_value(active).unwrap();
     Rollout { doing: Doing::Rolling(Box::new(active)), ..of_pools(count) }

@@ -52,7 +52,7 @@ pub(super) struct Harbour {
 impl Harbour {
     pub(super) fn plan(&mut self, state: &Rollout, release: &Rendering) -> Wanted {
         self.releases.insert(release.id(), release.clone());
-        let baseline = Baseline::assemble("c", &state.deployed, &state.left, &self.releases)
+        let baseline = Baseline::assemble("c", &state.deployed, &state.orphaned, &self.releases)
             .and_then(|baseline| baseline.with_unfinished(&state.unfinished, &self.releases))
             .unwrap();
         let mut wanted = wanted(release, &baseline, Approval::Auto);
@@ -85,7 +85,7 @@ impl Harbour {
     fn with_undeleted_pool() -> (Self, Rollout) {
         let (harbour, mut state) = Self::launched();
         let (pool, release) = state.deployed.remove_entry(POOL).unwrap();
-        state.left.insert(pool, release);
+        state.orphaned.insert(pool, release);
         (harbour, state)
     }
 
@@ -126,7 +126,7 @@ fn a_pool_that_left_the_spec_is_deleted_after_everything_else_and_forgotten() {
     let executed = harbour.fake.log.iter().rposition(|line| line.starts_with("execute")).unwrap();
     assert!(executed < deleted, "{:?}", harbour.fake.log);
     assert!(!harbour.fake.stacks.contains_key(POOL));
-    assert_eq!((state.left.len(), state.deployed.contains_key(POOL)), (0, false));
+    assert_eq!((state.orphaned.len(), state.deployed.contains_key(POOL)), (0, false));
     assert!(harbour.plan(&state, &release).plan.is_empty());
 }
 
@@ -137,7 +137,7 @@ fn a_pool_that_stayed_for_a_skipped_machine_is_deleted_by_the_next_rollout() {
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
     assert_eq!(plan.orphaned().count(), 0);
     assert!(harbour.fake.log.contains(&"delete c-pool-a".to_owned()), "{:?}", harbour.fake.log);
-    assert_eq!((state.left.len(), report.left.len()), (0, 0));
+    assert_eq!((state.orphaned.len(), report.orphaned.len()), (0, 0));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_pool_that_comes_back_into_the_spec_is_updated_and_deployed_again() {
         let stack = plan.stacks.iter().find(|stack| stack.name == POOL).unwrap();
         assert_eq!(stack.action, StackAction::Update, "it exists, so it is not created");
         assert_eq!(stack.resources.is_empty(), size == 1);
-        assert_eq!(state.left, BTreeMap::new());
+        assert_eq!(state.orphaned, BTreeMap::new());
         assert_eq!(state.deployed[POOL], release.id());
     }
 }
@@ -244,9 +244,9 @@ fn p3_a_stack_that_is_somebody_elses_is_not_deleted() {
 #[test]
 fn p8_a_state_without_orphaned_stacks_reads_back() {
     let (_, state) = Harbour::with_undeleted_pool();
-    let mut old = serde_json::to_value(&Rollout { left: BTreeMap::new(), ..state }).unwrap();
+    let mut old = serde_json::to_value(&Rollout { orphaned: BTreeMap::new(), ..state }).unwrap();
     assert!(
-        old.as_object_mut().unwrap().get("left").is_none(),
+        old.as_object_mut().unwrap().get("orphaned").is_none(),
         "nothing is written if there is nothing to delete"
     );
     assert!(serde_json::from_value::<Rollout>(old).is_ok());
@@ -266,6 +266,6 @@ fn a_stack_that_left_the_spec_and_is_no_pools_is_named_for_a_person_and_not_forg
     assert_eq!(report.state, RolloutState::Succeeded, "{}", report.message);
     let named = "; orphaned stacks, which the spec no longer has, for a person to delete: c-identity";
     assert!(report.message.ends_with(named), "{}", report.message);
-    assert_eq!(state.left.into_keys().collect::<Vec<_>>(), ["c-identity"]);
+    assert_eq!(state.orphaned.into_keys().collect::<Vec<_>>(), ["c-identity"]);
     assert!(!harbour.fake.log.contains(&"delete c-identity".to_owned()), "{:?}", harbour.fake.log);
 }

@@ -41,7 +41,7 @@ fn active(steps: Value, expires: &[&str]) -> Active {
     let ends: BTreeMap<&str, Timestamp> = expires.iter().map(|role| (*role, ends())).collect();
     serde_json::from_value(json!({
         "plan": "p", "specVersion": "v1", "target": "t", "startedAt": hours_before(200), "changeSet": "slipway-1-p",
-        "steps": [], "nodesLeft": 0, "stacksLeft": [],
+        "steps": [], "nodesByHand": 0, "stacksByHand": [],
         "nodes": {
             "steps": steps,
             "windows": [{"days": ["mon"], "start_minute": 150, "length_min": 60}],
@@ -140,7 +140,7 @@ fn p7_the_steps_before_and_those_after_are_as_urgent_as_they_have_to_be() {
     assert!(urgency(&active, "controller", over).has_expired());
     // A role with its new credentials is not urgent any more.
     let Task::Controllers(task) = &mut active.nodes.steps[1].task else { panic!("{active:?}") };
-    task.phase = Phase::Done { left: false };
+    task.phase = Phase::Done { skipped: false };
     for role in ["etcd-0", "controller", "pool-a"] {
         assert!(!urgency(&active, role, over).overrides(), "{role}");
     }
@@ -199,6 +199,7 @@ fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being
     };
     let drains = json!({"drain": {"drain": {}}});
     let leaves = json!({"leave": {"told": ends()}});
+    let held = json!({"leave": {"told": ends(), "last": {"drain": {"held": {"pods": []}}}}});
     let renewal = |hours: i64| {
         let mut wanted = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
         wanted.plan.renewal.deadline =
@@ -209,6 +210,9 @@ fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being
         (json!({"i-1": "goes"}), &drains, 47, false),
         (json!({"i-1": "goes"}), &drains, 49, true),
         (json!({"i-1": "goes"}), &leaves, 47, true),
+        // A person uncordoned it after its drain, and pods came that hold its hook.
+        (json!({"i-1": "goes"}), &held, 47, false),
+        (json!({"i-1": "goes"}), &held, 49, true),
         (json!({"i-1": "goes", "i-2": "goes"}), &drains, 47, true),
         // Only the surge is waited for.
         (json!({}), &drains, 47, false),

@@ -92,6 +92,10 @@ impl Waits {
                 Next::first(departs.iter().map(|one| one.next(cluster)).chain(idle), cluster)
             }
             Self::Kept(kept) | Self::Deletion { kept: Some(kept), .. } => kept.next(),
+            Self::Standby { group, machine } => Next::must(format!(
+                "`aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {machine}` puts it back into service, so that it is \
+                 drained; or terminate it"
+            )),
             Self::Look(_)
             | Self::SecondLook(_)
             | Self::Snapshot
@@ -99,7 +103,7 @@ impl Waits {
             | Self::Leader
             | Self::Replaced
             | Self::Credentials(_)
-            | Self::TakenOut
+            | Self::MemberRemoval
             | Self::MemberThatStays
             | Self::Uncordon(_)
             | Self::ControllerLeaves
@@ -127,6 +131,12 @@ fn of_boots(boots: &[Boot], cluster: &str) -> Next {
 impl Danger {
     fn next(&self, cluster: &str) -> Next {
         match self {
+            Self::CannotLaunch(group) => Next::must(format!(
+                "`aws autoscaling resume-processes --auto-scaling-group-name {group} --scaling-processes Launch`"
+            )),
+            Self::LeadsOutOfService(_) => {
+                Next::must("put its machine back into service (`aws autoscaling exit-standby`)".to_owned())
+            }
             // Both end by themselves.
             Self::Lingers(_) | Self::StillToCome { .. } => Next::nothing(cluster),
             Self::TooFew { boots, .. } => of_boots(boots, cluster),
@@ -163,7 +173,7 @@ impl Gap {
             Self::Fewer { boots, .. } => of_boots(boots, cluster),
             Self::Nodes { not_ready, .. } => match not_ready.first() {
                 Some(node) => Next::must(format!(
-                    "`kubectl describe node {node}` shows why; or `slipway skip {node} --cluster {cluster}` does not count it"
+                    "`kubectl describe node {node}` shows why; or `slipway skip {node} --cluster {cluster}` leaves it out"
                 )),
                 None => Next::must(
                     "`kubectl get nodes --label-columns slipway/pool` shows which are missing".to_owned(),
@@ -377,12 +387,14 @@ mod tests {
             (danger(json!({"noTarget": {"machine": "i-1", "why": null}})), Need::Can),
             (danger(json!({"replacedByOthers": "i-1"})), Need::Can),
             (danger(json!({"tooFew": {"serve": 2, "size": 3, "boots": ill}})), Need::Must),
+            (danger(json!({"cannotLaunch": "g"})), Need::Must),
+            (danger(json!({"leadsOutOfService": "etcd-0"})), Need::Must),
             (danger(json!({"lingers": "i-1"})), Need::Nobody),
             (danger(json!({"stillToCome": {"group": "g", "desired": 4, "size": 3}})), Need::Nobody),
             (json!("leader"), Need::Nobody),
             (json!("replaced"), Need::Nobody),
             (json!({"credentials": ["i-1"]}), Need::Nobody),
-            (json!("takenOut"), Need::Nobody),
+            (json!("memberRemoval"), Need::Nobody),
             (json!("memberThatStays"), Need::Nobody),
             (json!({"uncordon": "i-1"}), Need::Nobody),
             (json!("controllerLeaves"), Need::Nobody),
@@ -407,10 +419,11 @@ mod tests {
             (workers(json!([]), Value::Null, json!("others")), Need::Nobody),
             (json!({"removal": {"departs": [departs(pods)], "idle": null, "empty": [0, 2]}}), Need::Must),
             (json!({"kept": kept}), Need::Must),
+            (json!({"standby": kept}), Need::Must),
             (json!({"stackBusy": "UPDATE_IN_PROGRESS"}), Need::Nobody),
             (json!({"deletionBegins": {"emptied": true}}), Need::Nobody),
-            (json!({"deletion": {"left": 2, "kept": null}}), Need::Nobody),
-            (json!({"deletion": {"left": 2, "kept": kept}}), Need::Must),
+            (json!({"deletion": {"machines": 2, "kept": null}}), Need::Nobody),
+            (json!({"deletion": {"machines": 2, "kept": kept}}), Need::Must),
         ]
     }
 

@@ -88,7 +88,7 @@ impl Display for Waits {
                 [one] => write!(f, "{one} installs its new credentials"),
                 _ => write!(f, "{} machines install their new credentials", whom.len()),
             },
-            Self::TakenOut => f.write_str("is removed from the membership"),
+            Self::MemberRemoval => f.write_str("is removed from the membership"),
             Self::MemberThatStays => f.write_str("waits for a member that remains"),
             Self::Uncordon(id) => write!(f, "uncordons {id}"),
             Self::ControllerLeaves => f.write_str("waits until a controller is terminated"),
@@ -104,6 +104,9 @@ impl Display for Waits {
                 write!(f, " ({empty} of {of} empty)")
             }
             Self::Kept(kept) => kept.fmt(f),
+            Self::Standby { group, machine } => {
+                write!(f, "{machine} of {group} is out of service (Standby), and may have pods")
+            }
             Self::StackBusy(status) => {
                 write!(f, "CloudFormation is at work on its stack ({status})")
             }
@@ -111,8 +114,8 @@ impl Display for Waits {
                 f.write_str("its machines are empty, and its stack is deleted")
             }
             Self::DeletionBegins { emptied: false } => f.write_str("its stack is deleted"),
-            Self::Deletion { left: Detail(left), kept } => {
-                write!(f, "CloudFormation deletes its stack ({} left)", count(*left, "machine"))?;
+            Self::Deletion { machines: Detail(machines), kept } => {
+                write!(f, "CloudFormation deletes its stack ({} left)", count(*machines, "machine"))?;
                 match kept {
                     Some(kept) => write!(f, "; {kept}"),
                     None => Ok(()),

@@ -233,7 +233,8 @@ impl Crypto for SeededCrypto {
         let (mut found, mut remaining) = (Vec::new(), sealed);
         while !remaining.is_empty() {
             let ([name, wrapped, _], rest) = parts(remaining).ok_or_else(|| refused("it is truncated"))?;
-            let wrapped_by = std::str::from_utf8(name).map_err(|_| refused("its key's name is no text"))?;
+            let wrapped_by =
+                std::str::from_utf8(name).map_err(|_| refused("its key's name is not a text"))?;
             found.push(Sealing { wrapped_by, wrapped, bytes: &remaining[..remaining.len() - rest.len()] });
             remaining = rest;
         }

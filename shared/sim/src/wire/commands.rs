@@ -36,7 +36,8 @@ pub(super) fn answer(service: &Service, target: &str, body: &[u8]) -> Response {
 fn call(world: &mut World, target: &str, action: &str, body: &[u8]) -> ApiResult<Value> {
     let body: Value = serde_json::from_slice(body)
         .map_err(|error| ApiError::validation_exception(format!("the body is not JSON: {error}")))?;
-    let body = body.as_object().ok_or_else(|| ApiError::validation_exception("the body is no structure"))?;
+    let body =
+        body.as_object().ok_or_else(|| ApiError::validation_exception("the body is not a structure"))?;
     match action {
         "SendCommand" => send(world, body),
         "CancelCommand" => {

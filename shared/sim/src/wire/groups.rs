@@ -16,7 +16,7 @@ pub(super) fn perform(world: &mut World, action: &str, query: &Query) -> ApiResu
             query.never("HonorCooldown")?;
             query.finish()?;
             let desired =
-                desired.parse().map_err(|_| ApiError::validation(format!("{desired} is no capacity")))?;
+                desired.parse().map_err(|_| ApiError::validation(format!("{desired} is not a capacity")))?;
             world.set_desired_capacity(name, desired)?;
         }
         "TerminateInstanceInAutoScalingGroup" => {
@@ -69,7 +69,7 @@ fn describe(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
         query.list("AutoScalingGroupNames").unwrap_or_default().into_iter().map(str::to_owned).collect();
     let most: usize = match query.take("MaxRecords") {
         None => 50,
-        Some(text) => text.parse().map_err(|_| ApiError::validation(format!("{text} is no number")))?,
+        Some(text) => text.parse().map_err(|_| ApiError::validation(format!("{text} is not a number")))?,
     };
     let from = query.page()?;
     query.finish()?;

@@ -103,7 +103,7 @@ fn request(name: String, body: &[u8]) -> ApiResult<ScheduleRequest> {
     let enabled = match top.text("State").as_deref() {
         None | Some("ENABLED") => true,
         Some("DISABLED") => false,
-        Some(other) => return Err(ApiError::validation_exception(format!("State {other} is no state"))),
+        Some(other) => return Err(ApiError::validation_exception(format!("State {other} is not a state"))),
     };
     Ok(ScheduleRequest {
         group: top.text("GroupName"),

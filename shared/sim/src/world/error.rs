@@ -100,7 +100,7 @@ impl ApiError {
     }
 
     pub(crate) fn invalid_command_id(id: &str) -> Self {
-        Self::new("InvalidCommandId", 400, format!("{id} is no command"))
+        Self::new("InvalidCommandId", 400, format!("{id} is not a command"))
     }
 
     /// The Scheduler's error for an invalid request.

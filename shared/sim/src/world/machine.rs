@@ -33,6 +33,8 @@ pub(crate) struct Group {
     pub(crate) replaces_spot: bool,
     /// The processes that are suspended.
     pub(crate) suspended: BTreeSet<Process>,
+    /// EC2 has no capacity for it (`InsufficientInstanceCapacity`).
+    pub(crate) no_capacity: bool,
     /// The ARNs of the target groups in which it registers its machines.
     pub(crate) target_groups: BTreeSet<String>,
 }
@@ -107,6 +109,8 @@ pub(crate) struct Machine {
     pub(crate) silent: bool,
     /// Systems Manager does not reach its agent; everybody else does.
     pub(crate) unmanaged: bool,
+    /// Systems Manager refuses commands to it meanwhile.
+    pub(crate) unregistered: bool,
     /// Somebody terminated it by its id; `false`: if it is terminated, Auto Scaling has chosen it.
     pub(crate) asked_to_go: bool,
     /// It is protected from scale-in.

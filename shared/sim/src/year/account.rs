@@ -137,6 +137,7 @@ impl<C: Crypto + Clone> Account<C> {
         let parameters = MemoryParameters::always(IMAGE);
         let assets = MemoryBucket::new("assets", region);
         publish_agent(&assets, AGENT);
+        let journal = Journal::new(name, &assets);
         Self {
             name: name.to_owned(),
             specs: MemoryBucket::new("specs", region),
@@ -145,7 +146,7 @@ impl<C: Crypto + Clone> Account<C> {
             keys: MemoryKeys::new(seed),
             bus: MemoryBus::new(),
             world: Arc::new(Mutex::new(World::new(config))),
-            journal: Journal::default(),
+            journal,
             parameters,
             registry: MemoryRegistry::default(),
             allowed: None,
@@ -160,15 +161,17 @@ impl<C: Crypto + Clone> Account<C> {
     pub fn fork_with(&self, seed: u64, crypto: C) -> Self {
         let mut world = lock(&self.world).clone();
         world.reseed(seed);
+        let assets = self.assets.fork();
+        let journal = Journal::new(&self.name, &assets);
         Self {
             name: self.name.clone(),
             specs: self.specs.fork(),
-            assets: self.assets.fork(),
+            assets,
             issuer: self.issuer.fork(),
             keys: self.keys.fork(),
             bus: MemoryBus::new(),
             world: Arc::new(Mutex::new(world)),
-            journal: Journal::default(),
+            journal,
             parameters: self.parameters.fork(),
             registry: self.registry.clone(),
             allowed: self.allowed.clone(),

@@ -1,14 +1,18 @@
 //! Records the changes that the rollout function makes to the world.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipway_core::event::Event;
+use slipway_core::keys;
 use slipway_core::node::{Command, CommandView};
 use slipway_flows::ports::{Bus, Commands, Groups, Stacks};
 use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Targets};
 use slipway_rollout::{ChangeSetRequest, ChangeSetView, ResourceFailure, StackView};
+
+use crate::memory::MemoryBucket;
 
 /// A successful call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +51,18 @@ impl fmt::Display for Act {
 }
 
 /// The acts in order.
-#[derive(Debug, Clone, Default)]
-pub struct Journal(Arc<Mutex<Written>>);
+#[derive(Debug, Clone)]
+pub struct Journal {
+    written: Arc<Mutex<Written>>,
+    assets: MemoryBucket,
+    state_key: String,
+}
 
 #[derive(Debug, Default)]
 struct Written {
     acts: Vec<Act>,
+    /// The version of the stored state of the rollouts at each act.
+    versions: Vec<Option<String>>,
     /// The number of acts when `Rollout Started` was last sent to the bus.
     before_start: Option<usize>,
     /// The events that were sent to the bus, and that the bus did not take.
@@ -60,12 +70,24 @@ struct Written {
 }
 
 impl Journal {
+    /// The journal of the functions whose bucket this is.
+    pub(super) fn new(cluster: &str, assets: &MemoryBucket) -> Self {
+        Self { written: Arc::default(), assets: assets.clone(), state_key: keys::rollout(cluster) }
+    }
+
     /// Takes the acts since the last call.
     #[must_use]
     pub fn drain(&self) -> Vec<Act> {
         let mut written = self.written();
-        written.before_start = None;
+        (written.before_start, written.versions) = (None, Vec::new());
         std::mem::take(&mut written.acts)
+    }
+
+    /// The acts since the last call of [`Journal::drain`] at which the stored state had this version.
+    pub(super) fn acts_at(&self, version: Option<&String>) -> BTreeSet<usize> {
+        let written = self.written();
+        let at = written.versions.iter().enumerate().filter(|(_, one)| one.as_ref() == version);
+        at.map(|(index, _)| index).collect()
     }
 
     /// The number of these acts that came before `Rollout Started` was sent to the bus; `None` if it was not sent.
@@ -81,7 +103,7 @@ impl Journal {
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of acts since the last call of [`Journal::drain`].
@@ -98,7 +120,10 @@ impl Journal {
 
     fn note(&self, act: impl FnOnce() -> Act, done: PortResult<()>) -> PortResult<()> {
         if done.is_ok() {
-            self.written().acts.push(act());
+            let version = self.assets.version(&self.state_key);
+            let mut written = self.written();
+            written.acts.push(act());
+            written.versions.push(version);
         }
         done
     }

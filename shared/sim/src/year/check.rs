@@ -33,7 +33,7 @@ use ends::Ends;
 pub(super) use ends::remaining_resources;
 use evidence::Leader;
 use serves::Serving;
-use stops::Stops;
+pub(super) use stops::Stops;
 use surge::Surges;
 pub(super) use target::{Begun, Knowledge};
 use target::{Spent, Target};

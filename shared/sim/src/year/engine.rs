@@ -47,6 +47,8 @@ const PAUSES_S: i64 = 50;
 /// asynchronous invocation").
 const THROTTLED: SignedDuration = SignedDuration::from_mins(5);
 
+/// When an order that came during another invocation comes again: EventBridge delivers an event at least once.
+const AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// A day.
 const DAY_S: i64 = 86_400;
 
@@ -58,13 +60,16 @@ struct Midst {
     after: World,
 }
 
-/// Another invocation that ran during an invocation: the range of its acts in the journal, and the version of the state before and after
-/// it.
+/// Another invocation that ran during an invocation.
 #[derive(Debug)]
 struct Overlap {
+    who: Woken,
+    /// The range of its acts in the journal.
     acts: Range<usize>,
+    /// The version of the state before and after it.
     before: Option<String>,
     after: Option<String>,
+    succeeded: bool,
 }
 
 /// An account, its clock, and its checker.
@@ -308,9 +313,13 @@ impl<'m> Engine<'m> {
         if self.exhausted_until.is_some_and(|until| self.now() < until) {
             return self.throttles(who, tried, durable);
         }
+        if let Some(life) = self.interrupted_by_order(&who) {
+            self.after(AGAIN, Happening::Invoke { who, tried, durable });
+            return self.invoke_living(Woken::Rollout(Waker::Tick), 0, false, &life, SignedDuration::ZERO);
+        }
         let life = match self.random.chance(self.faults * 2.0) {
             true => Life::until(self.random.below(CALLS), self.random.chance(0.5)),
-            false => self.interrupted().unwrap_or_else(Life::unending),
+            false => self.interrupted(&who).unwrap_or_else(Life::unending),
         };
         let skew = if self.faults > 0.0 { self.random.seconds(-2_000, 2_001) } else { 0 };
         self.invoke_living(who, tried, durable, &life, SignedDuration::from_millis(skew));
@@ -358,23 +367,25 @@ impl<'m> Engine<'m> {
         self.tally.scans += u64::from(matches!(who, Woken::Scan(_)));
         let before_start = self.account.journal.before_start();
         let mut unsaid = self.account.journal.drain_unpublished();
+        let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let after_it = overlap.as_ref().map(|one| self.account.journal.acts_at(one.after.as_ref()));
         let acts = self.account.journal.drain();
         let events = self.account.bus.drain();
         self.judge_successes(events.iter().chain(&unsaid));
         keep_starts(&mut unsaid);
-        let overlap = self.overlap.lock().unwrap_or_else(PoisonError::into_inner).take();
         let of_others = overlap.as_ref().map_or(0, |one| one.acts.len());
         let (until, since) = match &overlap {
             Some(one) => (&one.before, &one.after),
             None => (&version, &version),
         };
         let has_written = *until != version || *since != self.account.state_version();
-        // If the interrupted invocation has stored nothing yet, the other one does not know its order.
-        let unheard = overlap.filter(|one| one.before == version).map(|one| (one.acts, before.clone()));
         // A function receives its order before it changes anything. What it writes does not matter here.
         if result.is_err() && acts.len() == of_others && !has_written {
-            self.checker.order_not_received(before);
+            self.checker.order_not_received(before.clone());
         }
+        let unheard = overlap
+            .as_ref()
+            .and_then(|one| self.unheard(one, &version, before, after_it.unwrap_or_default()));
         let midst = self.midst.lock().unwrap_or_else(PoisonError::into_inner).take();
         let published: Vec<&Event> = events.iter().chain(&unsaid).collect();
         let earlier = before_start.and_then(|until| self.checker.until(until));
@@ -406,6 +417,9 @@ impl<'m> Engine<'m> {
         }
         let now = self.now();
         self.transcript.extend(acts.iter().map(|act| (now, format!("  {act}"))));
+        if let Some(other) = overlap.filter(|other| other.succeeded) {
+            self.order_received(&other.who);
+        }
         match &result {
             Ok(message) => {
                 self.transcript.push((now, format!("{function}: {message}")));

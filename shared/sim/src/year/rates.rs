@@ -141,8 +141,8 @@ impl FromStr for Rates {
             }
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} has no rate"))?;
             let found = TABLE.iter().find(|(_, known, _)| *known == name);
-            let (trouble, ..) = found.ok_or_else(|| format!("{name} is no trouble"))?;
-            rates.0[*trouble as usize] = value.parse().map_err(|_| format!("{value} is no rate"))?;
+            let (trouble, ..) = found.ok_or_else(|| format!("{name} is not a trouble"))?;
+            rates.0[*trouble as usize] = value.parse().map_err(|_| format!("{value} is not a rate"))?;
         }
         Ok(rates)
     }

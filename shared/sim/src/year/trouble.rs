@@ -97,7 +97,7 @@ impl Engine<'_> {
             }
             Strike::LoseAgent { choice, long } => {
                 if let Some(id) = one(&machines(world, ""), choice) {
-                    world.lose_agent(&id, long);
+                    world.lose_agent(&id, long, choice / 7 % 2 == 1);
                 }
             }
             Strike::Recommend { choice, reclaimed_after } => {

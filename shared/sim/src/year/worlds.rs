@@ -109,7 +109,7 @@ impl FromStr for Turn {
             "stands" => Self::Stands(number()?),
             "skipped" => Self::Skipped(number()?),
             "death" => Self::Death(usize::try_from(number()?).unwrap_or_default()),
-            _ => return Err(format!("{text} is no turn")),
+            _ => return Err(format!("{text} is not a turn")),
         })
     }
 }

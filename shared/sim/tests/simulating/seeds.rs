@@ -64,7 +64,7 @@ fn report_on(on: &str, trial: Trial, verdict: &Verdict) -> String {
         people => format!("SLIPWAY_PEOPLE={people:?} "),
     };
     let mut text = format!(
-        "seed {} with faults {}: `{on}{people}SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- one --nocapture`\n",
+        "seed {} with faults {}: `{on}{people}SLIPWAY_SEED={0} SLIPWAY_FAULTS={1} cargo test --locked --workspace --test simulating -- seeds::one --exact --nocapture`\n",
         trial.seed, trial.faults
     );
     for violation in &verdict.violations {

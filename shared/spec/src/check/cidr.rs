@@ -18,10 +18,10 @@ struct Range {
 /// Addresses that mean something else on every machine (RFC 6890), the metadata service among them.
 const RESERVED: [(Ipv4Net, &str); 4] = [
     (Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8), "nobody's"),
-    (Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8), "each machine's own"),
+    (Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8), "loopback addresses of each machine"),
     (
         Ipv4Net::new_assert(Ipv4Addr::new(169, 254, 0, 0), 16),
-        "of the link, where AWS' metadata service answers",
+        "link-local, among them that of AWS' metadata service",
     ),
     (Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3), "for multicast, or reserved"),
 ];

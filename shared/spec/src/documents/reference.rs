@@ -13,12 +13,12 @@ const HEAD: &str = "\
 
 # cluster.yaml
 
-Every key of a cluster's specification, as `infra/cluster.schema.json` has it: an editor that knows the YAML language server
-completes and checks by that file (`slipway init` writes the line that tells it so), and `slipway validate` checks what no
-schema can say besides. Keys that kube-aws had and that are taken in another form now are left out here:
+Every key of a cluster's specification, as in `infra/cluster.schema.json`. An editor with the YAML language server completes and
+checks specs with that file (`slipway init` writes the line that names it), and `slipway validate` also checks what no schema can
+express. Keys of kube-aws that have another form now are left out here:
 [from-kube-aws.md](from-kube-aws.md) says what became of each.
 
-A key in **bold** must be given, with the group that it is in. What has no default is absent unless it is given.
+A key in **bold** is required whenever the group that contains it is given. A key without a default is absent unless it is given.
 ";
 
 /// A group that is used in so many places has a section of its own; what is used once is written where it is used.

@@ -108,7 +108,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "kubernetes-version",
                 path,
-                format!("`{text}` is no Kubernetes version"),
+                format!("`{text}` is not a Kubernetes version"),
                 format!("write one such as `1.{}`", NEWEST.minor),
             );
             return None;
@@ -216,7 +216,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "id-syntax",
                     path,
-                    format!("`{id}` is no image's id"),
+                    format!("`{id}` is not the id of an image"),
                     "write one such as `ami-0123456789abcdef0`",
                 );
                 None
@@ -291,7 +291,12 @@ impl Lowering<'_, '_, '_> {
                 "write the ARN of the key itself, which `aws kms describe-key --key-id alias/…` tells",
             ),
             Some((_, resource)) if resource.strip_prefix("key/").is_none_or(str::is_empty) => {
-                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE);
+                self.report.error(
+                    "arn-syntax",
+                    path,
+                    format!("`{text}` is not an ARN of a KMS key"),
+                    EXAMPLE,
+                );
             }
             Some((of, _)) if here.is_some_and(|region| region != of) => {
                 let help =
@@ -301,7 +306,7 @@ impl Lowering<'_, '_, '_> {
             }
             Some(_) => {}
             None => {
-                self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a KMS key"), EXAMPLE)
+                self.report.error("arn-syntax", path, format!("`{text}` is not an ARN of a KMS key"), EXAMPLE)
             }
         }
     }
@@ -321,7 +326,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "ssh-key",
                     &path.index(index),
-                    "this is no public ssh key",
+                    "this is not a public ssh key",
                     "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`",
                 );
             }

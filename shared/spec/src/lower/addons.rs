@@ -144,7 +144,7 @@ impl Lowering<'_, '_, '_> {
                     .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
                 && !name.starts_with('-');
             if !plain {
-                let message = format!("`{name}` is no flag of the cluster autoscaler");
+                let message = format!("`{name}` is not a flag of the cluster autoscaler");
                 self.report.error(
                     "addon",
                     &path,
@@ -169,7 +169,7 @@ impl Lowering<'_, '_, '_> {
             && tag != "latest";
         if !fits {
             let help = "write the tag of a release, such as `v1.14.6`; its digest is pinned in the lock";
-            self.report.error("image-tag", path, format!("`{tag}` is no release's tag"), help);
+            self.report.error("image-tag", path, format!("`{tag}` is not the tag of a release"), help);
             return None;
         }
         Some(tag.to_owned())
@@ -189,7 +189,7 @@ impl Lowering<'_, '_, '_> {
         let is_host = is_dns_name(name) && port.parse::<u16>().is_ok() && (host.contains(['.', ':']));
         if !is_host || !(rest.is_empty() || rest.split('/').all(word)) {
             let help = "write a registry and perhaps a path, without scheme: `mirror.example.com/kubernetes`";
-            self.report.error("image-repository", path, format!("`{text}` is no place for images"), help);
+            self.report.error("image-repository", path, format!("`{text}` is not a place for images"), help);
             return None;
         }
         Some(text.to_owned())

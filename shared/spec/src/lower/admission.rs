@@ -109,7 +109,8 @@ impl Lowering<'_, '_, '_> {
                     || "write one as `kube-apiserver --help` names it".to_owned(),
                     |plugin| format!("did you mean `{plugin}`?"),
                 );
-                let message = format!("`{name}` is no admission plugin of the releases that are launched");
+                let message =
+                    format!("`{name}` is not an admission plugin of the releases that are launched");
                 self.report.error("admission-plugin", &path, message, help);
             } else if let Some(help) = refused(name) {
                 self.report.error("admission-plugin", &path, format!("`{name}` cannot be here"), help);
@@ -126,9 +127,8 @@ impl Lowering<'_, '_, '_> {
         let given = [("enforce", spec.enforce), ("audit", spec.audit), ("warn", spec.warn)];
         if disable.iter().any(|plugin| plugin == POD_SECURITY) {
             for (key, _) in given.iter().filter(|(_, level)| level.is_some()) {
-                let message = format!(
-                    "`disableAdmissionPlugins` turns `{POD_SECURITY}` off, so that `{key}` says nothing"
-                );
+                let message =
+                    format!("`disableAdmissionPlugins` turns `{POD_SECURITY}` off, so `{key}` has no effect");
                 let help = format!("remove it, or remove `{POD_SECURITY}` from `disableAdmissionPlugins`");
                 self.report.error("given-twice", &path.key("podSecurity").key(key), message, help);
             }

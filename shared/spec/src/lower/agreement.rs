@@ -49,7 +49,7 @@ impl Lowering<'_, '_, '_> {
                 "workers in `{}` reach this public endpoint from addresses that are not known here: unless the ranges hold them, those workers cannot join",
                 strangers.join("`, `")
             );
-            let help = "add an endpoint with `private: true` and name it in `worker.apiEndpointName`, or name the balancer's door to them in `securityGroupIds`";
+            let help = "add an endpoint with `private: true` and name it in `worker.apiEndpointName`, or list in `securityGroupIds` a security group that lets them in";
             self.report.warning("workers-shut-out", &path, message, help);
         }
     }

@@ -15,14 +15,14 @@ impl Lowering<'_, '_, '_> {
         let place = spec.log_path.as_deref().unwrap_or(AUDIT_LOG);
         let clean = |rest: &str| rest.split('/').all(|part| !matches!(part, "" | "." | ".."));
         if place != "-" && !place.strip_prefix("/var/log/").is_some_and(clean) {
-            let message = format!("`{place}` is no place for the audit log");
+            let message = format!("`{place}` is not a place for the audit log");
             let help = "write a file below `/var/log/`, or `-` for the container's output";
             self.report.error("file-path", &path.key("logPath"), message, help);
         }
         let given = [("maxAge", spec.max_age), ("maxBackup", spec.max_backup), ("maxSize", spec.max_size)];
         let files = if place == "-" {
             for (key, _) in given.iter().filter(|(_, value)| value.is_some()) {
-                let message = format!("`logPath: \"-\"` writes no files, so that `{key}` says nothing");
+                let message = format!("`logPath: \"-\"` writes no files, so `{key}` has no effect");
                 self.report.error(
                     "given-twice",
                     &path.key(key),
@@ -94,7 +94,7 @@ impl Lowering<'_, '_, '_> {
             if !matches!(level, Some("None" | "Metadata" | "Request" | "RequestResponse")) {
                 let place = path.key("rules").index(index).key("level");
                 let help = "write `None`, `Metadata`, `Request` or `RequestResponse`";
-                self.report.error("audit-policy", &place, "this rule says no level that there is", help);
+                self.report.error("audit-policy", &place, "this rule has no valid level", help);
             }
         }
     }

@@ -102,7 +102,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "own-ca",
                 path,
-                format!("`{file}` is no name of a file in `import/`"),
+                format!("`{file}` is not a name of a file in `import/`"),
                 format!("write letters, digits, `-`, `_` and `.` alone, such as `{default}`"),
             );
         }
@@ -121,7 +121,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "own-ca",
                 path,
-                format!("`{parameter}` is no parameter of this cluster's"),
+                format!("`{parameter}` is not a parameter of this cluster"),
                 format!("name an SSM SecureString below `{root}`, such as `{root}ca-passphrase`: others are not read"),
             );
         }

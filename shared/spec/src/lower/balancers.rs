@@ -107,7 +107,7 @@ impl Lowering<'_, '_, '_> {
                 "name a network load balancer".to_owned(),
             ),
             _ => (
-                format!("`{text}` is no ARN of a network load balancer"),
+                format!("`{text}` is not an ARN of a network load balancer"),
                 format!(
                     "write one such as `{EXAMPLE}`; classic load balancers are retired, and have a name instead"
                 ),
@@ -130,7 +130,7 @@ impl Lowering<'_, '_, '_> {
             return;
         }
         let help = "write one such as `arn:aws:elasticloadbalancing:eu-west-1:111122223333:targetgroup/name/0123456789abcdef`";
-        self.report.error("arn-syntax", path, format!("`{text}` is no ARN of a target group"), help);
+        self.report.error("arn-syntax", path, format!("`{text}` is not an ARN of a target group"), help);
     }
 
     fn same_region(&mut self, text: &str, path: &Path) {
@@ -224,7 +224,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "id-syntax",
                 &named.id_path,
-                format!("`{id}` is no hosted zone's id"),
+                format!("`{id}` is not the id of a hosted zone"),
                 "write one such as `Z0123456789ABC`",
             );
         }
@@ -271,7 +271,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.warning(
                     "open-to-everyone",
                     &path,
-                    "the controllers' port 6443 is opened to 0.0.0.0/0, beside the load balancer too: nothing says whom it lets in",
+                    "the controllers' port 6443 is open to 0.0.0.0/0, even without the load balancer: the spec does not say who may reach it",
                     "add `securityGroupIds` with the load balancer's own groups, or name the ranges here; `[0.0.0.0/0]` if that is meant",
                 );
             }
@@ -301,7 +301,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "id-syntax",
                 &path.index(index),
-                format!("`{id}` is no security group's id"),
+                format!("`{id}` is not the id of a security group"),
                 help,
             );
         }

@@ -102,7 +102,7 @@ impl Lowering<'_, '_, '_> {
         let (user, group) = owner.split_once(':').unwrap_or((owner, owner));
         if !is_account(user) || !is_account(group) {
             let help = "write a user, or a user and a group, such as `root` or `root:adm`";
-            self.report.error("file-owner", &path.key("owner"), format!("`{owner}` is no owner"), help);
+            self.report.error("file-owner", &path.key("owner"), format!("`{owner}` is not an owner"), help);
         }
         let content = self.content(spec, path)?;
         let size = match &content {
@@ -119,7 +119,7 @@ impl Lowering<'_, '_, '_> {
             rest.split('/').all(|part| !matches!(part, "" | "." | "..") && part.len() <= MOST_NAME)
         });
         if !clean || name.len() > MOST_PATH || name.contains(char::is_control) {
-            self.report.error("file-path", path, format!("`{name}` is no path of a file"), help);
+            self.report.error("file-path", path, format!("`{name}` is not a path of a file"), help);
             return;
         }
         let within = |place: &str| {
@@ -151,7 +151,7 @@ impl Lowering<'_, '_, '_> {
         let number = u16::from_str_radix(digits, 8).ok().filter(|mode| *mode <= 0o7777);
         let Some(mode) = number.filter(|_| (3..=5).contains(&digits.len())) else {
             let help = "write octal digits, such as `0644` or `0600`";
-            self.report.error("file-mode", path, format!("`{text}` is no mode of a file"), help);
+            self.report.error("file-mode", path, format!("`{text}` is not a mode of a file"), help);
             return None;
         };
         if mode & 0o400 == 0 {
@@ -188,7 +188,7 @@ impl Lowering<'_, '_, '_> {
                 None
             }
             (None, None) => {
-                let help = "add `content`, or `contentBase64` for what is no text; `content: \"\"` for an empty file";
+                let help = "add `content`, or `contentBase64` for what is not text; `content: \"\"` for an empty file";
                 self.report.error("missing-key", path, "nothing says what is in this file", help);
                 None
             }
@@ -207,7 +207,12 @@ impl Lowering<'_, '_, '_> {
         let name = spec.name.as_deref()?;
         if !is_unit(name) {
             let help = format!("write a name with a suffix of systemd's: `.{}`", SUFFIXES.join("`, `."));
-            self.report.error("unit-name", &path.key("name"), format!("`{name}` is no unit's name"), help);
+            self.report.error(
+                "unit-name",
+                &path.key("name"),
+                format!("`{name}` is not a valid name of a unit"),
+                help,
+            );
         }
         let owned = OWNED_UNITS.contains(&name) || name.starts_with("slipway-");
         if owned && (spec.content.is_some() || spec.command.is_some() || spec.enable) {
@@ -243,7 +248,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "unit-name",
                     &path.key("name"),
-                    format!("`{name}` is no drop-in's name"),
+                    format!("`{name}` is not the name of a drop-in"),
                     help,
                 );
             }

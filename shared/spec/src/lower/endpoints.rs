@@ -85,7 +85,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "load-balancer-choice",
                 &root.index(index).key("loadBalancer").key(key),
-                format!("the load balancer is that of the endpoint `{first}` already, and has port 443 once"),
+                format!("the endpoint `{first}` already uses port 443 of this load balancer"),
                 format!(
                     "write `managed: false` here in its place, and `dnsName` with the balancer's own name if a record is to be made: both names then lead to the listener of `{first}`"
                 ),
@@ -133,7 +133,7 @@ impl Lowering<'_, '_, '_> {
 
     pub(super) fn dns_name(&mut self, name: &str, path: &Path) {
         let help = "write a name such as `api.example.com`: letters, digits and hyphens between the dots, no scheme, no port";
-        self.report.error("dns-name", path, format!("`{name}` is no DNS name"), help);
+        self.report.error("dns-name", path, format!("`{name}` is not a DNS name"), help);
     }
 
     fn endpoint(&mut self, spec: &EndpointSpec, path: &Path, network: &Draft) -> Option<ApiEndpoint> {
@@ -227,8 +227,8 @@ impl Lowering<'_, '_, '_> {
             self.report.warning(
                 "endpoint-without-balancer",
                 path,
-                format!("{who} `{name}`, behind which Slipway puts nothing"),
-                "see to it that the name's port 443 leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`",
+                format!("{who} `{name}`, for which Slipway sets up no load balancer"),
+                "make sure that port 443 of that name leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`",
             );
         }
     }

@@ -40,7 +40,7 @@ impl Lowering<'_, '_, '_> {
                 "etcd-stacked",
                 &path.key("topology"),
                 "etcd on the controllers (`stacked`) is not supported yet",
-                "remove the line: etcd runs on machines of its own, and a small cluster does with `count: 1`",
+                "remove the line: etcd runs on machines of its own, and `count: 1` is enough for a small cluster",
             );
         }
         let count = self.etcd_count(spec, &path);
@@ -89,7 +89,7 @@ impl Lowering<'_, '_, '_> {
         let daily_days = spec.keep.daily_days.unwrap_or(default.daily_days.max(all_days));
         if daily_days < all_days {
             let message = format!(
-                "all snapshots are kept for {all_days} days, so keeping the last one of each day for {daily_days} days keeps no other"
+                "all snapshots are kept for {all_days} days, so keeping the last one of each day for {daily_days} days has no effect"
             );
             let help = format!("write {all_days} or more, or a smaller `allDays`");
             self.report.error("etcd-snapshots", &path.key("keep").key("dailyDays"), message, help);
@@ -105,7 +105,7 @@ impl Lowering<'_, '_, '_> {
         let count = spec.count.unwrap_or(named.max(1));
         if !COUNTS.contains(&count) {
             let message = match count {
-                0 => "a cluster without etcd has no memory".to_owned(),
+                0 => "a cluster without etcd cannot store its state".to_owned(),
                 2 | 4 => format!(
                     "{count} etcd members survive as few failures as {}, because most of them have to run",
                     count - 1
@@ -136,7 +136,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "id-syntax",
                 &path.key("id"),
-                format!("`{id}` is no hosted zone's id"),
+                format!("`{id}` is not the id of a hosted zone"),
                 "write one such as `Z0123456789ABC`",
             );
         }
@@ -160,7 +160,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "dns-name",
                 path,
-                format!("`{domain}` is no domain for a private zone"),
+                format!("`{domain}` is not a domain for a private zone"),
                 "write a name such as `prod.etcd.internal`, which exists in this VPC alone",
             );
         }
@@ -230,7 +230,7 @@ impl Lowering<'_, '_, '_> {
         let (whole, path) = (plain(fqdn), path.key("fqdn"));
         if !is_dns_name(&whole) {
             let help = "write a name such as `etcd-0.prod.etcd.internal`";
-            self.report.error("dns-name", &path, format!("`{whole}` is no DNS name"), help);
+            self.report.error("dns-name", &path, format!("`{whole}` is not a DNS name"), help);
         } else if !domain.is_empty() && !whole.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.')) {
             self.report.error(
                 "etcd-domain",
@@ -323,7 +323,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "etcd-version",
                     &path,
-                    format!("`{text}` is no etcd release that is supported"),
+                    format!("`{text}` is not an etcd release that is supported"),
                     help,
                 );
             }

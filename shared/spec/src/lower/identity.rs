@@ -119,7 +119,7 @@ impl Lowering<'_, '_, '_> {
                         "the service account `{}/{}` already has the role `{first}`",
                         account.0, account.1
                     ),
-                    "name the policies of both in one role: its pods take one",
+                    "name the policies of both in one role: a service account has only one",
                 );
             }
         }

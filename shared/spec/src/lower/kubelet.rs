@@ -111,7 +111,7 @@ impl Lowering<'_, '_, '_> {
                     |field| format!("did you mean `{field}`?"),
                 );
                 let message = format!(
-                    "`{field}` is no field of `KubeletConfiguration` in the releases that are launched"
+                    "`{field}` is not a field of `KubeletConfiguration` in the releases that are launched"
                 );
                 self.report.error("kubelet-field", &path, message, help);
             }
@@ -141,7 +141,7 @@ impl Lowering<'_, '_, '_> {
         let hard = path.key("evictionHard");
         for (signal, value) in &spec.eviction_hard {
             if !SIGNALS.contains(&signal.as_str()) {
-                let message = format!("`{signal}` is no signal that a kubelet watches");
+                let message = format!("`{signal}` is not a signal that a kubelet watches");
                 let help = format!("write one of `{}`", SIGNALS.join("`, `"));
                 self.report.error("eviction-signal", &hard.key(signal), message, help);
             }
@@ -160,7 +160,7 @@ impl Lowering<'_, '_, '_> {
         let lost = EVICTED_AT.iter().filter(|(signal, _)| !spec.eviction_hard.contains_key(*signal));
         let lost: Vec<String> = lost.map(|(signal, at)| format!("{signal}: {at}")).collect();
         if !spec.eviction_hard.is_empty() && !lost.is_empty() && !merged {
-            let message = "a kubelet that is told one threshold forgets its own of all others";
+            let message = "a kubelet with a threshold for one signal drops its defaults for all others";
             let help = format!(
                 "add those that are to stay (its own are `{}`), or `config: {{mergeDefaultEvictionSettings: true}}`",
                 lost.join("`, `")

@@ -44,7 +44,7 @@ const API_SERVER: Owned = &[
     ("authorization-*", SLIPWAYS),
     (
         "anonymous-auth",
-        "remove it: load balancers ask for `/readyz` without credentials, and would hold every controller for dead; RBAC lets anonymous callers see health and version only",
+        "remove it: load balancers ask for `/readyz` without credentials, and would consider every controller unhealthy; RBAC lets anonymous callers see health and version only",
     ),
     ("bind-address", SLIPWAYS),
     ("client-ca-file", SLIPWAYS),
@@ -138,7 +138,7 @@ impl Lowering<'_, '_, '_> {
             self.component(&manager.flags, &manager.resources, CONTROLLER_MANAGER, &place);
         if let Some(period) = &manager.node_monitor_grace_period {
             if !is_duration(period) {
-                let message = format!("`{period}` is no length of time");
+                let message = format!("`{period}` is not a duration");
                 let help = "write one such as `50s` or `2m`";
                 self.report.error("duration", &place.key("nodeMonitorGracePeriod"), message, help);
             }
@@ -178,7 +178,7 @@ impl Lowering<'_, '_, '_> {
             issuer.strip_prefix("https://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
         let blank = |text: &str| text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
         if !host.is_some_and(is_dns_name) || issuer.contains(['?', '#', '@']) || blank(issuer) {
-            let message = format!("`{issuer}` is no issuer's URL");
+            let message = format!("`{issuer}` is not the URL of an issuer");
             let help =
                 "write one such as `https://accounts.example.com`: with `https`, without query and fragment";
             self.report.error("oidc-issuer", &path.key("issuerURL"), message, help);
@@ -192,7 +192,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "oidc-claim",
                     &path.key(key),
-                    format!("`{key}` holds nothing usable"),
+                    format!("`{key}` is empty or contains white space"),
                     "write one word",
                 );
             }
@@ -206,7 +206,7 @@ impl Lowering<'_, '_, '_> {
             }
         }
         if spec.groups_prefix.is_some() && spec.groups_claim.is_none() {
-            let message = "`groupsPrefix` says nothing without `groupsClaim`";
+            let message = "`groupsPrefix` has no effect without `groupsClaim`";
             self.report.error(
                 "missing-key",
                 &path.key("groupsPrefix"),
@@ -221,8 +221,8 @@ impl Lowering<'_, '_, '_> {
                     "take it out and make a new one, for this one was readable; a certificate is enough";
                 self.report.error("secret-in-spec", &place, "there is a private key in this", help);
             } else if !pem.contains("-----BEGIN CERTIFICATE-----") {
-                let help = "write the certificate in PEM, behind `certificateAuthority: |`";
-                self.report.error("certificate", &place, "this is no certificate in PEM", help);
+                let help = "write the certificate in PEM, below `certificateAuthority: |`";
+                self.report.error("certificate", &place, "this is not a certificate in PEM", help);
             }
         }
         let username_claim = spec.username_claim.clone().unwrap_or_else(|| "sub".to_owned());
@@ -303,7 +303,7 @@ impl Lowering<'_, '_, '_> {
             for (key, value) in [("cpu", &quota.cpu), ("memory", &quota.memory)] {
                 let Some(value) = value else { continue };
                 if super::kubelet::quantity(value).is_none() {
-                    let message = format!("`{value}` is no quantity");
+                    let message = format!("`{value}` is not a quantity");
                     let help = "write one such as `250m`, `2`, `512Mi` or `1Gi`";
                     self.report.error("quantity", &path.key(group).key(key), message, help);
                 }

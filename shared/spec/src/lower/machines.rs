@@ -49,7 +49,7 @@ impl Lowering<'_, '_, '_> {
                 || "check that EC2 has it; it is taken as it is written".to_owned(),
                 |near| format!("did you mean `{near}`? It is taken as it is written"),
             );
-            let message = format!("`{text}` is no EC2 instance type that is known here");
+            let message = format!("`{text}` is not an EC2 instance type that is known here");
             self.report.warning("instance-type", path, message, help);
             return;
         };
@@ -88,7 +88,7 @@ impl Lowering<'_, '_, '_> {
                 "gpu-unused",
                 &path.key("instanceType"),
                 format!("`{name}` has GPUs that no pod can use"),
-                "add `gpu: {nvidia: {enabled: true}}`, or `enabled: false` if the pool's own means see to it",
+                "add `gpu: {nvidia: {enabled: true}}`, or `enabled: false` if you set the GPUs up in another way",
             );
         }
         let own_image = spec.ami_id.is_some() || spec.image.is_some() || !self.cluster_image_is_default();
@@ -118,7 +118,7 @@ impl Lowering<'_, '_, '_> {
                 "gpu-image",
                 &group.key("enabled"),
                 "the pool runs on the cluster's own image, which must bring NVIDIA's driver and container toolkit",
-                "write `amiId` or `image` on the pool, be it the same one",
+                "write `amiId` or `image` on the pool, even if it is the same image",
             );
         }
         enabled
@@ -160,7 +160,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "device-name",
                 &path.key("image").key("rootDeviceName"),
-                format!("`{name}` is no name of a root device"),
+                format!("`{name}` is not a name of a root device"),
                 "write what `aws ec2 describe-images` says of the image as `RootDeviceName`, such as `/dev/xvda`",
             );
         }

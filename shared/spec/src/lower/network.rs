@@ -190,7 +190,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "dns-service-ip",
                 &path,
-                format!("`{text}` is no IPv4 address"),
+                format!("`{text}` is not an IPv4 address"),
                 format!("write an address of {service}"),
             );
             return None;

@@ -73,7 +73,7 @@ impl Lowering<'_, '_, '_> {
                 &place.key("maxSize"),
                 format!("controllers are not scaled by load, and cannot be from {min} to {max}"),
                 format!(
-                    "write `count: {}`: one is replaced at a time, the next before the last goes",
+                    "write `count: {}`: they are replaced one at a time, each after its successor is in service",
                     min.max(max)
                 ),
             );
@@ -102,7 +102,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "instance-type",
                 path,
-                format!("`{text}` is no EC2 instance type"),
+                format!("`{text}` is not an EC2 instance type"),
                 "write one such as `m7g.large`",
             );
             return;
@@ -135,7 +135,7 @@ impl Lowering<'_, '_, '_> {
             if !self.role_names.insert(whole.clone()) {
                 let message = format!("two roles would be named `{whole}`");
                 let help = if spec.role.strict_name {
-                    "choose another, or remove `strictName`: an account has each name once"
+                    "choose another, or remove `strictName`: names of roles are unique in an account"
                 } else {
                     "choose another: the pool's name goes before it, joined by a hyphen"
                 };
@@ -155,7 +155,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "arn-syntax",
                     &profile,
-                    format!("`{text}` is no ARN of an instance profile"),
+                    format!("`{text}` is not an ARN of an instance profile"),
                     help,
                 );
             }
@@ -202,7 +202,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "arn-syntax",
                     &path.index(index).key("arn"),
-                    format!("`{text}` is no ARN of a policy"),
+                    format!("`{text}` is not an ARN of a policy"),
                     help,
                 );
             }

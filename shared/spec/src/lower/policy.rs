@@ -44,7 +44,7 @@ impl Lowering<'_, '_, '_> {
         if renewal.enabled && days >= leaf_days {
             let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.days");
             let message = format!(
-                "certificates of {leaf_days} days would be renewed {days} days before they expire, that is always"
+                "certificates of {leaf_days} days would be renewed {days} days before they expire, and so at each scan"
             );
             self.report.error(
                 "certificate-days",
@@ -57,7 +57,7 @@ impl Lowering<'_, '_, '_> {
             let path = Path::parse("certificatesConfiguration.caRotationDays");
             let days = spec.ca_rotation_days.unwrap_or_default();
             let message = format!(
-                "authorities of {ca_days} days would be exchanged {days} days before they end, that is always"
+                "authorities of {ca_days} days would be rotated {days} days before they expire, and so all the time"
             );
             self.report.error(
                 "certificate-days",
@@ -70,7 +70,7 @@ impl Lowering<'_, '_, '_> {
         if renewal.enabled && emergency_days > days {
             let path = Path::parse("certificatesConfiguration.rolloutBeforeExpiry.emergencyDays");
             let message = format!(
-                "certificates are renewed {days} days before they expire: {emergency_days} days before, there is nothing to hurry"
+                "certificates are renewed {days} days before they expire: `emergencyDays` cannot begin {emergency_days} days before"
             );
             self.report.error("certificate-days", &path, message, "write at most as many days as `days`");
         }
@@ -166,7 +166,12 @@ impl Lowering<'_, '_, '_> {
         let time = start.split_once(':').and_then(|(hours, minutes)| Some((two(hours)?, two(minutes)?)));
         let Some((hours, minutes)) = time.filter(|(hours, minutes)| *hours < 24 && *minutes < 60) else {
             let help = "write hours and minutes in UTC, such as `\"02:30\"`";
-            self.report.error("window", &path.key("start"), format!("`{start}` is no time of the day"), help);
+            self.report.error(
+                "window",
+                &path.key("start"),
+                format!("`{start}` is not a time of the day"),
+                help,
+            );
             return None;
         };
         let mut days = spec.days.clone();

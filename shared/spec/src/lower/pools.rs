@@ -124,12 +124,12 @@ impl Lowering<'_, '_, '_> {
         let default = Repair::default();
         let mode = spec.mode.unwrap_or(default.mode);
         if mode == RepairMode::Off && spec.after_minutes.is_some() {
-            let message = "no time matters, because `mode` is `off`";
+            let message = "`afterMinutes` has no effect while `mode` is `off`";
             let help = "remove it, or write `mode: warn` or `mode: on`";
             self.report.error("repair-off", &path.key("afterMinutes"), message, help);
         }
         if mode == RepairMode::On && self.spec.controller.iam.instance_profile.arn.is_some() {
-            let message = "controllers have an instance profile of yours, and repair is theirs";
+            let message = "controllers repair workers, and their instance profile is yours: its role may lack the permission";
             let help = "let its role have the statement `ReplaceUnreadyWorkers` that docs/nodes.md shows";
             self.report.warning("repair-permission", &path.key("mode"), message, help);
         }

@@ -51,7 +51,7 @@ impl Lowering<'_, '_, '_> {
         };
         if !is_host || !(rest.is_empty() || rest.split('/').all(word)) {
             let help = "write `https://` and a host, or `s3://` and a bucket, and perhaps a path: `s3://programs/slipway`";
-            self.report.error("software-url", path, format!("`{text}` is no place for programs"), help);
+            self.report.error("software-url", path, format!("`{text}` is not a place for programs"), help);
             return None;
         }
         Some(trimmed.to_owned())

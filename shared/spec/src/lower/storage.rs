@@ -111,7 +111,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "device-name",
                     path,
-                    format!("`{device}` is no name under which a volume can be attached"),
+                    format!("`{device}` is not a device name to attach a volume"),
                     "write one from `/dev/xvdf` to `/dev/xvdz`; those before belong to the image",
                 );
                 continue;
@@ -140,7 +140,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "mount-path",
                 path,
-                format!("`{mount}` is no path to mount at"),
+                format!("`{mount}` is not a path to mount at"),
                 "write an absolute path of letters, digits and `-_.`, without a slash at its end, such as `/var/data`",
             );
         } else if TAKEN.iter().any(|taken| within(taken, mount))

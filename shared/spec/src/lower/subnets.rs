@@ -121,7 +121,7 @@ impl Lowering<'_, '_, '_> {
             self.report.error(
                 "unknown-zone",
                 &path.key("availabilityZone"),
-                format!("`{zone}` is no availability zone of {region}"),
+                format!("`{zone}` is not an availability zone of {region}"),
                 format!("write one such as `{region}a`"),
             );
         }
@@ -292,7 +292,7 @@ impl Lowering<'_, '_, '_> {
                 self.report.error(
                     "no-public-subnet",
                     path,
-                    format!("the private subnet `{}` has no way out", subnet.name),
+                    format!("the private subnet `{}` has no route to the internet", subnet.name),
                     "add a public subnet for its NAT gateway, or give `natGateway: {id: …}` or `routeTable: {id: …}`",
                 );
                 continue;

@@ -43,7 +43,7 @@ pub(crate) struct AddonSpec {
     pub(crate) enabled: Option<bool>,
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct OptionalAddonSpec {
     pub(crate) enabled: bool,
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct ReplicatedAddonSpec {
     /// How many pods; 2 unless given.
     #[schemars(range(min = 1, max = 50))]
     pub(crate) replicas: Option<u32>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct KubeProxySpec {
     pub(crate) enabled: Option<bool>,
     /// How it sends traffic on; `iptables` unless given.
     pub(crate) mode: Option<ProxyMode>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
 }
 
@@ -90,11 +90,11 @@ pub(crate) struct KubeProxySpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PodNetworkSpec {
-    /// Who makes it; `flannel` unless given.
+    /// Which pod network Slipway installs; `flannel` unless given, `none` if you install one yourself.
     pub(crate) provider: Option<NetworkProvider>,
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct CoreDnsSpec {
     /// How many pods; 2 unless given.
     #[schemars(range(min = 1, max = 50))]
     pub(crate) replicas: Option<u32>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
     /// Lines for the server block of the root zone, such as `rewrite` rules.
     #[serde(rename = "extraCoreDNSConfig")]
@@ -144,10 +144,10 @@ pub(crate) struct ClusterAutoscalerSpec {
     pub(crate) enabled: bool,
     /// The tag of its image; the one that goes with the Kubernetes minor, pinned once, unless given.
     pub(crate) version: Option<String>,
-    /// How many pods, one of which works; left out, two, or one beside a single controller.
+    /// How many pods, of which one is active; left out, two, or one if there is a single controller.
     #[schemars(range(min = 1, max = 5))]
     pub(crate) replicas: Option<u32>,
-    /// What each of its pods asks for.
+    /// The resource requests and limits of each of its pods.
     pub(crate) resources: ComputeResourcesSpec,
     /// Its flags without the dashes, such as `scale-down-unneeded-time: 15m`.
     pub(crate) options: BTreeMap<String, String>,

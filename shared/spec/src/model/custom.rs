@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A file that is written to every node of a role. It is not sealed: no secret belongs into it.
+/// A file that is written to every node of a role. It is not sealed, so do not put secrets into it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("required" = ["path"]))]

@@ -26,7 +26,7 @@ pub(crate) struct MemberVolumeSpec {
     /// Size in GiB. It may grow, and never shrinks.
     #[schemars(range(min = 1, max = 65536))]
     pub(crate) size: Option<u32>,
-    /// The kind. A member that names another than all have takes over neither their `iops` nor their `throughput`.
+    /// The volume type. A member with a type of its own inherits neither `iops` nor `throughput` from `etcd.dataVolume`.
     #[serde(rename = "type")]
     pub(crate) kind: Option<VolumeKind>,
     /// Provisioned operations a second, for gp3, io1 and io2.

@@ -9,7 +9,7 @@ use super::PolicySpec;
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct IamRolesSpec {
-    /// Whether tokens are issued under the cluster's public issuer; yes unless `false`, with which it is accepted but not used: the step between, when a running cluster is switched on or off.
+    /// Whether tokens are issued under the cluster's public issuer; yes unless `false`. With `false` the issuer is accepted but not used, the step between when this is switched on or off in a running cluster.
     pub(crate) enabled: Option<bool>,
     /// The roles. Those of add-ons are made by themselves.
     pub(crate) roles: Vec<ServiceAccountRoleSpec>,

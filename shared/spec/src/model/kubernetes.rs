@@ -47,13 +47,13 @@ pub(crate) struct ApiServerSpec {
     pub(crate) enable_admission_plugins: Vec<String>,
     /// Admission plugins of the release that are off.
     pub(crate) disable_admission_plugins: Vec<String>,
-    /// What pods may be, in namespaces that have no labels `pod-security.kubernetes.io/…` of their own. `kube-system` is exempt.
+    /// The Pod Security Standards of namespaces that have no labels `pod-security.kubernetes.io/…` of their own. `kube-system` is exempt.
     pub(crate) pod_security: PodSecuritySpec,
-    /// How many events are taken in; unlimited unless given.
+    /// How many events the API server accepts; unlimited unless given.
     pub(crate) event_rate_limits: Vec<EventRateLimitSpec>,
     /// What its container asks for, and may use.
     pub(crate) resources: ComputeResourcesSpec,
-    /// Command-line flags that no key of the spec speaks of.
+    /// Command-line flags for which the spec has no key.
     pub(crate) flags: Vec<FlagSpec>,
     /// Files and folders of the controllers that its container sees, under the same path.
     pub(crate) volumes: Vec<HostVolumeSpec>,
@@ -85,11 +85,11 @@ pub(crate) struct AuditLogSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PodSecuritySpec {
-    /// Pods that do not keep to this standard are refused; `baseline` unless given.
+    /// Pods that violate this standard are refused; `baseline` unless given.
     pub(crate) enforce: Option<PodSecurityLevel>,
-    /// What does not keep to this standard is marked in the audit log; `restricted` unless given.
+    /// Pods that violate this standard are marked in the audit log; `restricted` unless given.
     pub(crate) audit: Option<PodSecurityLevel>,
-    /// Whoever makes what does not keep to this standard is warned; `restricted` unless given.
+    /// Whoever creates a pod that violates this standard gets a warning; `restricted` unless given.
     pub(crate) warn: Option<PodSecurityLevel>,
 }
 
@@ -118,11 +118,11 @@ pub(crate) struct OidcSpec {
     pub(crate) client_id: Option<String>,
     /// The claim that is the user's name; `sub` unless given.
     pub(crate) username_claim: Option<String>,
-    /// What stands before each user's name, nothing for `-`. Without it that is nothing for the claim `email`, and the issuer's URL with a hash sign for others.
+    /// The prefix of each user's name; `-` for none. Without this key, there is no prefix for the claim `email`, and for others it is the issuer's URL with a hash sign.
     pub(crate) username_prefix: Option<String>,
     /// The claim that lists the user's groups; none unless given.
     pub(crate) groups_claim: Option<String>,
-    /// What stands before each group's name; nothing unless given.
+    /// The prefix of each group's name; nothing unless given.
     pub(crate) groups_prefix: Option<String>,
     /// Claims that a token must have, with their values.
     pub(crate) required_claims: BTreeMap<String, String>,
@@ -135,7 +135,7 @@ pub(crate) struct OidcSpec {
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("required" = ["type", "qps", "burst"]))]
 pub(crate) struct EventRateLimitSpec {
-    /// What the limit is for each of.
+    /// What each of these limits applies to.
     #[serde(rename = "type")]
     pub(crate) kind: Option<EventLimitKind>,
     /// Events a second.
@@ -170,7 +170,7 @@ pub(crate) struct ControllerManagerSpec {
     pub(crate) node_monitor_grace_period: Option<String>,
     /// What its container asks for, and may use.
     pub(crate) resources: ComputeResourcesSpec,
-    /// Command-line flags that no key of the spec speaks of.
+    /// Command-line flags for which the spec has no key.
     pub(crate) flags: Vec<FlagSpec>,
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct ControllerManagerSpec {
 pub(crate) struct SchedulerSpec {
     /// What its container asks for, and may use.
     pub(crate) resources: ComputeResourcesSpec,
-    /// Command-line flags that no key of the spec speaks of.
+    /// Command-line flags for which the spec has no key.
     pub(crate) flags: Vec<FlagSpec>,
 }
 
@@ -242,7 +242,7 @@ pub(crate) struct KubeletSpec {
     /// The most processes and threads of a pod, so that none takes all of its node's; where nothing is said, only the node's own limit holds.
     #[schemars(range(min = 100, max = 4_194_304))]
     pub(crate) pod_pids_limit: Option<u32>,
-    /// Below what of each signal pods are evicted at once, such as `memory.available: 200Mi`.
+    /// For each signal, the threshold below which pods are evicted at once, such as `memory.available: 200Mi`.
     pub(crate) eviction_hard: BTreeMap<String, String>,
     /// Other fields of `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), such as `imageGCHighThresholdPercent`.
     pub(crate) config: BTreeMap<String, Value>,

@@ -24,7 +24,7 @@ pub(crate) struct LoadBalancerSpec {
     pub(crate) id: Option<String>,
     /// The name under which another stack exports that ARN, instead of `id`.
     pub(crate) id_from_stack_output: Option<String>,
-    /// Whether Slipway makes the load balancer; with `false` the name goes into the API server's certificate, and leading it to the controllers is yours.
+    /// Whether Slipway makes the load balancer; with `false` the name goes into the API server's certificate, and you point it to the controllers.
     pub(crate) managed: Option<bool>,
     /// The DNS name of the existing load balancer, to which the record in `hostedZone` leads.
     pub(crate) dns_name: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct LoadBalancerSpec {
     /// The kind of load balancer; only `network` is made.
     #[serde(rename = "type")]
     pub(crate) kind: Option<LoadBalancerKind>,
-    /// The subnets it stands in; unless given, all public ones, or all private ones if it is private.
+    /// The subnets of the load balancer; unless given, all public ones, or all private ones if it is private.
     pub(crate) subnets: Vec<SubnetRef>,
     /// The Route 53 hosted zone in which the record is made.
     pub(crate) hosted_zone: ExistingSpec,
@@ -111,7 +111,7 @@ pub(crate) struct SubnetSpec {
     /// The range of a subnet that Slipway makes.
     #[serde(rename = "instanceCIDR")]
     pub(crate) instance_cidr: Option<String>,
-    /// Whether it has no way in from the internet; `false` unless given.
+    /// Whether it cannot be reached from the internet; `false` unless given.
     pub(crate) private: bool,
     /// How a private subnet reaches the internet; a NAT gateway in a public subnet of its zone unless given.
     pub(crate) nat_gateway: NatGatewaySpec,

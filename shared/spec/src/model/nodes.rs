@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ControllerSpec {
-    /// How many serve; 1 unless given, 2 or more for an API that is always there.
+    /// How many controllers; 1 unless given, 2 or more for a highly available API.
     #[schemars(range(max = 1000))]
     pub(crate) count: Option<u32>,
     /// Sizes of the Auto Scaling group, instead of `count`: both the same, as controllers are not scaled by load.
@@ -38,7 +38,7 @@ pub(crate) struct ControllerSpec {
     pub(crate) feature_gates: BTreeMap<String, bool>,
     /// Settings of these kubelets, over those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
-    /// Whose hardware the machines run on; `default` unless given.
+    /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
@@ -70,7 +70,7 @@ pub(crate) struct EtcdSpec {
     pub(crate) count: Option<u32>,
     /// Where etcd runs; `external`, on machines of its own, unless given.
     pub(crate) topology: Option<EtcdTopology>,
-    /// What the members have of their own, the first first; those that are not named here have what all have.
+    /// Settings of single members, in order; members that are not listed here have the settings of `etcd`.
     pub(crate) nodes: Vec<EtcdNodeSpec>,
     /// EC2 instance type; `t3.medium` unless given.
     pub(crate) instance_type: Option<String>,
@@ -96,7 +96,7 @@ pub(crate) struct EtcdSpec {
     pub(crate) security_group_ids: Vec<String>,
     /// IAM role or instance profile.
     pub(crate) iam: IamSpec,
-    /// Whose hardware the machines run on; `default` unless given.
+    /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
@@ -149,7 +149,7 @@ pub(crate) enum PoolStrategySpec {
 pub(crate) struct PoolRolloutSpec {
     /// How many of its nodes may be missing, as a number or a percentage; `rollout.maxUnavailable` unless given.
     pub(crate) max_unavailable: Option<CountText>,
-    /// How many nodes it may have too many, as a number or a percentage; `rollout.surge` unless given.
+    /// How many nodes it may have beyond its size, as a number or a percentage; `rollout.surge` unless given.
     pub(crate) surge: Option<CountText>,
     /// How its nodes are emptied; as `rollout.drain` says unless given.
     pub(crate) drain: DrainSpec,
@@ -225,7 +225,7 @@ pub(crate) struct PoolSpec {
     pub(crate) feature_gates: BTreeMap<String, bool>,
     /// Settings of these kubelets, over those of `kubernetes.kubelet`.
     pub(crate) kubelet: KubeletSpec,
-    /// Whose hardware the machines run on; `default` unless given.
+    /// The tenancy of the machines (`dedicated`: hardware of this account only); `default` unless given.
     pub(crate) tenancy: Option<Tenancy>,
     /// Files that are written to each of these nodes, before anything else of theirs starts.
     pub(crate) custom_files: Vec<CustomFileSpec>,
@@ -233,7 +233,7 @@ pub(crate) struct PoolSpec {
     pub(crate) custom_systemd_units: Vec<CustomUnitSpec>,
     /// When this pool is rolled; as `worker.nodePoolRollingStrategy` says unless given.
     pub(crate) node_pool_rolling_strategy: Option<PoolStrategySpec>,
-    /// How changes reach this pool's nodes, where `rollout` is not to hold.
+    /// How changes reach this pool's nodes; takes precedence over `rollout`.
     pub(crate) rollout: PoolRolloutSpec,
     /// What is done about nodes that are not Ready although EC2 finds their machines well.
     pub(crate) repair: RepairSpec,
@@ -245,7 +245,7 @@ pub(crate) struct PoolSpec {
 pub(crate) struct RepairSpec {
     /// With `on` they are drained, as far as they can be, and replaced, one at a time; with `warn` `slipway status` names them; with `off` nothing is said. `warn` unless given.
     pub(crate) mode: Option<RepairMode>,
-    /// For how many minutes a node must not have been Ready; `15` unless given.
+    /// How many minutes a node must be not Ready before it is named or replaced; `15` unless given.
     #[schemars(range(min = 10, max = 1440))]
     pub(crate) after_minutes: Option<u32>,
 }
@@ -281,10 +281,10 @@ pub(crate) struct MixedInstancesSpec {
     pub(crate) instance_types: Vec<String>,
     /// Instance types with their weights; instead of `instanceTypes`.
     pub(crate) overrides: Vec<WeightedTypeSpec>,
-    /// So much capacity is on demand, always; 0 unless given.
+    /// The capacity that is always on demand; 0 unless given.
     #[schemars(range(max = 10_000))]
     pub(crate) on_demand_base_capacity: Option<u32>,
-    /// So many in a hundred above that are on demand; 0 unless given, which is spot only.
+    /// The percentage of the capacity above that which is on demand; 0 unless given, which means spot instances only.
     #[schemars(range(min = 0, max = 100))]
     pub(crate) on_demand_percentage_above_base_capacity: Option<u32>,
     /// How instance types are chosen for capacity on demand; `prioritized` unless given, which is the order of the types.

@@ -13,11 +13,11 @@ use slipway_core::pin::Pin;
 pub(crate) struct CertificatesSpec {
     /// The key of each certificate; `ECDSA-P256` unless given.
     pub(crate) key_algorithm: Option<KeyAlgorithm>,
-    /// Where each authority comes from. It is said before the first upload, and stays: an authority is exchanged for one that comes from the same place.
+    /// Where each authority comes from. It is set before the first upload and cannot change: a rotation replaces an authority by one from the same place.
     pub(crate) authorities: AuthoritiesSpec,
     /// Renewal before certificates expire; off unless enabled.
     pub(crate) rollout_before_expiry: RolloutBeforeExpirySpec,
-    /// So many days before an authority that Slipway made ends, its exchange begins by itself, in stages; earlier if certificates that have to be renewed would outlive it; never unless given.
+    /// How many days before an authority that Slipway made expires its rotation begins by itself, in stages; earlier if certificates that have to be renewed would outlive it; never unless given.
     #[schemars(range(min = 1, max = 3650))]
     pub(crate) ca_rotation_days: Option<u32>,
 }
@@ -42,9 +42,9 @@ pub(crate) struct AuthoritiesSpec {
 pub(crate) struct AuthoritySpec {
     /// Who made it; `generated` unless given.
     pub(crate) source: Option<AuthoritySourceSpec>,
-    /// The file of its certificates in the folder `import/` beside the spec: its own first, then those above it, perhaps up to the root. Without a name, `ca.pem`, or as the authority is called.
+    /// The file of its certificates in the folder `import/` beside the spec: its own first, then those above it, perhaps up to the root. Without it, the file has the name of the authority, such as `ca.pem`.
     pub(crate) certificate: Option<String>,
-    /// The file of its private key in `import/`, PEM under a passphrase. Without a name, `ca-key.pem`, or as the authority is called.
+    /// The file of its private key in `import/`, PEM under a passphrase. Without it, the file has the name of the authority, such as `ca-key.pem`.
     pub(crate) key: Option<String>,
     /// The SSM parameter, a SecureString below `/slipway/<clusterName>/`, with the passphrase of its key, or of the keys of what is provided.
     pub(crate) passphrase_parameter: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) struct RolloutBeforeExpirySpec {
     pub(crate) days: Option<u32>,
     /// How renewed certificates reach the nodes; `rollout` unless given.
     pub(crate) strategy: Option<RenewalStrategy>,
-    /// So many days before the end neither maintenance windows nor approval hold a renewal up; half of `days` and 3 at most
+    /// From how many days before the expiry a renewal waits neither for windows nor for approval; half of `days` and 3 at most
     /// unless given. That begins earlier where the slowest roll of this cluster needs longer: `slipway validate` says so. At most 30, because
     /// an upload should not decide alone when etcd and the controllers are rolled.
     #[schemars(range(min = 0, max = 30))]
@@ -88,7 +88,7 @@ pub(crate) struct RolloutSpec {
     pub(crate) approval: Option<Approval>,
     /// How many nodes of a pool may be missing, as a number or a percentage; 1 unless given.
     pub(crate) max_unavailable: Option<CountText>,
-    /// How many nodes a pool may have too many, as a number or a percentage; 0 unless given.
+    /// How many nodes a pool may have beyond its size, as a number or a percentage; 0 unless given.
     pub(crate) surge: Option<CountText>,
     /// How nodes are emptied.
     pub(crate) drain: DrainSpec,
@@ -103,17 +103,17 @@ pub(crate) struct RolloutSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct DrainSpec {
-    /// After so many minutes a pod is deleted though its budget forbids it, if it is 72 hours old, its budget's healthy pods have been so
-    /// for an hour and the others for six, and none of the node was deleted so for five minutes; never unless given.
+    /// After this many minutes a pod is deleted although its budget forbids it, if it is 72 hours old, its budget's healthy pods have been so
+    /// for an hour and the others for six, and no pod of the node was deleted in this way for five minutes; never unless given.
     #[schemars(range(min = 1, max = 2880))]
     pub(crate) force_after_minutes: Option<u32>,
 }
 
-/// When what the lock pins is looked up anew. What is newer becomes a plan like any other.
+/// When the versions that the lock pins are looked up again. What is newer becomes a plan like any other.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct UpgradesSpec {
-    /// After how many days pins are looked up anew by themselves; never unless given, but by `slipway upgrade`.
+    /// After how many days pins are looked up again automatically; unless given, only `slipway upgrade` does it.
     #[schemars(range(min = 1, max = 365))]
     pub(crate) every_days: Option<u32>,
     /// The kinds of pins; all unless given.

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where nodes have the programs from that run Kubernetes and etcd.
+/// Where nodes get the programs from that run Kubernetes and etcd.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SoftwareSpec {
-    /// Who puts them onto a node; `release` unless given.
+    /// Whether nodes download them (`release`) or the image contains them (`image`); `release` unless given.
     pub(crate) source: Option<SoftwareSourceSpec>,
     /// A copy of the publishers' sites, for nodes that reach no other: `https://mirror.example.com/slipway`, or `s3://bucket/prefix`, which nodes read by their own role. A file lies below it under host and path (`dl.k8s.io/release/v1.37.2/bin/linux/amd64/kubelet`).
     #[serde(rename = "baseURL")]

@@ -101,7 +101,7 @@ pub(crate) enum FileSystemSpec {
 pub(crate) struct EphemeralStorageSpec {
     /// Whether they are used; `true` unless given.
     pub(crate) enabled: Option<bool>,
-    /// Whether several are put together by RAID 0, which is so unless given; with `false` each is mounted at `<path>/0`, `<path>/1`, ….
+    /// Whether several are combined into one by RAID 0, which they are unless this is `false`; then each is mounted at `<path>/0`, `<path>/1`, ….
     pub(crate) raid0: Option<bool>,
     /// Where they are mounted, for pods that ask for that path; unless given, container images, logs and the pods' scratch space lie on them.
     pub(crate) path: Option<String>,

@@ -183,7 +183,7 @@ fn attributes(id: &str, is: &Value) -> Vec<Refusal> {
     let refusal = |attribute: &Value| match attribute.get("Key").and_then(Value::as_str) {
         Some(key) if BALANCER_ATTRIBUTES.contains(&key) => None,
         Some(key) => Some(Refusal::new(format!("the attribute `{key}` of `{id}`"), help())),
-        None => Some(Refusal::new(format!("an attribute of `{id}` whose key is no plain text"), help())),
+        None => Some(Refusal::new(format!("an attribute of `{id}` whose key is not plain text"), help())),
     };
     list.into_iter().flatten().filter_map(refusal).collect()
 }

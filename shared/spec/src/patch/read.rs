@@ -239,7 +239,7 @@ fn operation(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<Operat
         Ok(operation) => Some(Operation { operation, span: report.locate(path) }),
         Err(error) => {
             let help = "compare with RFC 6902";
-            report.error("patch-operation", path, format!("this is no operation: {error}"), help);
+            report.error("patch-operation", path, format!("this is not an operation: {error}"), help);
             None
         }
     }
@@ -261,7 +261,12 @@ fn known_operation(
             Some(name) => format!("did you mean `{name}`?"),
             None => format!("write one of `{}`", names.join("`, `")),
         };
-        report.error("unknown-value", path, format!("{} is no operation of RFC 6902", node.describe()), help);
+        report.error(
+            "unknown-value",
+            path,
+            format!("{} is not an operation of RFC 6902", node.describe()),
+            help,
+        );
     }
     known
 }
@@ -286,7 +291,7 @@ fn pointer(node: &Node, path: &Path, report: &mut Report<'_>) -> Option<String> 
         report.error(
             "patch-path",
             path,
-            format!("`{text}` is no place as RFC 6901 writes it: {error}"),
+            format!("`{text}` is not a place as RFC 6901 writes it: {error}"),
             help,
         );
         return None;
@@ -325,7 +330,7 @@ impl<'n> Keys<'n> {
                 entry.key_span,
                 "unknown-key",
                 &path.key(&entry.key),
-                format!("`{}` is no key of a patch here", entry.key),
+                format!("`{}` is not a key of a patch here", entry.key),
                 help,
             );
         }

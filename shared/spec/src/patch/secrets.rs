@@ -41,7 +41,7 @@ fn private_key(place: Span) -> Problem {
 fn reference(place: Span) -> Problem {
     let message = "this patch would put a secret's value into a template".to_owned();
     Problem::at(place, "secret-in-patch", message).help(
-        "templates are no place for secrets: let the workload read it with a role of its own".to_owned(),
+        "templates must not contain secrets: let the workload read it with a role of its own".to_owned(),
     )
 }
 

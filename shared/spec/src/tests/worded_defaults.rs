@@ -146,6 +146,7 @@ fn speaks(property: &Value) -> Option<&str> {
         "unless given",
         "unless turned off",
         "unless enabled",
+        "unless this is",
         "left out, ",
         "absent means",
         "nothing is said",

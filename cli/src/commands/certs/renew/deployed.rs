@@ -134,7 +134,7 @@ pub(in crate::commands) async fn deployed_cluster(
     }
     if !manifest.sealed_under.starts_with("arn:") {
         let problem =
-            format!("the credentials are sealed under {}, which is no key of KMS", manifest.sealed_under);
+            format!("the credentials are sealed under {}, which is not a key of KMS", manifest.sealed_under);
         return Err(CliError::refused(problem, "upload the spec, which seals them under a key of KMS first"));
     }
     Ok(DeployedCluster { cluster, release, manifest, spec })

@@ -42,7 +42,7 @@ fn words(on: On) -> String {
                 names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ")
             )
         }
-        On::Everything => "everything: they know no less".to_owned(),
+        On::Everything => "`*`: these actions accept no narrower resource".to_owned(),
     }
 }
 

@@ -82,7 +82,7 @@ fn a_machines_words_are_short_and_do_nothing_to_a_terminal() {
     // What serde says of it quotes it.
     let CommandView::Unanswered(none) = read(&uncordon, serde_json::json!({"node": "i-1", "cordoned": long}))
     else {
-        panic!("it is no answer")
+        panic!("it is not an answer")
     };
     fits(&none.to_string());
     let member =

@@ -200,7 +200,7 @@ fn p7_an_exchange_that_is_due_and_begins_not_by_itself_is_announced_once() {
     world.cluster.certificates.ca_rotation_days = Some(500);
     let (threshold, _, help) = said(&mut world, 499).unwrap();
     assert_eq!(threshold, 500);
-    assert!(help.starts_with("you brought it, and this version does not exchange it: "), "{help}");
+    assert!(help.starts_with("you imported or provided it, and this version does not rotate it: "), "{help}");
     assert_eq!(said(&mut world, 498), None);
     assert_eq!(said(&mut world, 365).unwrap().0, 365);
 }
@@ -389,7 +389,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
     let has = |words: &str| assert!(told.iter().any(|one| one.contains(words)), "{words}: {told:#?}");
     has("is lost");
     has("the inventory has no node-manager");
-    has("says nothing of the certificate front-proxy-client");
+    has("has no data about the certificate front-proxy-client");
     has("apiserver is not valid before");
     has("apiserver: weak");
     has("the inventory says of apiserver that it is valid from");

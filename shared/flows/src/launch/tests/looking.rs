@@ -90,13 +90,13 @@ async fn a_stack_that_was_left_is_forgotten_once_cloudformation_says_that_it_is_
     for (status, is_known) in
         [(Some(StackStatus::CreateComplete), true), (Some(StackStatus::DeleteComplete), false), (None, false)]
     {
-        let left = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
-        let shore = Shore::with(&Rollout { left, ..idle() });
+        let orphaned = BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]);
+        let shore = Shore::with(&Rollout { orphaned, ..idle() });
         if let Some(status) = status {
             shore.has("c-pool-b", status);
         }
         shore.wakes(Waker::Event).await.unwrap();
-        assert_eq!(shore.state().left.contains_key("c-pool-b"), is_known, "{status:?}");
+        assert_eq!(shore.state().orphaned.contains_key("c-pool-b"), is_known, "{status:?}");
     }
 }
 
@@ -251,4 +251,17 @@ async fn the_specs_that_a_destruction_makes_void_are_part_of_what_is_seen() {
 #[test]
 fn a_clock_tells_what_time_it_is() {
     assert_eq!(format!("{:?}", Clock(&|| at(0))), "Clock(1970-01-12T13:46:40Z)");
+}
+
+/// An invocation that stood still says at last what it found, when another one has gone on.
+#[tokio::test]
+async fn p8_an_older_report_takes_the_place_of_no_newer_one() {
+    for (decided, stays) in [(5, true), (4, false), (3, false)] {
+        let shore = Shore::with(&Rollout { effects_decided: 4, ..idle() });
+        let newer = Report { decided, message: "succeeded".to_owned(), ..Report::default() };
+        let status = Status { rollout: Some(newer), ..Status::default() };
+        shore.keeps(&keys::status("c"), &status);
+        shore.wakes(Waker::Event).await.unwrap();
+        assert_eq!(shore.report().unwrap().message == "succeeded", stays, "{decided}");
+    }
 }

@@ -166,6 +166,22 @@ async fn p10_after_a_refusal_nothing_else_begins_and_what_was_drained_is_let_go_
     assert!(shore.state().outbox.is_empty());
 }
 
+/// A controller whose agent does not run gets no drain; another one does.
+#[tokio::test]
+async fn p6_a_command_that_run_command_refuses_holds_up_no_other() {
+    let drain = |token: &str| match drains() {
+        Effect::Send(command) => Effect::Send(Command { token: token.to_owned(), ..command }),
+        other => other,
+    };
+    let outbox = vec![pending(1, drain("one"), 0), pending(2, drain("two"), 0)];
+    let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
+    shore.has("c-network", StackStatus::CreateInProgress);
+    shore.passes(60);
+    shore.fails("send one", ErrorKind::Invalid);
+    shore.wakes(Waker::Tick).await.unwrap();
+    assert_eq!(shore.done()[..2], ["send one", "send two"]);
+}
+
 /// It is tried once by each invocation, holds up none of the others, and is there for the next.
 #[tokio::test]
 async fn p8_what_could_not_be_performed_stays_and_holds_up_nothing_that_was_decided_with_it() {

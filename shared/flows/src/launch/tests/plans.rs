@@ -278,8 +278,8 @@ async fn deadline_made_anew(earlier_stands: bool, newest: &str, ends: Value) -> 
     let earlier = with_controllers(3, "earlier");
     let (here, there) = (with_controllers(1, "old"), with_controllers(2, "new"));
     let releases = BTreeSet::from([earlier.id()]);
-    let behind = earlier_stands.then_some((Role::Controller, releases)).into_iter().collect();
-    let (shore, mut desired) = moved_between(Rollout { behind, ..idle() }, &here, &there);
+    let stands = earlier_stands.then_some((Role::Controller, releases)).into_iter().collect();
+    let (shore, mut desired) = moved_between(Rollout { earlier: stands, ..idle() }, &here, &there);
     shore.keeps_release(&earlier);
     let manifest = json!({
         "format": 1, "sealedUnder": "", "assets": {}, "ends": { "controller": ends },

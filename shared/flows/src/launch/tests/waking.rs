@@ -139,7 +139,7 @@ async fn p8_how_it_ended_is_told_before_the_last_of_it_is_performed() {
 
 #[tokio::test]
 async fn a_stack_wakes_its_own_cluster_alone_and_only_what_is_open_or_waits_for_it_to_be_gone() {
-    let left = Rollout { left: BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]), ..idle() };
+    let left = Rollout { orphaned: BTreeMap::from([("c-pool-b".to_owned(), "t".to_owned())]), ..idle() };
     for (state, stack, wakes) in [
         (rolling(json!("executing")), "c-network", true),
         (rolling(json!("executing")), "d-network", false),

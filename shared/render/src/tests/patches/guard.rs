@@ -108,7 +108,7 @@ fn no_tag_makes_a_thing_another_clusters() {
             ),
             (
                 group(json!({ "Key": { "Fn::Sub": "slipway:cluster" }, "Value": "b" })),
-                "a tag of `Mine` whose key is no plain text",
+                "a tag of `Mine` whose key is not plain text",
             ),
         ],
     );
@@ -296,7 +296,7 @@ fn the_way_to_the_api_stays_its_own() {
                 &balancer,
                 json!({ "LoadBalancerAttributes": [{ "Key": { "Fn::Join": ["", ["access_logs.s3", ".enabled"]] }, "Value": "true" }] }),
             ),
-            format!("an attribute of `{balancer}` whose key is no plain text"),
+            format!("an attribute of `{balancer}` whose key is not plain text"),
         ),
         (
             of(&targets, json!({ "Targets": [{ "Id": "i-0123456789abcdef0" }] })),

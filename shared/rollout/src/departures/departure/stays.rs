@@ -46,7 +46,7 @@ impl Departure {
                     if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
                         return STAYS;
                     }
-                    *tries += u32::from(!asked.never_ran(scene.observed));
+                    *tries += u32::from(asked.has_reached(scene.observed));
                     self.problem = Some(why);
                 }
             }

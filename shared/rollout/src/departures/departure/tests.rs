@@ -103,6 +103,29 @@ fn failed(code: FailureCode) -> CommandView {
     CommandView::Failed(VerbFailure::passing(code, "no", "look"))
 }
 
+/// A controller that gets no command has no drain to run, so it always had the fewest.
+#[test]
+fn p6_the_next_drain_goes_to_another_controller_than_one_that_could_not_be_reached() {
+    let refused = |second| {
+        let mut asked = drain("refused", "i-cp-1");
+        asked.refused = Some("not in a valid state".to_owned());
+        let mut leaving = Leaving::new(
+            2,
+            &[
+                ("i-1", Lifecycle::InService, departure(REPLACED, drains(Some(drain("1", "i-cp-0"))))),
+                ("i-2", Lifecycle::InService, departure(REPLACED, drains(Some(asked)))),
+            ],
+        );
+        leaving.answers("1", CommandView::InProgress);
+        leaving.advance_at(0);
+        let effects = leaving.advance_at(second);
+        sent(&effects).into_iter().map(|(controller, _)| controller.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(refused(60), ["i-cp-0"]);
+    let for_s = crate::departures::UNREACHED_FOR.as_secs();
+    assert_eq!((refused(for_s - 1), refused(for_s)), (vec!["i-cp-0".to_owned()], vec!["i-cp-1".to_owned()]));
+}
+
 #[test]
 fn each_state_bears_the_name_that_the_table_has() {
     let states = [

@@ -81,7 +81,7 @@ impl Dock {
     pub(super) fn with_step(step: NodeStep) -> Self {
         let active = json!({
             "plan": "p", "specVersion": "v1", "target": "t", "startedAt": NOW, "changeSet": "s", "steps": [],
-            "nodesLeft": 0, "stacksLeft": [], "nodes": nodes_with(vec![step]),
+            "nodesByHand": 0, "stacksByHand": [], "nodes": nodes_with(vec![step]),
         });
         Self {
             active: serde_json::from_value(active).unwrap(),

@@ -274,13 +274,69 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     dock.active.nodes.unsent(&token, "no");
     assert_eq!(dock.advance_at(now + 1).0, Place::Failed);
     let why = dock.step().failure().unwrap_or_default();
-    assert!(why.contains("no command has reached it for 68 minutes: no"), "{why}");
+    assert!(why.contains("no command has reached i-1 for 68 minutes: no"), "{why}");
+    // One that takes longer than it counts is never of use: without an end, another one was taken each time.
+    let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
+    let mut now = 0;
+    let counts = crate::nodes::danger::SNAPSHOT_AGE.as_secs();
+    for place in [Place::Look, Place::Look, Place::Failed] {
+        assert_eq!(dock.advance_at(now).0, Place::Snapshot);
+        dock.takes_snapshot();
+        assert_eq!(dock.advance_at(now + counts + 1).0, place, "{now}");
+        now += counts + 1 + 6 * MINUTE;
+    }
+    let why = dock.step().failure().unwrap_or_default();
+    assert!(why.contains("it took 15 minutes on i-1"), "{why}");
     // A snapshot is all that this step needs.
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
     dock.advance_at(0);
     dock.takes_snapshot();
     assert_eq!(dock.advance_at(10), (Place::Done, None));
     assert_eq!(dock.active.nodes.snapshot_at, Some(at(0)));
+}
+
+/// A renewal failed by a single lost command, half an hour after another one.
+#[test]
+fn p7_what_reached_no_machine_does_not_count_once_something_has_or_after_a_pause() {
+    let unreached = |machine: &str, document: &str| json!({format!("{machine} {document}"): at(0)});
+    for (unreached, failed_at, place) in [
+        (unreached("i-1", "Slipway-EtcdSnapshot"), 3_300, Place::Look),
+        (unreached("i-0", "Slipway-EtcdMoveLeader"), 3_300, Place::Failed),
+        (unreached("i-0", "Slipway-EtcdMoveLeader"), -1, Place::Look),
+    ] {
+        let tries =
+            json!({"machine": "i-0", "tries": 0, "unreached": unreached, "at": at(failed_at), "why": "no"});
+        let task = json!({"work": {}, "tries": tries, "phase": since(3_600, check(round(3_600)))});
+        let mut dock = Dock::of_etcd_0(json!({"memberReplace": task})).saved(3_500);
+        (0..3).for_each(|index| dock.set_answer(&format!("i-{index}"), well(index)));
+        dock.set_answer("i-0", EtcdHealth { leads: true, ..well(0) });
+        assert_eq!(dock.advance_at(3_600).0, Place::MoveLeader);
+        let token = dock.token();
+        dock.active.nodes.unsent(&token, "no");
+        assert_eq!(dock.advance_at(3_601).0, place, "{failed_at}");
+    }
+    // The snapshot that comes in the end is what counts.
+    let tries = json!({"machine": "i-0", "tries": 1, "unreached": unreached("i-1", "Slipway-EtcdSnapshot"), "at": at(300), "why": "no"});
+    let task = json!({"work": {}, "tries": tries, "phase": since(400, json!({"look": {}}))});
+    let mut dock = Dock::of_etcd_0(json!({"memberReplace": task}));
+    assert_eq!(dock.advance_at(400).0, Place::Snapshot);
+    dock.takes_snapshot();
+    dock.advance_at(410);
+    assert!(!serde_json::to_string(&dock.step().task).unwrap().contains("unreached"));
+}
+
+/// A group whose process Launch is suspended launches no successor.
+#[test]
+fn p4_no_member_goes_for_which_no_other_machine_would_come() {
+    for (suspended, place) in [(true, Place::Check), (false, Place::Successor)] {
+        let mut dock =
+            Dock::of_etcd_0(json!({"memberReplace": {"work": {}, "phase": since(0, check(round(0)))}}))
+                .saved(0);
+        (0..3).for_each(|index| dock.set_answer(&format!("i-{index}"), well(index)));
+        dock.observed.groups.get_mut("c-etcd-0").unwrap().as_mut().unwrap().launch_suspended = suspended;
+        assert_eq!(dock.advance_at(10).0, place, "{suspended}");
+        assert_eq!(dock.effects().is_empty(), suspended);
+    }
 }
 
 /// Its answer was lost or cut, and it was terminated as if another one led.
@@ -362,7 +418,7 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
     assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
-    let failures = json!({"machine": "i-0", "tries": 0, "unreachedSince": at(0), "keepsLeadership": true, "at": at(10), "why": "no"});
+    let failures = json!({"machine": "i-0", "tries": 0, "unreached": {"i-0 Slipway-EtcdMoveLeader": at(0)}, "keepsLeadership": true, "at": at(10), "why": "no"});
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
 }
 

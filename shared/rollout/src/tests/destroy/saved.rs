@@ -87,7 +87,7 @@ fn p4_etcd_stays_while_its_last_snapshot_cannot_be_taken_until_a_person_decides(
                 why,
                 KEY,
                 "then what was written after the snapshot at ",
-                "`slipway destroy --cluster c` tries again, and with `--without-snapshot` it does without",
+                "`slipway destroy --cluster c` tries again, and with `--without-snapshot` it continues without one",
                 "3 of 5 stacks are gone",
             ] {
                 assert!(report.message.contains(words), "{words}: {}", report.message);

@@ -30,7 +30,8 @@ impl Yard {
         let members = super::release(&SMALL, Some((Change::Credentials, &is_member)));
         let old = [super::release(&SMALL, None), members, self.wanted.release.clone(), release.clone()];
         let releases = old.into_iter().map(|one| (one.id(), one)).collect();
-        let baseline = Baseline::assemble("c", &self.state.deployed, &self.state.left, &releases).unwrap();
+        let baseline =
+            Baseline::assemble("c", &self.state.deployed, &self.state.orphaned, &releases).unwrap();
         let baseline = baseline.with_addons(self.state.addons_release(), &releases).unwrap();
         let plan = plan(&baseline, &release, policy);
         assert!(self.state.is_start_of(&plan));
@@ -106,8 +107,8 @@ fn p11_after_an_hour_it_fails_with_what_does_not_serve_and_undoes_nothing() {
     assert!(yard.report.message.contains("`slipway apply cluster.yaml --cluster c` looks again"));
     assert_eq!((&yard.log[lines..], format!("{:?}", yard.groups)), (&[][..], groups));
     assert!(yard.state.deployed.values().all(|release| release == &yard.wanted.release.id()));
-    assert!(yard.state.behind.is_empty());
-    assert!(yard.state.good.iter().all(|good| good.spec_version != "v2"), "it is no good spec");
+    assert!(yard.state.earlier.is_empty());
+    assert!(yard.state.good.iter().all(|good| good.spec_version != "v2"), "it is not a good spec");
     assert_eq!(yard.published("Rollout Failed"), 1);
 }
 

@@ -18,7 +18,7 @@ impl Yard {
                 EffectOutcome::Done => performed.push(effect.clone()),
                 EffectOutcome::Refused(_) | EffectOutcome::Dropped => met += 1,
             }
-            refused |= matches!(outcome, EffectOutcome::Refused(_));
+            refused |= matches!(outcome, EffectOutcome::Refused(_)) && !matches!(effect, Effect::Send(_));
             outcomes.push((*id, outcome));
         }
         self.performs(performed);

@@ -56,7 +56,7 @@ impl World {
             | Verb::EtcdDefragment
                 if !is_member =>
             {
-                Err(VerbFailure::lasting(FailureCode::EtcdNone, "this node is no etcd member", HELP))
+                Err(VerbFailure::lasting(FailureCode::EtcdNone, "this node is not an etcd member", HELP))
             }
             Verb::EtcdHealth => Ok(self.etcd_health(&cluster, machine.role()).into()),
             Verb::EtcdMoveLeader => self.move_leader(&cluster, machine.role()),
@@ -332,7 +332,7 @@ impl World {
     /// Whether the cluster serves, as `slipway-node serves` tells it on a controller.
     fn cluster_serves(&self, cluster: &str, machine: &Machine, without: &BTreeSet<String>) -> VerbOutcome {
         if machine.role() != "controller" {
-            return Err(VerbFailure::lasting(FailureCode::Usage, "this node is no controller", HELP));
+            return Err(VerbFailure::lasting(FailureCode::Usage, "this node is not a controller", HELP));
         }
         let part = |healthy: bool| PartHealth::new((!healthy).then(|| "it does not answer".to_owned()));
         let api = self.is_api_server(machine);

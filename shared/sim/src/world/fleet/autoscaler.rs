@@ -156,7 +156,7 @@ impl World {
         let late = late.cloned();
         scaler.unregistered.retain(|id, _| !nodes.contains_key(id));
         let Some(id) = late.filter(|_| group.may_shrink()) else { return false };
-        self.record(format!("the autoscaler ends {id} of {}, which is no node", group.name));
+        self.record(format!("the autoscaler ends {id} of {}, which is not a node", group.name));
         self.lets_go_of(group, &id)
     }
 

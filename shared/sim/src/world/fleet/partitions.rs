@@ -5,7 +5,8 @@
 //! to (etcd documentation, "Failure modes", "Network partition"). EC2's status checks detect neither case: they check the host, and
 //! whether the system answers ARP (EC2 user guide, "Status checks for your instances"). An SSM agent without a connection is
 //! `ConnectionLost`; commands to it wait until their delivery times out (Systems Manager user guide, "Understanding command
-//! statuses").
+//! statuses"). A command to an agent that does not run, or is not registered, is refused: `InvalidInstanceId` (botocore,
+//! `SSM.Client.exceptions.InvalidInstanceId`).
 
 use jiff::SignedDuration;
 
@@ -24,13 +25,13 @@ impl World {
         }
     }
 
-    /// For this time, Systems Manager does not reach the agent of that machine.
-    pub fn lose_agent(&mut self, id: &str, long: SignedDuration) {
+    /// For this time, Systems Manager does not reach the agent of that machine; `refuses`: it refuses commands to it.
+    pub fn lose_agent(&mut self, id: &str, long: SignedDuration, refuses: bool) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         if machine.power != Power::Up || machine.unmanaged {
             return;
         }
-        machine.unmanaged = true;
+        (machine.unmanaged, machine.unregistered) = (true, refuses);
         let line = format!("Systems Manager does not reach {id} of {}", machine.group);
         self.record(line);
         self.fleet_after_s(long.as_secs_f64(), FleetTask::Reconnects { machine: id.to_owned() });
@@ -40,6 +41,7 @@ impl World {
     pub(super) fn reconnects(&mut self, id: &str) {
         let Some(machine) = self.fleet.machines.get_mut(id) else { return };
         let was_unmanaged = std::mem::take(&mut machine.unmanaged);
+        machine.unregistered = false;
         let machine = machine.clone();
         self.etcd_reconnected(&machine);
         if was_unmanaged && machine.power == Power::Up {

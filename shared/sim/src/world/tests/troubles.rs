@@ -21,7 +21,7 @@ fn an_agent_that_is_not_reached_goes_on_and_tells_how_it_ended_once_it_is() {
     let machine = world.machines()[0].id.clone();
     let ids = [send(&mut world, &machine, 0)];
     pass(&mut world, 10);
-    world.lose_agent(&machine, minutes(12));
+    world.lose_agent(&machine, minutes(12), false);
     let next = [send(&mut world, &machine, 1)];
     pass(&mut world, 650);
     // It drained for ten minutes in vain, and cannot report the result.
@@ -40,7 +40,7 @@ fn what_is_taken_back_stops_once_its_agent_is_reached_again() {
     let machine = world.machines()[0].id.clone();
     let ids = [send(&mut world, &machine, 0)];
     pass(&mut world, 10);
-    world.lose_agent(&machine, minutes(5));
+    world.lose_agent(&machine, minutes(5), false);
     world.cancel_command(&ids[0]).unwrap();
     pass(&mut world, 200);
     assert_eq!(details(&mut world, &machine, &ids), [(Details::Cancelling, true)]);

@@ -2,7 +2,6 @@
 //! is not used: it contains what the render function believes to have changed, and the decision follows it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -70,8 +69,8 @@ impl Canary {
 /// What an invocation knew, and when.
 #[derive(Debug, Default)]
 pub(in super::super) struct Knowledge {
-    /// Acts of another invocation that knew only these earlier orders.
-    pub(in super::super) unheard: Option<(Range<usize>, Stops)>,
+    /// The acts that were decided when only these earlier orders were known.
+    pub(in super::super) unheard: Option<(BTreeSet<usize>, Stops)>,
     /// Acts for the rollout before the one that the invocation starts.
     pub(in super::super) earlier: Option<Earlier>,
 }

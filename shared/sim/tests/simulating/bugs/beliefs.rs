@@ -59,15 +59,15 @@ pub(super) fn is_drained_for_good(departure: &mut Departure) {
 /// Makes the step count as done.
 pub(super) fn is_done(step: &mut NodeStep) {
     match &mut step.task {
-        Task::MemberReplace(task) => task.phase = Phase::Done { left: false },
-        Task::MemberRefresh(task) => task.phase = Phase::Done { left: false },
-        Task::Saver(task) => task.phase = Phase::Done { left: false },
-        Task::Leaver(task) => task.phase = Phase::Done { left: false },
-        Task::Controllers(task) => task.phase = Phase::Done { left: false },
-        Task::PoolRefresh(task) => task.phase = Phase::Done { left: false },
-        Task::Workers(task) => task.phase = Phase::Done { left: false },
-        Task::Removal(task) => task.phase = Phase::Done { left: false },
-        Task::Closing(task) => task.phase = Phase::Done { left: false },
+        Task::MemberReplace(task) => task.phase = Phase::Done { skipped: false },
+        Task::MemberRefresh(task) => task.phase = Phase::Done { skipped: false },
+        Task::Saver(task) => task.phase = Phase::Done { skipped: false },
+        Task::Leaver(task) => task.phase = Phase::Done { skipped: false },
+        Task::Controllers(task) => task.phase = Phase::Done { skipped: false },
+        Task::PoolRefresh(task) => task.phase = Phase::Done { skipped: false },
+        Task::Workers(task) => task.phase = Phase::Done { skipped: false },
+        Task::Removal(task) => task.phase = Phase::Done { skipped: false },
+        Task::Closing(task) => task.phase = Phase::Done { skipped: false },
     }
 }
 

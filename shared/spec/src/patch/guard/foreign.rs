@@ -131,7 +131,7 @@ fn tags(id: &str, there: &Value, tags: &Value) -> Vec<Refusal> {
         )),
         Some(_) => None,
         None => Some(Refusal::new(
-            format!("a tag of `{id}` whose key is no plain text"),
+            format!("a tag of `{id}` whose key is not plain text"),
             "write the key itself: what begins with `slipway:` and `kubernetes.io/cluster/` is Slipway's own",
         )),
     };

@@ -10,7 +10,7 @@ const UNKNOWN: char = '\u{0}';
 
 /// The refusal of references that `after` composes and `before` did not.
 pub(super) fn composed(before: &Value, after: &Value) -> Option<Refusal> {
-    let help = "templates are no place for secrets: let the workload read it with a role of its own";
+    let help = "templates must not contain secrets: let the workload read it with a role of its own";
     let mut known = Vec::new();
     composing(before, before, &mut known);
     let mut found = Vec::new();

@@ -49,10 +49,10 @@ fn target_groups_or_nothing_stand_in_for_a_balancer() {
     let found = &found.cluster.api_endpoints[0].load_balancer;
     assert!(matches!(&found.backing, Backing::TargetGroups(arns) if arns.len() == 1));
     says!(findings_in(balancer("managed: false")), @r##"
-    5:3 warning endpoint-without-balancer at `apiEndpoints[0]`: the administrator's kubeconfig names `default`, behind which Slipway puts nothing
-        see to it that the name's port 443 leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`
-    5:3 warning endpoint-without-balancer at `apiEndpoints[0]`: workers go through `default`, behind which Slipway puts nothing
-        see to it that the name's port 443 leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`
+    5:3 warning endpoint-without-balancer at `apiEndpoints[0]`: the administrator's kubeconfig names `default`, for which Slipway sets up no load balancer
+        make sure that port 443 of that name leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`
+    5:3 warning endpoint-without-balancer at `apiEndpoints[0]`: workers go through `default`, for which Slipway sets up no load balancer
+        make sure that port 443 of that name leads to port 6443 of the controllers, whose addresses change; or give it a `loadBalancer.id` or `targetGroup`
     "##);
 }
 

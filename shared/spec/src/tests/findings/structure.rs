@@ -13,7 +13,7 @@ fn an_empty_file() {
 #[test]
 fn bytes_that_are_no_text() {
     says!(findings_in(b"clusterName: a\nregion: \xc3\x28\n"), @r##"
-    2:9 error not-text at ``: the spec is no UTF-8 text
+    2:9 error not-text at ``: the spec is not a UTF-8 text
         upload the cluster.yaml itself, saved as UTF-8: this is something else
     "##);
 }
@@ -21,7 +21,7 @@ fn bytes_that_are_no_text() {
 #[test]
 fn utf_16() {
     says!(findings_in(b"\xff\xfec\x00l\x00"), @r##"
-    1:1 error not-text at ``: the spec is no UTF-8 text
+    1:1 error not-text at ``: the spec is not a UTF-8 text
         it looks like UTF-16: save it as UTF-8
     "##);
 }
@@ -30,7 +30,7 @@ fn utf_16() {
 fn an_elf_binary() {
     says!(findings_in(b"\x7fELF\x02\x01\x01\x00"), @r##"
     1:1 error not-text at ``: there is a control character (U+007F) in the text
-        remove it; if the file is full of them, it is no text at all
+        remove it; if the file is full of them, it is not a text at all
     "##);
 }
 
@@ -38,7 +38,7 @@ fn an_elf_binary() {
 fn a_zip() {
     says!(findings_in(b"PK\x03\x04\x14\x00\x08\x00"), @r##"
     1:3 error not-text at ``: there is a control character (U+0003) in the text
-        remove it; if the file is full of them, it is no text at all
+        remove it; if the file is full of them, it is not a text at all
     "##);
 }
 
@@ -48,15 +48,15 @@ fn values_that_were_left_out() {
     0:0 error missing-key at `apiEndpoints`: nothing says under which name the API is reached
         add `apiEndpoints: [{name: default, dnsName: api.example.com}]`
     1:1 error empty-value at `clusterName`: `clusterName` has no value
-        write a value behind the colon, or remove the line
+        write a value after the colon, or remove the line
     3:1 warning no-pool at `worker.nodePools`: the cluster has no pool of workers
         add `worker: {nodePools: [{name: general, count: 2}]}`, unless pods are to wait for one
     7:3 error empty-value at `subnets[0]`: this item has no value
-        write a value behind the dash, or remove the line
+        write a value after the dash, or remove the line
     8:3 error missing-key at `subnets[1]`: the subnet has neither a range nor an id
         add `instanceCIDR` for a subnet to be made, or `id` for one that exists
     8:3 error empty-value at `subnets[1].availabilityZone`: `availabilityZone` has no value
-        write a value behind the colon, or remove the line
+        write a value after the colon, or remove the line
     "##);
 }
 
