@@ -141,6 +141,11 @@ cfn-guard: $(GUARD) ## The same by AWS' public rules for cfn-guard (tests/cfn-gu
 	$(CARGO) build --locked --workspace --bins
 	@tests/scripts/cfn_guard.py $(GUARD) .tools/lint/bin/python $${CARGO_TARGET_DIR:-target}/debug/slipway
 
+.PHONY: instructions
+instructions: tools ## The instructions of a first render and of an unchanged one, by valgrind, within their bounds; a minute
+	$(CARGO) build --locked --workspace --bins
+	@tests/scripts/count_instructions.py $${CARGO_TARGET_DIR:-target}/debug || test $$? -eq 3
+
 .PHONY: bench
 bench: tools ## What things cost, beside the floor; builds for release, some ten minutes
 	$(CARGO) build --release --locked $(FUNCTIONS) -p slipway-tests --bin slipway-render --bin slipway-rollout --bin slipway-scan --bin slipway-bench

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use slipway_core::diagnostic::Diagnostic;
+use slipway_core::digest::sha256_hex;
 use slipway_core::release::{Rendering, Site};
 use slipway_crypto::AwsLc;
 use slipway_flows::issuer;
@@ -94,8 +95,8 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     pin(&folder, &cluster, &args.with.images).await?;
     let registry = LocalRegistry::new(args.with.resolve);
     let before = workspace.release()?;
-    // The content of the directory stands for the running cluster.
-    let baseline = Baseline::whole(before.clone());
+    // The content of the directory stands for the running cluster. Nothing is planned, so its releases need no names.
+    let baseline = Baseline { rendering: before, ..Baseline::default() };
     let prepared = match prepared(&folder, &keys, &registry, &site, &cluster.name, &source, &baseline).await?
     {
         Ok(prepared) => prepared,
@@ -106,13 +107,14 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
     };
     let documents =
         issuer::documents(&folder, &AwsLc, &cluster, &prepared.credentials.manifest, &site).await?;
-    let changed = write(&workspace, before.as_ref(), &prepared.rendering, documents)?;
+    let before = baseline.rendering.as_ref();
+    let Written { changed, release } = write(&workspace, before, &prepared.rendering, documents)?;
     printer.findings(Stream::Err, &source, &prepared.warnings);
     let machine = json!({
         "ok": true,
         "cluster": cluster.name,
         "directory": args.out.display().to_string(),
-        "release": prepared.rendering.id(),
+        "release": release,
         "stacks": prepared.rendering.stacks.iter().map(|stack| &stack.name).collect::<Vec<_>>(),
         "changed": changed,
         "credentialsMade": prepared.credentials.made,
@@ -120,7 +122,7 @@ pub(crate) async fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError
         "standInDigests": stand_ins(&prepared.lock),
         "diagnostics": prepared.warnings,
     });
-    printer.result(&report(args, &prepared, &changed, &site), &machine);
+    printer.result(&report(args, &prepared, &release, &changed, &site), &machine);
     Ok(Exit::Done)
 }
 
@@ -175,14 +177,22 @@ pub(crate) async fn prepared<O: Objects>(
     }
 }
 
-/// Writes the files for people, the release last, and removes files that only the previous release had. Returns the names of the changed
-/// files.
+/// What [`write`] did.
+#[derive(Debug)]
+pub(super) struct Written {
+    /// The names of the changed files.
+    pub(super) changed: Vec<String>,
+    /// The id of the release.
+    pub(super) release: String,
+}
+
+/// Writes the files for people, the release last, and removes files that only the previous release had.
 pub(super) fn write(
     workspace: &Workspace,
     before: Option<&Rendering>,
     rendering: &Rendering,
     documents: Vec<(String, Vec<u8>)>,
-) -> Result<Vec<String>, CliError> {
+) -> Result<Written, CliError> {
     let files = files(rendering);
     let mut changed = Vec::new();
     let prefix = format!("clusters/{}/", rendering.cluster);
@@ -197,6 +207,8 @@ pub(super) fn write(
             changed.push(name.clone());
         }
     }
+    // The same release has the same files.
+    let before = before.filter(|before| *before != rendering);
     for name in
         before.map(self::files).unwrap_or_default().into_keys().filter(|name| !files.contains_key(name))
     {
@@ -204,11 +216,12 @@ pub(super) fn write(
             changed.push(name);
         }
     }
-    if workspace.write("release.json", rendering.to_json().as_bytes())? {
+    let release = rendering.to_json();
+    if workspace.write("release.json", release.as_bytes())? {
         changed.push("release.json".to_owned());
     }
     changed.sort();
-    Ok(changed)
+    Ok(Written { changed, release: sha256_hex(release.as_bytes()) })
 }
 
 /// The files of a rendering with their content.
@@ -253,7 +266,7 @@ fn scripts(template: &Value) -> Vec<String> {
     resources.into_iter().flat_map(|resources| resources.values()).filter_map(script).collect()
 }
 
-fn report(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> String {
+fn report(args: &Args, prepared: &Prepared, release: &str, changed: &[String], site: &Site) -> String {
     let rendering = &prepared.rendering;
     let mut text = format!(
         "{} is rendered in {}: {} stacks, {} roles, release {}\n",
@@ -261,7 +274,7 @@ fn report(args: &Args, prepared: &Prepared, changed: &[String], site: &Site) -> 
         args.out.display(),
         rendering.stacks.len(),
         rendering.roles.len(),
-        &rendering.id()[..12],
+        &release[..12],
     );
     match prepared.credentials.made.len() {
         0 => {}

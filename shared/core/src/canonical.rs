@@ -1,7 +1,5 @@
 //! Canonical JSON: no spaces, keys sorted at every depth.
 
-use std::collections::BTreeMap;
-
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::Value;
 
@@ -9,26 +7,29 @@ use serde_json::Value;
 /// any crate of the build enables its feature `preserve_order`, and then the same spec would render different bytes.
 #[must_use]
 pub fn canonical_json(value: &Value) -> String {
-    serde_json::to_string(&Sorted(value)).expect("a JSON value has string keys only")
+    serde_json::to_string(&Canonical(value)).expect("a JSON value has string keys only")
 }
 
-struct Sorted<'a>(&'a Value);
+/// Serializes a value with sorted keys at every depth.
+#[derive(Debug, Clone, Copy)]
+pub struct Canonical<'a>(pub &'a Value);
 
-impl Serialize for Sorted<'_> {
+impl Serialize for Canonical<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Object(map) => {
-                let sorted: BTreeMap<&String, &Value> = map.iter().collect();
-                let mut out = serializer.serialize_map(Some(sorted.len()))?;
-                for (key, value) in sorted {
-                    out.serialize_entry(key, &Sorted(value))?;
+                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                let mut out = serializer.serialize_map(Some(entries.len()))?;
+                for (key, value) in entries {
+                    out.serialize_entry(key, &Canonical(value))?;
                 }
                 out.end()
             }
             Value::Array(items) => {
                 let mut out = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    out.serialize_element(&Sorted(item))?;
+                    out.serialize_element(&Canonical(item))?;
                 }
                 out.end()
             }

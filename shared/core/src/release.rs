@@ -1,12 +1,13 @@
 //! What a spec is rendered into: stacks, roles of nodes and add-ons, in the form in which a release is stored and compared.
 
+mod canonical;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::allowed::Allowed;
-use crate::canonical::canonical_json;
 use crate::cluster::GroupSize;
 use crate::digest::sha256_hex;
 use crate::members::MemberRole;
@@ -137,7 +138,7 @@ impl Rendering {
     /// Canonical JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        canonical_json(&serde_json::to_value(self).expect("a rendering has string keys only"))
+        canonical::rendering(self)
     }
 
     /// SHA-256 of [`Rendering::to_json`].
@@ -227,8 +228,7 @@ impl AddonSet {
     /// Canonical JSON, as stored in `clusters/<name>/addons/<digest>.json`.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let addons = serde_json::to_value(&self.addons).expect("manifests have string keys only");
-        canonical_json(&json!({ "format": Self::FORMAT, "addons": addons }))
+        canonical::addon_set(Self::FORMAT, &self.addons)
     }
 
     /// The add-on of that name.

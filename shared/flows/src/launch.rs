@@ -507,6 +507,7 @@ pub async fn baseline(assets: &impl Objects, rollout: &Rollout) -> FlowResult<Ba
         .and_then(|baseline| baseline.with_addons(addons, &releases))
         .and_then(|baseline| baseline.with_earlier(&rollout.earlier, &releases))
         .and_then(|baseline| baseline.with_unfinished(&rollout.unfinished, &releases))
+        .map(|baseline| baseline.with_whole(&releases))
         .map_err(|id| store::lost(&keys::release(cluster, &id)))
 }
 

@@ -53,14 +53,19 @@ struct Export {
 /// The exports that `plans` remove or change although deployed stacks use them.
 pub(super) fn in_use(baseline: &Baseline, new: &Rendering, plans: &[StackPlan]) -> Vec<ExportInUse> {
     let Some(old) = &baseline.rendering else { return Vec::new() };
+    // A stack that is no longer in the spec is orphaned, or exports nothing.
+    let changed = old.stacks.iter().filter_map(|before| {
+        let after = new.stack(&before.name).filter(|after| after.sha256 != before.sha256)?;
+        Some((before, after))
+    });
+    let changed: Vec<(&Stack, &Stack)> = changed.collect();
+    if changed.is_empty() {
+        return Vec::new();
+    }
     let imports: Vec<(&str, BTreeSet<String>)> =
         old.stacks.iter().map(|stack| (stack.name.as_str(), imports(stack))).collect();
     let mut found = Vec::new();
-    for before in &old.stacks {
-        // A stack that is no longer in the spec is orphaned, or exports nothing.
-        let Some(after) = new.stack(&before.name).filter(|after| after.sha256 != before.sha256) else {
-            continue;
-        };
+    for (before, after) in changed {
         let replaced = replaced(&before.name, plans);
         let stay = exports(after);
         for (name, export) in exports(before) {

@@ -260,6 +260,8 @@ pub struct Baseline {
     pub addons: Option<String>,
     /// The stacks and roles, each from its own release. `None`: nothing was ever deployed.
     pub rendering: Option<Rendering>,
+    /// The id of the release that `rendering` is as a whole; `None`: of none, or that is not known.
+    pub whole: Option<String>,
     /// Other releases that some nodes of a role may have.
     pub earlier: skew::Earlier,
     /// Stacks whose creation did not succeed and that still exist, each with the release that wanted it, and what that release has of it.
@@ -311,6 +313,7 @@ impl Baseline {
             orphaned,
             addons: None,
             rendering: Some(whole),
+            whole: None,
             earlier: BTreeMap::new(),
             unfinished: BTreeMap::new(),
         })
@@ -386,18 +389,27 @@ impl Baseline {
         Ok(self)
     }
 
+    /// Looks for the release that is deployed as a whole, whose id [`plan`] then need not compute.
+    #[must_use]
+    pub fn with_whole(mut self, releases: &BTreeMap<String, Rendering>) -> Self {
+        let whole = releases.iter().find(|(_, release)| self.rendering.as_ref() == Some(*release));
+        self.whole = whole.map(|(id, _)| id.clone());
+        self
+    }
+
     /// A baseline in which every stack is at one release; `None`: nothing is deployed.
     #[must_use]
     pub fn whole(release: Option<Rendering>) -> Self {
         let Some(release) = release else { return Self::default() };
         let id = release.id();
         let releases = release.stacks.iter().map(|stack| (stack.name.clone(), id.clone())).collect();
-        let addons = (!release.addons.digest.is_empty()).then_some(id);
+        let addons = (!release.addons.digest.is_empty()).then(|| id.clone());
         Self {
             releases,
             orphaned: BTreeSet::new(),
             addons,
             rendering: Some(release),
+            whole: Some(id),
             earlier: BTreeMap::new(),
             unfinished: BTreeMap::new(),
         }
@@ -421,7 +433,8 @@ impl Baseline {
 /// Compares what is deployed with a new rendering.
 #[must_use]
 pub fn plan(baseline: &Baseline, new: &Rendering, policy: &RolloutPolicy) -> Plan {
-    let to = new.id();
+    let known = baseline.whole.as_ref().filter(|_| baseline.rendering.as_ref() == Some(new));
+    let to = known.cloned().unwrap_or_else(|| new.id());
     let baseline = &*baseline.compared_with(new);
     // The policy is part of what a person approves: a plan that needs approval is not the plan that needs none.
     let mut start = serde_json::to_string(&(&baseline.releases, &baseline.addons, policy))

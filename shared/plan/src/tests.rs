@@ -332,6 +332,7 @@ fn pools_say_which_of_the_others_that_are_rolled_go_before_them() {
         orphaned: Default::default(),
         addons: None,
         rendering: Some(release("1", &["b", "c", "d"])),
+        whole: None,
         earlier: BTreeMap::new(),
         unfinished: BTreeMap::new(),
     };
@@ -530,5 +531,25 @@ fn p7_only_a_renewal_waits_for_no_approval() {
         assert!(plan.waits_for_approval(late), "{}", plan.summary());
         let untouched = plan.nodes.iter().all(|node| node.action == NodeAction::Untouched);
         assert_eq!(plan.renewal.is_none(), untouched, "{}", plan.summary());
+    }
+}
+
+/// A release of which not every stack is deployed has another id than what is deployed of it.
+#[test]
+fn p1_an_unchanged_release_has_the_id_that_it_was_deployed_under() {
+    let large = rendering(&network("10.0.0.0/16", true), &pool(5, "ami-1"), node());
+    let small = Rendering { stacks: large.stacks[..1].to_vec(), roles: BTreeMap::new(), ..large.clone() };
+    let releases = BTreeMap::from([(large.id(), large.clone())]);
+    let deployed = |of: &Rendering| {
+        let stacks = of.stacks.iter().map(|stack| (stack.name.clone(), large.id())).collect();
+        let baseline = Baseline::assemble("c", &stacks, &BTreeMap::new(), &releases).unwrap();
+        baseline.with_whole(&releases)
+    };
+    assert_eq!(deployed(&large).whole, Some(large.id()));
+    assert_eq!(deployed(&small).whole, None);
+    for baseline in [deployed(&large), deployed(&small)] {
+        for new in [&large, &small] {
+            assert_eq!(plan(&baseline, new, &policy()).to, new.id());
+        }
     }
 }

@@ -96,18 +96,17 @@ impl Template {
     }
 
     /// The template as a value; `canonical_json` makes its text.
-    pub(crate) fn value(&self) -> Value {
-        let resources: Map<String, Value> =
-            self.resources.iter().map(|(id, resource)| (id.clone(), resource.value())).collect();
+    pub(crate) fn into_value(self) -> Value {
         let mut template = json!({
             "AWSTemplateFormatVersion": "2010-09-09",
             "Description": self.description,
-            "Resources": resources,
         });
+        // `json!` would copy them.
+        template["Resources"] =
+            self.resources.into_iter().map(|(id, resource)| (id, resource.into_value())).collect();
         if !self.outputs.is_empty() {
-            let outputs: Map<String, Value> =
-                self.outputs.iter().map(|(id, output)| (id.clone(), output.value())).collect();
-            template["Outputs"] = Value::Object(outputs);
+            template["Outputs"] =
+                self.outputs.into_iter().map(|(id, output)| (id, output.into_value())).collect();
         }
         template
     }
@@ -145,15 +144,14 @@ impl Resource {
         self
     }
 
-    fn value(&self) -> Value {
+    fn into_value(mut self) -> Value {
         let mut resource = json!({ "Type": self.kind });
         if !self.properties.is_empty() {
-            resource["Properties"] = Value::Object(self.properties.clone());
+            resource["Properties"] = Value::Object(self.properties);
         }
         if !self.depends_on.is_empty() {
-            let mut depends_on = self.depends_on.clone();
-            depends_on.sort();
-            resource["DependsOn"] = json!(depends_on);
+            self.depends_on.sort();
+            resource["DependsOn"] = self.depends_on.into();
         }
         if let Some(removal) = self.on_delete {
             let policy = match removal {
@@ -167,9 +165,10 @@ impl Resource {
 }
 
 impl Output {
-    fn value(&self) -> Value {
-        let mut output = json!({ "Description": self.description, "Value": self.value });
-        if let Some(export) = &self.export {
+    fn into_value(self) -> Value {
+        let mut output = json!({ "Description": self.description });
+        output["Value"] = self.value;
+        if let Some(export) = self.export {
             output["Export"] = json!({ "Name": export });
         }
         output

@@ -143,8 +143,8 @@ impl Machine {
                 { "ResourceType": "instance", "Tags": tags },
                 { "ResourceType": "volume", "Tags": tags },
             ],
-            "UserData": userdata,
         });
+        data["UserData"] = userdata;
         if let Some(key_name) = self.key_name(context) {
             data["KeyName"] = json!(key_name);
         }

@@ -116,25 +116,25 @@ pub fn check_patches(cluster: &Cluster, patches: &[Patch]) -> (Vec<Diagnostic>, 
     let etcd: Vec<Target<'_>> = members.iter().map(Target::Node).chain([Target::Stack("etcd")]).collect();
     if context.patches.concern(&[Target::Stack("network")]) {
         let template = network::template(&mut context);
-        patch(&mut context, StackKind::Network, "", template.value());
+        patch(&mut context, StackKind::Network, "", template.into_value());
     }
     let addon_roles = addons::permissions(&context);
     if let Some(identity) = identity::template(&mut context, addon_roles) {
-        patch(&mut context, StackKind::Identity, "", identity.value());
+        patch(&mut context, StackKind::Identity, "", identity.into_value());
     }
     if context.patches.concern(&etcd) {
         let (template, _) = etcd::template(&mut context);
-        patch(&mut context, StackKind::Etcd, "", template.value());
+        patch(&mut context, StackKind::Etcd, "", template.into_value());
     }
     if context.patches.concern(&[Target::Node(&Role::Controller), Target::Stack("control-plane")]) {
         let (template, _) = control_plane::template(&mut context);
-        patch(&mut context, StackKind::ControlPlane, "", template.value());
+        patch(&mut context, StackKind::ControlPlane, "", template.into_value());
     }
     for pool in &cluster.pools {
         let (role, stack) = (Role::Pool(pool.name.clone()), format!("pool-{}", pool.name));
         if context.patches.concern(&[Target::Node(&role), Target::Stack(&stack)]) {
             let (template, _) = pool::template(&mut context, pool);
-            patch(&mut context, StackKind::Pool, &pool.name, template.value());
+            patch(&mut context, StackKind::Pool, &pool.name, template.into_value());
         }
     }
     // What the lock does not pin is no error of a patch.
@@ -157,20 +157,20 @@ fn render_patched(
     let mut roles = BTreeMap::new();
 
     let network = network::template(&mut context);
-    stacks.push(stack(&mut context, StackKind::Network, "", &network));
+    stacks.push(stack(&mut context, StackKind::Network, "", network));
     let addon_roles = addons::permissions(&context);
     if let Some(identity) = identity::template(&mut context, addon_roles) {
-        stacks.push(stack(&mut context, StackKind::Identity, "", &identity));
+        stacks.push(stack(&mut context, StackKind::Identity, "", identity));
     }
     let (etcd, members) = etcd::template(&mut context);
-    stacks.push(stack(&mut context, StackKind::Etcd, "", &etcd));
+    stacks.push(stack(&mut context, StackKind::Etcd, "", etcd));
     roles.extend(members);
     let (control_plane, controllers) = control_plane::template(&mut context);
-    stacks.push(stack(&mut context, StackKind::ControlPlane, "", &control_plane));
+    stacks.push(stack(&mut context, StackKind::ControlPlane, "", control_plane));
     roles.extend([controllers]);
     for pool in &cluster.pools {
         let (template, workers) = pool::template(&mut context, pool);
-        stacks.push(stack(&mut context, StackKind::Pool, &pool.name, &template));
+        stacks.push(stack(&mut context, StackKind::Pool, &pool.name, template));
         roles.extend([workers]);
     }
 
@@ -197,13 +197,13 @@ fn render_patched(
 }
 
 /// Finishes a stack: applies patches, and checks AWS' limits.
-fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: &Template) -> Stack {
+fn stack(context: &mut Context<'_>, kind: StackKind, pool: &str, template: Template) -> Stack {
     let name = context.stack_name(kind, pool);
-    let value = patched(context, &name, template.value());
-    let body = canonical_json(&value);
     for id in template.collisions() {
         context.errors.push(RenderError::LogicalIdCollision { stack: name.clone(), id: id.clone() });
     }
+    let value = patched(context, &name, template.into_value());
+    let body = canonical_json(&value);
     let mut tags = context.cluster.stack_tags.clone();
     tags.insert("slipway:cluster".to_owned(), context.cluster.name.clone());
     context.errors.extend(limits::check(&name, &value, body.len(), tags.len()));

@@ -88,8 +88,8 @@ impl Rendered {
         let Some(prepared) = self.prepared(&self.folder, &keys, printer).await? else { return Ok(None) };
         let manifest = prepared.credentials.manifest;
         let documents = issuer::documents(&self.folder, &AwsLc, &self.cluster, &manifest, &self.site).await?;
-        let files = super::write(&self.workspace, Some(&self.before), &prepared.rendering, documents)?;
-        Ok(Some(Changed { done, manifest, files }))
+        let written = super::write(&self.workspace, Some(&self.before), &prepared.rendering, documents)?;
+        Ok(Some(Changed { done, manifest, files: written.changed }))
     }
 
     async fn prepared<O: Objects>(

@@ -1,5 +1,6 @@
 //! Publishes the result of a checked spec: its plan or its findings, on the bus and in `status.json`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -53,8 +54,10 @@ pub(super) async fn publish_plan(
         let known = rollout.standing() == running.baseline.releases
             && rollout.unfinished.iter().eq(unfinished)
             && rollout.addons_release() == running.baseline.addons.as_deref();
-        let deployed =
-            if known { running.baseline.clone() } else { baseline(ports.assets, &rollout).await? };
+        let deployed = match known {
+            true => Cow::Borrowed(&running.baseline),
+            false => Cow::Owned(baseline(ports.assets, &rollout).await?),
+        };
         // The members were pinned as founders, and another rollout is founding the cluster by now: start again.
         let started = running.baseline.etcd(running.in_progress) == DeployedMembers::Nothing
             && deployed.etcd(rollout.active().is_some()) != DeployedMembers::Nothing;

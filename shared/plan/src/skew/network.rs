@@ -10,6 +10,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use serde_json::Value;
 use slipway_core::cluster::{Cluster, Network};
 use slipway_core::release::{NodeRole, Rendering};
@@ -57,16 +58,21 @@ const KEPT: [Kept; 3] = [
     },
 ];
 
-/// The text at `pointer` in a node's configuration. `None`: the configuration cannot be read, or has none there.
-fn text_at(config: &str, pointer: &str) -> Option<String> {
-    serde_json::from_str::<Value>(config).ok()?.pointer(pointer)?.as_str().map(str::to_owned)
+/// A node's configuration; `null` if it cannot be read.
+fn read(node: &NodeRole) -> Value {
+    serde_json::from_str(&node.config).unwrap_or_default()
+}
+
+/// The text at `pointer` in a node's configuration, if there is one.
+fn text_at(config: &Value, pointer: &str) -> Option<String> {
+    config.pointer(pointer)?.as_str().map(str::to_owned)
 }
 
 /// Objects to each kept address for which `wanted` gives another than `running` has.
 fn changes(running: &Rendering, wanted: impl Fn(&Kept) -> Option<String>) -> Vec<Objection> {
-    let Some(controller) = running.roles.get(&Role::Controller) else { return Vec::new() };
+    let Some(controller) = running.roles.get(&Role::Controller).map(read) else { return Vec::new() };
     let changed = KEPT.iter().filter_map(|kept| {
-        let (before, after) = (text_at(&controller.config, kept.pointer)?, wanted(kept)?);
+        let (before, after) = (text_at(&controller, kept.pointer)?, wanted(kept)?);
         let Kept { key, what, way, .. } = kept;
         (before != after).then(|| {
             Objection::error(
@@ -87,8 +93,8 @@ fn changes(running: &Rendering, wanted: impl Fn(&Kept) -> Option<String>) -> Vec
 
 /// The objections to going from one release's addresses to the other's.
 pub(super) fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
-    let Some(controller) = new.roles.get(&Role::Controller) else { return Vec::new() };
-    changes(running, |kept| text_at(&controller.config, kept.pointer))
+    let Some(controller) = new.roles.get(&Role::Controller).map(read) else { return Vec::new() };
+    changes(running, |kept| text_at(&controller, kept.pointer))
 }
 
 /// The objections to the addresses and to the API's names of such a spec.
@@ -126,7 +132,13 @@ fn names(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
 
 /// The name by which nodes reach the API. `None`: they need none, as controllers do, or the configuration cannot be read.
 fn api_name(node: &NodeRole) -> Option<String> {
-    let url = text_at(&node.config, "/apiServer")?;
+    /// What is read of a configuration: a release has one for every pool.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Reaching {
+        api_server: String,
+    }
+    let url = serde_json::from_str::<Reaching>(&node.config).ok()?.api_server;
     let name = url.strip_prefix("https://")?;
     (!name.starts_with("127.0.0.1")).then(|| name.to_owned())
 }

@@ -61,11 +61,11 @@ impl Kit<'_, '_> {
     }
 
     pub(super) fn config_map(&self, name: &str, data: Value) -> Value {
-        self.namespaced("v1", "ConfigMap", name, json!({ "data": data }))
+        self.namespaced("v1", "ConfigMap", name, with(json!({}), "data", data))
     }
 
     pub(super) fn cluster_role(&self, name: &str, rules: Value) -> Value {
-        self.cluster_wide(RBAC, "ClusterRole", name, json!({ "rules": rules }))
+        self.cluster_wide(RBAC, "ClusterRole", name, with(json!({}), "rules", rules))
     }
 
     /// Grants the permissions of the cluster role `role` to a service account.
@@ -80,7 +80,7 @@ impl Kit<'_, '_> {
     }
 
     pub(super) fn role(&self, name: &str, rules: Value) -> Value {
-        self.namespaced(RBAC, "Role", name, json!({ "rules": rules }))
+        self.namespaced(RBAC, "Role", name, with(json!({}), "rules", rules))
     }
 
     /// Grants the permissions of the role `role` in [`NAMESPACE`] to a service account.
@@ -102,9 +102,9 @@ impl Kit<'_, '_> {
             "revisionHistoryLimit": 3,
             "selector": { "matchLabels": selector(app) },
             "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "10%" } },
-            "template": self.template(app, pod),
         });
-        self.namespaced("apps/v1", "DaemonSet", name, json!({ "spec": spec }))
+        let spec = with(spec, "template", self.template(app, pod));
+        self.namespaced("apps/v1", "DaemonSet", name, with(json!({}), "spec", spec))
     }
 
     /// `replicas` pods, replaced one at a time. `surge`: whether a new pod may run beside the old one.
@@ -121,15 +121,15 @@ impl Kit<'_, '_> {
                     json!({ "maxSurge": 0, "maxUnavailable": 1 })
                 },
             },
-            "template": self.template(app, pod),
         });
-        self.namespaced("apps/v1", "Deployment", name, json!({ "spec": spec }))
+        let spec = with(spec, "template", self.template(app, pod));
+        self.namespaced("apps/v1", "Deployment", name, with(json!({}), "spec", spec))
     }
 
     fn template(&self, app: &str, pod: Value) -> Value {
         let mut labels = self.labels();
         labels["k8s-app"] = json!(app);
-        json!({ "metadata": { "labels": labels }, "spec": pod })
+        with(json!({ "metadata": { "labels": labels } }), "spec", pod)
     }
 
     /// Requests and limits of the add-on's own container: those of the spec override `requests` and `limits`. If the spec sets only one
@@ -152,6 +152,12 @@ impl Kit<'_, '_> {
         }
         resources
     }
+}
+
+/// `object` with one more key. Inside of `json!` the value would be copied, at each depth anew.
+fn with(mut object: Value, key: &str, value: Value) -> Value {
+    object[key] = value;
+    object
 }
 
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";

@@ -1,6 +1,6 @@
 //! Intrinsic functions.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// `Ref`: a resource's primary identifier.
 pub(crate) fn reference(id: &str) -> Value {
@@ -24,10 +24,15 @@ pub(crate) fn import_value(export: impl Into<String>) -> Value {
 
 /// `Fn::Join` without a separator.
 pub(crate) fn join(parts: Vec<Value>) -> Value {
-    json!({ "Fn::Join": ["", parts] })
+    object("Fn::Join", Value::Array(vec!["".into(), Value::Array(parts)]))
 }
 
 /// `Fn::Base64`, which EC2 requires for user data.
 pub(crate) fn base64(value: Value) -> Value {
-    json!({ "Fn::Base64": value })
+    object("Fn::Base64", value)
+}
+
+/// `json!` would copy the value.
+fn object(function: &str, value: Value) -> Value {
+    Value::Object(Map::from_iter([(function.to_owned(), value)]))
 }

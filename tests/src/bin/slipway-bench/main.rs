@@ -31,6 +31,8 @@ type Anyhow<T> = Result<T, Box<dyn Error>>;
 const SCANNING: &str = "--scanning";
 /// The argument to measure only rolls.
 const ROLLING: &str = "--rolling";
+/// The argument to upload so many times, and to do nothing else: `tests/scripts/count_instructions.py` compares the costs.
+const UPLOADS: &str = "--uploads";
 const PRODUCTION: &str = include_str!("../../../../examples/production.yaml");
 
 #[tokio::main]
@@ -44,6 +46,11 @@ async fn main() -> Anyhow<()> {
         && asked == scanning::FLEET
     {
         return scanning::one_fleet(clusters.parse()?).await;
+    }
+    if let [_, asked, uploads] = std::env::args().collect::<Vec<_>>().as_slice()
+        && asked == UPLOADS
+    {
+        return upload(uploads.parse()?).await;
     }
     if std::env::args().nth(1).is_some_and(|asked| asked == SCANNING) {
         scanning::rates(jiff::Timestamp::now())?;
@@ -104,6 +111,22 @@ async fn main() -> Anyhow<()> {
 
 /// The number of runs of which each figure is the median.
 const RUNS: usize = 11;
+
+/// Uploads the production spec `count` times, the first of which makes everything and is rolled out.
+async fn upload(count: usize) -> Anyhow<()> {
+    let workshop = Workshop::for_spec(PRODUCTION);
+    for upload in 0..count {
+        let outcome = workshop.outcome(PRODUCTION).await;
+        if upload == 0
+            && let RenderOutcome::Planned(plan) = &outcome
+        {
+            workshop.deployed(plan).await;
+        } else if upload == 0 || outcome != RenderOutcome::Unchanged {
+            return Err(format!("upload {upload}: {outcome}").into());
+        }
+    }
+    Ok(())
+}
 
 /// Measures rendering alone, for growing numbers of pools.
 fn pools() -> Anyhow<()> {
