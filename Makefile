@@ -15,6 +15,10 @@ GUARD_VERSION := 3.2.1
 GUARD := .tools/cfn-guard-$(GUARD_VERSION)/bin/cfn-guard
 FUZZ_VERSION := 0.13.1
 FUZZ := .tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
+MDBOOK_VERSION := 0.5.4
+MDBOOK := .tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+MERMAID_VERSION := 0.17.1
+MERMAID := .tools/mdbook-mermaid-$(MERMAID_VERSION)/bin/mdbook-mermaid
 # fuzz/Cargo.toml has a program for each.
 FUZZED ?= spec patch events status answers signing
 
@@ -78,6 +82,18 @@ test-cluster: tools ## The same as a test, with a workload, reboots and the end 
 	$(CARGO) build --locked --workspace --all-targets
 	$(CARGO) build --release --locked -p slipway-node
 	@tests/cluster/run.sh $(CARGO) test --offline --locked --workspace --test cluster -- --nocapture --test-threads=1 || test $$? -eq 3
+
+.PHONY: aws-smoke
+# `make` passes what is on its command line on to the script: DOMAIN, HOSTED_ZONE_ID, REGION, INSTALL and so on.
+DRY_RUN ?= 1
+aws-smoke: tools ## A small cluster launched, upgraded, renewed and destroyed in the embedded AWS; DRY_RUN=0 DOMAIN= HOSTED_ZONE_ID= in a real account
+ifeq ($(DRY_RUN),0)
+	$(CARGO) build --locked --workspace --bins
+	@PATH="$${CARGO_TARGET_DIR:-$(CURDIR)/target}/debug:$$PATH" DRY_RUN=0 tests/scripts/aws_smoke.sh
+else
+	$(CARGO) build --locked --workspace --all-targets
+	$(CARGO) test --locked --workspace --test tutorial smoke
+endif
 
 .PHONY: simulate
 # By default a few minutes' worth; SEEDS=1000000 is a night's.
@@ -163,6 +179,14 @@ fuzz: $(FUZZ) ## Throw anything at what reads the bytes of others; SECONDS=60 ea
 			target/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=1048576 -timeout=10; \
 	done
 
+.PHONY: docs
+docs: docs-tools ## The pages of docs/ as a site, in target/site, with its links checked; some minutes more the first time
+	@docs/site/build.py $(MDBOOK) $(MERMAID) target/site
+	@docs/site/check_links.py target/site
+
+.PHONY: docs-tools
+docs-tools: $(MDBOOK) $(MERMAID)
+
 .PHONY: tools
 tools: ## The tools of the tests, into .tools/: Python's, pinned; Debian's etcd and certtool. Quick when done
 	@tests/scripts/tools.sh >/dev/null
@@ -189,3 +213,10 @@ $(FUZZ):
 # Once.
 $(GUARD):
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cfn-guard --debug --locked --version $(GUARD_VERSION) --root .tools/cfn-guard-$(GUARD_VERSION) --quiet
+
+# Both once, about a minute together.
+$(MDBOOK):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook --no-default-features --features search --debug --locked --version $(MDBOOK_VERSION) --root .tools/mdbook-$(MDBOOK_VERSION) --quiet
+
+$(MERMAID):
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook-mermaid --debug --locked --version $(MERMAID_VERSION) --root .tools/mdbook-mermaid-$(MERMAID_VERSION) --quiet

@@ -5,6 +5,7 @@ pub(crate) mod apply;
 pub(crate) mod approve;
 pub(crate) mod certs;
 pub(crate) mod completions;
+pub(crate) mod cost;
 pub(crate) mod defragment;
 pub(crate) mod destroy;
 pub(crate) mod doctor;

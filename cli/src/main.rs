@@ -21,8 +21,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, defragment, destroy, doctor, export, init, kubeconfig, list,
-    logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
+    abort, apply, approve, certs, completions, cost, defragment, destroy, doctor, export, init, kubeconfig,
+    list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
     simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
@@ -66,6 +66,7 @@ enum Command {
     Validate(validate::Args),
     Render(render::Args),
     Plan(plan::Args),
+    Cost(cost::Args),
     Simulate(simulate::Args),
     #[command(visible_aliases = ["create", "update"])]
     Apply(apply::Args),
@@ -120,6 +121,7 @@ async fn main() -> ExitCode {
         Command::Validate(args) => validate::run(args, &printer).await,
         Command::Render(args) => render::run(args, &printer).await,
         Command::Plan(args) => plan::run(args, &printer).await,
+        Command::Cost(args) => cost::run(args, &printer).await,
         Command::Simulate(args) => simulate::run(args, &printer),
         Command::Apply(args) => apply::run(args, &printer).await,
         Command::List(args) => list::run(args, &printer).await,

@@ -8,6 +8,7 @@ mod account;
 mod fleet;
 mod identify;
 mod needs;
+mod prices;
 mod refuse;
 
 use std::collections::{BTreeMap, BTreeSet};

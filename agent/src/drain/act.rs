@@ -11,7 +11,9 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 use slipway_core::drain::{Answer, LAST_FORCED, STARTED, Target};
 
-use super::observe::{Observation, SCALE_DOWN_DISABLED, SCALE_DOWN_IS_OURS, ScaleDown, node_failure};
+use super::observe::{
+    Observation, SCALE_DOWN_DISABLED, SCALE_DOWN_IS_OURS, ScaleDown, WAS_CORDONED, node_failure, was_cordoned,
+};
 use crate::api::{failed, status, words};
 use crate::failure::AgentResult;
 
@@ -42,23 +44,31 @@ pub(super) fn cordoned(observation: &Observation, now: Timestamp) -> Value {
         }
         ScaleDown::SetByOthers => {}
     }
+    let state = &observation.observed.node;
+    if !state.cordoned {
+        // Also one that a person has uncordoned since.
+        annotations[WAS_CORDONED] = Value::Null;
+    } else if state.started.is_none() {
+        annotations[WAS_CORDONED] = json!("true");
+    }
     json!({
         "metadata": { "resourceVersion": observation.version, "annotations": annotations },
         "spec": { "unschedulable": true },
     })
 }
 
-/// Lets pods come again, and removes what a drain wrote on the node. An annotation for the cluster autoscaler that somebody else wrote stays.
+/// Lets pods come again, and removes what a drain wrote on the node. What somebody else wrote stays: an annotation for the cluster autoscaler, and
+/// a cordon from before the drain.
 pub(super) async fn uncordon(client: &Client, name: &str) -> AgentResult<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node = nodes.get(name).await.map_err(|error| node_failure(name, &error))?;
-    let change = uncordoned(ScaleDown::from_node(&node));
+    let change = uncordoned(ScaleDown::from_node(&node), was_cordoned(&node));
     patch(client, name, &change).await.map_err(|error| node_failure(name, &error))
 }
 
 /// The patch of [`uncordon`].
-pub(super) fn uncordoned(scale_down: ScaleDown) -> Value {
-    let mut annotations = json!({ STARTED: null, LAST_FORCED: null });
+pub(super) fn uncordoned(scale_down: ScaleDown, was_cordoned: bool) -> Value {
+    let mut annotations = json!({ STARTED: null, LAST_FORCED: null, WAS_CORDONED: null });
     match scale_down {
         ScaleDown::SetByDrain => {
             annotations[SCALE_DOWN_DISABLED] = Value::Null;
@@ -66,7 +76,11 @@ pub(super) fn uncordoned(scale_down: ScaleDown) -> Value {
         }
         ScaleDown::Unset | ScaleDown::SetByOthers => {}
     }
-    json!({ "metadata": { "annotations": annotations }, "spec": { "unschedulable": null } })
+    let mut change = json!({ "metadata": { "annotations": annotations } });
+    if !was_cordoned {
+        change["spec"] = json!({ "unschedulable": null });
+    }
+    change
 }
 
 async fn patch(client: &Client, node: &str, change: &Value) -> kube::Result<()> {

@@ -27,6 +27,13 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#node-kubernetes-io-unschedulable>
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
+/// Marks a node that somebody had cordoned before its drain, and that stays cordoned after it.
+pub(super) const WAS_CORDONED: &str = "slipway/was-cordoned";
+
+pub(super) fn was_cordoned(node: &Node) -> bool {
+    node.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(WAS_CORDONED))
+}
+
 /// Evictions that this process tried, by the pod's UID.
 #[derive(Debug, Default)]
 pub(super) struct PastTries(BTreeMap<String, Try>);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod as KubePod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
-use slipway_core::drain::{Answer, Force, Observed, Owner, Pod, Policy};
+use slipway_core::drain::{Answer, Force, NodeState, Observed, Owner, Pod, Policy};
 
 use super::observe::{Budgets, Observation, ScaleDown, pod, sibling};
 use super::{act, after_begin, options::Drain};
@@ -186,7 +186,9 @@ fn a_drain_keeps_the_cluster_autoscaler_away_unless_somebody_else_has_written_th
         };
         act::cordoned(&scene, "2026-11-01T08:00:00Z".parse().unwrap())
     };
-    let both = json!({ "slipway/drain-started": "2026-11-01T08:00:00Z", DISABLED: "true", OURS: "true" });
+    let both = json!({
+        "slipway/drain-started": "2026-11-01T08:00:00Z", DISABLED: "true", OURS: "true", "slipway/was-cordoned": null,
+    });
     for before in [json!({}), json!({ DISABLED: "true", OURS: "true" }), json!({ "other": "x" })] {
         let patch = begin(before);
         assert_eq!(patch["metadata"]["annotations"], both);
@@ -195,7 +197,8 @@ fn a_drain_keeps_the_cluster_autoscaler_away_unless_somebody_else_has_written_th
     }
     for of_a_person in ["true", "false"] {
         let patch = begin(json!({ DISABLED: of_a_person }));
-        let annotations = json!({ "slipway/drain-started": "2026-11-01T08:00:00Z" });
+        let annotations =
+            json!({ "slipway/drain-started": "2026-11-01T08:00:00Z", "slipway/was-cordoned": null });
         assert_eq!(patch["metadata"]["annotations"], annotations, "{of_a_person}");
     }
 }
@@ -203,16 +206,44 @@ fn a_drain_keeps_the_cluster_autoscaler_away_unless_somebody_else_has_written_th
 #[test]
 fn whoever_uncordons_removes_the_annotation_for_the_autoscaler_only_where_a_drain_wrote_it() {
     let removed = |annotations: Value| {
-        let patch = act::uncordoned(scale_down(&annotations));
+        let patch = act::uncordoned(scale_down(&annotations), false);
         assert!(patch["spec"]["unschedulable"].is_null());
         patch["metadata"]["annotations"].as_object().unwrap().keys().cloned().collect::<Vec<_>>()
     };
-    let own = ["slipway/drain-started", "slipway/last-forced"];
+    let own = ["slipway/drain-started", "slipway/last-forced", "slipway/was-cordoned"];
     assert_eq!(removed(json!({})), own);
     assert_eq!(removed(json!({ DISABLED: "true" })), own);
     let mut all = removed(json!({ DISABLED: "true", OURS: "true" }));
     all.sort();
-    assert_eq!(all, [DISABLED, own[0], own[1], OURS]);
+    assert_eq!(all, [DISABLED, own[0], own[1], OURS, own[2]]);
+}
+
+/// A rollout that is aborted lets pods come again, but not to a node that a person had cordoned for a reason of their own.
+#[test]
+fn p10_a_node_that_a_person_had_cordoned_stays_cordoned_after_a_drain() {
+    let began = "2026-11-01T07:00:00Z".parse().ok();
+    for (cordoned, started, marks) in [
+        (true, None, json!("true")),
+        // A drain has cordoned it, or a person did before that: what is marked stays.
+        (true, began, Value::Null),
+        (false, None, Value::Null),
+        (false, began, Value::Null),
+    ] {
+        let node = NodeState { cordoned, started, ..NodeState::default() };
+        let scene = Observation {
+            observed: Observed { node, ..Observed::default() },
+            node: "i-1".to_owned(),
+            version: None,
+            not_ready: None,
+            scale_down: ScaleDown::Unset,
+        };
+        let patch = act::cordoned(&scene, "2026-11-01T08:00:00Z".parse().unwrap());
+        let annotations = patch["metadata"]["annotations"].as_object().unwrap();
+        assert_eq!(annotations.get("slipway/was-cordoned").is_none(), cordoned && started.is_some());
+        assert_eq!(annotations.get("slipway/was-cordoned").cloned().unwrap_or_default(), marks);
+    }
+    let stays = |was_cordoned| act::uncordoned(ScaleDown::Unset, was_cordoned).get("spec").is_none();
+    assert_eq!((stays(true), stays(false)), (true, false));
 }
 
 #[test]

@@ -38,6 +38,22 @@ pub(crate) struct SiteArgs {
     pub(crate) issuer_bucket: Option<String>,
 }
 
+impl SiteArgs {
+    /// The installation that the templates of `cluster` name: what is given here, else what is `kept` from before, else stand-ins.
+    pub(crate) fn site(&self, cluster: &Cluster, kept: Option<&Site>) -> Site {
+        let bucket = self.asset_bucket.clone().or_else(|| kept.map(|site| site.asset_bucket.clone()));
+        let key = self.kms_key_arn.clone().or_else(|| kept.map(|site| site.kms_key_arn.clone()));
+        let issuer = self.issuer_bucket.clone().or_else(|| kept.and_then(|site| site.issuer_bucket.clone()));
+        Site {
+            asset_bucket: bucket.unwrap_or_else(|| STAND_IN_BUCKET.to_owned()),
+            kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
+            region: None,
+            issuer_bucket: Some(issuer.unwrap_or_else(|| STAND_IN_ISSUER.to_owned())),
+            allowed: None,
+        }
+    }
+}
+
 /// A directory with its marker.
 #[derive(Debug)]
 pub(crate) struct Workspace {
@@ -98,16 +114,7 @@ impl Workspace {
             ));
         }
         let kept = self.marker.as_ref().map(|marker| &marker.site);
-        let bucket = args.asset_bucket.clone().or_else(|| kept.map(|site| site.asset_bucket.clone()));
-        let key = args.kms_key_arn.clone().or_else(|| kept.map(|site| site.kms_key_arn.clone()));
-        let issuer = args.issuer_bucket.clone().or_else(|| kept.and_then(|site| site.issuer_bucket.clone()));
-        let site = Site {
-            asset_bucket: bucket.unwrap_or_else(|| STAND_IN_BUCKET.to_owned()),
-            kms_key_arn: key.unwrap_or_else(|| stand_in_key(&cluster.region)),
-            region: None,
-            issuer_bucket: Some(issuer.unwrap_or_else(|| STAND_IN_ISSUER.to_owned())),
-            allowed: None,
-        };
+        let site = args.site(cluster, kept);
         Ok((Folder::new(&self.root, &cluster.name), site))
     }
 

@@ -189,6 +189,7 @@ const VERBS: &[&str] = &[
     "validate",
     "render",
     "plan",
+    "cost",
     "simulate",
     "apply",
     "list",

@@ -195,6 +195,7 @@ fn view(name: &str, group: &AutoScalingGroup) -> PortResult<GroupView> {
             .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value()?.to_owned())))
             .collect(),
         target_groups: target_groups(group),
+        launch_suspended: group.suspended_processes().iter().any(|one| one.process_name() == Some("Launch")),
         machine_arns: group
             .auto_scaling_group_arn()
             .and_then(MachineArns::beside)

@@ -15,7 +15,7 @@
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
 //! Beside the ports, for a person's commands: [`Aws::stack`] and [`S3Bucket::folders`], and what stands in the account of an installation
-//! (`installation`) and in the account (`account`, which calls services without an SDK by `raw`). No function has their permissions.
+//! (`installation`) and in the account (`account`, which calls services without an SDK by `raw`), and AWS' prices (`prices`). No function has their permissions.
 //!
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
@@ -30,6 +30,7 @@ mod installation;
 mod keys;
 mod objects;
 mod parameters;
+mod prices;
 mod raw;
 mod stacks;
 #[cfg(test)]
@@ -45,5 +46,6 @@ pub use installation::{Encryption, InstalledKey, InstalledResource, InstalledSch
 pub use keys::KmsKeys;
 pub use objects::S3Bucket;
 pub use parameters::SsmParameters;
+pub use prices::{Product, Rate};
 pub use stacks::CloudFormation;
 pub use ticks::Schedules;

@@ -1,5 +1,5 @@
-//! Calls to services of which a few questions are asked, so that no SDK of theirs is built: CloudWatch, EC2, IAM, Service Quotas and STS. The
-//! SDKs' own machinery signs them, retries them and ends them in time (`aws-smithy-runtime`); only what an SDK generates is written here.
+//! Calls to services of which a few questions are asked, so that no SDK of theirs is built: CloudWatch, EC2, IAM, the Price List,
+//! Service Quotas and STS. The SDKs' own machinery signs them, retries them and ends them in time (`aws-smithy-runtime`); only what an SDK generates is written here.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,7 @@ pub(crate) enum Service {
     CloudWatch,
     Ec2,
     Iam,
+    Pricing,
     Quotas,
     Sts,
 }
@@ -46,6 +47,7 @@ impl Service {
             Self::CloudWatch => "monitoring",
             Self::Ec2 => "ec2",
             Self::Iam => "iam",
+            Self::Pricing => "pricing",
             Self::Quotas => "servicequotas",
             Self::Sts => "sts",
         }
@@ -57,6 +59,7 @@ impl Service {
             Self::CloudWatch => "CloudWatch",
             Self::Ec2 => "EC2",
             Self::Iam => "IAM",
+            Self::Pricing => "Pricing",
             Self::Quotas => "Service Quotas",
             Self::Sts => "STS",
         }
@@ -69,12 +72,13 @@ impl Service {
             Self::Ec2 => Some("2016-11-15"),
             Self::Iam => Some("2010-05-08"),
             Self::Sts => Some("2011-06-15"),
-            Self::Quotas => None,
+            Self::Pricing | Self::Quotas => None,
         }
     }
 
     /// The region that signs, and AWS' own endpoint. IAM has one endpoint in each partition ("AWS Identity and Access Management endpoints and
-    /// quotas", AWS general reference).
+    /// quotas", AWS general reference). The Price List has few, each with the prices of all regions of its partition (botocore's
+    /// `endpoints.json`; "AWS Billing and Cost Management endpoints and quotas", AWS general reference).
     fn place(self, region: &str) -> (String, String) {
         let china = region.starts_with("cn-");
         let suffix = if china { "amazonaws.com.cn" } else { "amazonaws.com" };
@@ -84,6 +88,15 @@ impl Service {
                 ("us-gov-west-1".to_owned(), format!("https://iam.us-gov.{suffix}"))
             }
             Self::Iam => ("us-east-1".to_owned(), format!("https://iam.{suffix}")),
+            Self::Pricing => {
+                let region = match region {
+                    _ if china => "cn-northwest-1",
+                    _ if region.starts_with("eu-") => "eu-central-1",
+                    _ if region.starts_with("ap-") => "ap-south-1",
+                    _ => "us-east-1",
+                };
+                (region.to_owned(), format!("https://api.pricing.{region}.{suffix}"))
+            }
             Self::CloudWatch | Self::Ec2 | Self::Quotas | Self::Sts => {
                 (region.to_owned(), format!("https://{}.{region}.{suffix}", self.signing_name()))
             }
@@ -304,6 +317,18 @@ mod tests {
         assert_eq!(
             place(Service::Quotas, "cn-north-1"),
             of("cn-north-1", "https://servicequotas.cn-north-1.amazonaws.com.cn")
+        );
+        assert_eq!(
+            place(Service::Pricing, "eu-west-1"),
+            of("eu-central-1", "https://api.pricing.eu-central-1.amazonaws.com")
+        );
+        assert_eq!(
+            place(Service::Pricing, "sa-east-1"),
+            of("us-east-1", "https://api.pricing.us-east-1.amazonaws.com")
+        );
+        assert_eq!(
+            place(Service::Pricing, "cn-north-1"),
+            of("cn-northwest-1", "https://api.pricing.cn-northwest-1.amazonaws.com.cn")
         );
         assert_eq!(place(Service::Iam, "eu-west-1"), of("us-east-1", "https://iam.amazonaws.com"));
         assert_eq!(

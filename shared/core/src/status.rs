@@ -83,6 +83,11 @@ impl Display for RolloutState {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The state of a rollout, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,6 +96,9 @@ pub struct Report {
     pub state: RolloutState,
     /// The number of the rollout.
     pub generation: u64,
+    /// How many effects had been decided: a report with fewer is an older one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub decided: u64,
     /// Id of the plan.
     pub plan: Option<String>,
     /// What it does or waits for, in words, with the command that helps if there is one.

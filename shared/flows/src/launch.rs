@@ -240,7 +240,10 @@ async fn steps<A: Objects, S: Stacks, G: Groups, C: Commands, B: Bus, T: Ticks>(
     let (Some(report), true) = (report, is_at_rest) else {
         return Err(FlowError::Race { key, tries: ROUNDS });
     };
-    update_report(ports.assets, &wake.cluster, |_| report.clone()).await?;
+    // One that stood still may come back when another has gone on.
+    let newer = |old: &Report| old.generation == report.generation && old.decided > report.decided;
+    update_report(ports.assets, &wake.cluster, |old| old.filter(newer).unwrap_or_else(|| report.clone()))
+        .await?;
     // What could not be said holds up no step, but somebody has to know, and Lambda to try again.
     unsaid.map_or(Ok(report), Err)
 }

@@ -4,6 +4,7 @@
 //! CloudFormation change set, it compares the change set with the plan.
 
 mod addons;
+pub mod cost;
 mod exports;
 mod html;
 mod membership;

@@ -17,7 +17,7 @@ use super::due::{approved, holds_up, is_approved, is_due, is_newer};
 use super::good::way_out;
 use super::nodes::{self, Nodes, held_by_a_pause};
 use super::order::{self, Ignored, paused};
-use super::outbox::{Effects, finish};
+use super::outbox::{Effects, Evidence, Seen, finish};
 use super::progress::{Stage, Waiting, clipped, stage, turn};
 use super::stack_step::{advance, called_off_creation, is_to_begin, is_unseen, take_back};
 use super::waits::{Published, RolloutWaits, StackWaits};
@@ -107,9 +107,10 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     let mut waits = Waiting::default();
     let before = progress(&active);
     let stopped = is_held(&next, &active);
-    let grows_etcd = |step: &Step| step.kind == StackKind::Etcd && is_to_begin(step, observed);
-    if !stopped && active.steps.iter().any(grows_etcd) {
-        active.nodes.members_still_to_join(now);
+    if !stopped {
+        let to_begin = active.steps.iter().filter(|step| is_to_begin(step, observed));
+        let to_begin = to_begin.map(|step| step.stack.clone()).collect();
+        active.nodes.stacks_still_to_begin(&to_begin, now);
     }
     // Several waves may be done at once (nothing to change): continue until there is something to wait for.
     while let Some(stage) = stage(&active) {
@@ -221,7 +222,13 @@ fn stacks(
         }
         let step = &active.steps[at];
         waits.insert_stack(step, moved.waits);
-        effects.extend(moved.effects);
+        let saved_until = active.nodes.saved_until(&step.stack);
+        for effect in moved.effects {
+            match saved_until.filter(|_| matches!(effect, Effect::ExecuteChangeSet { .. })) {
+                Some(until) => effects.push_on(effect, Evidence::new(Seen::World, now).at_most_until(until)),
+                None => effects.push(effect),
+            }
+        }
         debug_assert!(
             leads(STACK, step_name(&step.state), step_name(&moved.state)),
             "{step:?} to {:?}",

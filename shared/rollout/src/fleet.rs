@@ -30,6 +30,10 @@ pub struct GroupView {
     /// The target groups in which it registers its machines, by their ARNs.
     #[serde(default)]
     pub target_groups: BTreeSet<String>,
+    /// Whether it launches no machine: somebody, or AWS itself, has suspended its process `Launch` (EC2 Auto Scaling user guide, "Suspend and
+    /// resume processes").
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub launch_suspended: bool,
     /// Of which region and account its machines are, which the keys of their reports name.
     pub machine_arns: MachineArns,
 }
@@ -208,6 +212,7 @@ mod tests {
             machines: ["i-1", "i-2"].map(|id| (id.to_owned(), machine.clone())).into(),
             tags: BTreeMap::new(),
             target_groups: target_groups.iter().map(|arn| (*arn).to_owned()).collect(),
+            launch_suspended: false,
             machine_arns: MachineArns::new("eu-west-1", "123456789012"),
         };
         let targets = |targets: &[(&str, TargetState)]| {

@@ -40,7 +40,7 @@ use super::errand::{Round, Sender, SentCommand};
 use super::fleet::{GroupView, Lifecycle, MachineView, serving};
 use super::outbox::{Effects, Evidence, Seen};
 use super::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
-use super::waits::Waits;
+use super::waits::{Danger, Waits};
 use super::{Active, Effect, Observed, ToObserve};
 
 pub(crate) use closing::{Closing, ClosingState};
@@ -133,7 +133,7 @@ struct Turn<'a> {
     budget: &'a mut Budget,
     /// A newer spec waits until the work in progress is done.
     newer: bool,
-    /// The members of etcd after this one that are worked on later.
+    /// The members of etcd with the same kind of work that are worked on later.
     later: BTreeSet<Role>,
     /// The one of them that has to go first.
     first: Option<Role>,
@@ -147,6 +147,12 @@ struct Budget {
 }
 
 impl Turn<'_> {
+    /// Why no machine would come in place of one that is terminated, if so.
+    fn group_cannot_launch(&self) -> Option<Danger> {
+        let group = self.observed.groups.get(self.group)?.as_ref()?;
+        group.launch_suspended.then(|| Danger::CannotLaunch(group.name.clone()))
+    }
+
     /// Sends commands to machines.
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
         *self.rounds += 1;
@@ -175,10 +181,7 @@ impl Turn<'_> {
     /// The evidence for taking a member down: the answers to `round`, and the snapshot, as long as it counts (P4).
     fn evidence_of_members(&self, round: &Round) -> Evidence {
         let evidence = Evidence::new(Seen::Members, round.at().unwrap_or(self.now));
-        self.snapshot_at.map_or(evidence, |taken| {
-            let until = taken.saturating_add(danger::SNAPSHOT_AGE).unwrap_or(Timestamp::MAX);
-            evidence.at_most_until(until)
-        })
+        danger::counts_until(*self.snapshot_at).map_or(evidence, |until| evidence.at_most_until(until))
     }
 
     /// Windows limit the beginning of disruptive work.
@@ -440,11 +443,17 @@ impl Nodes {
         self.steps.iter_mut().flat_map(|step| step.called_off(departures, now)).collect()
     }
 
-    /// CloudFormation was not told yet to create the joining members. See [`Saver::members_still_to_join`].
-    pub(super) fn members_still_to_join(&mut self, now: Timestamp) {
-        for step in &mut self.steps {
+    /// Until when the snapshot counts that is taken before that stack is updated; `None` if none is.
+    pub(super) fn saved_until(&self, stack: &str) -> Option<Timestamp> {
+        let saves = |step: &NodeStep| step.stack == stack && matches!(step.task, Task::Saver(_));
+        self.steps.iter().any(saves).then(|| danger::counts_until(self.snapshot_at)).flatten()
+    }
+
+    /// CloudFormation was not told yet to update these stacks. See [`Saver::stack_still_to_begin`].
+    pub(super) fn stacks_still_to_begin(&mut self, stacks: &BTreeSet<String>, now: Timestamp) {
+        for step in self.steps.iter_mut().filter(|step| stacks.contains(&step.stack)) {
             if let Task::Saver(saver) = &mut step.task {
-                saver.members_still_to_join(self.snapshot_at, now);
+                saver.stack_still_to_begin(self.snapshot_at, now);
             }
         }
     }
@@ -456,7 +465,7 @@ impl Nodes {
             if work == Work::Remove {
                 scope.going.insert(step.stack.clone());
             }
-            let takes_snapshot = step.minor.is_some() && step.role == Role::Controller;
+            let takes_snapshot = work == Work::Save || step.minor.is_some() && step.role == Role::Controller;
             if step.role.member().is_some() || takes_snapshot {
                 scope.groups.extend(self.members.values().chain(self.leaving.values()).cloned());
             }
@@ -502,7 +511,7 @@ pub(super) fn advance(
         let (urgency, urgent_from) = (nodes.urgency_of(&role, now), nodes.urgent_from(&role));
         // A role may have two steps: an answer to one must not count for the other.
         let token = format!("{cluster} {} {} {at}", active.change_set, active.started_at);
-        let later = nodes.later_members(&role);
+        let later = nodes.later_members(at);
         let NodeStep { role, stack, group, minor, rounds, task, .. } = &mut nodes.steps[at];
         let mut turn = Turn {
             cluster,
@@ -552,7 +561,7 @@ pub(super) fn kinds() -> [(&'static str, &'static [super::ways::Way]); 9] {
     [
         ("A member of etcd that is replaced", MemberState::<Replacing>::WAYS),
         ("A member of etcd that installs new credentials", MemberState::<Refreshing>::WAYS),
-        ("A snapshot before members join", SaverState::WAYS),
+        ("A snapshot before a stack is updated", SaverState::WAYS),
         ("A member of etcd that leaves", LeaverState::WAYS),
         ("Controllers", ControllersState::WAYS),
         ("A pool that installs new credentials", PoolRefreshState::WAYS),

@@ -378,9 +378,10 @@ impl Rollout {
 }
 
 /// The decision with these effects, each in the outbox with its evidence.
-pub(super) fn finish(mut next: Rollout, effects: Effects, report: Report) -> Decision {
+pub(super) fn finish(mut next: Rollout, effects: Effects, mut report: Report) -> Decision {
     let before = next.outbox.len();
     next.enqueue(effects);
     let effects = next.outbox[before..].iter().map(|pending| pending.effect.clone()).collect();
+    report.decided = next.effects_decided;
     Decision { next, effects, report }
 }

@@ -117,6 +117,13 @@ pub enum Waits {
     Kept(Kept),
     /// For CloudFormation, which is changing its stack for another reason.
     StackBusy(StackStatus),
+    /// For a machine that somebody has taken out of service (`EnterStandby`), and that may have pods.
+    Standby {
+        /// Its group.
+        group: String,
+        /// `i-…`.
+        machine: String,
+    },
     /// For its stack, whose deletion has just been requested.
     DeletionBegins {
         /// Whether the same observation showed that its machines are empty.

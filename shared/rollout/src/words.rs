@@ -117,6 +117,7 @@ pub(super) fn report(
     Report {
         state,
         generation: rollout.generation,
+        decided: rollout.effects_decided,
         plan: Some(plan.to_owned()),
         message,
         next: None,

@@ -1,4 +1,4 @@
-//! What the gateway itself answers: who calls, what IAM simulates for them, and the quotas that moto does not have.
+//! What the gateway itself answers: who calls, what IAM simulates for them, and the quotas and prices that moto does not have.
 //!
 //! Only the gateway knows its callers and their policies. moto has neither `SimulatePrincipalPolicy` nor quotas of another service than
 //! `vpc`, and its `GetCallerIdentity` names the same user for all.
@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::{OPERATOR, Principal, Rules};
+use super::{OPERATOR, Principal, Rules, prices};
 use crate::client::ACCOUNT;
 use crate::iam::{self, Decision, Request};
 
@@ -41,6 +41,10 @@ pub(super) fn answer(
         "sts:GetCallerIdentity" => caller_identity(caller),
         "iam:GetRole" => role(form.get("RoleName").map_or("", String::as_str)),
         "iam:SimulatePrincipalPolicy" => simulation(rules, &form),
+        "pricing:GetProducts" => {
+            let asked: Value = serde_json::from_slice(body).unwrap_or_default();
+            typed(StatusCode::OK, "application/x-amz-json-1.1", prices::answer(&asked).to_string())
+        }
         "servicequotas:GetServiceQuota" | "servicequotas:GetAWSDefaultServiceQuota" => {
             let asked: Value = serde_json::from_slice(body).unwrap_or_default();
             if asked["ServiceCode"] == "vpc" && !granted.contains_key(text(&asked, "QuotaCode")) {

@@ -5,6 +5,7 @@
 
 mod agent;
 mod ci;
+mod cost;
 mod destroying;
 mod doctor;
 mod exports;

@@ -1,6 +1,8 @@
 //! The tables of permissions in docs/pki.md and docs/cli.md: with all rows the verbs work, and without any one of them they say which
 //! permission is missing.
 
+use std::path::Path;
+
 use serde_json::json;
 use slipway_tests::client::ACCOUNT;
 use slipway_tests::gateway::Principal;
@@ -337,7 +339,7 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere = ["doctor", "export", "logs", "upgrade", "snapshot", "defragment", "plan"]
+        let elsewhere = ["cost", "doctor", "export", "logs", "upgrade", "snapshot", "defragment", "plan"]
             .iter()
             .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
@@ -375,6 +377,17 @@ async fn needs_what_the_page_says(slipway: &Installation, command: &str, own: us
 /// The permissions that `upgrade` needs, for a cluster whose agent is not the newest.
 pub(crate) async fn an_upgrade_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
     needs_what_the_page_says(slipway, "upgrade", 3, "--dry-run").await;
+}
+
+/// The permission that `cost` needs.
+pub(crate) async fn a_price_needs_what_the_page_says_and_nothing_more(slipway: &Installation, file: &Path) {
+    let grants = all_for("cost");
+    let grants: Vec<Grant> = grants.into_iter().filter(|grant| grant.is_only_for("cost")).collect();
+    assert_eq!(grants.len(), 1, "{grants:?}");
+    let command = format!("cost {}", file.display());
+    assert_names_missing(&as_one_with(slipway, &[], &command, true).await, &grants[0]);
+    let run = as_one_with(slipway, &grants, &command, true).await;
+    assert_eq!(run.code, 0, "{run:?}");
 }
 
 /// The permissions that `export` needs.

@@ -85,6 +85,7 @@ pub(super) const TABLE: &[Row] = &[
     row(&["plan"], &["s3:ListBucket"], On::SpecBucket),
     row(&["plan"], &["s3:GetObject"], On::Specs(&["clusters/NAME/patches/*"])),
     row(&["plan"], &["ssm:GetParameter"], On::Images),
+    row(&["cost"], &["pricing:GetProducts"], On::Everything),
     row(&["logs"], &["s3:ListBucket"], On::AssetBucket),
     row(
         &["logs"],

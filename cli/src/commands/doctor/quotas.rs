@@ -15,6 +15,8 @@ use super::findings::{Finding, Read, Unread, ok, problem, unknown, warning};
 pub(super) enum Limit {
     /// The vCPUs of running on-demand instances of these families.
     Vcpus(Family),
+    /// The vCPUs of spot instances of the families whose quota has this code.
+    SpotVcpus(&'static str),
     Addresses,
     Vpcs,
     /// In each zone.
@@ -58,6 +60,22 @@ impl Family {
             _ => return None,
         })
     }
+
+    /// The code of the quota of its spot instances ("All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests" and so on). `None`: these
+    /// families have none.
+    const fn spot_code(self) -> Option<&'static str> {
+        match self {
+            Self::Standard => Some("L-34B43A08"),
+            Self::Dl => Some("L-85EED4F7"),
+            Self::F => Some("L-88CF9481"),
+            Self::G => Some("L-3819A6DF"),
+            Self::Inf => Some("L-B5D1601B"),
+            Self::P => Some("L-7212CCBC"),
+            Self::Trn => Some("L-6B0D517C"),
+            Self::X => Some("L-E3A00192"),
+            Self::HighMemory | Self::Hpc => None,
+        }
+    }
 }
 
 impl Limit {
@@ -79,6 +97,7 @@ impl Limit {
                     Family::X => "L-7295265B",
                 },
             ),
+            Self::SpotVcpus(code) => ("ec2", code),
             Self::Addresses => ("ec2", "L-0263D0A3"),
             Self::Vpcs => ("vpc", "L-F678F1CE"),
             Self::NatGateways => ("vpc", "L-FE5A380F"),
@@ -89,6 +108,7 @@ impl Limit {
     const fn things(self) -> &'static str {
         match self {
             Self::Vcpus(_) => "vCPUs of on-demand instances",
+            Self::SpotVcpus(_) => "vCPUs of spot instances",
             Self::Addresses => "Elastic IP addresses",
             Self::Vpcs => "VPCs",
             Self::NatGateways => "NAT gateways",
@@ -97,11 +117,12 @@ impl Limit {
     }
 }
 
-/// A group of on-demand machines.
+/// The on-demand machines of a group, or its spot instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Group {
     /// Its types, with the capacity units that each counts for. A group of several may be of any of them.
     types: Vec<(String, u32)>,
+    spot: bool,
     launch: u32,
     most: u32,
 }
@@ -136,8 +157,12 @@ pub(super) struct Needs {
 
 impl Needs {
     pub(super) fn of(cluster: &Cluster) -> Self {
-        let one =
-            |name: &str, launch: u32, most: u32| Group { types: vec![(name.to_owned(), 1)], launch, most };
+        let one = |name: &str, launch: u32, most: u32| Group {
+            types: vec![(name.to_owned(), 1)],
+            spot: false,
+            launch,
+            most,
+        };
         let members = u32::try_from(cluster.etcd.members.len()).unwrap_or(u32::MAX);
         let controllers = cluster.controller.count;
         let mut groups = vec![
@@ -145,7 +170,7 @@ impl Needs {
             // Only a single controller gets another one beside it before it goes (P5).
             one(&cluster.controller.instance_type, controllers, controllers + u32::from(controllers == 1)),
         ];
-        groups.extend(cluster.pools.iter().map(|pool| of_pool(cluster, pool)));
+        groups.extend(cluster.pools.iter().flat_map(|pool| of_pool(cluster, pool)));
 
         // One gateway in each public subnet that a private one leaves by.
         let mut gateways: BTreeMap<&str, bool> = BTreeMap::new();
@@ -192,7 +217,13 @@ impl Needs {
                 largest.launch = largest.launch.max(of(group.launch));
                 largest.most = largest.most.max(of(group.most));
             }
-            families.into_iter().for_each(|(family, amount)| add(Limit::Vcpus(family), None, amount));
+            for (family, amount) in families {
+                let limit = match group.spot {
+                    false => Some(Limit::Vcpus(family)),
+                    true => family.spot_code().map(Limit::SpotVcpus),
+                };
+                limit.into_iter().for_each(|limit| add(limit, None, amount));
+            }
         }
         add(Limit::Addresses, None, Amount::fixed(self.addresses));
         add(Limit::Vpcs, None, Amount::fixed(self.vpcs));
@@ -205,7 +236,8 @@ impl Needs {
     }
 }
 
-fn of_pool(cluster: &Cluster, pool: &NodePool) -> Group {
+/// Its on-demand machines, and its spot instances.
+fn of_pool(cluster: &Cluster, pool: &NodePool) -> [Group; 2] {
     let on_demand = |units: u32| match &pool.mixed_instances {
         None => units,
         Some(mixed) => of_mixed(mixed, units),
@@ -218,7 +250,12 @@ fn of_pool(cluster: &Cluster, pool: &NodePool) -> Group {
     };
     // A weighted group never surges.
     let surge = if pool.is_weighted() { 0 } else { cluster.rollout.pace(&pool.name).more(pool.size.max) };
-    Group { types, launch: on_demand(pool.size.min), most: on_demand(pool.size.max.saturating_add(surge)) }
+    let (launch, most) = (pool.size.min, pool.size.max.saturating_add(surge));
+    let (least, largest) = (on_demand(launch), on_demand(most));
+    [
+        Group { types: types.clone(), spot: false, launch: least, most: largest },
+        Group { types, spot: true, launch: launch - least, most: most - largest },
+    ]
 }
 
 /// The on-demand part of `units`: "onDemandBaseCapacity" first, then a percentage of the rest, rounded up.

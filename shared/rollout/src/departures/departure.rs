@@ -4,6 +4,7 @@ mod again;
 mod interrupted;
 mod kind;
 mod stays;
+mod unreached;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -11,14 +12,15 @@ use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::{Scene, Slots};
+use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
 use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::ways::{Wakes, Way, leads};
-use crate::{Effect, Observed};
 use again::{LastDrain, prolong};
+use unreached::Unreached;
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
 const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
@@ -65,18 +67,6 @@ pub struct Departure {
     /// Why it stays after all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-}
-
-/// A command that Run Command refused, or could not deliver: the agent of the controller does not run, or has no connection.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Unreached {
-    /// The controller.
-    pub controller: String,
-    /// The token of the command.
-    pub token: String,
-    /// When this was noticed.
-    pub at: Timestamp,
 }
 
 /// Who removes the machine.
@@ -310,17 +300,6 @@ impl Departure {
         match &self.state {
             DepartureState::Drain { .. } | DepartureState::Leave { .. } => self.state.command(),
             DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => None,
-        }
-    }
-
-    /// Notes that its last command did not reach the controller.
-    pub(super) fn note_unreached(&mut self, observed: &Observed, now: Timestamp) {
-        let Some(asked) = self.command() else { return };
-        let token = &asked.command.token;
-        let is_news = self.unreached.as_ref().is_none_or(|known| known.token != *token);
-        if is_news && asked.outcome(observed, now).is_some() && !asked.has_reached(observed) {
-            let (controller, token) = (asked.command.instance.clone(), token.clone());
-            self.unreached = Some(Unreached { controller, token, at: now });
         }
     }
 

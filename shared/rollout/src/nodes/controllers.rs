@@ -69,7 +69,7 @@ impl Machine for Controllers {
                 Some(Ok(())) => Move::To(checks(machine)),
                 Some(Err(why)) => self.tries.again("a snapshot before", &machine, &asked, &why, turn),
             },
-            ControllersState::Refresh(asked) => self.refresh(asked, turn),
+            ControllersState::Refresh(asked) => self.refresh(asked, turn, group),
             ControllersState::OneMore => self.one_more(*since, turn, group),
             ControllersState::Drain { machine, drain } => self.drain(machine, drain, *since, turn, group),
             ControllersState::Leave { machine } => self.leave(machine, *since, turn, group),
@@ -362,7 +362,10 @@ impl Controllers {
             ));
         }
         if group.desired <= self.size {
-            turn.effects.push(Effect::SetDesired { group: turn.group.to_owned(), desired: self.size + 1 });
+            let effect = Effect::SetDesired { group: turn.group.to_owned(), desired: self.size + 1 };
+            let evidence = Evidence::new(Seen::World, turn.now);
+            let until = danger::counts_until(*turn.snapshot_at).filter(|_| first);
+            turn.effects.push_on(effect, until.map_or(evidence, |until| evidence.at_most_until(until)));
         }
         Move::Enter(ControllersState::OneMore, Waits::OneMoreController)
     }
@@ -451,8 +454,12 @@ impl Controllers {
         Move::Stay(ControllersState::Leave { machine: id }, Waits::Departure(waits))
     }
 
-    fn refresh(&mut self, asked: SentCommand, turn: &Turn<'_>) -> To {
+    fn refresh(&mut self, asked: SentCommand, turn: &Turn<'_>, group: &GroupView) -> To {
         let id = asked.command.instance.clone();
+        // It has gone, and does not answer any more.
+        if !serves(group, &id) {
+            return Move::To(ControllersState::start());
+        }
         match refreshed(&asked, turn) {
             None => Move::Stay(ControllersState::Refresh(asked), Waits::Credentials(vec![id])),
             Some(Ok(())) => {

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::ways::{Wakes, Way};
 
 use super::super::errand::{Round, SentCommand};
-use super::super::fleet::GroupView;
+use super::super::fleet::{GroupView, MachineView};
 use super::super::waits::{Boot, Comes, Many, ObservedParts, Waits};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::refreshed;
-use super::{AT_A_TIME, PATIENCE, Phase, Turn, counting, is_current, serving};
+use super::{AT_A_TIME, PATIENCE, Phase, Turn, counting, is_current, serves, serving, stands_by};
 use slipway_core::cluster::Pace;
 use slipway_core::node::Verb;
 
@@ -149,7 +149,7 @@ impl Machine for PoolRefresh {
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
             PoolRefreshState::Look { idle_since } => self.choose(idle_since, since, turn, group),
-            PoolRefreshState::Refresh(round) => self.refresh(round, turn),
+            PoolRefreshState::Refresh(round) => self.refresh(round, turn, group),
         }
     }
 }
@@ -175,7 +175,10 @@ impl PoolRefresh {
                 let state = PoolRefreshState::Look { idle_since: Some(idle_since) };
                 return Move::Stay(state, Waits::SecondLook(Many::Several));
             }
-            return Move::Done { skipped: serving(group).any(|(id, _)| turn.skipped.contains(id)) };
+            let renewed =
+                |id: &String, machine: &MachineView| self.done.contains(id) || is_current(group, machine);
+            let skipped = serving(group).any(|(id, _)| turn.skipped.contains(id));
+            return Move::Done { skipped: skipped || stands_by(group, renewed) };
         };
         *since = None;
         if !turn.may_start() {
@@ -192,7 +195,12 @@ impl PoolRefresh {
         Move::Enter(PoolRefreshState::Refresh(round), waits)
     }
 
-    fn refresh(&mut self, round: Round, turn: &Turn<'_>) -> To {
+    fn refresh(&mut self, round: Round, turn: &Turn<'_>, group: &GroupView) -> To {
+        // Those that have gone do not answer any more.
+        let gone = |asked: &SentCommand| !serves(group, &asked.command.instance);
+        let gone =
+            round.iter().filter(|asked| gone(asked)).map(|asked| asked.command.instance.clone()).collect();
+        let round = round.without(&gone);
         let took: Option<Vec<_>> = round.iter().map(|asked| Some((asked, refreshed(asked, turn)?))).collect();
         let Some(took) = took else {
             let waits = takers(&round);

@@ -133,6 +133,11 @@ pub(super) fn is_fresh_snapshot(at: Option<Timestamp>, now: Timestamp) -> bool {
     at.is_some_and(|at| now.duration_since(at) <= SNAPSHOT_AGE)
 }
 
+/// Until when it counts.
+pub(super) fn counts_until(at: Option<Timestamp>) -> Option<Timestamp> {
+    at.map(|at| at.saturating_add(SNAPSHOT_AGE).unwrap_or(Timestamp::MAX))
+}
+
 /// Why no controller may be taken down now: `others` are all that stay, by machine. Empty if one may.
 pub(super) fn of_controller(others: &BTreeMap<String, Result<NodeStatus, String>>) -> Vec<Danger> {
     let mut dangers = Vec::new();

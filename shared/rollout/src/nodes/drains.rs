@@ -16,7 +16,7 @@ impl Turn<'_> {
 impl Nodes {
     /// Whether all work that has begun is drains of workers that are replaced.
     pub(in super::super) fn only_drains(&self, departures: &BTreeMap<String, Departure>) -> bool {
-        let drains = |id: &String| departures.get(id).is_some_and(Departure::drains);
+        let drains = |id: &String| departures.get(id).is_some_and(Departure::may_be_held);
         let only_drains = |step: &NodeStep| {
             let Task::Workers(workers) = &step.task else { return false };
             let Some(WorkersState::Roll { begun }) = workers.phase.state() else { return true };

@@ -10,12 +10,12 @@ use slipway_core::node::{EtcdMemberHealth, LeaderMoved, MemberRemoved, Verb};
 use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
-use super::super::waits::{Asks, ObservedParts, Waits};
+use super::super::waits::{Asks, Danger, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    answers, ask_everyone, everyone, is_old, machine, must_hand_over, no_snapshot, sees_who_leads, snapshot,
-    take_snapshot, waits_for_members,
+    answers, ask_everyone, everyone, gives_way, is_old, machine, must_hand_over, no_snapshot, sees_who_leads,
+    snapshot, take_snapshot, waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn};
 use crate::ways::{Wakes, Way};
@@ -187,7 +187,7 @@ impl Machine for Leaver {
                 Some(Ok(())) => checks(machine, turn),
                 Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &asked, &why, turn),
             },
-            LeaverState::Check { machine, round } => check(machine, round, &mut self.tries, *since, turn),
+            LeaverState::Check { machine, round } => check(machine, round, &mut self.tries, since, turn),
             LeaverState::MoveLeader(asked) => self.leader(asked, turn),
             LeaverState::Remove { machine, asked } => {
                 match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
@@ -302,7 +302,7 @@ fn check(
     own: Option<String>,
     round: Round,
     tries: &mut Tries,
-    since: Option<Timestamp>,
+    since: &mut Option<Timestamp>,
     turn: &mut Turn<'_>,
 ) -> To {
     let Some(answers) = answers(&round, turn) else {
@@ -322,17 +322,26 @@ fn check(
     // An unhealthy member may be removed, if the others can do without it.
     let dangers = danger::of_member(None, &answers);
     if !dangers.is_empty() && !danger::of_member(Some(turn.role), &answers).is_empty() {
-        return waits_for_members(dangers, round, since, turn, "may not be taken out", checks);
+        if gives_way(&answers, since, turn) {
+            return Move::Stay(LeaverState::Look, Waits::Dangers(dangers));
+        }
+        return waits_for_members(dangers, round, *since, turn, "may not be taken out", checks);
     }
-    if let Some(first) = is_old(&round, since, turn, checks) {
+    if let Some(first) = is_old(&round, *since, turn, checks) {
         return first;
     }
     if must_hand_over(turn.role, own.as_ref(), &answers, tries) {
         // Its machine may be another one by now.
         let view = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
-        let Some(id) = own.filter(|id| view.and_then(machine).as_ref() == Some(id)) else {
-            return Move::To(LeaverState::Look);
+        let Some(id) = own else {
+            // Somebody put it into Standby, for example: no command reaches it there.
+            let dangers = vec![Danger::LeadsOutOfService(turn.role.clone())];
+            let checks = |round| LeaverState::Check { machine: None, round };
+            return waits_for_members(dangers, round, *since, turn, "may not be taken out", checks);
         };
+        if view.and_then(machine).as_ref() != Some(&id) {
+            return Move::To(LeaverState::Look);
+        }
         let asked = turn.ask_one(turn.role, id, Verb::EtcdMoveLeader);
         return Move::Enter(LeaverState::MoveLeader(asked), Waits::Leader);
     }

@@ -9,16 +9,15 @@ mod replace;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use slipway_core::deadline::Urgency;
-use slipway_core::role::Role;
 
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::GroupView;
-use super::super::waits::{Asks, Boot, Boots, Comes, Danger, Many, ObservedParts, Waits};
+use super::super::waits::{Asks, Boot, Boots, Comes, Many, ObservedParts, Waits};
 use super::danger::{self, Answers};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{
-    answers, ask_everyone, is_old, machine, no_snapshot, sees_who_leads, snapshot, take_snapshot,
+    answers, ask_everyone, gives_way, is_old, machine, no_snapshot, sees_who_leads, snapshot, take_snapshot,
     waits_for_members,
 };
 use super::{PATIENCE, Phase, Turn, is_current, serving};
@@ -76,6 +75,9 @@ pub(super) trait MemberWork<A> {
     /// Certificates that only expire soon do not count: then quorum and the API are kept as always. Only a refresh can continue without the
     /// others.
     fn has_expired(&self, urgency: Urgency) -> bool;
+
+    /// Whether another machine takes the member's place.
+    fn needs_successor(&self) -> bool;
 
     /// The machine on which the work is done, if its group does not show that.
     fn done(&self) -> Option<&String>;
@@ -306,21 +308,6 @@ fn choose<W: MemberWork<A>, A: Act>(
     }
 }
 
-/// Lets the only member that is not healthy go first, if it is worked on later: until it is well, no other's work can begin or end. It has
-/// to come after this one in the order of members, so that two of them never let each other go first.
-fn gives_way<A: Act>(
-    answers: &Answers,
-    dangers: &[Danger],
-    since: &mut Option<Timestamp>,
-    turn: &mut Turn<'_>,
-) -> Option<To<A>> {
-    let can_go = |role: &&Role| danger::of_member(Some(role), answers).is_empty();
-    let ill = turn.later.iter().find(can_go).filter(|_| turn.may_start())?;
-    turn.first = Some(ill.clone());
-    *since = None;
-    Some(Move::Stay(MemberState::start(), Waits::Dangers(dangers.to_vec())))
-}
-
 fn check<A: Act>(
     work: &impl MemberWork<A>,
     machine: String,
@@ -333,13 +320,19 @@ fn check<A: Act>(
         return Move::Stay(MemberState::Check { machine, round }, Waits::Answers(Asks::Members));
     };
     sees_who_leads(turn.role, &answers, tries);
+    let cannot_launch = turn.group_cannot_launch().filter(|_| work.needs_successor());
+    if let Some(danger) = cannot_launch {
+        let checks = |round| MemberState::Check { machine, round };
+        return waits_for_members(vec![danger], round, *since, turn, "may not be taken down", checks);
+    }
     if !work.has_expired(turn.urgency) {
         let dangers = danger::of_member(Some(turn.role), &answers);
         let checks = |round| MemberState::Check { machine: machine.clone(), round };
         if !dangers.is_empty() {
-            return gives_way(&answers, &dangers, since, turn).unwrap_or_else(|| {
-                waits_for_members(dangers, round, *since, turn, "may not be taken down", checks)
-            });
+            if gives_way(&answers, since, turn) {
+                return Move::Stay(MemberState::start(), Waits::Dangers(dangers));
+            }
+            return waits_for_members(dangers, round, *since, turn, "may not be taken down", checks);
         }
         if let Some(first) = is_old(&round, *since, turn, checks) {
             return first;
@@ -366,7 +359,8 @@ fn verify<A: Act>(
         return Move::Done { skipped: false };
     }
     let what = "is not healthy together with the others";
-    let way = (!work.has_acted()).then(|| gives_way(&answers, &dangers, since, turn));
-    way.flatten()
-        .unwrap_or_else(|| waits_for_members(dangers, round, *since, turn, what, MemberState::Verify))
+    if !work.has_acted() && gives_way(&answers, since, turn) {
+        return Move::Stay(MemberState::start(), Waits::Dangers(dangers));
+    }
+    waits_for_members(dangers, round, *since, turn, what, MemberState::Verify)
 }

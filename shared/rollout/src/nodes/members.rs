@@ -50,11 +50,18 @@ pub(super) fn no_snapshot() -> String {
 /// The result of a snapshot; `None` if it is being taken.
 pub(super) fn snapshot(asked: &SentCommand, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
     let taken = asked.answer::<SnapshotTaken>(turn.observed, turn.now)?;
-    let taken = taken.map_err(|why| format!("{why} (on {})", asked.command.instance));
-    Some(taken.map(|_| {
+    let instance = &asked.command.instance;
+    let taken = taken.map_err(|why| format!("{why} (on {instance})")).and_then(|_| {
         // A snapshot is as old as its beginning: later writes are not in it.
+        let age = turn.now.duration_since(asked.at);
+        if age > danger::SNAPSHOT_AGE {
+            let (took, most) = (age.as_mins(), danger::SNAPSHOT_AGE.as_mins());
+            return Err(format!("it took {took} minutes on {instance}, and a snapshot counts for {most} minutes from its beginning"));
+        }
         *turn.snapshot_at = Some(asked.at);
-    }))
+        Ok(())
+    });
+    Some(taken)
 }
 
 /// Asks all members about their health.
@@ -163,6 +170,18 @@ pub(super) fn waits_for_members<S>(
     state: impl FnOnce(Round) -> S,
 ) -> Move<S> {
     waits_for(dangers, round, since, turn, what, ask_everyone, state)
+}
+
+/// Lets the only member that is not healthy go first, if it is worked on later: until it is well, or gone, no other's work can begin or end.
+/// Two of them never let each other go first, because one comes later than the other.
+pub(super) fn gives_way(answers: &Answers, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> bool {
+    let can_go = |role: &&Role| danger::of_member(Some(role), answers).is_empty();
+    let Some(ill) = turn.later.iter().find(can_go).filter(|_| turn.may_start()).cloned() else {
+        return false;
+    };
+    turn.first = Some(ill);
+    *since = None;
+    true
 }
 
 /// The state to go back to if the evidence is too old for taking a member down: all are asked again, or the work starts from its beginning

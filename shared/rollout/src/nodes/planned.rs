@@ -69,18 +69,25 @@ fn leaves(planned: &NodePlan) -> Option<NodeStep> {
     Some(step(planned, format!("{}-{index}", planned.stack), Task::Leaver(task)))
 }
 
-/// A snapshot before members join an existing etcd. The step has the name of the first existing member.
-fn saves(plan: &Plan, release: &Rendering) -> Option<NodeStep> {
-    let is_etcd = |planned: &&NodePlan| planned.role.member().is_some();
-    let joins = |planned: &&NodePlan| planned.action == NodeAction::Create;
-    plan.nodes.iter().filter(is_etcd).find(joins)?;
-    let first = plan.nodes.iter().filter(is_etcd).find(|planned| !joins(planned))?;
-    let node = release.roles.get(&first.role)?;
-    let task = Saver { tries: Tries::default(), phase: Phase::new(SaverState::Look) };
-    Some(NodeStep {
-        stack: node.stack.clone(),
-        ..step(first, group_of(&first.role, node), Task::Saver(task))
-    })
+/// The snapshots before stacks are updated from which there is no other way back: members join an existing etcd (the step has the role of the
+/// first existing member), or the template of controllers has another minor. From then on Auto Scaling may launch such a controller by itself,
+/// and once its API server writes to etcd, the data may be readable only by that minor.
+fn saves(plan: &Plan, release: &Rendering) -> Vec<NodeStep> {
+    let exists = |planned: &&NodePlan| planned.action != NodeAction::Create;
+    let (stay, join): (Vec<_>, Vec<_>) =
+        plan.nodes.iter().filter(|planned| planned.role.member().is_some()).partition(exists);
+    let joins = stay.first().filter(|_| !join.is_empty()).copied();
+    let controllers = plan.nodes.iter().filter(exists).find(|planned| planned.role == Role::Controller);
+    let minor = controllers.filter(|_| plan.minors.iter().any(|change| change.role == Role::Controller));
+    let save = |planned: &NodePlan| {
+        let node = release.roles.get(&planned.role)?;
+        let task = Saver { tries: Tries::default(), phase: Phase::new(SaverState::Look) };
+        Some(NodeStep {
+            stack: node.stack.clone(),
+            ..step(planned, group_of(&planned.role, node), Task::Saver(task))
+        })
+    };
+    joins.into_iter().chain(minor).filter_map(save).collect()
 }
 
 /// The removal of a pool with its stack, which has the same name as its group.
@@ -198,15 +205,22 @@ fn group_of(role: &Role, node: &NodeRole) -> String {
 }
 
 impl Nodes {
-    /// The members after `role` that are to be replaced or refreshed.
-    pub(super) fn later_members(&self, role: &Role) -> BTreeSet<Role> {
-        let open = self.steps.iter().filter(|step| step.changes_member() && !step.is_done());
-        open.map(|step| &step.role).filter(|other| *other > role).cloned().collect()
+    /// The members with the same kind of work whose turn comes after the step at `at`: those after it that are to be replaced or refreshed,
+    /// or those before it that leave, because the newest one leaves first.
+    pub(super) fn later_members(&self, at: usize) -> BTreeSet<Role> {
+        let (role, leaves) = (&self.steps[at].role, self.steps[at].work() == Work::Leave);
+        let is_later = |step: &&NodeStep| match leaves {
+            true => step.work() == Work::Leave && step.role < *role,
+            false => step.changes_member() && step.role > *role,
+        };
+        let open = self.steps.iter().filter(|step| !step.is_done());
+        open.filter(is_later).map(|step| step.role.clone()).collect()
     }
 
     /// Moves the work on a member before the step at `at`.
     pub(super) fn goes_first(&mut self, member: &Role, at: usize) {
-        let found = |step: &NodeStep| step.changes_member() && step.role == *member;
+        let is_work = |step: &NodeStep| step.changes_member() || step.work() == Work::Leave;
+        let found = |step: &NodeStep| is_work(step) && step.role == *member;
         if let Some(from) = self.steps.iter().position(found).filter(|from| *from > at) {
             self.steps[at..=from].rotate_right(1);
         }
@@ -221,7 +235,7 @@ impl Nodes {
             minor: plan.minors.iter().find(|change| change.role == planned.role).map(MinorChange::words),
             ..step(planned, group_of(&planned.role, node), task)
         };
-        let mut steps: Vec<NodeStep> = saves(plan, release).into_iter().collect();
+        let mut steps = saves(plan, release);
         let mut leaving = BTreeMap::new();
         for planned in &plan.nodes {
             let Some(node) = release.roles.get(&planned.role) else {

@@ -136,8 +136,8 @@ impl Removal {
             return moves;
         }
         // Before anything is deleted: a deletion in progress would wait for the machine, and could not be aborted.
-        if let Some(kept) = group.as_ref().and_then(kept) {
-            return Move::Stay(RemovalState::Empty, Waits::Kept(kept));
+        if let Some(waits) = group.as_ref().and_then(|group| not_gone(group, turn)) {
+            return Move::Stay(RemovalState::Empty, waits);
         }
         // A cluster autoscaler launches one for the pods that were evicted. Its Node takes pods as soon as it is Ready, and an answer may be
         // late. A pool whose machines never come is deleted nevertheless.
@@ -165,7 +165,8 @@ impl Removal {
         for id in std::mem::take(&mut self.begun) {
             // A machine that is not there any more left by itself.
             let Some(one) = turn.departures.get(&id) else { continue };
-            if let Some(why) = one.problem.clone() {
+            // One that EC2 wanted to interrupt is only slow to take pods again.
+            if let Some(why) = one.problem.clone().filter(|_| !one.is_of_an_interruption()) {
                 return Some(Move::Fail(why));
             }
             if one.state == DepartureState::Rest && one.is_of_a_rollout() {
@@ -211,6 +212,19 @@ fn kept(group: &GroupView) -> Option<Kept> {
     let kept = |machine: &MachineView| machine.lifecycle == Lifecycle::Retained;
     let (id, _) = group.machines.iter().find(|(_, machine)| kept(machine))?;
     Some(Kept { group: group.name.clone(), machine: id.clone() })
+}
+
+/// A machine besides those in service that may have pods: retained, in Standby, or held in its terminate hook. A group is not deleted before
+/// they are gone.
+fn not_gone(group: &GroupView, turn: &Turn<'_>) -> Option<Waits> {
+    if let Some(kept) = kept(group) {
+        return Some(Waits::Kept(kept));
+    }
+    group.machines.iter().find_map(|(id, machine)| match machine.lifecycle {
+        Lifecycle::Elsewhere => Some(Waits::Standby { group: group.name.clone(), machine: id.clone() }),
+        Lifecycle::TerminatingWait => Some(Waits::Departure(turn.departures.get(id)?.departs(id))),
+        Lifecycle::Pending | Lifecycle::InService | Lifecycle::Terminating | Lifecycle::Retained => None,
+    })
 }
 
 /// All machines are empty: the stack is deleted together with them.

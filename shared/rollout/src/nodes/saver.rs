@@ -1,5 +1,5 @@
-//! A snapshot of etcd before members join (P4): joining changes the membership, and the way back from a failed change is a snapshot from
-//! before it.
+//! A snapshot of etcd before a stack is updated (P4). Joining members change the membership, and API servers of another minor may write what
+//! the older one cannot read. The way back from both is a snapshot from before.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::{no_snapshot, snapshot, take_snapshot};
 use super::{PATIENCE, Phase, Turn, danger};
 
-/// A snapshot before members join.
+/// A snapshot before a stack is updated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Saver {
@@ -44,7 +44,7 @@ impl State for SaverState {
         Way::new("snapshot", "a member takes a snapshot", &[Wakes::Command], &["look", "done", "failed"]),
         Way::new(
             "done",
-            "there is a snapshot; another one is taken if it becomes too old before CloudFormation creates the members",
+            "there is a snapshot; another one is taken if it becomes too old before CloudFormation updates the stack",
             &[],
             &["look"],
         ),
@@ -82,8 +82,8 @@ impl State for SaverState {
 }
 
 impl Saver {
-    /// Members have not joined yet. Takes another snapshot if the one of `snapshot_at` is too old by now.
-    pub(super) fn members_still_to_join(&mut self, snapshot_at: Option<Timestamp>, now: Timestamp) {
+    /// The stack is not being updated yet. Takes another snapshot if the one of `snapshot_at` is too old by now.
+    pub(super) fn stack_still_to_begin(&mut self, snapshot_at: Option<Timestamp>, now: Timestamp) {
         if matches!(self.phase, Phase::Done { .. }) && !danger::is_fresh_snapshot(snapshot_at, now) {
             self.phase = Phase::new(SaverState::Look);
         }
@@ -127,7 +127,7 @@ impl Machine for Saver {
                 Some(Ok(())) => Move::Done { skipped: false },
                 Some(Err(why)) => {
                     let machine = &asked.command.instance;
-                    self.tries.again("a snapshot, before members join, on", machine, &asked, &why, turn)
+                    self.tries.again("a snapshot on", machine, &asked, &why, turn)
                 }
             },
         }

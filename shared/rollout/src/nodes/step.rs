@@ -50,7 +50,7 @@ pub enum Task {
     MemberReplace(Member<ReplaceMember, Replacing>),
     /// A member of etcd is refreshed.
     MemberRefresh(Member<RefreshMember, Refreshing>),
-    /// A snapshot of etcd is taken, before members join.
+    /// A snapshot of etcd is taken, before a stack is updated.
     Saver(Saver),
     /// A member is removed from etcd, before its group is deleted.
     Leaver(Leaver),
@@ -73,7 +73,7 @@ pub enum Work {
     Refresh,
     /// They are replaced.
     Replace,
-    /// A snapshot is taken before members join.
+    /// A snapshot is taken before a stack is updated.
     Save,
     /// A surplus machine is removed; the others do not change.
     Fewer,

@@ -393,6 +393,10 @@ impl Workers {
 
     /// Begins to replace as many workers as may be missing, or requests the surge. Returns what it waits for.
     fn begin(&mut self, begun: &mut Begun, turn: &mut Turn<'_>, group: &GroupView, pool: &Pool<'_>) -> Waits {
+        // Nothing would come for a worker that goes.
+        if let Some(danger) = turn.group_cannot_launch().filter(|_| begun.is_empty()) {
+            return Waits::Dangers(vec![danger]);
+        }
         let may_start = turn.may_start();
         let mut outdated = pool.outdated.clone();
         let extra = self.extra.machines();
@@ -417,17 +421,17 @@ impl Workers {
             free = free.min(u32::from(begun.is_empty() && pool.comes == 0 && self.done.is_empty()));
         }
         free = free.min(u32::try_from(turn.free_drains()).unwrap_or(u32::MAX));
-        let held = !may_start || turn.newer;
         // A machine with the new release is terminated only if more serve than the pool should have: the surplus machine may be the one
         // that is missing.
         let mut spare = pool.available.saturating_sub(pool.wanted);
-        while free > 0 {
-            let shrink = surplus > 0 && (held || outdated.len() <= surplus as usize);
-            // A surplus machine is removed even if nothing else may begin.
-            if held && !shrink {
+        // Outside of a window nothing begins. The surge waits for the next one, because its place is made by draining workers with pods.
+        while may_start && free > 0 {
+            let shrink = surplus > 0 && (turn.newer || outdated.len() <= surplus as usize);
+            // A surplus machine is removed even if a newer spec waits.
+            if turn.newer && !shrink {
                 break;
             }
-            let Some(id) = next(&mut outdated, turn, group, shrink && spare > 0) else { break };
+            let Some(id) = self.next(&mut outdated, turn, group, shrink && spare > 0) else { break };
             surplus -= u32::from(shrink);
             free -= 1;
             spare = spare.saturating_sub(1);
@@ -452,6 +456,32 @@ impl Workers {
         let most = if self.proved { most } else { most.min(1) };
         let room = group.max.saturating_sub(group.desired);
         most.min(outdated).saturating_sub(self.extra.machines()).min(room)
+    }
+
+    /// The next worker to be replaced: the first one in the zone with the most machines. With `shrink`, a worker that is not outdated may be
+    /// chosen, too.
+    fn next(
+        &self,
+        outdated: &mut Vec<&String>,
+        turn: &Turn<'_>,
+        group: &GroupView,
+        shrink: bool,
+    ) -> Option<String> {
+        let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, machine) in serving(group).filter(|(id, _)| !turn.departs(id)) {
+            *zones.entry(&machine.zone).or_default() += 1;
+        }
+        let most = |id: &&String| zones.get(group.machines[*id].zone.as_str()).copied().unwrap_or_default();
+        let first = outdated.iter().copied().rev().max_by_key(most);
+        if let Some(first) = first {
+            outdated.retain(|id| *id != first);
+            return Some(first.clone());
+        }
+        // None is outdated, and there is one surplus machine.
+        let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departs(id));
+        let stays =
+            stays.filter(|id| shrink && !turn.skipped.contains(*id) && !self.given_up.contains_key(*id));
+        stays.max_by_key(most).cloned()
     }
 
     fn waits(
@@ -499,25 +529,6 @@ fn goes_as_surplus(begun: &Begun, turn: &mut Turn<'_>, group: &GroupView) -> End
         }
     }
     Ending::Surplus { of: desired }
-}
-
-/// The next worker to be replaced: the first one in the zone with the most machines. With `shrink`, a worker that is not outdated may be
-/// chosen, too.
-fn next(outdated: &mut Vec<&String>, turn: &Turn<'_>, group: &GroupView, shrink: bool) -> Option<String> {
-    let mut zones: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, machine) in serving(group).filter(|(id, _)| !turn.departs(id)) {
-        *zones.entry(&machine.zone).or_default() += 1;
-    }
-    let most = |id: &&String| zones.get(group.machines[*id].zone.as_str()).copied().unwrap_or_default();
-    let first = outdated.iter().copied().rev().max_by_key(most);
-    if let Some(first) = first {
-        outdated.retain(|id| *id != first);
-        return Some(first.clone());
-    }
-    // None is outdated, and there is one surplus machine.
-    let stays = serving(group).map(|(id, _)| id).filter(|id| !turn.departs(id));
-    let stays = stays.filter(|id| shrink && !turn.skipped.contains(*id));
-    stays.max_by_key(most).cloned()
 }
 
 /// The minimum number of machines that a group with weights lacks: this many of its heaviest machines would provide the missing units.

@@ -108,6 +108,7 @@ impl Quay {
             machines,
             tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
             target_groups: BTreeSet::new(),
+            launch_suspended: false,
             machine_arns: MachineArns::new("eu-west-1", "123456789012"),
         })
     }

@@ -10,7 +10,7 @@ pub(super) struct LastAsks {
     members: Option<Timestamp>,
     controllers: Option<Timestamp>,
     /// When a snapshot was last requested.
-    snapshot: Option<Timestamp>,
+    pub(super) snapshot: Option<Timestamp>,
     /// How many effects were checked.
     pub(super) held: usize,
 }

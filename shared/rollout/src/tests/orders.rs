@@ -498,3 +498,24 @@ fn p13_an_order_to_destroy_a_protected_cluster_is_ignored_with_the_reason() {
     assert!(!after.is_going());
     assert!(after.ignored.unwrap().message.contains("`deletionProtection: true`"));
 }
+
+/// The id of a plan follows from its content: another upload of the same spec is the same plan.
+#[test]
+fn p3_an_approval_that_comes_twice_begins_nothing_that_was_aborted_and_uploaded_again() {
+    let mut run = Run::new();
+    run.wanted = wanted(&rendering(1), &Baseline::default(), Approval::Manual);
+    let plan = run.wanted.plan.id.clone();
+    run.wanted.desired.plan.clone_from(&plan);
+    let approval = given(Order::Approve { plan: plan.clone() }, run.second + 10);
+    run.wake(Some(&approval));
+    assert!(run.state.active().is_some());
+    run.give(abort());
+    run.rest();
+    assert!(run.state.active().is_none(), "{}", run.report.message);
+    run.wanted.desired.spec_version = "another upload".to_owned();
+    run.wake(Some(&approval));
+    assert!(run.state.active().is_none() && run.state.approved.is_none(), "{:?}", run.state.approved);
+    run.give(Order::Approve { plan });
+    run.wake(None);
+    assert!(run.state.active().is_some(), "{}", run.report.message);
+}

@@ -563,6 +563,7 @@ fn view(name: &str, group: &Group, ill: &BTreeSet<String>) -> GroupView {
         machines: group.machines.iter().map(machine).collect(),
         tags: BTreeMap::from([("slipway:cluster".to_owned(), "c".to_owned())]),
         target_groups: BTreeSet::from([TARGETS.to_owned()]),
+        launch_suspended: false,
         machine_arns: MachineArns::new("eu-west-1", "123456789012"),
     }
 }

@@ -1,6 +1,6 @@
 //! Minor upgrades of Kubernetes or etcd: their order, and what is not begun.
 
-use slipway_core::node::{CommandView, MachineArns, NodeStatus};
+use slipway_core::node::{CommandView, MachineArns, NodeStatus, SnapshotTaken, Verb};
 use slipway_plan::Plan;
 
 use super::*;
@@ -144,8 +144,8 @@ fn p5_after_a_rollout_that_stopped_half_way_the_oldest_node_bounds_the_way() {
     );
 }
 
-/// Wakes a rollout of controllers with these `machines`, whose group has this desired capacity; the other groups have no machines. Returns
-/// the effects and the report.
+/// Wakes a rollout of controllers with these `machines`, whose group has this desired capacity; of the others, only a member of etcd has a
+/// machine. Returns the effects and the report.
 fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>) -> (Vec<String>, Report) {
     let (old, new) =
         (release_with(1, "1.35.2", "3.6.16", "1.35.2"), release_with(2, "1.36.0", "3.6.16", "1.36.0"));
@@ -180,6 +180,7 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         machines: machines.iter().map(machine).collect(),
         tags: BTreeMap::new(),
         target_groups: BTreeSet::new(),
+        launch_suspended: false,
         machine_arns: MachineArns::new("eu-west-1", "123456789012"),
     };
     let (mut state, mut report) = (launched, Report::default());
@@ -192,7 +193,17 @@ fn wakes(desired: u32, machines: &[(&str, Lifecycle, bool)], skip: Option<&str>)
         let look = to_observe(&state, Some(&wanted), now);
         let mut observed = fake.observe(&look, Some(&wanted));
         observed.groups.insert(CONTROLLERS.to_owned(), Some(group.clone()));
+        let member = BTreeMap::from([machine(&("i-etcd", Lifecycle::InService, true))]);
+        let etcd = GroupView { name: "c-etcd-0".to_owned(), machines: member, ..group.clone() };
+        observed.groups.insert(etcd.name.clone(), Some(etcd));
         for command in &look.commands {
+            if command.verb == Verb::EtcdSnapshot {
+                let taken = serde_json::json!({"time": "20261127T120000Z", "key": "k"});
+                let taken = serde_json::from_value::<SnapshotTaken>(taken).unwrap();
+                let view = CommandView::Answered(taken.into());
+                observed.answers.insert(command.token.clone(), Some(view));
+                continue;
+            }
             let status = serde_json::from_value::<NodeStatus>(serde_json::json!({
                 "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
                 "applied": {"asAsked": true}, "served": [], "held": [], "components": [{"name": "kube-apiserver", "healthy": true}],

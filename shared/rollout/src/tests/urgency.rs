@@ -199,6 +199,7 @@ fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being
     };
     let drains = json!({"drain": {"drain": {}}});
     let leaves = json!({"leave": {"told": ends()}});
+    let held = json!({"leave": {"told": ends(), "last": {"drain": {"held": {"pods": []}}}}});
     let renewal = |hours: i64| {
         let mut wanted = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
         wanted.plan.renewal.deadline =
@@ -209,6 +210,9 @@ fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being
         (json!({"i-1": "goes"}), &drains, 47, false),
         (json!({"i-1": "goes"}), &drains, 49, true),
         (json!({"i-1": "goes"}), &leaves, 47, true),
+        // A person uncordoned it after its drain, and pods came that hold its hook.
+        (json!({"i-1": "goes"}), &held, 47, false),
+        (json!({"i-1": "goes"}), &held, 49, true),
         (json!({"i-1": "goes", "i-2": "goes"}), &drains, 47, true),
         // Only the surge is waited for.
         (json!({}), &drains, 47, false),

@@ -111,6 +111,10 @@ pub enum Danger {
         /// The booting controllers.
         boots: Vec<Boot>,
     },
+    /// A group launches no machine in place of one that is terminated.
+    CannotLaunch(String),
+    /// A member leads, and has no machine in service that could hand over.
+    LeadsOutOfService(Role),
     /// A controller of the older minor is still there.
     Lingers(String),
     /// A surplus controller that its group wants is not launched yet.
@@ -170,6 +174,12 @@ impl fmt::Display for Danger {
             }
             Self::TooFew { serve, size, boots } => {
                 write!(f, "{serve} of {size} controllers are in service: {}", Boots(boots))
+            }
+            Self::CannotLaunch(group) => {
+                write!(f, "{group} launches no machine, because its process Launch is suspended")
+            }
+            Self::LeadsOutOfService(role) => {
+                write!(f, "{role} leads etcd, and its machine is not in service (Standby, for example)")
             }
             Self::Lingers(machine) => write!(f, "{machine}, of the older minor release, still runs"),
             Self::StillToCome { group, desired, size } => write!(

@@ -92,6 +92,10 @@ impl Waits {
                 Next::first(departs.iter().map(|one| one.next(cluster)).chain(idle), cluster)
             }
             Self::Kept(kept) | Self::Deletion { kept: Some(kept), .. } => kept.next(),
+            Self::Standby { group, machine } => Next::must(format!(
+                "`aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {machine}` puts it back into service, so that it is \
+                 drained; or terminate it"
+            )),
             Self::Look(_)
             | Self::SecondLook(_)
             | Self::Snapshot
@@ -127,6 +131,12 @@ fn of_boots(boots: &[Boot], cluster: &str) -> Next {
 impl Danger {
     fn next(&self, cluster: &str) -> Next {
         match self {
+            Self::CannotLaunch(group) => Next::must(format!(
+                "`aws autoscaling resume-processes --auto-scaling-group-name {group} --scaling-processes Launch`"
+            )),
+            Self::LeadsOutOfService(_) => {
+                Next::must("put its machine back into service (`aws autoscaling exit-standby`)".to_owned())
+            }
             // Both end by themselves.
             Self::Lingers(_) | Self::StillToCome { .. } => Next::nothing(cluster),
             Self::TooFew { boots, .. } => of_boots(boots, cluster),
@@ -377,6 +387,8 @@ mod tests {
             (danger(json!({"noTarget": {"machine": "i-1", "why": null}})), Need::Can),
             (danger(json!({"replacedByOthers": "i-1"})), Need::Can),
             (danger(json!({"tooFew": {"serve": 2, "size": 3, "boots": ill}})), Need::Must),
+            (danger(json!({"cannotLaunch": "g"})), Need::Must),
+            (danger(json!({"leadsOutOfService": "etcd-0"})), Need::Must),
             (danger(json!({"lingers": "i-1"})), Need::Nobody),
             (danger(json!({"stillToCome": {"group": "g", "desired": 4, "size": 3}})), Need::Nobody),
             (json!("leader"), Need::Nobody),
@@ -407,6 +419,7 @@ mod tests {
             (workers(json!([]), Value::Null, json!("others")), Need::Nobody),
             (json!({"removal": {"departs": [departs(pods)], "idle": null, "empty": [0, 2]}}), Need::Must),
             (json!({"kept": kept}), Need::Must),
+            (json!({"standby": kept}), Need::Must),
             (json!({"stackBusy": "UPDATE_IN_PROGRESS"}), Need::Nobody),
             (json!({"deletionBegins": {"emptied": true}}), Need::Nobody),
             (json!({"deletion": {"machines": 2, "kept": null}}), Need::Nobody),

@@ -104,6 +104,9 @@ impl Display for Waits {
                 write!(f, " ({empty} of {of} empty)")
             }
             Self::Kept(kept) => kept.fmt(f),
+            Self::Standby { group, machine } => {
+                write!(f, "{machine} of {group} is out of service (Standby), and may have pods")
+            }
             Self::StackBusy(status) => {
                 write!(f, "CloudFormation is at work on its stack ({status})")
             }

@@ -6,7 +6,7 @@ use slipway_ports::PortResult;
 use slipway_rollout::fleet::{GroupView, Lifecycle, MachineView, TargetHealth, TargetState, Targets};
 
 use super::{SharedWorld, lock, port_error};
-use crate::world::{ApiError, HookResult, ShownGroup, ShownMachine, ShownTarget, Termination};
+use crate::world::{ApiError, HookResult, Process, ShownGroup, ShownMachine, ShownTarget, Termination};
 
 /// Auto Scaling in this process.
 #[derive(Debug, Clone)]
@@ -105,6 +105,7 @@ fn view(shown: &ShownGroup, machine_arns: MachineArns) -> GroupView {
         machines: shown.machines.iter().map(|machine| (machine.id.clone(), seen(machine))).collect(),
         tags: group.tags.clone(),
         target_groups: group.target_groups.clone(),
+        launch_suspended: group.suspended.contains(&Process::Launch),
         machine_arns,
     }
 }

@@ -23,6 +23,8 @@ use super::task::{CommandTask, Task};
 
 /// The time from sending a command to its delivery to the machine.
 const TAKEN_S: (f64, f64) = (0.5, 3.0);
+/// How long a slow snapshot takes. Those that take longer than a quarter of an hour do not count.
+const SLOW_SNAPSHOT_S: (f64, f64) = (60.0, 1_200.0);
 /// Characters of its standard output that `GetCommandInvocation` gives (botocore: "The first 24,000 characters written by the plugin to
 /// stdout").
 pub(crate) const PRINTED_AT_MOST: usize = 24_000;
@@ -441,7 +443,11 @@ impl World {
             self.fleet.commands[place].drain = Some(Drain::new(&node, ends_at, force_after_s));
             return self.after_s(0.5, Task::Command(CommandTask::DrainLooks(place)));
         }
-        let (least, most) = documents::takes_s(&document);
+        let (mut least, mut most) = documents::takes_s(&document);
+        // It waits for a scheduled one, and is sealed, uploaded and read back (`agent/src/etcd/snapshot.rs`).
+        if verb == Verb::EtcdSnapshot && self.chance("slow snapshot", faults.slow_member) {
+            (least, most) = SLOW_SNAPSHOT_S;
+        }
         let seconds = self.draw_s("command runs", least, most);
         self.after_s(seconds, Task::Command(CommandTask::Ends(place)));
         if self.chance("command doubled", faults.command_doubled) {

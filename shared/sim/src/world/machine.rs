@@ -33,6 +33,8 @@ pub(crate) struct Group {
     pub(crate) replaces_spot: bool,
     /// The processes that are suspended.
     pub(crate) suspended: BTreeSet<Process>,
+    /// EC2 has no capacity for it (`InsufficientInstanceCapacity`).
+    pub(crate) no_capacity: bool,
     /// The ARNs of the target groups in which it registers its machines.
     pub(crate) target_groups: BTreeSet<String>,
 }

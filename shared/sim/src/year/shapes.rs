@@ -44,6 +44,8 @@ enum Pools {
 
 /// Two windows, of which one is open on most days.
 const DAILY: &str = "  windows:\n    - {days: [mon, wed, sat], start: \"06:00\", minutes: 300}\n    - {start: \"22:30\", minutes: 180}\n";
+/// Forty minutes every three hours: a roll needs several.
+const OFTEN: &str = "  windows:\n    - {start: \"00:10\", minutes: 40}\n    - {start: \"03:10\", minutes: 40}\n    - {start: \"06:10\", minutes: 40}\n    - {start: \"09:10\", minutes: 40}\n    - {start: \"12:10\", minutes: 40}\n    - {start: \"15:10\", minutes: 40}\n    - {start: \"18:10\", minutes: 40}\n    - {start: \"21:10\", minutes: 40}\n";
 /// One hour a week.
 const WEEKLY: &str = "  windows:\n    - {days: [sun], start: \"02:30\", minutes: 60}\n";
 /// Ten minutes a week: enough for one machine.
@@ -60,7 +62,7 @@ const fn with_pools(controllers: u32, pools_are: Pools, pools: &'static [u32]) -
     Shape { pools_are, ..sized(1, controllers, pools) }
 }
 
-pub(super) const SHAPES: [Shape; 20] = [
+pub(super) const SHAPES: [Shape; 22] = [
     sized(1, 1, &[2]),
     sized(3, 1, &[2]),
     sized(3, 2, &[3, 2]),
@@ -81,6 +83,8 @@ pub(super) const SHAPES: [Shape; 20] = [
     with_pools(3, Pools::Halved, &[16, 9]),
     with_pools(1, Pools::AtOnce, &[22]),
     Shape { other: 22, ..sized(1, 2, &[3]) },
+    Shape { windows: OFTEN, ..with_pools(2, Pools::Halved, &[9]) },
+    Shape { windows: OFTEN, ..with_pools(2, Pools::Broad, &[4]) },
 ];
 
 /// The change of a trial.
@@ -203,12 +207,16 @@ const LARGE: [(usize, Change); 9] = [
     (19, Change::Removal),
 ];
 
+/// Pairs in which a pool with a surge is rolled in several windows.
+const WINDOWED: [(usize, Change); 4] =
+    [(20, Change::Workers), (20, Change::All), (21, Change::Workers), (21, Change::Renew)];
+
 /// The number of cluster sizes that most seeds choose from.
 pub const SIZES: usize = 6;
 /// The number of different bases that most seeds choose from.
 const USUAL: usize = SIZES * CHANGES.len();
 /// The number of all bases.
-pub const BASES: usize = USUAL + RARE.len() + ADDED.len() + LARGE.len();
+pub const BASES: usize = USUAL + RARE.len() + ADDED.len() + LARGE.len() + WINDOWED.len();
 
 /// Pairs that a share of the seeds choose. The number makes the choice independent of the other ones.
 struct Choice {
@@ -218,10 +226,11 @@ struct Choice {
 }
 
 /// The choices, in the order of the numbers of their bases.
-const CHOICES: [Choice; 3] = [
+const CHOICES: [Choice; 4] = [
     Choice { pairs: &RARE, share: 0.06, stream: 0x7261_7265 },
     Choice { pairs: &ADDED, share: 0.04, stream: 0x6164_6465 },
     Choice { pairs: &LARGE, share: 0.02, stream: 0x6c61_7267 },
+    Choice { pairs: &WINDOWED, share: 0.01, stream: 0x7769_6e64 },
 ];
 
 /// The number of the base that a seed chooses.

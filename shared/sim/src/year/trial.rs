@@ -21,7 +21,7 @@ use super::rates::Rates;
 use super::shapes::{Change, NAME, chosen_by, number_of, text};
 use super::trouble::silences;
 use crate::ports::lock;
-use crate::world::{FleetFaults, Process, Repairers, Service};
+use crate::world::{FleetFaults, Repairers, Service};
 use farewell::{CLEARS_RECORDS, Farewell};
 
 /// How long faults happen.
@@ -232,7 +232,7 @@ impl Trial {
                 let role = if members { "etcd-" } else { others };
                 let machines = world.machines().into_iter().filter(|one| one.role.starts_with(role));
                 let groups: BTreeSet<String> = machines.map(|one| one.group).collect();
-                groups.iter().for_each(|group| world.suspend(group, Process::Launch, true));
+                groups.iter().for_each(|group| world.set_capacity(group, false));
             }
         }
     }

@@ -50,6 +50,12 @@ fn p6_pools_with_several_surges_and_shares_are_rolled_in_turn_whatever_goes_wron
     seeds_break_no_promise(Change::Workers, 14, &[(141, 0.02), (253, 0.02), (501, 0.02)]);
 }
 
+/// Nothing is drained outside of a window, not even to make room after the surge.
+#[test]
+fn p6_pools_with_a_surge_are_rolled_in_several_windows_whatever_goes_wrong() {
+    every_seed_ends_well(Change::Workers, &[20, 21]);
+}
+
 /// A pool of Spot machines whose group counts capacity units.
 #[test]
 fn p6_a_pool_with_weights_is_rolled_whatever_goes_wrong() {

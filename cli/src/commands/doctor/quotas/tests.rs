@@ -84,7 +84,7 @@ fn a_cluster_needs_what_its_stacks_make() {
 
 fn group(types: &[(&str, u32)], launch: u32, most: u32) -> Needs {
     let types = types.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
-    Needs { groups: vec![Group { types, launch, most }], ..Needs::default() }
+    Needs { groups: vec![Group { types, spot: false, launch, most }], ..Needs::default() }
 }
 
 #[test]
@@ -101,7 +101,26 @@ fn of_several_types_the_one_counts_of_which_most_vcpus_may_run() {
 }
 
 #[test]
-fn only_the_on_demand_part_of_a_pool_counts() {
+fn the_spot_part_of_a_pool_counts_for_the_quota_of_spot_instances() {
+    let needs = Needs::of(&cluster(include_str!("../../../../../examples/spot.yaml")));
+    let all: BTreeMap<String, u32> = needs.types().into_iter().map(|name| (name, 2)).collect();
+    let amounts = needs.amounts(&all);
+    let spot = amounts.get(&(Limit::SpotVcpus("L-34B43A08"), None)).copied().unwrap();
+    let on_demand = amounts[&(Limit::Vcpus(Family::Standard), None)];
+    // The first two are on demand, and the pool begins with two.
+    assert!(spot.launch == 0 && spot.most > 0, "{amounts:?}");
+    let whole =
+        |of: fn(&Group) -> u32| needs.groups.iter().map(|group| u64::from(of(group)) * 2).sum::<u64>();
+    assert_eq!(spot.launch + on_demand.launch, whole(|group| group.launch), "each machine counts once");
+    assert_eq!(spot.most + on_demand.most, whole(|group| group.most));
+    // Of families that have no such quota nothing is asked.
+    let mut hpc = group(&[("hpc7g.4xlarge", 1)], 1, 1);
+    hpc.groups[0].spot = true;
+    assert_eq!(hpc.amounts(&[("hpc7g.4xlarge".to_owned(), 16)].into()), BTreeMap::new());
+}
+
+#[test]
+fn only_the_on_demand_part_of_a_pool_counts_for_the_quota_of_on_demand_instances() {
     let mixed = |base, percentage| MixedInstances {
         types: Vec::new(),
         on_demand_base: base,

@@ -45,7 +45,7 @@ pub(in super::super) async fn quotas(
         let (service, code) = limit.code();
         let quota = read(aws.quota(service, code).await);
         let used = match limit {
-            Limit::Vcpus(_) => used_vcpus(aws, &quota, now).await,
+            Limit::Vcpus(_) | Limit::SpotVcpus(_) => used_vcpus(aws, &quota, now).await,
             Limit::Addresses => counted(read(aws.elastic_addresses().await)),
             Limit::Vpcs => counted(read(aws.vpcs().await)),
             Limit::Balancers => counted(read(aws.network_load_balancers().await)),

@@ -252,3 +252,16 @@ async fn the_specs_that_a_destruction_makes_void_are_part_of_what_is_seen() {
 fn a_clock_tells_what_time_it_is() {
     assert_eq!(format!("{:?}", Clock(&|| at(0))), "Clock(1970-01-12T13:46:40Z)");
 }
+
+/// An invocation that stood still says at last what it found, when another one has gone on.
+#[tokio::test]
+async fn p8_an_older_report_takes_the_place_of_no_newer_one() {
+    for (decided, stays) in [(5, true), (4, false), (3, false)] {
+        let shore = Shore::with(&Rollout { effects_decided: 4, ..idle() });
+        let newer = Report { decided, message: "succeeded".to_owned(), ..Report::default() };
+        let status = Status { rollout: Some(newer), ..Status::default() };
+        shore.keeps(&keys::status("c"), &status);
+        shore.wakes(Waker::Event).await.unwrap();
+        assert_eq!(shore.report().unwrap().message == "succeeded", stays, "{decided}");
+    }
+}

@@ -16,6 +16,18 @@ impl Departure {
         matches!(self.state, DepartureState::Drain { .. })
     }
 
+    /// Whether its pods may hold it for as long as they like: it is drained, or it waits in its terminate hook, where it is drained again.
+    pub(crate) const fn may_be_held(&self) -> bool {
+        match &self.state {
+            DepartureState::Drain { .. } => true,
+            DepartureState::Leave { last: Some(last), .. } => last.drain.held.is_some(),
+            DepartureState::Leave { last: None, .. }
+            | DepartureState::Rest
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. } => false,
+        }
+    }
+
     /// Whether a rollout removes it, and the command with that token drains it.
     pub(crate) fn drains_by(&self, token: &str) -> bool {
         let DepartureState::Drain { drain, .. } = &self.state else { return false };

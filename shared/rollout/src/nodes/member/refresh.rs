@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use slipway_core::deadline::Urgency;
 use slipway_core::node::Verb;
 
-use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, verifies};
+use super::{Act, LOOK, MemberState, MemberWork, SNAPSHOT, To, VERIFY, still_serves, verifies};
 use crate::errand::{Round, SentCommand};
 use crate::fleet::GroupView;
 use crate::nodes::Turn;
 use crate::nodes::danger::Answers;
-use crate::nodes::machine::{Move, Place, Tries};
+use crate::nodes::machine::{Move, Place, State, Tries};
 use crate::nodes::members::refreshed;
 use crate::outbox::{Evidence, Seen};
 use crate::waits::Waits;
@@ -85,6 +85,10 @@ impl MemberWork<Refreshing> for RefreshMember {
         urgency.has_expired()
     }
 
+    fn needs_successor(&self) -> bool {
+        false
+    }
+
     fn done(&self) -> Option<&String> {
         self.renewed.as_ref()
     }
@@ -118,9 +122,13 @@ impl MemberWork<Refreshing> for RefreshMember {
         tries: &mut Tries,
         _: Option<Timestamp>,
         turn: &mut Turn<'_>,
-        _: &GroupView,
+        group: &GroupView,
     ) -> To<Refreshing> {
         let Refreshing::Refresh(asked) = act;
+        // It has gone, and does not answer any more.
+        if !still_serves(&asked.command.instance, group) {
+            return Move::To(MemberState::start());
+        }
         match refreshed(&asked, turn) {
             None => Move::Stay(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new())),
             Some(Ok(())) => {

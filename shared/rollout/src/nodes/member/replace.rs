@@ -108,6 +108,10 @@ impl MemberWork<Replacing> for ReplaceMember {
         false
     }
 
+    fn needs_successor(&self) -> bool {
+        true
+    }
+
     fn done(&self) -> Option<&String> {
         None
     }

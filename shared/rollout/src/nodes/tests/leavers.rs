@@ -153,3 +153,47 @@ fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before()
     assert_eq!(dock.advance_at(10).0, Place::Check);
     assert_eq!(dock.task()["tries"], forgotten);
 }
+
+/// Its zone is lost, for example. Nothing else could be done before it is gone, and no spec takes it alone.
+#[test]
+fn p4_of_two_members_that_leave_a_dead_one_goes_first() {
+    let mut dock = leaver(since(0, json!({"check": {"machine": "i-0", "round": round(0)}}))).saved(0);
+    let step = serde_json::to_value(dock.step()).unwrap();
+    let mut newest = step.clone();
+    let leaves = json!({"leaver": {"phase": open(json!("look"))}});
+    let mut older = step;
+    newest["role"] = json!("etcd-2");
+    newest["group"] = json!("c-etcd-2");
+    older["task"] = leaves;
+    dock.active.nodes.steps =
+        vec![serde_json::from_value(newest).unwrap(), serde_json::from_value(older).unwrap()];
+    let (role, group) = dock.active.nodes.members.pop_last().unwrap();
+    dock.active.nodes.leaving.insert(role, group);
+    dock.fails("i-0");
+    dock.set_answer("i-1", well(1));
+    dock.set_answer("i-2", well(2));
+    dock.advance_at(10);
+    let roles: Vec<_> = dock.active.nodes.steps.iter().map(|step| step.role.to_string()).collect();
+    assert_eq!(roles, ["etcd-0", "etcd-2"]);
+}
+
+/// It asked all members again and again, without an end.
+#[test]
+fn p4_a_member_in_standby_that_leads_is_waited_for_an_hour() {
+    let leads = |number| {
+        let mut health = well(number);
+        for member in &mut health.members {
+            member.leads = member.name == "etcd-0";
+        }
+        health
+    };
+    for (second, place) in [(HOUR, Place::Check), (HOUR + 1, Place::Failed)] {
+        let phase = since(0, json!({"check": {"machine": null, "round": round(second - 10)}}));
+        let mut dock = leaver(phase).saved(second - 10);
+        dock.sees("c-etcd-0", &[("i-0", ("elsewhere", "1"))]);
+        dock.fails("i-0");
+        dock.set_answer("i-1", leads(1));
+        dock.set_answer("i-2", leads(2));
+        assert_eq!(dock.advance_at(second).0, place, "{second}: {:?}", dock.step().failure());
+    }
+}

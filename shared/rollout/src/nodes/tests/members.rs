@@ -275,6 +275,18 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     assert_eq!(dock.advance_at(now + 1).0, Place::Failed);
     let why = dock.step().failure().unwrap_or_default();
     assert!(why.contains("no command has reached i-1 for 68 minutes: no"), "{why}");
+    // One that takes longer than it counts is never of use: without an end, another one was taken each time.
+    let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
+    let mut now = 0;
+    let counts = crate::nodes::danger::SNAPSHOT_AGE.as_secs();
+    for place in [Place::Look, Place::Look, Place::Failed] {
+        assert_eq!(dock.advance_at(now).0, Place::Snapshot);
+        dock.takes_snapshot();
+        assert_eq!(dock.advance_at(now + counts + 1).0, place, "{now}");
+        now += counts + 1 + 6 * MINUTE;
+    }
+    let why = dock.step().failure().unwrap_or_default();
+    assert!(why.contains("it took 15 minutes on i-1"), "{why}");
     // A snapshot is all that this step needs.
     let mut dock = Dock::of_etcd_0(saver(looks_for_a_snapshot()));
     dock.advance_at(0);
@@ -311,6 +323,20 @@ fn p7_what_reached_no_machine_does_not_count_once_something_has_or_after_a_pause
     dock.takes_snapshot();
     dock.advance_at(410);
     assert!(!serde_json::to_string(&dock.step().task).unwrap().contains("unreached"));
+}
+
+/// A group whose process Launch is suspended launches no successor.
+#[test]
+fn p4_no_member_goes_for_which_no_other_machine_would_come() {
+    for (suspended, place) in [(true, Place::Check), (false, Place::Successor)] {
+        let mut dock =
+            Dock::of_etcd_0(json!({"memberReplace": {"work": {}, "phase": since(0, check(round(0)))}}))
+                .saved(0);
+        (0..3).for_each(|index| dock.set_answer(&format!("i-{index}"), well(index)));
+        dock.observed.groups.get_mut("c-etcd-0").unwrap().as_mut().unwrap().launch_suspended = suspended;
+        assert_eq!(dock.advance_at(10).0, place, "{suspended}");
+        assert_eq!(dock.effects().is_empty(), suspended);
+    }
 }
 
 /// Its answer was lost or cut, and it was terminated as if another one led.

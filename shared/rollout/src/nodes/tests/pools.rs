@@ -97,3 +97,26 @@ fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken
     dock.set_answer(&dock.token(), has("new"));
     assert_eq!((dock.advance_at(380), dock.task().get("tries")), ((Place::Done, None), None));
 }
+
+/// It comes back with the credentials of before.
+#[test]
+fn p7_a_worker_in_standby_counts_as_skipped_when_its_pool_is_refreshed() {
+    for (done, skipped) in [(&["i-1"][..], true), (&["i-1", "i-3"], false)] {
+        let mut dock = pool(look_state());
+        dock.sees("c-pool-a", &[("i-1", OLD), ("i-3", ("elsewhere", "1"))]);
+        let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+        task.done.extend(done.iter().map(|id| (*id).to_owned()));
+        assert_eq!(dock.advance_at(0), (Place::Done, None));
+        assert_eq!(dock.step().is_skipped(), skipped);
+    }
+}
+
+/// It was waited for for half an hour.
+#[test]
+fn p7_a_worker_that_goes_while_it_is_refreshed_is_not_waited_for() {
+    let mut dock = pool(look_state());
+    dock.sees("c-pool-a", &[("i-1", OLD)]);
+    assert_eq!(dock.advance_at(0).0, Place::Refresh);
+    dock.sees("c-pool-a", &[("i-9", OLD)]);
+    assert_eq!(dock.advance_at(10), (Place::Refresh, Some(Waits::Credentials(vec!["i-9".to_owned()]))));
+}

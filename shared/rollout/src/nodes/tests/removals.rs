@@ -201,3 +201,33 @@ fn p6_an_empty_machine_that_ec2_wanted_to_interrupt_and_did_not_is_drained_again
     assert_eq!(dock.advance_at(20), (Place::Empty, waits(&["i-1"], None)));
     assert_eq!(dock.effects(), []);
 }
+
+/// A group with machines is not deleted, so the pool would be half deleted.
+#[test]
+fn p6_a_pool_with_a_machine_in_standby_or_held_in_its_hook_is_not_deleted() {
+    let mut dock = empty();
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", ("elsewhere", "1"))]);
+    let standby = Waits::Standby { group: POOL.to_owned(), machine: "i-3".to_owned() };
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Empty, Some(standby)), Vec::new()));
+    let mut dock = empty();
+    dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", ("terminatingWait", "1"))]);
+    let by_others = Departure::by_auto_scaling(Role::Pool("a".to_owned()), POOL, None, at(0));
+    let waits = Waits::Departure(by_others.departs("i-3"));
+    dock.departures.insert("i-3".to_owned(), by_others);
+    assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Empty, Some(waits)), Vec::new()));
+}
+
+#[test]
+fn p6_a_worker_that_ec2_wanted_to_interrupt_and_that_is_slow_to_take_pods_again_fails_no_removal() {
+    for (cause, place) in
+        [(json!({"interruption": {"at": at(0)}}), Place::Empty), (json!({"rollout": "rests"}), Place::Failed)]
+    {
+        let mut dock = pool(open(json!("empty")));
+        dock.advance_at(0);
+        let one = json!({
+            "role": "pool-a", "group": POOL, "cause": cause, "since": at(0), "state": {"uncordon": {}}, "problem": "no",
+        });
+        dock.departures.insert("i-1".to_owned(), serde_json::from_value(one).unwrap());
+        assert_eq!(dock.advance_at(10).0, place, "{cause}");
+    }
+}

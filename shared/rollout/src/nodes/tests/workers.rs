@@ -539,3 +539,36 @@ fn a_pool_without_a_surge_goes_on_at_once_after_an_autoscaler_made_it_smaller() 
     dock.wants(2, &[("i-2", OLD), ("i-4", NEW)]);
     assert_eq!(dock.advance_at(10), (Place::Roll, waits(&["i-2"], None, None)));
 }
+
+/// A worker with pods was drained in place of the surge's machine, whenever that came.
+#[test]
+fn p6_outside_of_a_window_the_surge_stays_and_no_worker_goes() {
+    let old = ["i-1", "i-2", "i-3", "i-4"].map(|id| (id, OLD));
+    let new = [("i-5", NEW)];
+    let machines: Vec<_> = old.into_iter().chain(new).collect();
+    for (minute, goes) in [(600, false), (0, true)] {
+        let mut dock = pool(5, &machines, &json!({"pace": pace(0, 1), "extra": extra(1), "proved": true}));
+        dock.active.nodes.windows =
+            vec![MaintenanceWindow { days: Vec::new(), start_minute: minute, length_min: 30 }];
+        dock.advance_at(0);
+        assert_eq!(!dock.departures.is_empty(), goes, "{minute}");
+    }
+}
+
+/// It took another day each time.
+#[test]
+fn p6_a_worker_that_could_not_be_drained_is_not_the_surplus_one() {
+    let machines: Vec<_> =
+        ["i-0", "i-1", "i-2", "i-3"].map(|id| (id, NEW)).into_iter().chain([("i-4", OLD)]).collect();
+    let mut dock = pool(
+        5,
+        &machines,
+        &json!({
+            "pace": pace(0, 1), "extra": extra(1), "proved": true, "givenUp": {"i-4": "no"},
+        }),
+    );
+    dock.active.nodes.budget = 2;
+    dock.advance_at(0);
+    let goes: Vec<_> = dock.departures.keys().collect();
+    assert_eq!(goes, ["i-3"]);
+}

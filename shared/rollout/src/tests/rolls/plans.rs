@@ -58,6 +58,8 @@ fn each_role_is_told_which_minor_release_it_goes_to_and_no_others() {
             ("etcd-0".to_owned(), etcd.clone()),
             ("etcd-1".to_owned(), etcd.clone()),
             ("etcd-2".to_owned(), etcd),
+            // A snapshot is taken before their stack is updated.
+            ("controller".to_owned(), None),
             ("controller".to_owned(), Some("Kubernetes 1.36 → 1.37".to_owned())),
             ("pool-a".to_owned(), None),
         ]

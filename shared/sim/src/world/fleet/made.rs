@@ -137,6 +137,7 @@ impl World {
             ahead: before.as_ref().and_then(|group| group.ahead.clone()),
             rebalances: before.as_ref().is_some_and(|group| group.rebalances),
             replaces_spot: properties.get("CapacityRebalance") == Some(&Value::Bool(true)),
+            no_capacity: before.as_ref().is_some_and(|group| group.no_capacity),
             suspended: before.map(|group| group.suspended).unwrap_or_default(),
             target_groups: texts(properties, "TargetGroupARNs"),
         };

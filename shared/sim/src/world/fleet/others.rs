@@ -36,6 +36,15 @@ impl World {
         }
     }
 
+    /// EC2 has no capacity for machines of a group, or has it again. Auto Scaling keeps trying (EC2 Auto Scaling user guide, "Troubleshoot
+    /// issues: instance launch failures").
+    pub fn set_capacity(&mut self, name: &str, has_some: bool) {
+        let Some(group) = self.fleet.groups.get_mut(name) else { return };
+        group.no_capacity = !has_some;
+        self.record(format!("EC2 {} capacity for {name}", if has_some { "has" } else { "has no" }));
+        self.fleet_after_s(1.0, FleetTask::Reconcile { group: name.to_owned() });
+    }
+
     /// Somebody suspends a process of a group, or resumes it.
     pub fn suspend(&mut self, name: &str, process: Process, is_suspended: bool) {
         let Some(group) = self.fleet.groups.get_mut(name) else { return };
@@ -64,10 +73,13 @@ impl World {
         }
     }
 
-    /// Removes every protection from scale-in, and resumes every process of every group.
+    /// Removes every protection from scale-in, resumes every process of every group, and gives each capacity.
     pub fn others_let_be(&mut self) {
         let groups: Vec<String> = self.fleet.groups.keys().cloned().collect();
         for group in groups {
+            if self.fleet.groups[&group].no_capacity {
+                self.set_capacity(&group, true);
+            }
             for process in
                 [Process::Launch, Process::Terminate, Process::ReplaceUnhealthy, Process::AzRebalance]
             {

@@ -67,8 +67,8 @@ impl World {
         let Some(group) = self.fleet.groups.get(name) else { return };
         let ahead = group.ahead.as_ref().and_then(|ahead| self.fleet.machines.get(&ahead.comes));
         let wanted = group.desired + ahead.map_or(0, |machine| machine.weight);
-        let (launches, terminates) =
-            (!group.suspended.contains(&Process::Launch), !group.suspended.contains(&Process::Terminate));
+        let launches = !group.suspended.contains(&Process::Launch) && !group.no_capacity;
+        let terminates = !group.suspended.contains(&Process::Terminate);
         let (heaviest, mut units) = (group.heaviest(), self.units(name));
         while launches && units < wanted {
             let Some(id) = self.launch(name) else { break };

@@ -47,6 +47,8 @@ pub struct MachineFacts {
     pub credentials: String,
     /// It is up, but does not answer.
     pub silent: bool,
+    /// Systems Manager refuses commands to it.
+    pub unregistered: bool,
     /// One of its certificates has expired: Slipway's or its kubelet's own.
     pub expired: bool,
 }
@@ -180,6 +182,7 @@ impl MachineFacts {
             config: machine.node.as_ref().map(|node| node.config.clone()).unwrap_or_default(),
             credentials: machine.credentials.clone(),
             silent: machine.silent,
+            unregistered: machine.unregistered,
             expired: machine.expired || machine.locked_out,
         }
     }
@@ -199,6 +202,7 @@ impl MachineFacts {
             && self.interrupted == machine.interrupted
             && self.retained == (machine.state == State::TerminatingRetained)
             && self.silent == machine.silent
+            && self.unregistered == machine.unregistered
             && self.expired == (machine.expired || machine.locked_out)
             && self.credentials == machine.credentials
     }

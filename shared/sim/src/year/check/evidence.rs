@@ -41,6 +41,11 @@ impl Checker {
         if self.led.as_ref().map(|led| &led.role) != facts.leader.as_ref() {
             self.led = facts.leader.clone().map(|role| Leader { role, since: now, is_to_hand_over: false });
         }
+        let Some(led) = &mut self.led else { return };
+        let machine = facts.members.get(&led.role).and_then(|member| member.machine.as_ref());
+        let machine = machine.and_then(|id| self.machines.get(id));
+        // Nobody can tell it so. It hands over in its terminate hook.
+        led.is_to_hand_over |= machine.is_some_and(|machine| machine.unregistered);
     }
 
     /// A machine was told to hand over leadership.

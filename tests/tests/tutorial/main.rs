@@ -2,6 +2,8 @@
 //! deployed with the page's own parameters. Commands that need a real account are marked in the page (`# in AWS`), and listed here.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod smoke;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
