@@ -272,21 +272,27 @@ fn statement(value: &Value) -> Result<Statement, PolicyError> {
 /// A part of a text with policy variables.
 enum Part<'t> {
     Text(&'t str),
+    /// `${*}`, `${?}` or `${$}`: the character itself ("Special characters", in "IAM policy elements: Variables and tags", IAM user guide).
+    Literal(char),
     /// The key of the request's context, in lower case: "Condition key names are not case-sensitive" (IAM user guide).
     Variable(String),
 }
 
-/// The parts of a text; `None` if it has a variable with a default, `${*}`, `${?}` or `${$}`, or one that does not end.
+/// The parts of a text; `None` if it has a variable with a default, or one that does not end.
 fn variables(text: &str) -> Option<Vec<Part<'_>>> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
         let (key, after) = after.split_once('}')?;
         let is_key = key.contains(':')
             && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b":/-_.".contains(&byte));
-        if !is_key {
-            return None;
-        }
-        parts.extend([Part::Text(before), Part::Variable(key.to_ascii_lowercase())]);
+        let part = match key {
+            "*" => Part::Literal('*'),
+            "?" => Part::Literal('?'),
+            "$" => Part::Literal('$'),
+            _ if is_key => Part::Variable(key.to_ascii_lowercase()),
+            _ => return None,
+        };
+        parts.extend([Part::Text(before), part]);
         rest = after;
     }
     parts.push(Part::Text(rest));
@@ -294,7 +300,8 @@ fn variables(text: &str) -> Option<Vec<Part<'_>>> {
 }
 
 fn has_variables(texts: &[String]) -> bool {
-    texts.iter().any(|text| text.contains("${"))
+    let is_variable = |part: &Part<'_>| matches!(part, Part::Variable(_));
+    texts.iter().any(|text| variables(text).is_none_or(|parts| parts.iter().any(is_variable)))
 }
 
 /// `text` with the values of its variables. `None`: the request has no value for one, so that nothing matches ("Policy variables with no
@@ -309,6 +316,7 @@ fn pieces(text: &str, context: &BTreeMap<String, Vec<String>>) -> Option<Vec<(ch
     for part in variables(text)? {
         match part {
             Part::Text(text) => pieces.extend(text.chars().map(|character| (character, true))),
+            Part::Literal(character) => pieces.push((character, false)),
             Part::Variable(key) => match context.get(&key).map(Vec::as_slice) {
                 Some([value]) => pieces.extend(value.chars().map(|character| (character, false))),
                 Some(_) | None => return None,
@@ -458,7 +466,7 @@ mod tests {
             json!({"Effect": "Maybe", "Action": "s3:*", "Resource": "*"}),
             json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${aws:userid"}),
             json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${aws:userid, 'x'}"}),
-            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${*}"}),
+            json!({"Effect": "Allow", "Action": "s3:*", "Resource": "arn:aws:s3:::b/${**}"}),
             json!({"Effect": "Allow", "Action": "s3:*", "Resource": "${ec2:SourceInstanceARN}"}),
             json!({"Effect": "Allow", "Action": "${aws:userid}", "Resource": "*"}),
             json!({"Effect": "Deny", "Action": "s3:*", "Resource": "*",
@@ -510,6 +518,21 @@ mod tests {
         assert_eq!(delete("a/AROA1:i-1/x", &me), Decision::NotGranted);
         assert_eq!(delete("a/AROA1:i-2/x", &me), Decision::Denied("Else".to_owned()));
         assert_eq!(delete("a/AROA1:i-1/x", &[]), Decision::Denied("Else".to_owned()));
+    }
+
+    #[test]
+    fn a_special_character_in_braces_is_no_wildcard() {
+        let policy = parse(&json!({"Statement": {
+            "Sid": "Plain", "Effect": "Allow", "Action": "cloudformation:CreateChangeSet", "Resource": "*",
+            "Condition": {"StringNotLike": {"cloudformation:TemplateUrl": ["*${?}*", "*${*}", "${$}*"]}},
+        }}))
+        .unwrap();
+        let allowed = |url: &str| {
+            let context = [("cloudformation:templateurl", url)];
+            decide(&policy, &request("cloudformation:CreateChangeSet", "*", &context)) != Decision::NotGranted
+        };
+        assert!(allowed("https://b/a") && allowed("https://b/$*a"));
+        assert!(!allowed("https://b/a?b") && !allowed("https://b/*") && !allowed("$"));
     }
 
     #[test]

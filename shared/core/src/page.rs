@@ -5,6 +5,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::words::is_harmful;
+
 /// The content security policy and other metadata of a page.
 ///
 /// Written out because maud leaves void elements open, as in HTML, and XML needs them closed.
@@ -38,15 +40,32 @@ pub fn page(title: &str, style: &str, body: &Markup, made: &str) -> String {
     text
 }
 
-/// `text` without characters that HTML and XML forbid even when escaped, and without those that change the writing direction, which could
-/// disguise a value from the person who approves a plan.
+/// `text` without characters that HTML and XML forbid even when escaped, and without those that change the writing direction or break a line,
+/// which could disguise a value from the person who approves a plan.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    let fine = |letter: char| !letter.is_control() || letter == '\n' || letter == '\t';
-    let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let fine = |letter: char| matches!(letter, '\n' | '\t') || !is_harmful(letter);
+    let odd = |letter: char| matches!(letter, '\u{fffe}' | '\u{ffff}');
     // A fast path: most text is plain ASCII.
     if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return text.to_owned();
     }
     text.chars().map(|letter| if fine(letter) && !odd(letter) { letter } else { '\u{fffd}' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p9_a_page_shows_no_character_that_disguises_others() {
+        for letter in
+            "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}\u{0}\u{85}\u{fffe}"
+                .chars()
+        {
+            assert!(is_harmful(letter) || letter == '\u{fffe}', "{letter:?}");
+            assert_eq!(clean(&format!("a{letter}b")), "a\u{fffd}b", "{letter:?}");
+        }
+        assert_eq!(clean("ä\n\t€"), "ä\n\t€");
+    }
 }

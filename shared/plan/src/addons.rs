@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use slipway_core::diff::{Difference, diff};
 use slipway_core::release::{AddonSet, Installed};
 
 /// What happens to one add-on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AddonPlan {
     /// Its name.
@@ -20,6 +21,9 @@ pub struct AddonPlan {
     pub after: Option<String>,
     /// The objects that are added (`+`), changed (`~`) or removed (`-`): `~ Deployment coredns`.
     pub objects: Vec<String>,
+    /// The values of these objects that are added or change: `Deployment coredns.spec.replicas`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Difference>,
 }
 
 /// What happens to an add-on.
@@ -76,13 +80,20 @@ pub(super) fn compare(old: Option<&AddonSet>, new: &AddonSet) -> Vec<AddonPlan> 
 
 fn one(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
     let (before, after) = (objects(old), objects(new));
-    let mut changed = Vec::new();
+    let (mut changed, mut values) = (Vec::new(), Vec::new());
     for (name, object) in &after {
-        match before.get(name) {
-            None => changed.push(format!("+ {name}")),
-            Some(was) if was != object => changed.push(format!("~ {name}")),
-            Some(_) => {}
-        }
+        let (sign, was) = match before.get(name) {
+            None => ('+', &Value::Null),
+            Some(was) if was != object => ('~', *was),
+            Some(_) => continue,
+        };
+        changed.push(format!("{sign} {name}"));
+        let below = |path: &str| if path.is_empty() { name.clone() } else { format!("{name}.{path}") };
+        values.extend(diff(was, object).into_iter().map(|found| Difference {
+            path: below(&found.path),
+            before: found.before.filter(|before| !before.is_null()),
+            after: found.after,
+        }));
     }
     changed.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("- {name}")));
     let action = match (old, new) {
@@ -93,7 +104,7 @@ fn one(old: Option<&Installed>, new: Option<&Installed>) -> Option<AddonPlan> {
     };
     let version = |addon: Option<&Installed>| addon.map(|addon| addon.version.clone());
     let name = new.or(old)?.name.clone();
-    Some(AddonPlan { name, action, before: version(old), after: version(new), objects: changed })
+    Some(AddonPlan { name, action, before: version(old), after: version(new), objects: changed, values })
 }
 
 /// An add-on's objects by kind and name. Names of one kind are unique, because the objects of an add-on share one namespace.

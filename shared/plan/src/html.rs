@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use slipway_core::diff::Difference;
 use slipway_core::page::{self, clean};
+use slipway_core::words::count;
 
 use super::story::{self, Risk, Story};
 use super::words::window;
@@ -14,7 +15,7 @@ use super::{
     ResourceAction, ResourceChange, StackAction, StackPlan,
 };
 
-/// Longer values, such as user data and policies, are truncated. The release contains them in full.
+/// Of longer values, such as user data and policies, the page shows as much, and unfolds the rest.
 const LONGEST: usize = 1500;
 
 /// The page.
@@ -140,6 +141,14 @@ fn nodes(plan: &Plan) -> Markup {
                 thead { tr { th { "Role" } th { "Machines" } th { "What happens" } th { "Why" } } }
                 tbody { @for node in plan.in_order() { (line(node)) } }
             }
+            @for node in plan.in_order() {
+                @if !node.values.is_empty() {
+                    details class="stack" {
+                        summary { b { (clean(&node.role.to_string())) } " " span class="small" { "machine and configuration: " (count(node.values.len() as u64, "difference")) } }
+                        (table(node.values.iter().map(|found| (found, None, false))))
+                    }
+                }
+            }
         }
     }
 }
@@ -189,6 +198,14 @@ fn addons(plan: &Plan) -> Markup {
                 table {
                     thead { tr { th { "Add-on" } th { "Version" } th { "What happens" } th { "Objects" } } }
                     tbody { @for addon in &plan.addons { (line(addon)) } }
+                }
+                @for addon in &plan.addons {
+                    @if !addon.values.is_empty() {
+                        details class="stack" {
+                            summary { b { (clean(&addon.name)) } " " span class="small" { (count(addon.values.len() as u64, "difference")) } }
+                            (table(addon.values.iter().map(|found| (found, None, false))))
+                        }
+                    }
                 }
             }
         }
@@ -296,7 +313,7 @@ fn value(text: Option<&str>, from: usize) -> Markup {
     let shown: String = text.chars().skip(from).take(LONGEST).collect();
     html! {
         pre { @if from > 0 { "…" } (clean(&shown)) @if from + LONGEST < length { "…" } }
-        span class="small" { (length) " characters" }
+        details { summary { span class="small" { "all " (length) " characters" } } pre { (clean(text)) } }
     }
 }
 

@@ -139,7 +139,7 @@ pub struct ResourceChange {
     pub action: ResourceAction,
     /// Whether the resource keeps its identity.
     pub replacement: Replacement,
-    /// The properties that change; empty for a resource that is added or removed.
+    /// The properties that change; all for a resource that is added, none for one that is removed.
     pub properties: Vec<PropertyChange>,
 }
 
@@ -195,6 +195,9 @@ pub struct NodePlan {
     pub action: NodeAction,
     /// Why, one line each.
     pub reasons: Vec<String>,
+    /// The values of `machine` and `config` that are added or change; all of them for nodes that are created.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Difference>,
     /// Which of its nodes Auto Scaling may terminate by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undrained: Vec<Undrained>,

@@ -1,6 +1,6 @@
 //! What happens to the nodes, and why: nodes are outdated, stale, or neither.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use slipway_core::cluster::GroupSize;
 use slipway_core::diff::{Difference, diff};
 use slipway_core::release::{NodeRole, Rendering, Stack};
@@ -55,6 +55,7 @@ pub(super) fn compare(baseline: &Baseline, new: &Rendering) -> Vec<NodePlan> {
             nodes: node.nodes,
             action,
             reasons: vec![why.to_owned()],
+            values: Vec::new(),
             undrained: Vec::new(),
             fewer: false,
             resized: None,
@@ -89,6 +90,7 @@ fn one(role: &Role, before: Option<&NodeRole>, after: &NodeRole, removed_subnets
         nodes,
         action,
         reasons,
+        values: values(before, after),
         undrained,
         fewer,
         resized,
@@ -128,7 +130,8 @@ fn besides(planned: NodePlan, before: &NodeRole, after: &NodeRole) -> NodePlan {
     }
     let unfinished = "a rollout ended before all nodes were as it meant them to be".to_owned();
     let reasons = std::iter::once(unfinished).chain(reasons).collect();
-    NodePlan { action, reasons, nodes: concerned(action, before.nodes, after.nodes), ..planned }
+    let nodes = concerned(action, before.nodes, after.nodes);
+    NodePlan { action, reasons, values: values(Some(before), after), nodes, ..planned }
 }
 
 fn created(node: &NodeRole) -> &'static str {
@@ -218,7 +221,7 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
         diff(&before.machine, &after.machine)
             .iter()
             .filter(|found| !allows_more_types(found))
-            .map(reasons::of_machine),
+            .flat_map(reasons::of_machine),
     );
     if before.config_digest != after.config_digest {
         let same_machines = before.machine.get("architecture") == after.machine.get("architecture");
@@ -232,6 +235,23 @@ fn judge(before: &NodeRole, after: &NodeRole) -> (NodeAction, Vec<String>) {
         return (NodeAction::Refresh, reasons);
     }
     (NodeAction::Untouched, reasons)
+}
+
+/// What its machines are made of and what runs on them: all of it, or what differs.
+fn values(before: Option<&NodeRole>, after: &NodeRole) -> Vec<Difference> {
+    let whole = |node: &NodeRole| {
+        // One that cannot be read is shown as the text that it is.
+        let config = serde_json::from_str(&node.config).unwrap_or_else(|_| Value::from(node.config.as_str()));
+        json!({ "machine": node.machine, "config": config })
+    };
+    let empty = json!({ "machine": {}, "config": {} });
+    match before {
+        Some(before) if before.machine == after.machine && before.config_digest == after.config_digest => {
+            Vec::new()
+        }
+        Some(before) => diff(&whole(before), &whole(after)),
+        None => diff(&empty, &whole(after)),
+    }
 }
 
 /// Why an etcd member cannot find its data again.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use slipway_core::diff::{Difference, diff};
 
-use super::words::change;
+use super::words::lines;
 
 /// What people call a part of a machine. Other parts are called by their path.
 const MACHINE: [(&str, &str); 9] = [
@@ -20,14 +20,14 @@ const MACHINE: [(&str, &str); 9] = [
     ("subnet", "subnet"),
 ];
 
-/// A difference of two machines.
-pub(super) fn of_machine(found: &Difference) -> String {
-    let sides = [&found.before, &found.after].map(|side| side.as_ref().map(in_short));
-    let became = change(sides[0].as_ref(), sides[1].as_ref());
-    match MACHINE.iter().find(|(path, _)| *path == found.path) {
-        Some((_, name)) => format!("{name}: {became}"),
-        None => format!("machine {}: {became}", found.path),
-    }
+/// A difference of two machines, in one line for each value.
+pub(super) fn of_machine(found: &Difference) -> Vec<String> {
+    let [before, after] = [&found.before, &found.after].map(|side| side.as_ref().map(in_short));
+    let path = match MACHINE.iter().find(|(path, _)| *path == found.path) {
+        Some((_, name)) => (*name).to_owned(),
+        None => format!("machine {}", found.path),
+    };
+    lines(&Difference { path, before, after })
 }
 
 /// A list of one instance type as that type, and a reference to a parameter, as only a folder has, as the end of its name.
@@ -57,8 +57,9 @@ pub(super) fn of_config(before: &str, after: &str, same_machines: bool) -> Vec<S
     let releases = releases(&mut before, &mut after, &mut reasons);
     software(&mut before, &mut after, &releases, same_machines, &mut reasons);
     images(&mut before, &mut after, &releases, &mut reasons);
-    reasons.extend(diff(&before, &after).iter().map(|found| {
-        format!("config {}: {}", found.path, change(found.before.as_ref(), found.after.as_ref()))
+    reasons.extend(diff(&before, &after).into_iter().flat_map(|found| {
+        let path = format!("config {}", found.path);
+        lines(&Difference { path, ..found })
     }));
     if reasons.is_empty() && same_machines {
         reasons.push("its configuration differs".to_owned());
@@ -114,9 +115,18 @@ fn software(
     }
     for (name, now) in &new {
         let Some(was) = old.get(name) else {
-            reasons.push(format!("{name} {} is installed", now.version));
+            reasons.push(format!("{name} {} is installed, from {}", now.version, now.url));
             continue;
         };
+        // The versions are in the addresses, and so is the architecture.
+        let elsewhere = if same_machines {
+            was.url.replace(&was.version, &now.version) != now.url
+        } else {
+            host(&was.url) != host(&now.url)
+        };
+        if elsewhere {
+            reasons.push(format!("{name} {} is fetched from {}", now.version, now.url));
+        }
         if was.version != now.version {
             let follows = releases.iter().any(|(old, new)| *old == was.version && *new == now.version);
             if !follows {
@@ -126,12 +136,15 @@ fn software(
             // The architecture says it for all of them.
         } else if was.digest != now.digest {
             reasons.push(format!("{name} {} is another build, with another checksum", now.version));
-        } else if was.url != now.url {
-            reasons.push(format!("{name} {} is fetched from {}", now.version, now.url));
         }
     }
     let gone = old.keys().filter(|name| !new.contains_key(*name));
     reasons.extend(gone.map(|name| format!("{name} is not installed any more")));
+}
+
+/// Scheme and host.
+fn host(url: &str) -> Vec<&str> {
+    url.splitn(4, '/').take(3).collect()
 }
 
 /// `None`: this is not the list that is known.
@@ -157,7 +170,7 @@ fn images(before: &mut Value, after: &mut Value, releases: &[Release], reasons: 
     }
     for (name, now) in &new {
         let Some(was) = old.get(name) else {
-            reasons.push(format!("image {name} {} is new", parts(now).1));
+            reasons.push(format!("image {name} is new: {now}"));
             continue;
         };
         let ((old_place, old_tag), (place, tag)) = (parts(was), parts(now));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use slipway_core::diff::{Difference, diff};
 use slipway_core::release::{Rendering, Stack, StackKind};
 
@@ -96,9 +96,31 @@ fn all(stack: &Stack, action: ResourceAction) -> Vec<ResourceChange> {
             resource_type: type_of(resource),
             action,
             replacement: Replacement::Never,
-            properties: Vec::new(),
+            properties: match action {
+                ResourceAction::Add => added(resource),
+                ResourceAction::Modify | ResourceAction::Remove => Vec::new(),
+            },
         })
         .collect()
+}
+
+/// All that a new resource has.
+fn added(resource: &Value) -> Vec<PropertyChange> {
+    let nothing = json!({ "Type": resource["Type"], "Properties": {} });
+    let found = diff(&nothing, resource).into_iter();
+    let found = found.filter(|found| found.path != "Properties" || found.after.is_some());
+    found
+        .map(|found| PropertyChange {
+            difference: Difference { path: below_properties(&found.path).to_owned(), ..found },
+            replacement: Replacement::Never,
+            because_of: None,
+        })
+        .collect()
+}
+
+/// The path below `Properties`, or that of another attribute, such as `DeletionPolicy`.
+fn below_properties(path: &str) -> &str {
+    path.strip_prefix("Properties.").unwrap_or(path)
 }
 
 fn changes(old: &Map<String, Value>, new: &Map<String, Value>) -> Vec<ResourceChange> {
@@ -122,7 +144,7 @@ fn resource_change(id: &str, old: Option<&Value>, new: Option<&Value>) -> Option
     };
     match (old, new) {
         (None, None) => None,
-        (None, Some(new)) => Some(change(new, ResourceAction::Add, Replacement::Never, Vec::new())),
+        (None, Some(new)) => Some(change(new, ResourceAction::Add, Replacement::Never, added(new))),
         (Some(old), None) => Some(change(old, ResourceAction::Remove, Replacement::Never, Vec::new())),
         (Some(old), Some(new)) if old == new => None,
         (Some(old), Some(new)) => {

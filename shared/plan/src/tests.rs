@@ -2,6 +2,7 @@
 
 mod membership;
 mod rendered;
+mod shown;
 mod sizes;
 
 use std::collections::BTreeMap;

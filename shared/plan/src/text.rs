@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use slipway_core::keys;
 use slipway_core::words::count as counted;
 
 use super::exports::few;
@@ -111,7 +112,7 @@ pub(super) const LATER: &str = "Not in a plan, because they count from the next 
 pub(super) fn whole(plan: &Plan) -> String {
     let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
     for stack in &plan.stacks {
-        stack_lines(stack, &mut text);
+        stack_lines(plan, stack, &mut text);
     }
     text.push_str("\nNodes\n");
     for node in plan.in_order() {
@@ -137,13 +138,16 @@ pub(super) fn whole(plan: &Plan) -> String {
     if plan.is_empty() {
         push(&mut text, format_args!("\n{LATER}"));
     }
+    if let Some(where_else) = left_out(plan) {
+        push(&mut text, format_args!("\n{where_else}"));
+    }
     if let Some(why) = plan.not_executable() {
         push(&mut text, format_args!("\nThis plan is not executed: {why}"));
     }
     text
 }
 
-fn stack_lines(stack: &StackPlan, text: &mut String) {
+fn stack_lines(plan: &Plan, stack: &StackPlan, text: &mut String) {
     let (sign, word) = match stack.action {
         StackAction::Create => ('+', "create"),
         StackAction::Update => ('~', "update"),
@@ -160,16 +164,19 @@ fn stack_lines(stack: &StackPlan, text: &mut String) {
         }
     };
     push(text, format_args!("  {sign} {} {word}{resources}", stack.name));
-    // One line is enough for a stack that is created or deleted.
-    if stack.action != StackAction::Update {
+    let shown = match stack.action {
+        StackAction::Update => true,
+        StackAction::Create => !plan.from.is_empty(),
+        StackAction::Delete | StackAction::Orphaned | StackAction::Unchanged => false,
+    };
+    if !shown {
         return;
     }
     for change in &stack.resources {
         resource_lines(change, text);
     }
-    for other in &stack.other {
-        let became = words::change(other.before.as_ref(), other.after.as_ref());
-        push(text, format_args!("      ~ {}: {became}", other.path));
+    for line in stack.other.iter().flat_map(words::lines) {
+        push(text, format_args!("      ~ {line}"));
     }
 }
 
@@ -188,11 +195,13 @@ fn resource_lines(change: &ResourceChange, text: &mut String) {
     push(text, format_args!("      {sign} {} ({}{fate})", change.logical_id, change.resource_type));
     for property in &change.properties {
         let found = &property.difference;
-        let became = property.because_of.as_ref().map_or_else(
-            || words::change(found.before.as_ref(), found.after.as_ref()),
-            |cause| format!("follows {cause}"),
-        );
-        push(text, format_args!("          {}: {became}", found.path));
+        if let Some(cause) = &property.because_of {
+            push(text, format_args!("          {}: follows {cause}", found.path));
+            continue;
+        }
+        for line in words::lines(found) {
+            push(text, format_args!("          {line}"));
+        }
     }
 }
 
@@ -213,10 +222,14 @@ fn node_lines(plan: &Plan, node: &NodePlan, text: &mut String) {
     let before: Vec<String> = plan.waits_for(node).iter().map(ToString::to_string).collect();
     let after = if before.is_empty() { String::new() } else { format!(", after {}", before.join(", ")) };
     push(text, format_args!("  {sign} {} ×{count}: {word}{after}", node.role));
-    // The reason for a new node is obvious.
     if node.action != NodeAction::Create {
         for reason in node.why() {
             push(text, format_args!("      {reason}"));
+        }
+    } else if !plan.from.is_empty() {
+        // The reason for a new node is obvious, and what will run on it is not.
+        for line in node.values.iter().flat_map(words::lines) {
+            push(text, format_args!("      {line}"));
         }
     }
 }
@@ -245,7 +258,35 @@ fn addon_lines(addon: &AddonPlan, text: &mut String) {
         for object in &addon.objects {
             push(text, format_args!("      {object}"));
         }
+        for line in addon.values.iter().flat_map(words::lines) {
+            push(text, format_args!("          {line}"));
+        }
     }
+}
+
+/// Where to read what the text leaves out.
+fn left_out(plan: &Plan) -> Option<String> {
+    let properties = plan.stacks.iter().flat_map(|stack| &stack.resources).flat_map(|one| &one.properties);
+    let stacks = plan.stacks.iter().flat_map(|stack| &stack.other);
+    let nodes = plan.nodes.iter().flat_map(|node| &node.values);
+    let addons = plan.addons.iter().flat_map(|addon| &addon.values);
+    let own = properties.filter(|one| one.because_of.is_none()).map(|one| &one.difference);
+    let mut all = own.chain(stacks).chain(nodes).chain(addons);
+    let new = plan.addons.iter().any(|addon| addon.action == AddonAction::Add);
+    let what = if plan.from.is_empty() && !plan.is_empty() {
+        "Everything is new, so its values are not listed here."
+    } else if new {
+        "The objects of new add-ons are not listed here, and of long values only a part, with their size and digest."
+    } else if all.any(words::is_cut) {
+        "Of long values only a part is listed here, with their size and digest."
+    } else {
+        return None;
+    };
+    let page = keys::plan_page(&plan.cluster, &plan.id);
+    Some(format!(
+        "{what} To read all in full: {page} of the asset bucket (`slipway export`), or \
+         `slipway plan` with `--html FILE` or `--output json`."
+    ))
 }
 
 fn push(text: &mut String, line: std::fmt::Arguments<'_>) {

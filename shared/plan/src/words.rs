@@ -1,39 +1,156 @@
-//! Values and their differences in one short line.
+//! Values and their differences in lines: each value that is added or changes is there whole, or, if it is long, with its size and digest.
+//!
+//! Whoever approves a plan as text relies on this: nothing that will run may hide behind a number of settings or of digests.
 
-use serde_json::Value;
-use slipway_core::diff::is_intrinsic;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use slipway_core::diff::{Difference, is_intrinsic};
+use slipway_core::digest::sha256_hex;
+use slipway_core::words::is_harmful;
 
 /// How many characters of a value are shown.
-const LONGEST: usize = 60;
+const LONGEST: usize = 200;
+/// How many of a list or of an object: it is shown whole or value by value.
+const LONGEST_DEEP: usize = 600;
 /// How many characters are shown before the first difference of two long values, as context.
 const LEAD: usize = 20;
-/// How many elements of a list are named.
+/// How many keys of something that is dropped are named.
 const NAMED: usize = 3;
+/// The keys that name the elements of a list.
+const NAMES: [&str; 7] = ["name", "Name", "path", "id", "key", "DeviceName", "Sid"];
+
+/// One line for each value that differs, with its path.
+pub(super) fn lines(found: &Difference) -> Vec<String> {
+    let path = |leaf: &Leaf<'_>| Shown::of(&Value::from(leaf.path.as_str())).shown;
+    leaves(found).iter().map(|leaf| format!("{}: {}", path(leaf), change(leaf.before, leaf.after))).collect()
+}
+
+/// Whether [`lines`] shows a value in part only.
+pub(super) fn is_cut(found: &Difference) -> bool {
+    let long = |value: &Value| Shown::of(value).is_long();
+    leaves(found).iter().flat_map(|leaf| [leaf.before, leaf.after]).flatten().any(|value| match value {
+        Value::Array(list) => list.iter().any(long),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => long(value),
+    })
+}
 
 /// A value in one short line.
 pub(super) fn short(value: Option<&Value>) -> String {
-    value.map_or_else(|| "(absent)".to_owned(), |value| cut(&text(value), 0))
+    value.map_or_else(|| "(absent)".to_owned(), |value| Shown::of(value).cut(0))
 }
 
-/// How `before` became `after`: for lists the added and removed elements, for long texts the place of the first difference.
-pub(super) fn change(before: Option<&Value>, after: Option<&Value>) -> String {
-    if let (Some(Value::Array(before)), Some(Value::Array(after))) = (before, after)
-        && let Some(words) = elements(before, after)
+/// A value that differs. A list of single values is one.
+struct Leaf<'v> {
+    path: String,
+    before: Option<&'v Value>,
+    after: Option<&'v Value>,
+}
+
+fn leaves(found: &Difference) -> Vec<Leaf<'_>> {
+    let mut leaves = Vec::new();
+    walk(found.path.clone(), found.before.as_ref(), found.after.as_ref(), &mut leaves);
+    leaves
+}
+
+fn walk<'v>(path: String, before: Option<&'v Value>, after: Option<&'v Value>, leaves: &mut Vec<Leaf<'v>>) {
+    if before == after {
+        return;
+    }
+    if let (Some(old), Some(new)) = (before, after)
+        && let Some((old, new)) = same_function(old, new)
     {
-        return words;
+        return walk(path, Some(old), Some(new), leaves);
     }
-    let (Some(before), Some(after)) = (before, after) else {
-        return format!("{} → {}", short(before), short(after));
-    };
-    if let Some((before, after)) = same_function(before, after) {
-        return change(Some(before), Some(after));
+    let known = leaves.len();
+    // What is new and short stays in one line.
+    let deep = after.filter(|after| before.is_some() || Shown::of(after).is_long());
+    match deep {
+        Some(Value::Object(new)) if has_settings(new) => {
+            let old = before.and_then(Value::as_object).filter(|old| has_settings(old));
+            if old.is_none() && before.is_some() {
+                leaves.push(Leaf { path: path.clone(), before, after: None });
+            }
+            let keys: BTreeSet<&String> = old.into_iter().flat_map(Map::keys).chain(new.keys()).collect();
+            for key in keys {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                walk(below, old.and_then(|old| old.get(key)), new.get(key), leaves);
+            }
+        }
+        Some(Value::Array(new)) if new.iter().any(is_deep) => {
+            let old = before.and_then(Value::as_array);
+            if old.is_none() && before.is_some() {
+                leaves.push(Leaf { path: path.clone(), before, after: None });
+            }
+            list(&path, old.map_or(&[], Vec::as_slice), new, leaves);
+        }
+        Some(_) | None => {}
     }
-    let (before, after) = (text(before), text(after));
-    if before != after && masked(&before) == masked(&after) {
-        return of_digests(&before);
+    if leaves.len() == known {
+        leaves.push(Leaf { path, before, after });
     }
-    let from = window(&before, &after, LONGEST);
-    format!("{} → {}", cut(&before, from), cut(&after, from))
+}
+
+/// The elements of a list that differ: by their names, or by their places if not all have one.
+fn list<'v>(path: &str, old: &'v [Value], new: &'v [Value], leaves: &mut Vec<Leaf<'v>>) {
+    if let Some(key) = NAMES.iter().find(|key| are_named(old, key) && are_named(new, key)) {
+        let of = |value: &'v Value| value[*key].as_str().unwrap_or_default();
+        for value in new {
+            let before = old.iter().find(|other| of(other) == of(value));
+            walk(format!("{path}[{}]", of(value)), before, Some(value), leaves);
+        }
+        let gone = old.iter().filter(|value| !new.iter().any(|other| of(other) == of(value)));
+        leaves.extend(gone.map(|value| {
+            let path = format!("{path}[{}]", of(value));
+            Leaf { path, before: Some(value), after: None }
+        }));
+        return;
+    }
+    let (dropped, added) = moved(old, new);
+    let pairs = dropped.len() == added.len();
+    for (number, (index, value)) in added.iter().enumerate() {
+        let before = dropped.get(number).copied().filter(|_| pairs);
+        walk(format!("{path}[{index}]"), before, Some(value), leaves);
+    }
+    if !pairs {
+        leaves.extend(dropped.iter().map(|value| Leaf {
+            path: path.to_owned(),
+            before: Some(value),
+            after: None,
+        }));
+    }
+}
+
+/// Whether all elements have a text at `key`, each another one.
+fn are_named(list: &[Value], key: &str) -> bool {
+    let names: BTreeSet<&str> = list.iter().filter_map(|value| value.get(key)?.as_str()).collect();
+    names.len() == list.len()
+}
+
+/// The elements that went, and those that came with their places.
+fn moved<'v>(old: &'v [Value], new: &'v [Value]) -> (Vec<&'v Value>, Vec<(usize, &'v Value)>) {
+    let mut dropped: Vec<&Value> = old.iter().collect();
+    let mut added = Vec::new();
+    for (index, value) in new.iter().enumerate() {
+        match dropped.iter().position(|other| *other == value) {
+            Some(place) => drop(dropped.remove(place)),
+            None => added.push((index, value)),
+        }
+    }
+    (dropped, added)
+}
+
+/// Whether the values in it are shown one by one.
+fn has_settings(keys: &Map<String, Value>) -> bool {
+    !keys.is_empty() && !is_intrinsic(keys) && tag(keys).is_none()
+}
+
+fn is_deep(value: &Value) -> bool {
+    match value {
+        Value::Object(keys) => has_settings(keys),
+        Value::Array(_) => true,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
 }
 
 /// The arguments of two intrinsic functions of the same name, such as the user data in `Fn::Base64`.
@@ -46,17 +163,29 @@ fn same_function<'v>(before: &'v Value, after: &'v Value) -> Option<(&'v Value, 
     (one == other && one != "Ref").then_some((before, after))
 }
 
-/// Two texts differ only in digests, which tell a person nothing.
-fn of_digests(before: &str) -> String {
-    let what = masked(before);
-    let names = what.trim_matches(|letter: char| !letter.is_alphanumeric());
-    if names.is_empty() {
-        "another digest".to_owned()
-    } else if what.chars().count() <= LONGEST {
-        format!("{what}, with another digest")
-    } else {
-        "only digests in it differ".to_owned()
+/// How `before` became `after`: for lists the added and removed elements, for long texts the place of the first difference.
+fn change(before: Option<&Value>, after: Option<&Value>) -> String {
+    let (Some(before), Some(after)) = (before, after) else {
+        return match (before, after) {
+            (Some(before), None) => format!("{} → (absent)", dropped(before)),
+            // Each element of a long list is shown by itself, so that none is cut off.
+            (None, Some(Value::Array(list))) if Shown::of(&Value::Array(list.clone())).is_long() => {
+                adds(list)
+            }
+            (_, after) => format!("(absent) → {}", short(after)),
+        };
+    };
+    if let (Value::Array(before), Value::Array(after)) = (before, after)
+        && let Some(words) = elements(before, after)
+    {
+        return words;
     }
+    let (before, after) = (Shown::of(before), Shown::of(after));
+    if after.is_long() && masked(&before.shown) == masked(&after.shown) {
+        return format!("only runs of hexadecimal digits in it differ {}", after.size());
+    }
+    let from = window(&before.shown, &after.shown, LONGEST);
+    format!("{} → {}", before.cut(from), after.cut(from))
 }
 
 /// The shortest run of hexadecimal digits that is taken for a digest.
@@ -91,135 +220,95 @@ pub(super) fn window(before: &str, after: &str, longest: usize) -> usize {
 
 /// The added and removed elements, if any element stayed. A change of the order only has no such words.
 fn elements(before: &[Value], after: &[Value]) -> Option<String> {
-    let mut dropped: Vec<&Value> = before.iter().collect();
-    let mut added = Vec::new();
-    for value in after {
-        match dropped.iter().position(|other| *other == value) {
-            Some(place) => drop(dropped.remove(place)),
-            None => added.push(value),
-        }
-    }
-    let anything = !added.is_empty() || !dropped.is_empty();
+    let (gone, came) = moved(before, after);
+    let anything = !came.is_empty() || !gone.is_empty();
     // A short list that has nothing of the old one is read best as a whole.
-    let is_short = |list: &[Value]| Value::Array(list.to_vec()).to_string().chars().count() <= LONGEST;
-    let other = !before.is_empty() && dropped.len() == before.len() && is_short(before) && is_short(after);
+    let is_short = |list: &[Value]| !Shown::of(&Value::Array(list.to_vec())).is_long();
+    let other = !before.is_empty() && gone.len() == before.len() && is_short(before) && is_short(after);
     if !anything || other {
         return None;
     }
-    let lists = [("adds", added), ("drops", dropped)];
-    let words = lists.into_iter().filter(|(_, list)| !list.is_empty()).map(|(verb, list)| {
-        let names: Vec<_> = list.iter().take(NAMED).map(|value| short(Some(value))).collect();
-        let more = match list.len() - names.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("{verb} {}{more}", names.join(", "))
-    });
-    Some(words.collect::<Vec<_>>().join("; "))
+    let came: Vec<Value> = came.into_iter().map(|(_, value)| value.clone()).collect();
+    let gone: Vec<String> = gone.into_iter().map(dropped).collect();
+    let words = [
+        (!came.is_empty()).then(|| adds(&came)),
+        (!gone.is_empty()).then(|| format!("drops {}", gone.join(", "))),
+    ];
+    Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// A value as text. What would have to be cut is described instead: half a JSON document says nothing.
-fn text(value: &Value) -> String {
+fn adds(list: &[Value]) -> String {
+    let values: Vec<String> = list.iter().map(|value| short(Some(value))).collect();
+    format!("adds {}", values.join(", "))
+}
+
+/// What goes, which does not run any more: what would have to be cut is described instead.
+fn dropped(value: &Value) -> String {
+    let shown = Shown::of(value);
     match value {
-        Value::String(text) => text.clone(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
-        Value::Object(keys) => match tag(keys) {
-            Some(tag) => tag,
-            None => whole_or(value, || {
-                let names: Vec<&str> = keys.keys().take(NAMED).map(String::as_str).collect();
-                let more = keys.len() - names.len();
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("settings of {}{more}", names.join(", "))
-            }),
-        },
-        Value::Array(list) => whole_or(value, || match list.len() {
-            1 => "1 entry".to_owned(),
-            number => format!("{number} entries"),
-        }),
+        Value::Object(keys) if shown.is_long() => {
+            let names: Vec<&str> = keys.keys().take(NAMED).map(String::as_str).collect();
+            let more = keys.len() - names.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("settings of {}{more}", names.join(", "))
+        }
+        Value::Array(list) if shown.is_long() => slipway_core::words::count(list.len() as u64, "value"),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => shown.cut(0),
     }
 }
 
 /// `key=value` of a tag of AWS.
-fn tag(keys: &serde_json::Map<String, Value>) -> Option<String> {
+fn tag(keys: &Map<String, Value>) -> Option<String> {
     let text = |key: &str| keys.get(key)?.as_str();
     let known = keys.keys().all(|key| matches!(key.as_str(), "Key" | "Value" | "PropagateAtLaunch"));
     known.then(|| Some(format!("{}={}", text("Key")?, text("Value")?))).flatten()
 }
 
-fn whole_or(value: &Value, described: impl FnOnce() -> String) -> String {
-    let whole = value.to_string();
-    if whole.chars().count() <= LONGEST { whole } else { described() }
+/// A value, and how it is written in one line.
+struct Shown {
+    value: String,
+    shown: String,
+    most: usize,
 }
 
-/// `text` from its character `from`, truncated.
-fn cut(text: &str, from: usize) -> String {
-    let length = text.chars().count();
-    if length <= LONGEST {
-        return text.to_owned();
+impl Shown {
+    fn of(value: &Value) -> Self {
+        let tag = value.as_object().and_then(tag);
+        let Some(text) = tag.or_else(|| value.as_str().map(str::to_owned)) else {
+            let text = value.to_string();
+            return Self { value: text.clone(), shown: text, most: LONGEST_DEEP };
+        };
+        // A value cannot look like the words around it, or like another line.
+        let odd = text.contains(is_harmful) || text.contains('→') || text.starts_with(['(', '…', '"']);
+        let shown = if odd { Value::from(text.as_str()).to_string() } else { text.clone() };
+        Self { value: text, shown, most: LONGEST }
     }
-    let shown: String = text.chars().skip(from).take(LONGEST).collect();
-    let (before, after) = (if from > 0 { "…" } else { "" }, if from + LONGEST < length { "…" } else { "" });
-    format!("{before}{shown}{after} ({length} characters)")
+
+    fn is_long(&self) -> bool {
+        self.shown.chars().nth(self.most).is_some()
+    }
+
+    /// How long it is, and the digest that `sha256sum` prints of it.
+    fn size(&self) -> String {
+        format!("({} characters, sha256 {})", self.value.chars().count(), sha256_hex(self.value.as_bytes()))
+    }
+
+    /// It from its character `from`, truncated.
+    fn cut(&self, from: usize) -> String {
+        if !self.is_long() {
+            return self.shown.clone();
+        }
+        let shown: String = self.shown.chars().skip(from).take(LONGEST).collect();
+        let before = if from > 0 { "…" } else { "" };
+        let after = if self.shown.chars().nth(from + LONGEST).is_some() { "…" } else { "" };
+        format!("{before}{shown}{after} {}", self.size())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn words(before: &Value, after: &Value) -> String {
-        change(Some(before), Some(after))
-    }
-
-    #[test]
-    fn p3_of_a_list_the_plan_names_what_came_and_went() {
-        let three = json!(["https://etcd-0.c.etcd.internal:2379", "https://etcd-1.c.etcd.internal:2379"]);
-        let four = json!(["https://etcd-1.c.etcd.internal:2379", "https://etcd-2.c.etcd.internal:2379"]);
-        assert_eq!(
-            words(&three, &four),
-            "adds https://etcd-2.c.etcd.internal:2379; drops https://etcd-0.c.etcd.internal:2379"
-        );
-        assert_eq!(words(&json!([1]), &json!([1, 1, 2, 3, 4])), "adds 1, 2, 3 and 1 more");
-        assert_eq!(words(&json!([1, 2]), &json!([2, 1])), "[1,2] → [2,1]");
-        assert_eq!(words(&json!([1]), &json!([2])), "[1] → [2]");
-    }
-
-    #[test]
-    fn p3_of_two_long_texts_the_plan_shows_where_they_part() {
-        let text = |end: &str| json!(format!("{}{end}", "x".repeat(500)));
-        let shown = words(&text("AGENT=1"), &text("AGENT=2"));
-        let (before, after) = shown.split_once(" → ").unwrap();
-        assert!(before.starts_with("…xx") && before.ends_with("AGENT=1 (507 characters)"), "{before}");
-        assert!(after.ends_with("AGENT=2 (507 characters)"), "{after}");
-        assert_eq!(words(&json!("short"), &json!(1)), "short → 1");
-        assert_eq!(change(None, Some(&json!(true))), "(absent) → true");
-    }
-
-    #[test]
-    fn p3_no_digest_and_no_half_of_a_document_is_shown() {
-        let (one, other) = ("a1".repeat(32), "b2".repeat(32));
-        assert_eq!(words(&json!(one), &json!(other)), "another digest");
-        let image = |digest: &str| json!(format!("registry.k8s.io/pause:3.10@sha256:{digest}"));
-        assert_eq!(
-            words(&image(&one), &image(&other)),
-            "registry.k8s.io/pause:3.10@sha256:…, with another digest"
-        );
-        let script = |digest: &str| json!({"Fn::Base64": format!("{}{digest}", "#!/bin/sh\n".repeat(20))});
-        assert_eq!(words(&script(&one), &script(&other)), "only digests in it differ");
-        let rules =
-            |count: usize| json!({"rules": vec![json!({"level": "Metadata"}); count], "kind": "Policy"});
-        assert_eq!(change(None, Some(&rules(9))), "(absent) → settings of kind, rules");
-        let tag = |value: &str| json!([{"Key": "team", "Value": value, "PropagateAtLaunch": true}]);
-        assert_eq!(words(&json!([]), &tag("a")), "adds team=a");
-        let tags = |value: &str| json!([{"Key": "x".repeat(30), "Value": value}, {"Key": "y".repeat(30), "Value": value}]);
-        let shown = words(&tags("1"), &tags("2"));
-        assert!(shown.starts_with("adds xxx") && shown.contains("=2; drops xxx"), "{shown}");
-    }
-
-    #[test]
-    fn p3_a_long_text_that_is_new_shows_its_beginning() {
-        let shown = change(None, Some(&json!("ä".repeat(100))));
-        assert_eq!(shown, format!("(absent) → {}… (100 characters)", "ä".repeat(60)));
-    }
-}
+mod tests;

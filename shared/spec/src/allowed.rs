@@ -14,6 +14,7 @@ pub fn objections(cluster: &Cluster, site: &Site) -> Vec<Objection> {
     let mut found = programs(cluster, allowed, &site.asset_bucket);
     found.extend(members(cluster, allowed));
     found.extend(endpoints(cluster, allowed));
+    found.extend(role_names(cluster));
     found.extend(policies(cluster, allowed));
     found
 }
@@ -179,7 +180,16 @@ fn endpoints(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
             return Some(zone_objection(path, message, &list_zone(allowed, id, domain)));
         }
         if zones.iter().any(|zone| zone.has(name)) {
-            return None;
+            let (domain, owner) = part_of_another(name, &zones, &cluster.name)?;
+            let message = format!(
+                "the record `{name}` is in the part of the domain `{domain}` in which a cluster `{owner}` has the names of its etcd members"
+            );
+            let own = cluster.name.to_ascii_lowercase();
+            let help = format!(
+                "write a name directly below `{domain}`, such as `{own}.{domain}`, or one below `{own}.{domain}`; an administrator can list \
+                 `{owner}.{domain}` in the installation's parameter `HostedZoneDomains`, with the same zone, if no cluster has that name"
+            );
+            return Some(Objection::error("hosted-zone", names(index), message, help));
         }
         let domains: Vec<String> = zones.iter().map(|zone| format!("`{}`", zone.domain)).collect();
         let message = format!("the record `{name}` is outside of what {what} is for");
@@ -193,11 +203,44 @@ fn endpoints(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {
                 domains.join(" or ")
             ),
         };
-        // The older keys of kube-aws are `externalDNSName` and `hostedZoneId`.
-        let paths = vec![at("dnsName"), "externalDNSName".to_owned()];
-        Some(Objection::error("hosted-zone", paths, message, help))
+        Some(Objection::error("hosted-zone", names(index), message, help))
     };
     cluster.api_endpoints.iter().enumerate().filter_map(one).collect()
+}
+
+/// Where an endpoint's name is. The older keys of kube-aws are `externalDNSName` and `hostedZoneId`.
+fn names(index: usize) -> Vec<String> {
+    vec![format!("apiEndpoints[{index}].dnsName"), "externalDNSName".to_owned()]
+}
+
+/// The domain that a record is in, and the label of the other cluster in whose part of it: etcd's members have names of two labels or more below
+/// the domain ([`members`]), and so has whatever could take one of theirs. `None`: it is nobody else's.
+fn part_of_another<'n>(
+    name: &'n str,
+    zones: &[&'n AllowedZone],
+    cluster: &str,
+) -> Option<(&'n str, &'n str)> {
+    let zone = zones.iter().filter(|zone| zone.has(name)).max_by_key(|zone| zone.domain.len())?;
+    let name = name.trim_end_matches('.');
+    let below = name.get(..name.len().checked_sub(zone.domain.len() + 1)?)?;
+    let (_, owner) = below.rsplit_once('.')?;
+    (!owner.eq_ignore_ascii_case(cluster)).then_some((zone.domain.as_str(), owner))
+}
+
+/// Names of roles are unique in the account, so a whole name could be that of another cluster's role, or of one that something else in the account
+/// trusts by its name.
+fn role_names(cluster: &Cluster) -> Vec<Objection> {
+    let own = format!("{}-", cluster.name);
+    let pools = cluster.pools.iter().enumerate();
+    let pools = pools.map(|(index, pool)| (format!("worker.nodePools[{index}]"), &pool.iam));
+    let all = [("controller".to_owned(), &cluster.controller.iam), ("etcd".to_owned(), &cluster.etcd.iam)];
+    let foreign = all.into_iter().chain(pools).filter_map(|(path, iam)| {
+        let name = iam.role_name.as_ref().filter(|name| iam.strict_name && !name.starts_with(&own))?;
+        let message = format!("with `strictName` the role `{name}` could take the name of another cluster's role, or of another role of the account");
+        let help = format!("write a name that begins with `{own}`, or remove `strictName`: the stack's name then goes before it");
+        Some(Objection::error("role-name", vec![format!("{path}.iam.role.name")], message, help))
+    });
+    foreign.collect()
 }
 
 fn policies(cluster: &Cluster, allowed: &Allowed) -> Vec<Objection> {

@@ -3,6 +3,7 @@
 mod scans;
 
 use serde_json::{Value, json};
+use slipway_core::allowed::AllowedZone;
 use slipway_core::cluster::Approval;
 use slipway_core::keys;
 use slipway_flows::rendering::RenderOutcome;
@@ -138,6 +139,70 @@ async fn p13_records_are_made_only_in_listed_zones_and_below_their_domains() {
         "hosted-zone",
         &["mail.example.net", "externalDNSName"],
     );
+}
+
+/// A record with the name of another cluster's member keeps that member from launching, or is overwritten by it.
+#[tokio::test]
+async fn p13_an_api_endpoint_takes_no_name_of_another_clusters_member() {
+    let production = example("production");
+    let workshop = workshop(&production);
+    let named =
+        |name: &str| with(&production, "dnsName: api.production.example.com", &format!("dnsName: {name}"));
+    for others in ["etcd-3.victim.example.com", "a.b.victim.example.com", "production.victim.example.com"] {
+        let findings = refused(&workshop, &named(others)).await;
+        says(&findings, "hosted-zone", &[others, "`victim`", "`production.example.com`"]);
+    }
+    for own in [
+        "a.production.example.com",
+        "a.b.Production.example.com",
+        "production.example.com",
+        "api.example.com",
+    ] {
+        let outcome = workshop.outcome(named(own)).await;
+        assert!(matches!(outcome, RenderOutcome::Planned(_)), "{own}: {outcome:?}");
+    }
+    // The label below the deepest listed domain counts, so no cluster has the parts of all by the name of a domain.
+    let mut deeper = workshop;
+    let mut more = allowed();
+    more.hosted_zones.push(AllowedZone {
+        id: more.hosted_zones[0].id.clone(),
+        domain: "production.example.com".to_owned(),
+    });
+    deeper.allowed = Some(more);
+    let findings = refused(&deeper, &named("etcd-3.victim.production.example.com")).await;
+    says(&findings, "hosted-zone", &["`victim`", "`production.production.example.com`"]);
+}
+
+/// The names of roles are unique in an account, whatever their path: with another's name, the other stack fails, or who trusts the name lets the
+/// machine in.
+#[tokio::test]
+async fn p13_a_role_takes_no_name_of_another_clusters_role() {
+    let text = example("own-iam");
+    let workshop = workshop(&text);
+    for (name, place) in
+        [("own-iam-controllers", "controller.iam.role.name"), ("own-iam-etcd", "etcd.iam.role.name")]
+    {
+        for others in ["victim-addon-ebs-csi-controller-12345678", "administrator", "own-iam", "own-iams-x"] {
+            let findings =
+                refused(&workshop, &with(&text, &format!("name: {name}"), &format!("name: {others}"))).await;
+            says(&findings, "role-name", &[others, place, "`own-iam-`"]);
+        }
+    }
+    let pool = "{name: administrator, strictName: true}";
+    let of_pool = with(
+        &example("minimal"),
+        "- name: general",
+        &format!("- name: general\n      iam: {{role: {pool}}}"),
+    );
+    let minimal_workshop = crate::workshop(&of_pool);
+    says(
+        &refused(&minimal_workshop, &of_pool).await,
+        "role-name",
+        &["worker.nodePools[0].iam.role.name", "`minimal-`"],
+    );
+    // Without `strictName` the stack's name, and so the cluster's, goes before it.
+    let outcome = minimal_workshop.outcome(with(&of_pool, ", strictName: true", "")).await;
+    assert!(matches!(outcome, RenderOutcome::Planned(_)), "{outcome:?}");
 }
 
 /// Members set their records by UPSERT, so that a name of another cluster would be taken over, and with it its clients.

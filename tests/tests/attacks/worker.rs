@@ -242,6 +242,49 @@ async fn the_rollout_function_writes_nothing_that_is_executed() {
     }
 }
 
+/// Whoever has taken over the rollout function writes plans and states, and no template: CloudFormation reads any object for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rollout_function_deploys_nothing_that_it_can_write_itself() {
+    let world = installation().await;
+    let bucket = &world.deployed().arns["AssetBucket"];
+    let policy = world.gateway().policy_of(bucket).unwrap();
+    let me = &world.deployed().arns["RolloutRole"];
+    let host =
+        format!("https://{}.s3.{}.amazonaws.com", world.reference("AssetBucket").unwrap(), world.region());
+    let stack = format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/minimal-control-plane/0", world.region());
+    let deploys = |path: &str| {
+        let context = [
+            ("cloudformation:TemplateUrl", &*format!("{host}/{path}")),
+            ("cloudformation:RoleArn", &world.deployed().arns["CloudFormationRole"]),
+        ];
+        let asked = request("cloudformation:CreateChangeSet", &stack, &context);
+        is_allowed(&iam::decide(role(&world, "RolloutRole"), &asked))
+    };
+    let writes = |key: &str| {
+        let asked = request("s3:PutObject", &format!("{bucket}/{key}"), &[("aws:PrincipalArn", me)]);
+        is_allowed(&iam::decide(role(&world, "RolloutRole"), &asked))
+            && !matches!(iam::decide_for(&policy, "*", &asked), Decision::Denied(_))
+    };
+    assert!(deploys(EXECUTED[0]), "what was rendered");
+    assert!(!deploys("agent/templates/0.json"), "no cluster's");
+    for key in DECISIVE.iter().chain([&ROLLOUT, &"clusters/minimal/status.json"]) {
+        assert!(writes(key), "{key}");
+        for disguise in ["", "?versionId=1", "?a=/templates/", "#/templates/", "%3F/templates/"] {
+            assert!(!deploys(&format!("{key}{disguise}")), "{key}{disguise}");
+        }
+        let name = key.strip_prefix("clusters/minimal/").unwrap();
+        for way_back in [
+            format!("clusters/minimal/templates/../{name}"),
+            format!("clusters/minimal/templates/%2e%2e/{name}"),
+        ] {
+            assert!(!deploys(&way_back), "{way_back}");
+        }
+    }
+    // The role may write this name and deploy it, so the bucket's policy has to deny the one with the pattern of the other.
+    let both = "clusters/minimal/plans/templates/0.json";
+    assert!(deploys(both) && !writes(both), "{both}");
+}
+
 /// With `MaintainerArns`, the agents and the state are theirs and the functions' alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_maintainers_publish_agents_and_repair_state() {

@@ -153,7 +153,8 @@ fn p3_add_ons_are_shown_by_what_becomes_of_each_and_those_that_stay_are_not() {
     ] {
         assert!(text.contains(said), "{said:?} is not in\n{text}");
     }
-    assert!(!text.contains("kube-proxy") && !text.contains("ServiceAccount"), "{text}");
+    assert!(!text.contains("kube-proxy") && !text.contains("ServiceAccount coredns"), "{text}");
+    assert!(text.contains("Deployment coredns.spec.image v1.14.5 v1.14.6"), "{text}");
     assert!(!text_of(&between(&old, &old).to_html()).contains("Add-ons"));
 }
 

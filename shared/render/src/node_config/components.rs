@@ -26,6 +26,18 @@ pub(super) fn authentication(oidc: &Oidc) -> Value {
         let rules = rules.map(|(claim, value)| json!({ "claim": claim, "requiredValue": value }));
         jwt["claimValidationRules"] = rules.collect();
     }
+    // Whoever may name users or groups in the provider could be an administrator, whom RBAC does not bind
+    // (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#using-authentication-configuration).
+    jwt["userValidationRules"] = json!([
+        {
+            "expression": "!user.username.startsWith('system:')",
+            "message": "names that begin with system: are Kubernetes' own",
+        },
+        {
+            "expression": "user.groups.all(group, !group.startsWith('system:'))",
+            "message": "groups that begin with system: are Kubernetes' own",
+        },
+    ]);
     json!({
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "AuthenticationConfiguration",

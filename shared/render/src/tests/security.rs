@@ -1,7 +1,11 @@
 //! What every machine and every role of nodes must and must not have.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use slipway_core::cluster::Oidc;
 use slipway_core::release::Rendering;
+use slipway_core::role::Role;
 
 use super::of_type;
 use crate::fixture::{cluster, rendered, site};
@@ -188,4 +192,27 @@ fn a_member_whose_volume_is_under_a_key_of_the_users_may_let_ec2_use_that_key() 
             })
         );
     }
+}
+
+/// kube-apiserver 1.36.3 takes these two expressions, and says of a wrong one that its compilation failed.
+#[test]
+fn nobody_signs_in_by_a_provider_with_a_name_of_kubernetes_own() {
+    let mut with = cluster();
+    with.kubernetes.oidc = Some(Oidc {
+        issuer_url: "https://accounts.example.com".to_owned(),
+        client_id: "kubernetes".to_owned(),
+        username_claim: "email".to_owned(),
+        username_prefix: String::new(),
+        groups: Some(("groups".to_owned(), String::new())),
+        required_claims: BTreeMap::new(),
+        certificate_authority: None,
+    });
+    let release = rendered(&with);
+    let config: Value = serde_json::from_str(&release.roles[&Role::Controller].config).unwrap();
+    let rules = &config["controlPlane"]["authentication"]["jwt"][0]["userValidationRules"];
+    let expressions: Vec<&Value> = rules.as_array().unwrap().iter().map(|rule| &rule["expression"]).collect();
+    assert_eq!(
+        expressions,
+        ["!user.username.startsWith('system:')", "user.groups.all(group, !group.startsWith('system:'))"]
+    );
 }

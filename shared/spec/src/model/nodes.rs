@@ -416,7 +416,8 @@ pub(crate) struct IamSpec {
 pub(crate) struct RoleSpec {
     /// The end of the role's name: the whole is `<stack>-<name>`, at most 64 characters.
     pub(crate) name: Option<String>,
-    /// Whether `name` is the whole of the role's name. Each etcd member has a role of its own, whose name ends in `-<number>` all the same.
+    /// Whether `name` is the whole of the role's name. It must then begin with `<clusterName>-`. Each etcd member has a role of its own, whose name
+    /// ends in `-<number>` all the same.
     pub(crate) strict_name: bool,
     /// Managed policies besides Slipway's own statements. They must be among the installation's `ManagedPolicyArns`.
     pub(crate) managed_policies: Vec<PolicySpec>,
