@@ -80,7 +80,7 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
     if next.destroy().is_none_or(|open| open.sees_to_machines()) || next.active().is_some() {
         let mut departures = std::mem::take(&mut next.departures);
         if let Some(active) = next.active() {
-            active.nodes.reconsider(&mut departures, observed);
+            active.nodes.reconsider(&mut departures, observed, now);
         }
         next.departures = departures;
         effects.extend(departures::advance(&mut next, observed, now, is_progressing(rollout)));

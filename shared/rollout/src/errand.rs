@@ -166,6 +166,11 @@ impl SentCommand {
         }
     }
 
+    /// Whether it was requested longer ago than that.
+    pub(super) fn is_older_than(&self, age: SignedDuration, now: Timestamp) -> bool {
+        now.duration_since(self.at) > age
+    }
+
     /// Cancels it, if that is useful. A query ends within moments, and a refresh is completed, because half of it is worse than all of it.
     pub(super) fn take_back(&self) -> Option<Effect> {
         match self.command.verb {

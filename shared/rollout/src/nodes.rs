@@ -155,6 +155,10 @@ impl Turn<'_> {
 
     /// Sends commands to machines.
     fn ask(&mut self, whom: Vec<(Role, String, Verb)>) -> Round {
+        // If nobody can be asked, nothing changes.
+        if whom.is_empty() {
+            return Round::default();
+        }
         *self.rounds += 1;
         let name = self.role.to_string();
         let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
@@ -404,17 +408,6 @@ impl Nodes {
         for step in self.steps.iter_mut().filter(|step| step.group == group) {
             if let Task::Workers(workers) = &mut step.task {
                 workers.not_raised();
-            }
-        }
-    }
-
-    /// Machines whose drain was decided and not requested stay if too many would be missing.
-    pub(super) fn reconsider(&self, departures: &mut BTreeMap<String, Departure>, observed: &Observed) {
-        for step in &self.steps {
-            if let (Task::Workers(workers), Some(Some(group))) =
-                (&step.task, observed.groups.get(&step.group))
-            {
-                workers.reconsider(departures, group);
             }
         }
     }

@@ -31,7 +31,9 @@ use super::idle::surely;
 use super::machine::{Machine, Move, State, Tries, waited, waits_for};
 use super::member::grace_is_over;
 use super::members::{no_snapshot, refreshed, snapshot, take_snapshot};
-use super::{PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving, stands_by};
+use super::{
+    CONSISTENT, PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving, stands_by,
+};
 
 pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
 
@@ -456,8 +458,8 @@ impl Controllers {
 
     fn refresh(&mut self, asked: SentCommand, turn: &Turn<'_>, group: &GroupView) -> To {
         let id = asked.command.instance.clone();
-        // It has gone, and does not answer any more.
-        if !serves(group, &id) {
+        // It has gone, and does not answer any more. An answer of Auto Scaling may be from before it served.
+        if !serves(group, &id) && asked.is_older_than(CONSISTENT, turn.now) {
             return Move::To(ControllersState::start());
         }
         match refreshed(&asked, turn) {

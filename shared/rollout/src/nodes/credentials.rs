@@ -14,7 +14,7 @@ use super::super::waits::{Boot, Comes, Many, ObservedParts, Waits};
 use super::idle::surely;
 use super::machine::{Machine, Move, Place, State, Tries, waited};
 use super::members::refreshed;
-use super::{AT_A_TIME, PATIENCE, Phase, Turn, counting, is_current, serves, serving, stands_by};
+use super::{AT_A_TIME, CONSISTENT, PATIENCE, Phase, Turn, counting, is_current, serves, serving, stands_by};
 use slipway_core::cluster::Pace;
 use slipway_core::node::Verb;
 
@@ -196,8 +196,10 @@ impl PoolRefresh {
     }
 
     fn refresh(&mut self, round: Round, turn: &Turn<'_>, group: &GroupView) -> To {
-        // Those that have gone do not answer any more.
-        let gone = |asked: &SentCommand| !serves(group, &asked.command.instance);
+        // Those that have gone do not answer any more. An answer of Auto Scaling may be from before they served.
+        let gone = |asked: &SentCommand| {
+            !serves(group, &asked.command.instance) && asked.is_older_than(CONSISTENT, turn.now)
+        };
         let gone =
             round.iter().filter(|asked| gone(asked)).map(|asked| asked.command.instance.clone()).collect();
         let round = round.without(&gone);

@@ -97,8 +97,7 @@ impl Quay {
         let boots =
             self.booting.filter(|(index, until)| self.minute <= *until && name == format!("c-etcd-{index}"));
         let boots = boots.map(|(index, _)| (format!("i-new-{index}"), machine(Lifecycle::Pending)));
-        let machines: BTreeMap<String, MachineView> =
-            serves.chain(waits).chain(serving).chain(kept).chain(boots).collect();
+        let machines: BTreeMap<_, _> = serves.chain(waits).chain(serving).chain(kept).chain(boots).collect();
         (!machines.is_empty()).then(|| GroupView {
             name: name.to_owned(),
             desired: 1,

@@ -13,6 +13,7 @@ use crate::nodes::danger::Answers;
 use crate::nodes::machine::{Move, Place, State, Tries};
 use crate::nodes::members::refreshed;
 use crate::outbox::{Evidence, Seen};
+use crate::patience::CONSISTENT;
 use crate::waits::Waits;
 use crate::ways::{Wakes, Way};
 
@@ -125,8 +126,8 @@ impl MemberWork<Refreshing> for RefreshMember {
         group: &GroupView,
     ) -> To<Refreshing> {
         let Refreshing::Refresh(asked) = act;
-        // It has gone, and does not answer any more.
-        if !still_serves(&asked.command.instance, group) {
+        // It has gone, and does not answer any more. An answer of Auto Scaling may be from before it served.
+        if !still_serves(&asked.command.instance, group) && asked.is_older_than(CONSISTENT, turn.now) {
             return Move::To(MemberState::start());
         }
         match refreshed(&asked, turn) {

@@ -558,3 +558,18 @@ fn p4_a_member_that_has_left_is_asked_no_more_and_one_that_leaves_is() {
     assert_eq!(dock.advance_at(2).0, Place::Done);
     assert_eq!(dock.active.nodes.leaving, BTreeMap::new());
 }
+
+/// Each look changed the state, so that no invocation came to rest while the only member had no machine.
+#[test]
+fn p8_asking_nobody_changes_nothing() {
+    let work = json!({"credentials": "new", "renewed": "i-0"});
+    let task = json!({"memberRefresh": {"work": work, "phase": since(0, json!({"verify": []}))}});
+    let mut dock = Dock::of_etcd_0(task);
+    for number in 0..3 {
+        dock.sees(&format!("c-etcd-{number}"), &[]);
+    }
+    dock.advance_at(10);
+    let before = serde_json::to_value(dock.step()).unwrap();
+    dock.advance_at(20);
+    assert_eq!(serde_json::to_value(dock.step()).unwrap(), before);
+}

@@ -118,5 +118,8 @@ fn p7_a_worker_that_goes_while_it_is_refreshed_is_not_waited_for() {
     dock.sees("c-pool-a", &[("i-1", OLD)]);
     assert_eq!(dock.advance_at(0).0, Place::Refresh);
     dock.sees("c-pool-a", &[("i-9", OLD)]);
-    assert_eq!(dock.advance_at(10), (Place::Refresh, Some(Waits::Credentials(vec!["i-9".to_owned()]))));
+    for (second, machine) in [(120, "i-1"), (121, "i-9")] {
+        let waits = Waits::Credentials(vec![machine.to_owned()]);
+        assert_eq!(dock.advance_at(second), (Place::Refresh, Some(waits)), "{second}");
+    }
 }

@@ -231,3 +231,17 @@ fn p6_a_worker_that_ec2_wanted_to_interrupt_and_that_is_slow_to_take_pods_again_
         assert_eq!(dock.advance_at(10).0, place, "{cause}");
     }
 }
+
+/// The function stood still, or Run Command was down, until the window had closed.
+#[test]
+fn p6_a_drain_that_was_decided_in_a_window_and_not_requested_does_not_begin_after_it() {
+    let windows = vec![MaintenanceWindow { days: vec![], start_minute: 0, length_min: 30 }];
+    for (second, rounds, stays) in [(1_700, 0, true), (1_900, 0, false), (1_900, 1, true)] {
+        let mut dock = pool(open(json!("empty")));
+        dock.active.nodes.windows.clone_from(&windows);
+        dock.advance_at(0);
+        dock.departures.values_mut().for_each(|one| one.rounds = rounds);
+        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed, at(second));
+        assert_eq!(!dock.departures.is_empty(), stays, "{second} {rounds}");
+    }
+}

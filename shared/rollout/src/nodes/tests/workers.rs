@@ -475,7 +475,7 @@ fn p6_a_drain_that_was_not_requested_is_given_up_if_somebody_took_the_surge_back
         let one = [("i-5", if stays { NEW } else { GOES })];
         dock.wants(desired, &machines.into_iter().chain(one).collect::<Vec<_>>());
         dock.departs("i-1", Ending::Replaced);
-        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed, at(0));
         assert_eq!(dock.departures.contains_key("i-1"), stays, "{desired}");
     }
 }
@@ -505,7 +505,7 @@ fn p6_a_drain_that_was_not_requested_is_given_up_if_a_later_answer_shows_too_few
             dock.departs("i-1", ends);
             let departure = dock.departures.get_mut("i-1").unwrap();
             (departure.rounds, departure.unsent) = (rounds, unsent);
-            dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+            dock.active.nodes.reconsider(&mut dock.departures, &dock.observed, at(0));
             let is_left = dock.departures.contains_key("i-1");
             assert_eq!(is_left, stays || rounds > unsent, "{ends:?} {first:?} {lost} {rounds} {unsent}");
         }
@@ -523,7 +523,7 @@ fn p6_of_several_drains_that_were_not_requested_as_many_are_given_up_as_workers_
         let machines: Vec<_> = [("i-1", OLD), ("i-2", OLD)].into_iter().chain(rest).collect();
         let mut dock = pool(5, &machines, &fields);
         ["i-1", "i-2"].iter().for_each(|id| dock.departs(id, Ending::Replaced));
-        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed);
+        dock.active.nodes.reconsider(&mut dock.departures, &dock.observed, at(0));
         assert_eq!(dock.terminated(), left, "{lost}");
     }
 }
