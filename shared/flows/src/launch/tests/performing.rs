@@ -169,9 +169,9 @@ async fn p10_after_a_refusal_nothing_else_begins_and_what_was_drained_is_let_go_
 /// A controller whose agent does not run gets no drain; another one does.
 #[tokio::test]
 async fn p6_a_command_that_run_command_refuses_holds_up_no_other() {
-    let drain = |token: &str| match drains() {
-        Effect::Send(command) => Effect::Send(Command { token: token.to_owned(), ..command }),
-        other => other,
+    let drain = |token: &str| {
+        let Effect::Send(command) = drains() else { unreachable!() };
+        Effect::Send(Command { token: token.to_owned(), ..command })
     };
     let outbox = vec![pending(1, drain("one"), 0), pending(2, drain("two"), 0)];
     let shore = Shore::with(&Rollout { outbox, ..rolling(json!("executing")) });
