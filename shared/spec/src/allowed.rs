@@ -19,9 +19,10 @@ pub fn objections(cluster: &Cluster, site: &Site) -> Vec<Objection> {
     found
 }
 
-/// As docs/install.md deploys the installation. Without `--template-file` it would deploy the template of the folder that it is run in, and without
-/// `--capabilities` CloudFormation refuses the roles.
-const DEPLOY: &str = "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM";
+/// How an installation is deployed again (docs/upgrading.md). Without `--template-file` it would deploy the template of the folder that it is run in,
+/// without `--stack-name` it asks for samconfig.toml, and without `--capabilities` CloudFormation refuses the roles. `ARCHITECTURE` is also a
+/// variable of `make package`.
+pub const DEPLOY: &str = "sam deploy --template-file dist/${ARCHITECTURE:-arm64}/template.yaml --stack-name slipway --resolve-s3 --capabilities CAPABILITY_IAM";
 
 /// The command that sets parameters of the installation and keeps all others.
 fn command(parameters: &[(&str, Vec<&str>)]) -> String {

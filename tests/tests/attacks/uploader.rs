@@ -86,7 +86,7 @@ async fn p13_nodes_read_no_bucket_that_the_installation_does_not_list() {
             &[
                 "software.baseURL",
                 "`ProgramBuckets`",
-                "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ProgramBuckets=programs,",
+                "sam deploy --template-file dist/${ARCHITECTURE:-arm64}/template.yaml --stack-name slipway --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ProgramBuckets=programs,",
             ],
         );
     }
@@ -113,7 +113,7 @@ async fn p13_records_are_made_only_in_listed_zones_and_below_their_domains() {
         &[
             "ZPAYROLL0000000000000",
             "`HostedZoneIds`",
-            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides HostedZoneIds=",
+            "sam deploy --template-file dist/${ARCHITECTURE:-arm64}/template.yaml --stack-name slipway --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides HostedZoneIds=",
             "HostedZoneDomains=",
         ],
     );
@@ -271,7 +271,7 @@ async fn p13_policies_that_are_not_listed_are_refused_before_any_stack() {
         "managed-policy",
         &[
             "AdministratorAccess",
-            "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM --parameter-overrides ManagedPolicyArns=",
+            "sam deploy --template-file dist/${ARCHITECTURE:-arm64}/template.yaml --stack-name slipway --resolve-s3 --capabilities CAPABILITY_IAM --parameter-overrides ManagedPolicyArns=",
         ],
     );
 }

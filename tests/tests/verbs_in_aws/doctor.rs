@@ -97,7 +97,7 @@ async fn a_sound_installation_has_no_problem_and_doctor_changes_nothing() {
         "ok       stack: slipway is CREATE_COMPLETE since ",
         "ok       release: the installation and this command are release 0.1.0",
         "warning  parameter MaintainerArns: it is empty",
-        "\n           sam deploy --template-file dist/arm64/template.yaml",
+        "\n           sam deploy --template-file dist/${ARCHITECTURE:-arm64}/template.yaml",
         "warning  parameter AlarmTopicArn: it is empty: the alarms notify nobody",
         "ok       spec bucket: slipway-specbucket-1a2b3c4d5e6f keeps old versions, blocks public access and encrypts, and sends its events",
         " rules, all enabled and with targets",

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use slipway_aws::InstalledAlarm;
 use slipway_core::words::count;
+use slipway_spec::allowed::DEPLOY;
 
-use super::findings::{DEPLOY, Finding, Read, again, ok, problem, unknown};
+use super::findings::{Finding, Read, again, ok, problem, unknown};
 
 /// The alarms of the installation's stack.
 #[derive(Debug)]

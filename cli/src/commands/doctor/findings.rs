@@ -127,10 +127,6 @@ pub(super) fn unknown(about: impl Into<String>, unread: &Unread) -> Finding {
     found(Level::Unknown, about, format!("not checked: {}", unread.why), unread.help.clone())
 }
 
-/// How the installation is deployed, as docs/install.md says.
-pub(super) const DEPLOY: &str =
-    "sam deploy --template-file dist/arm64/template.yaml --capabilities CAPABILITY_IAM";
-
 /// How a resource of the stack is made again: deploying the same template does not, because CloudFormation compares templates only
 /// (CloudFormation user guide, "Using drift-aware change sets").
 pub(super) fn again(stack: &str) -> String {

@@ -9,9 +9,10 @@ use slipway_core::cluster::Architecture;
 use slipway_core::keys;
 use slipway_core::words::{count, moment};
 use slipway_ports::Listed;
+use slipway_spec::allowed::DEPLOY;
 
 use super::alarms::{AlarmsRead, of_alarms};
-use super::findings::{DEPLOY, Finding, Level, Read, again, found, ok, problem, unknown, warning};
+use super::findings::{Finding, Level, Read, again, found, ok, problem, unknown, warning};
 use crate::overview::ago;
 
 /// What was read of an installation. `None`: what it depends on could not be read, which is a finding of its own.
