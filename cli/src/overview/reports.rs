@@ -184,6 +184,6 @@ mod tests {
         let error = parse::<BootstrapReport>(br#"{"format":2,"state":"dancing"}"#).unwrap_err();
         assert!(error.contains("the format 2"), "{error}");
         let error = parse::<NodeStatus>(b"{}").unwrap_err();
-        assert!(error.contains("no report"), "{error}");
+        assert!(error.contains("not a report"), "{error}");
     }
 }

@@ -65,15 +65,21 @@ async fn previewed(account: &Workshop, text: &str) -> Preview {
     found
 }
 
+/// The text with `#` for each digest and id in it.
+fn without_hex(text: &str) -> String {
+    let runs = text.split_inclusive(|letter: char| !letter.is_ascii_hexdigit());
+    let shown = runs.map(|run| {
+        let hex = run.trim_end_matches(|letter: char| !letter.is_ascii_hexdigit());
+        if [20, 64].contains(&hex.len()) { format!("#{}", &run[hex.len()..]) } else { run.to_owned() }
+    });
+    shown.collect()
+}
+
 /// The plan without what only the upload knows: digests of contents, and the ids made of them.
 fn without_digests(plan: &Plan) -> Value {
     fn blank(value: &mut Value) {
         match value {
-            Value::String(text)
-                if [20, 64].contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) =>
-            {
-                *text = "#".to_owned();
-            }
+            Value::String(text) => *text = without_hex(text),
             Value::Array(values) => values.iter_mut().for_each(blank),
             Value::Object(values) => values.values_mut().for_each(blank),
             _ => {}

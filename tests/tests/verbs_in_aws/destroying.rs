@@ -50,7 +50,7 @@ async fn p10_an_order_that_comes_hours_late_is_told_and_a_destruction_that_is_ca
     // The destruction stops half-way; nothing is uploaded meanwhile.
     slipway.world().cloud().with(|cloud| cloud.fail_during(Phase::Delete, PROTECTED, "it is protected", 1));
     let unsure = run("destroy --watch").await;
-    assert!(unsure.code == 1 && unsure.stderr.contains("nobody can be asked here"), "{unsure:?}");
+    assert!(unsure.code == 1 && unsure.stderr.contains("possible only on a terminal"), "{unsure:?}");
     let stopped = run("destroy --yes --watch").await;
     assert_eq!(stopped.code, 1, "{stopped:?}");
     for words in [

@@ -50,7 +50,7 @@ async fn p10_nothing_starts_while_paused_and_an_abort_ends_it() {
     slipway.world().upload("AssetBucket", &key, b"{}".to_vec()).await.unwrap();
     let skipped = run("skip i-0123456789abcdef0").await;
     assert!(skipped.code == 0 && skipped.out.contains(&plan), "{skipped:?}");
-    assert!(unsure.code == 1 && unsure.stderr.contains("nobody can be asked here"), "{unsure:?}");
+    assert!(unsure.code == 1 && unsure.stderr.contains("possible only on a terminal"), "{unsure:?}");
 
     // Aborted: CloudFormation's operation is completed, and nothing else begins.
     let abort = format!("abort {plan}");

@@ -84,7 +84,7 @@ async fn apply_shows_the_plan_before_it_asks_and_refuses_what_the_render_functio
     let page = named(&slipway, ADMINISTRATOR, &format!("plan {path}")).await;
     assert_eq!(page.code, 0, "{page:?}");
     let asked = named(&slipway, ADMINISTRATOR, &format!("apply {path}")).await;
-    assert!(asked.code == 1 && asked.stderr.contains("nobody can be asked here"), "{asked:?}");
+    assert!(asked.code == 1 && asked.stderr.contains("possible only on a terminal"), "{asked:?}");
     assert!(
         page.out.contains("minimal-pool-general") && asked.stderr.contains(&page.out),
         "{asked:?} {page:?}"

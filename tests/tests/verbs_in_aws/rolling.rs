@@ -72,7 +72,7 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     let nobody = run(&format!("approve {cluster}")).await;
-    assert!(nobody.code == 1 && nobody.stderr.contains("nobody can be asked here"), "{nobody:?}");
+    assert!(nobody.code == 1 && nobody.stderr.contains("possible only on a terminal"), "{nobody:?}");
     assert!(
         nobody.stderr.contains("+ minimal-network create"),
         "the plan is not shown first: {}",

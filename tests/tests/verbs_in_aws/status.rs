@@ -123,7 +123,7 @@ async fn what_is_wrong_shows_with_its_reason_and_what_helps() {
         "i-0c (controller) serves a certificate on kube-apiserver with 3 d left; the store has a newer one, which is not in use",
         "runs an earlier configuration",
         "instance/i-0d/bootstrap.json cannot be read: 300000 bytes are more than any node says",
-        "instance/i-0d/status.json cannot be read: 1 bytes that are no report",
+        "instance/i-0d/status.json cannot be read: 1 bytes that are not a report",
         "2 up, 1 given up",
     ] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);

@@ -74,7 +74,7 @@ fn what_would_not_verify_is_not_issued() {
     assert!(text.contains("2036-11-17T11:30:00Z") && text.contains("Nov 17 12:00:00 2036"), "{text}");
     let mixed = Signer { certificate: ca.certificate.clone(), key: all["etcd-ca"].private.clone() };
     assert!(refusal(&admin, Some(&mixed)).contains("does not belong"));
-    assert!(refusal(&admin, Some(&signer(&all["apiserver"]))).contains("no authority"));
+    assert!(refusal(&admin, Some(&signer(&all["apiserver"]))).contains("not an authority"));
     let garbage = Signer { certificate: "garbage".to_owned(), key: ca.key.clone() };
     assert!(refusal(&admin, Some(&garbage)).contains("not PEM"));
     let garbage = Signer { certificate: ca.certificate.clone(), key: Secret::new(vec![0xff; 10]) };

@@ -331,7 +331,7 @@ async fn each_flaw_of_an_authority_is_called_by_its_name_and_nothing_is_stored()
     let own = fresh("/CN=CA");
     for (text, words) in [
         ("hello", "it is not PEM"),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no X.509 certificate"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "not an X.509 certificate"),
         ("-----BEGIN CERTIFICATE-----\nAAAA\n", "truncated"),
         ("-----BEGIN PKCS7-----\nAAAA\n-----END PKCS7-----\n", "certificates alone belong there"),
         (&own.read("ca-plain-key.pem"), "it holds a private key"),

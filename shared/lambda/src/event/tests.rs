@@ -315,10 +315,10 @@ fn machines_and_commands_wake_and_what_cannot_be_used_wakes_nobody_and_is_no_err
     let id = "e8d3c0e4-71f7-4491-898f-c9b35bee5f3b";
     assert_eq!(command(json!(id)), Woken::Command(id.to_owned()));
     for (woken, word) in [
-        (machine(json!("../prod-control-plane")), "no group of ours"),
-        (machine(json!("team group_7")), "no group of ours"),
+        (machine(json!("../prod-control-plane")), "not a group of ours"),
+        (machine(json!("team group_7")), "not a group of ours"),
         (machine(json!(7)), "cannot be read"),
-        (command(json!("")), "no command's id"),
+        (command(json!("")), "not a command's id"),
         (command(Value::Null), "cannot be read"),
     ] {
         assert!(matches!(&woken, Woken::Nobody(why) if why.contains(word)), "{woken:?}");
