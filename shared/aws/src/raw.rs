@@ -308,37 +308,28 @@ mod tests {
 
     #[test]
     fn each_service_has_its_endpoint_in_each_partition() {
-        let place = |service: Service, region: &str| service.place(region);
-        let of = |region: &str, url: &str| (region.to_owned(), url.to_owned());
-        assert_eq!(
-            place(Service::CloudWatch, "eu-west-1"),
-            of("eu-west-1", "https://monitoring.eu-west-1.amazonaws.com")
-        );
-        assert_eq!(
-            place(Service::Quotas, "cn-north-1"),
-            of("cn-north-1", "https://servicequotas.cn-north-1.amazonaws.com.cn")
-        );
-        assert_eq!(
-            place(Service::Pricing, "eu-west-1"),
-            of("eu-central-1", "https://api.pricing.eu-central-1.amazonaws.com")
-        );
-        assert_eq!(
-            place(Service::Pricing, "sa-east-1"),
-            of("us-east-1", "https://api.pricing.us-east-1.amazonaws.com")
-        );
-        assert_eq!(
-            place(Service::Pricing, "cn-north-1"),
-            of("cn-northwest-1", "https://api.pricing.cn-northwest-1.amazonaws.com.cn")
-        );
-        assert_eq!(place(Service::Iam, "eu-west-1"), of("us-east-1", "https://iam.amazonaws.com"));
-        assert_eq!(
-            place(Service::Iam, "cn-northwest-1"),
-            of("cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn")
-        );
-        assert_eq!(
-            place(Service::Iam, "us-gov-east-1"),
-            of("us-gov-west-1", "https://iam.us-gov.amazonaws.com")
-        );
+        for (service, region, signed_for, url) in [
+            (Service::CloudWatch, "eu-west-1", "eu-west-1", "https://monitoring.eu-west-1.amazonaws.com"),
+            (
+                Service::Quotas,
+                "cn-north-1",
+                "cn-north-1",
+                "https://servicequotas.cn-north-1.amazonaws.com.cn",
+            ),
+            (Service::Pricing, "eu-west-1", "eu-central-1", "https://api.pricing.eu-central-1.amazonaws.com"),
+            (Service::Pricing, "sa-east-1", "us-east-1", "https://api.pricing.us-east-1.amazonaws.com"),
+            (
+                Service::Pricing,
+                "cn-north-1",
+                "cn-northwest-1",
+                "https://api.pricing.cn-northwest-1.amazonaws.com.cn",
+            ),
+            (Service::Iam, "eu-west-1", "us-east-1", "https://iam.amazonaws.com"),
+            (Service::Iam, "cn-northwest-1", "cn-north-1", "https://iam.cn-north-1.amazonaws.com.cn"),
+            (Service::Iam, "us-gov-east-1", "us-gov-west-1", "https://iam.us-gov.amazonaws.com"),
+        ] {
+            assert_eq!(service.place(region), (signed_for.to_owned(), url.to_owned()), "{region}");
+        }
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl SentCommand {
     }
 
     /// Whether it never ran, because its machine was off or its agent had too much to do. Then nothing is known about the work.
-    pub(super) fn never_ran(&self, observed: &Observed) -> bool {
+    fn never_ran(&self, observed: &Observed) -> bool {
         match self.view(observed) {
             Some(CommandView::Unanswered(Unanswered { how, .. })) => *how == HowUnanswered::Undelivered,
             Some(CommandView::Pending) => true,

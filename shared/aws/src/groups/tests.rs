@@ -297,3 +297,21 @@ async fn p6_the_group_of_a_machine_is_what_auto_scaling_says_of_that_machine() {
     );
     drop(server);
 }
+
+/// As botocore describes `SuspendedProcess` of `DescribeAutoScalingGroups`. AWS suspends processes by itself, too, with another reason.
+#[tokio::test]
+async fn p4_a_group_whose_process_launch_is_suspended_is_told_apart() {
+    let suspended = |process: &str| {
+        let reason = "<SuspensionReason>User suspended at 2026-11-27T12:00:00Z</SuspensionReason>";
+        format!(
+            "<SuspendedProcesses><member><ProcessName>{process}</ProcessName>{reason}</member></SuspendedProcesses>"
+        )
+    };
+    for (inside, launch_suspended) in
+        [(suspended("Launch"), true), (suspended("AZRebalance"), false), (String::new(), false)]
+    {
+        let (_server, groups) = groups(&[group(&inside)]);
+        let found = groups.group("a-pool-x").await.unwrap().unwrap();
+        assert_eq!(found.launch_suspended, launch_suspended, "{inside}");
+    }
+}
