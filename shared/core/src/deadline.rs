@@ -89,7 +89,8 @@ impl Roll {
     /// The longest that a roll takes without failing: the sum of all timeouts.
     #[must_use]
     pub fn longest(self) -> SignedDuration {
-        let tries = |verb: Verb| times(verb.answers_within(), TRIES);
+        let pauses = BETWEEN_TRIES.into_iter().sum::<SignedDuration>();
+        let tries = |verb: Verb| times(verb.answers_within(), TRIES) + pauses;
         let refresh = tries(Verb::Refresh { credentials: String::new(), restart: true });
         let drain = Verb::Drain { node: String::new(), for_s: 0, force_after_s: None };
         let (member, controller) = match self.strategy {
@@ -105,8 +106,7 @@ impl Roll {
                 (times(PATIENCE, 3) + tries(Verb::EtcdSnapshot) + refresh, times(PATIENCE, 3) + refresh)
             }
         };
-        let pauses = BETWEEN_TRIES.into_iter().sum::<SignedDuration>();
-        times(STACK, 2) + times(member + pauses, self.members) + times(controller + pauses, self.controllers)
+        times(STACK, 2) + times(member, self.members) + times(controller, self.controllers)
     }
 
     /// How long before the first certificate expires neither maintenance windows nor approval delay its renewal: `emergencyDays`, and at

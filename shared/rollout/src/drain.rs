@@ -6,16 +6,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Observed;
-use super::errand::{PAUSE, SentCommand, TRIES};
+use super::errand::{Policy, SentCommand, Tried, Verdict};
 use super::outbox::FRESH;
 use super::waits::{Detail, HeldBy, HeldPod};
 use slipway_core::node::{Drained, FailureCode, Verb};
 
 /// A round ends after this number of seconds, complete or not, and reports what it waits for; then the next one begins.
 const ROUND_S: u32 = 600;
-
-/// A drain is given up if no round has reached a controller for longer. An outage of Systems Manager may last an hour.
-const UNREACHED: SignedDuration = SignedDuration::from_hours(2);
 
 /// How long a node counts as empty after the command that emptied it was sent. It is cordoned, but a person may uncordon it while a
 /// rollout is paused, and it may register anew without the cordon. A round may take ten minutes of this; draining an empty node again takes
@@ -29,15 +26,9 @@ pub struct Drain {
     /// The command of the present round; `None` if there was none yet, or the last one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<SentCommand>,
-    /// How many rounds failed in a row.
+    /// Rounds that failed.
     #[serde(default)]
-    pub tries: u32,
-    /// Since when no round has reached a controller; `None`: the last one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unreached_since: Option<Timestamp>,
-    /// When the last round failed; the next one begins a while later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_at: Option<Timestamp>,
+    pub tried: Tried,
     /// What the last round waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldBy>,
@@ -100,8 +91,8 @@ impl Drain {
             if let Some(patience) = late {
                 return DrainProgress::GivenUp(self.too_late(node, patience));
             }
-            let pauses = self.failed_at.is_some_and(|at| now.duration_since(at) < PAUSE);
-            return if pauses { DrainProgress::Pauses } else { DrainProgress::Idle };
+            let pauses = self.tried.pauses(now, Policy::DRAIN);
+            return pauses.map_or(DrainProgress::Idle, |_| DrainProgress::Pauses);
         };
         let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
         // A machine that is not a node has no pods. It may become one at any time, so an old answer says nothing, as after a pause.
@@ -109,7 +100,9 @@ impl Drain {
         let asked_at = asked.at;
         let age = now.duration_since(asked_at);
         let has_reached = asked.has_reached(observed);
-        self.unreached_since = if has_reached { None } else { self.unreached_since.or(Some(asked_at)) };
+        if has_reached {
+            self.tried.reached();
+        }
         self.asked = None;
         match answer {
             Ok(answer) if answer.done && age > EMPTY_FOR => DrainProgress::Idle,
@@ -117,7 +110,7 @@ impl Drain {
             Ok(answer) if answer.done => DrainProgress::Empty { asked_at },
             Err(_) if is_no_node => DrainProgress::Empty { asked_at },
             Ok(answer) => {
-                (self.tries, self.failed_at) = (0, None);
+                self.tried = Tried::default();
                 self.held = Some(HeldBy::Pods(HeldPod::first_three(&answer)));
                 match late {
                     Some(patience) => DrainProgress::GivenUp(self.too_late(node, patience)),
@@ -125,22 +118,23 @@ impl Drain {
                 }
             }
             Err(why) => {
-                self.tries += u32::from(has_reached);
-                self.failed_at = Some(now);
-                let unreached =
-                    self.unreached_since.map_or(SignedDuration::ZERO, |at| now.duration_since(at));
-                if patience.is_some() && unreached > UNREACHED {
-                    let minutes = unreached.as_mins();
-                    return DrainProgress::GivenUp(format!(
-                        "draining {node}: no controller could be reached for {minutes} minutes: {why}"
-                    ));
+                let verdict = self.tried.failed(has_reached, asked_at, &why, now, Policy::DRAIN);
+                match verdict {
+                    Verdict::Unreached(lasting) if patience.is_some() => DrainProgress::GivenUp(format!(
+                        "draining {node}: no controller could be reached for {} minutes: {why}",
+                        lasting.as_mins()
+                    )),
+                    Verdict::TooOften if patience.is_some() => DrainProgress::GivenUp(format!(
+                        "draining {node} failed {} times: {why}",
+                        self.tried.tries
+                    )),
+                    Verdict::Again | Verdict::TooOften | Verdict::Unreached(_) => {
+                        self.held = Some(HeldBy::Failure(Detail(why)));
+                        late.map_or(DrainProgress::Pauses, |patience| {
+                            DrainProgress::GivenUp(self.too_late(node, patience))
+                        })
+                    }
                 }
-                if patience.is_some() && self.tries >= TRIES || late.is_some() {
-                    let most = self.tries.max(TRIES);
-                    return DrainProgress::GivenUp(format!("draining {node} failed {most} times: {why}"));
-                }
-                self.held = Some(HeldBy::Failure(Detail(why)));
-                DrainProgress::Pauses
             }
         }
     }

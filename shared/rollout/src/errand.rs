@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use slipway_core::deadline;
 use slipway_core::digest::sha256_hex;
 use slipway_core::node::answer::VerbAnswer;
 use slipway_core::node::{Answer, Command, CommandView, FailureCode, HowUnanswered, Unanswered, Verb};
@@ -15,8 +14,9 @@ use slipway_core::role::Role;
 
 use super::{Effect, Observed};
 
-/// How often the work on one machine is tried: a third failure is no coincidence.
-pub(super) const TRIES: u32 = deadline::TRIES;
+mod tried;
+
+pub(crate) use tried::{Policy, Tried, Verdict};
 
 /// The pause before machines are asked about their health again: about one tick.
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(50);

@@ -422,8 +422,8 @@ fn known_format<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Err
 }
 
 impl Rollout {
-    /// The current format: 3 since departures and destructions changed their form. A state of an earlier format is read if nothing is open.
-    pub const FORMAT: u32 = 3;
+    /// The current format: 4 since controllers have departures. A state of an earlier format is read if nothing is open.
+    pub const FORMAT: u32 = 4;
 
     /// The state of a new cluster.
     #[must_use]
@@ -541,9 +541,8 @@ impl Rollout {
     /// uncordoned.
     fn group_refused(&mut self, group: &str, instance: Option<&String>, reason: &str) {
         let one = instance.and_then(|instance| self.departures.get_mut(instance));
-        if let Some(one) = one {
-            one.not_terminated(reason);
-        } else if let Some(active) = self.active_mut() {
+        let is_its_own = one.is_some_and(|one| one.not_terminated(reason));
+        if !is_its_own && let Some(active) = self.active_mut() {
             active.nodes.stuck(group, reason);
         }
     }

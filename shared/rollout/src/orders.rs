@@ -79,9 +79,7 @@ fn receive(state: &mut Rollout, given: &Given, desired: Option<&Desired>, now: T
                 if let Some(open) = state.destroy_mut() {
                     open.saves_again(now);
                 }
-                for one in state.departures.values_mut() {
-                    one.since = one.since.max(now);
-                }
+                state.departures.values_mut().for_each(|one| one.resumed(now));
             }
             Vec::new()
         }

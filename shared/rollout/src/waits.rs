@@ -98,8 +98,6 @@ pub enum Waits {
     ControllerLeaves,
     /// For an additional controller that has just been requested.
     OneMoreController,
-    /// For a controller that can drain this machine.
-    Drainer(String),
     /// For a departure.
     Departure(Departs),
     /// For workers.

@@ -8,13 +8,14 @@ mod unreached;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use slipway_core::deadline::CONTROLLER_DRAIN;
 use slipway_core::node::Verb;
 use slipway_core::role::Role;
 
 use super::{Scene, Slots};
 use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
-use crate::errand::{PAUSE, Sender, SentCommand, TRIES};
+use crate::errand::{PAUSE, Policy, Sender, SentCommand, Tried};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
 use crate::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
 use crate::waits::{Departs, Detail, HowFar};
@@ -23,16 +24,10 @@ use again::{LastDrain, prolong};
 use unreached::Unreached;
 
 /// How long pods may block the drain of a worker that a rollout replaces: they may be jobs that end by themselves overnight.
-const DRAIN_PATIENCE: SignedDuration = SignedDuration::from_hours(24);
+const WORKER_DRAIN: SignedDuration = SignedDuration::from_hours(24);
 
 /// The interval of heartbeats. The hook's timeout is half an hour, so that two heartbeats may be lost.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(10);
-
-/// After this number of tries, a machine that stays is uncordoned less often, and blocks nobody any more: the API may be down for hours.
-const UNCORDONS: u32 = 10 * TRIES;
-
-/// The interval of tries after that.
-const SELDOM: SignedDuration = SignedDuration::from_mins(10);
 
 /// The result of a look at a departure: it continues, or it is over.
 const STAYS: bool = true;
@@ -42,7 +37,7 @@ const GONE: bool = false;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Departure {
-    /// Its pool.
+    /// Its pool, or `controller`.
     pub role: Role,
     /// Its Auto Scaling group.
     pub group: String,
@@ -64,7 +59,7 @@ pub struct Departure {
     /// The last of them that did not reach its controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
-    /// Why it stays after all.
+    /// Why it could not be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -96,7 +91,7 @@ pub enum Ending {
         /// the other surplus machines on their way out.
         of: u32,
     },
-    /// It stays, empty, until its stack is deleted.
+    /// It stays, empty, until the step that let it be drained terminates it or deletes its stack.
     Rests,
 }
 
@@ -120,8 +115,11 @@ pub enum DepartureState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<LastDrain>,
     },
-    /// It is drained, and stays until its stack is deleted, or until EC2 interrupts it.
-    Rest,
+    /// It is drained, and stays until its step terminates it or deletes its stack, or until EC2 interrupts it.
+    Rest {
+        /// When the command was sent that found it empty.
+        emptied_at: Timestamp,
+    },
     /// It stays after all: its drain is being cancelled.
     Withdraw {
         /// The drain that may still run.
@@ -133,12 +131,12 @@ pub enum DepartureState {
     },
     /// It is being uncordoned.
     Uncordon {
-        /// The last uncordon command.
+        /// The uncordon command that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         asked: Option<SentCommand>,
-        /// How often uncordoning failed.
+        /// Commands that failed.
         #[serde(default)]
-        tries: u32,
+        tried: Tried,
     },
 }
 
@@ -158,7 +156,7 @@ pub(crate) const WAYS: &[Way] = &[
     ),
     Way::new(
         "rest",
-        "it is drained, and stays until its stack is deleted or EC2 interrupts it",
+        "it is drained, and stays until its step terminates it or deletes its stack, or until EC2 interrupts it",
         &[Wakes::Machine],
         &["drain", "withdraw", "gone"],
     ),
@@ -177,7 +175,7 @@ impl DepartureState {
         match self {
             Self::Drain { .. } => "drain",
             Self::Leave { .. } => "leave",
-            Self::Rest => "rest",
+            Self::Rest { .. } => "rest",
             Self::Withdraw { .. } => "withdraw",
             Self::Uncordon { .. } => "uncordon",
         }
@@ -193,7 +191,7 @@ impl DepartureState {
                 drain.asked.as_ref()
             }
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
-            Self::Leave { last: None, .. } | Self::Rest => None,
+            Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
 
@@ -203,7 +201,7 @@ impl DepartureState {
                 Some(&mut drain.asked)
             }
             Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
-            Self::Leave { last: None, .. } | Self::Rest => None,
+            Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
 }
@@ -292,14 +290,22 @@ impl Departure {
 
     /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
     pub(crate) const fn only_stays_cordoned(&self) -> bool {
-        matches!(self.state, DepartureState::Uncordon { tries, .. } if tries >= UNCORDONS)
+        match &self.state {
+            DepartureState::Uncordon { tried, .. } => tried.is_too_often(Policy::UNCORDON),
+            DepartureState::Drain { .. }
+            | DepartureState::Leave { .. }
+            | DepartureState::Rest { .. }
+            | DepartureState::Withdraw { .. } => false,
+        }
     }
 
     /// The drain command for it.
     pub(super) fn drain_command(&self) -> Option<&SentCommand> {
         match &self.state {
             DepartureState::Drain { .. } | DepartureState::Leave { .. } => self.state.command(),
-            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => None,
+            DepartureState::Rest { .. }
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. } => None,
         }
     }
 
@@ -329,7 +335,9 @@ impl Departure {
         let goes = match self.state {
             DepartureState::Drain { .. } => true,
             DepartureState::Leave { .. } => stays,
-            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => false,
+            DepartureState::Rest { .. }
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. } => false,
         };
         if goes {
             self.withdraw(None, now);
@@ -345,10 +353,12 @@ impl Departure {
                 HowFar::Drains(drain.held.clone())
             }
             DepartureState::Leave { .. } => HowFar::Leaves,
-            DepartureState::Rest => self.empty_in_words(),
+            DepartureState::Rest { .. } => self.empty_in_words(),
             DepartureState::Withdraw { .. } => HowFar::Stays,
-            DepartureState::Uncordon { .. } => match &self.problem {
-                Some(why) if self.only_stays_cordoned() => HowFar::StaysCordoned(Detail(why.clone())),
+            DepartureState::Uncordon { tried, .. } => match &tried.last {
+                Some(last) if tried.is_too_often(Policy::UNCORDON) => {
+                    HowFar::StaysCordoned(Detail(last.why.clone()))
+                }
                 Some(_) | None => HowFar::Stays,
             },
         };
@@ -388,7 +398,7 @@ impl Departure {
             DepartureState::Withdraw { asked, told } => asked.clone().filter(|_| told.is_none()),
             DepartureState::Drain { .. }
             | DepartureState::Leave { .. }
-            | DepartureState::Rest
+            | DepartureState::Rest { .. }
             | DepartureState::Uncordon { .. } => None,
         };
         let drain = Drain { asked, ..Drain::default() };
@@ -427,15 +437,17 @@ impl Departure {
                 let told = *told;
                 self.leave(id, told, hold, scene, effects)
             }
-            DepartureState::Rest | DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. }
+            DepartureState::Rest { .. }
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. }
                 if hold.must_go() =>
             {
                 // Auto Scaling terminates it now.
                 self.cause = Cause::AutoScaling;
                 self.drains_after_all(scene.now)
             }
-            DepartureState::Rest if self.still_goes(scene) => STAYS,
-            DepartureState::Rest => self.withdraw(None, scene.now),
+            DepartureState::Rest { .. } if self.still_goes(scene) => STAYS,
+            DepartureState::Rest { .. } => self.withdraw(None, scene.now),
             DepartureState::Withdraw { .. } => self.take_back(scene, effects),
             DepartureState::Uncordon { .. } => self.uncordon(id, scene, slots, effects),
         }
@@ -468,11 +480,11 @@ impl Departure {
             return STAYS;
         }
         let gives_up = !hold.must_go() && self.is_of_a_rollout();
+        let patience = gives_up.then_some(Patience { since: self.since, most: self.patience() });
         let DepartureState::Drain { drain, .. } = &mut self.state else { return STAYS };
-        let patience = gives_up.then_some(Patience { since: self.since, most: DRAIN_PATIENCE });
         match drain.progress(id, scene.observed, now, patience) {
             DrainProgress::Runs | DrainProgress::Pauses => {}
-            DrainProgress::Empty { .. } => self.is_empty(id, hold, scene, effects),
+            DrainProgress::Empty { asked_at } => self.is_empty(id, hold, asked_at, scene, effects),
             DrainProgress::GivenUp(why) => return self.withdraw(Some(why), now),
             DrainProgress::Idle => self.ask_to_drain(id, scene, slots, effects),
         }
@@ -492,7 +504,15 @@ impl Departure {
         }
     }
 
-    /// Sends a command to the controller with the fewest drains; `None` if no controller is in service.
+    /// How long pods may block its drain if a rollout removes it.
+    const fn patience(&self) -> SignedDuration {
+        match self.role {
+            Role::Controller => CONTROLLER_DRAIN,
+            Role::Pool(_) | Role::Etcd(_) | Role::Admin => WORKER_DRAIN,
+        }
+    }
+
+    /// Sends a command to the controller with the fewest drains; `None` if no other controller is in service.
     fn ask(
         &mut self,
         id: &str,
@@ -504,7 +524,7 @@ impl Departure {
         let at = id.bytes().fold(self.rounds as usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
         let (later, first) = scene.controllers.split_at(at % scene.controllers.len().max(1));
         let mut busy = scene.busy.borrow_mut();
-        let in_turn = first.iter().chain(later).copied();
+        let in_turn = first.iter().chain(later).copied().filter(|one| *one != id);
         let controller = in_turn.min_by_key(|id| busy.get(*id).copied().unwrap_or_default())?;
         *busy.entry(controller.clone()).or_default() += 1;
         self.rounds += 1;
@@ -515,10 +535,17 @@ impl Departure {
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })
     }
 
-    /// It has no pods any more, so it is terminated.
-    fn is_empty(&mut self, id: &str, hold: Hold, scene: &Scene<'_>, effects: &mut Vec<Effect>) {
+    /// It had no pods any more when the command of that time was sent, so it is terminated.
+    fn is_empty(
+        &mut self,
+        id: &str,
+        hold: Hold,
+        emptied_at: Timestamp,
+        scene: &Scene<'_>,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.rests_once_empty() && !hold.must_go() {
-            self.enter(DepartureState::Rest, scene.now);
+            self.enter(DepartureState::Rest { emptied_at }, scene.now);
             return;
         }
         if hold.must_go() && self.is_of_a_rollout() {
@@ -548,15 +575,16 @@ impl Departure {
     }
 
     /// Auto Scaling refused to terminate it. As a surplus machine it may have been refused because its group is at its minimum: then it is
-    /// terminated as a replaced machine. Otherwise it stays and is uncordoned.
-    pub(crate) fn not_terminated(&mut self, reason: &str) {
-        let DepartureState::Leave { told, .. } = self.state else { return };
+    /// terminated as a replaced machine. Otherwise it stays and is uncordoned. Returns whether its departure terminated it.
+    pub(crate) fn not_terminated(&mut self, reason: &str) -> bool {
+        let DepartureState::Leave { told, .. } = self.state else { return false };
         if self.is_surplus() {
             self.cause = Cause::Rollout(Ending::Replaced);
             self.enter(DepartureState::drains(), told);
         } else {
             self.withdraw(Some(reason.to_owned()), told);
         }
+        true
     }
 
     fn leave(

@@ -102,6 +102,9 @@ fn take_back(
     now: Timestamp,
     effects: &mut Effects,
 ) -> (Records, Option<GoingWaits>) {
+    if let Some(why) = inquiry.pauses(now) {
+        return (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why))));
+    }
     if inquiry.round.is_empty() {
         if member_groups(&state.cluster).any(|(_, group)| !observed.groups.contains_key(&group)) {
             return (Records::SentCommand(inquiry), Some(GoingWaits::Records));
@@ -160,7 +163,7 @@ fn retry_or_give_up(
     now: Timestamp,
 ) -> (Records, Option<GoingWaits>) {
     let machines = observed.groups.values().flatten().any(|group| !group.machines.is_empty());
-    if inquiry.gives_up(observed, now) || !machines {
+    if inquiry.gives_up(why, observed, now) || !machines {
         return (Records::Left(why.to_owned()), None);
     }
     (Records::SentCommand(inquiry), Some(GoingWaits::RecordsHeld(Detail(why.to_owned()))))

@@ -10,11 +10,10 @@ use slipway_core::node::{EtcdHealth, SnapshotTaken, Verb};
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
 
-use super::super::errand::{PAUSE, Round, Sender, TRIES};
+use super::super::errand::{Policy, Round, Sender, Tried, Verdict};
 use super::super::fleet::serving;
 use super::super::fleet::{GroupView, OWNER_TAG};
 use super::super::outbox::Effects;
-use super::super::patience::PATIENCE;
 use super::super::stack_step::{Phase, phase};
 use super::super::waits::Detail;
 use super::super::ways::{LAST_SNAPSHOT, leads, snapshot_name};
@@ -141,9 +140,9 @@ impl LastSnapshot {
 pub struct Inquiry {
     /// When it began.
     pub since: Timestamp,
-    /// How often it failed.
+    /// Rounds that failed.
     #[serde(default)]
-    pub tries: u32,
+    pub tried: Tried,
     /// The last round of commands.
     #[serde(default, skip_serializing_if = "Round::is_empty")]
     pub round: Round,
@@ -153,21 +152,22 @@ impl Inquiry {
     /// A new inquiry.
     #[must_use]
     pub fn new(since: Timestamp) -> Self {
-        Self { since, tries: 0, round: Round::default() }
+        Self { since, tried: Tried::default(), round: Round::default() }
     }
 
-    /// The round failed: it is repeated after a while (until then no command is open), but not forever. Returns whether to give up.
-    pub(super) fn gives_up(&mut self, observed: &Observed, now: Timestamp) -> bool {
-        if self.round.at().is_some_and(|at| now.duration_since(at) < PAUSE) {
-            return false;
+    /// The round failed, or there was nobody to ask: it is repeated after a pause, but not forever. Returns whether to give up.
+    pub(super) fn gives_up(&mut self, why: &str, observed: &Observed, now: Timestamp) -> bool {
+        let round = std::mem::take(&mut self.round);
+        let (reached, asked_at) = (round.has_reached_any(observed), round.at().unwrap_or(now));
+        match self.tried.failed(reached, asked_at, why, now, Policy::FAREWELL) {
+            Verdict::Again => false,
+            Verdict::TooOften | Verdict::Unreached(_) => true,
         }
-        // Machines may be booting, or out of reach; machines with unusable answers get as many tries as any other work.
-        let reached = self.round.has_reached_any(observed);
-        let given_up =
-            if reached { self.tries + 1 >= TRIES } else { now.duration_since(self.since) > PATIENCE };
-        self.tries += u32::from(reached);
-        self.round = Round::default();
-        given_up
+    }
+
+    /// Why the last round failed, if the next one has to wait.
+    pub(super) fn pauses(&self, now: Timestamp) -> Option<String> {
+        self.tried.pauses(now, Policy::FAREWELL).map(str::to_owned)
     }
 }
 
@@ -341,7 +341,7 @@ pub(super) fn save(
                         Which::Second => GoingWaits::SnapshotTaken(taken.key),
                     }
                 }
-                Some(Err(why)) => come_to_nothing(open, inquiry, Save::Taking, &why, observed, now),
+                Some(Err(why)) => come_to_nothing(open, inquiry, &why, observed, now),
             }
         }
         LastSnapshot::Wanted { save: Save::Failed(why), .. } => GoingWaits::SnapshotHeld(Detail(why)),
@@ -368,6 +368,9 @@ fn finds_leader(
     now: Timestamp,
     effects: &mut Effects,
 ) -> GoingWaits {
+    if let Some(why) = inquiry.pauses(now) {
+        return GoingWaits::SnapshotHeld(Detail(why));
+    }
     if inquiry.round.is_empty() {
         let machines = members(state, observed);
         if machines.is_empty() && !state.has_etcd() {
@@ -382,7 +385,7 @@ fn finds_leader(
         }
         if machines.is_empty() {
             let why = "no member of etcd has a machine in service";
-            return come_to_nothing(open, inquiry, Save::Leader, why, observed, now);
+            return come_to_nothing(open, inquiry, why, observed, now);
         }
         let whom = machines.into_iter().map(|(role, id)| (role, id, Verb::EtcdHealth)).collect();
         let round = open.ask(state, whom, now, effects);
@@ -398,7 +401,7 @@ fn finds_leader(
         let why = why_not(&inquiry.round, &results);
         let why = if why.is_empty() { why } else { format!(" ({why})") };
         let why = format!("no member of etcd leads{why}");
-        return come_to_nothing(open, inquiry, Save::Leader, &why, observed, now);
+        return come_to_nothing(open, inquiry, &why, observed, now);
     };
     let whom = vec![(leader.role, leader.command.instance, Verb::EtcdSnapshot)];
     let round = open.ask(state, whom, now, effects);
@@ -406,22 +409,18 @@ fn finds_leader(
     takes(which)
 }
 
-/// Tried again in a minute, but not forever; `as_before`: the state does not change until then.
+/// Tried again in a minute, but not forever. Another member may lead by then.
 fn come_to_nothing(
     open: &mut Destroy,
     mut inquiry: Inquiry,
-    as_before: fn(Inquiry) -> Save,
     why: &str,
     observed: &Observed,
     now: Timestamp,
 ) -> GoingWaits {
-    open.saves_by(if inquiry.gives_up(observed, now) {
+    open.saves_by(if inquiry.gives_up(why, observed, now) {
         Save::Failed(format!("the last snapshot cannot be taken: {why}"))
-    } else if inquiry.round.is_empty() {
-        // Another member may lead by then.
-        Save::Leader(inquiry)
     } else {
-        as_before(inquiry)
+        Save::Leader(inquiry)
     });
     GoingWaits::SnapshotHeld(Detail(why.to_owned()))
 }

@@ -14,14 +14,13 @@ mod state;
 
 use std::collections::BTreeMap;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use slipway_core::deadline::Urgency;
 use slipway_core::node::{NodeStatus, Verb};
-use slipway_core::role::Role;
 
 use super::super::Effect;
-use super::super::departures::Departure;
-use super::super::drain::{Drain, DrainProgress, EMPTY_FOR, Patience};
+use super::super::departures::{Departure, Ending};
+use super::super::drain::EMPTY_FOR;
 use super::super::errand::{Round, SentCommand};
 use super::super::fleet::{GroupView, MachineView, TargetHealth};
 use super::super::outbox::{Evidence, FRESH, Seen};
@@ -35,10 +34,7 @@ use super::{
     CONSISTENT, PATIENCE, Phase, RECONSIDERED, Turn, counting, danger, is_current, serves, serving, stands_by,
 };
 
-pub(crate) use state::{Controllers, ControllersState, ControllersWork, Cordon};
-
-/// How long pods may block the drain of a controller: they are few, and their budgets belong to the cluster itself.
-const DRAIN_PATIENCE: SignedDuration = slipway_core::deadline::CONTROLLER_DRAIN;
+pub(crate) use state::{Controllers, ControllersState, ControllersWork};
 
 type To = Move<ControllersState>;
 
@@ -73,7 +69,7 @@ impl Machine for Controllers {
             },
             ControllersState::Refresh(asked) => self.refresh(asked, turn, group),
             ControllersState::OneMore => self.one_more(*since, turn, group),
-            ControllersState::Drain { machine, drain } => self.drain(machine, drain, *since, turn, group),
+            ControllersState::Drain { machine } => self.drain(machine, turn, group),
             ControllersState::Leave { machine } => self.leave(machine, *since, turn, group),
             ControllersState::Verify(round) => self.verify(round, *since, turn, group),
         }
@@ -131,34 +127,15 @@ impl Controllers {
 
     /// Windows limit the beginning: work on a cordoned controller has begun, and the controller would stay cordoned until the next window.
     fn may_go_on(&self, id: &String, turn: &Turn<'_>) -> bool {
-        self.cordon.as_ref().is_some_and(|cordon| cordon.machine == *id) || turn.may_start()
+        self.departs.as_ref() == Some(id) || turn.may_start()
     }
 
-    /// The running drain of a controller, if there is one.
-    pub(super) fn drain_command(&self) -> Option<SentCommand> {
-        match self.phase.state()? {
-            ControllersState::Drain { drain, .. } => drain.asked.clone(),
-            ControllersState::Look { .. }
-            | ControllersState::Check { .. }
-            | ControllersState::Snapshot { .. }
-            | ControllersState::Refresh(_)
-            | ControllersState::OneMore
-            | ControllersState::Leave { .. }
-            | ControllersState::Verify(_) => None,
+    /// A cordoned controller is not terminated now: it is uncordoned.
+    pub(super) fn call_off(&mut self, departures: &mut BTreeMap<String, Departure>, now: Timestamp) {
+        let Some(id) = self.departs.take() else { return };
+        if let Some(one) = departures.get_mut(&id).filter(|one| one.goes_by_a_rollout()) {
+            one.withdraw(None, now);
         }
-    }
-
-    /// A cordoned controller is not terminated now: it is uncordoned ([`Departure`]). `asked`: the drain that may still run.
-    pub(super) fn call_off(
-        &mut self,
-        asked: Option<SentCommand>,
-        role: &Role,
-        group: &str,
-        departures: &mut BTreeMap<String, Departure>,
-        now: Timestamp,
-    ) {
-        let Some(cordon) = self.cordon.take() else { return };
-        departures.insert(cordon.machine, Departure::called_off(role.clone(), group, asked, now));
     }
 
     fn choose(
@@ -176,14 +153,14 @@ impl Controllers {
         }
         // A controller that is already empty comes first; otherwise the choice is made again each time, because it depends on the present
         // controllers.
-        let cordoned = self.cordon.as_ref().map(|cordon| &cordon.machine);
-        let kept = cordoned.filter(|id| outdated.contains(id)).cloned();
+        let kept = self.departs.as_ref().filter(|id| outdated.contains(id)).cloned();
         let first = kept.or_else(|| first_to_go(&outdated, group).cloned());
-        if cordoned != first.as_ref() {
-            self.call_off(None, turn.role, turn.group, turn.departures, turn.now);
+        if self.departs != first {
+            self.call_off(turn.departures, turn.now);
         }
         // A controller that is to be uncordoned is uncordoned before anything else is done to it.
-        if let Some(id) = outdated.iter().find(|id| turn.departs(id)) {
+        let is_ours = |id: &String| turn.departures.get(id).is_some_and(Departure::goes_by_a_rollout);
+        if let Some(id) = outdated.iter().find(|id| turn.departs(id) && !is_ours(id)) {
             return Move::Stay(ControllersState::start(), Waits::Uncordon((*id).clone()));
         }
         let Some(first) = first else { return self.none_to_go(idle_since, *since, turn, group) };
@@ -345,11 +322,8 @@ impl Controllers {
             };
         }
         if self.can_spare(group) {
-            let emptied_at =
-                self.cordon.as_ref().filter(|one| one.machine == id).and_then(|one| one.emptied_at);
-            let is_empty = emptied_at.is_some_and(|at| turn.now.duration_since(at) <= EMPTY_FOR);
-            if !is_empty {
-                return Move::To(ControllersState::Drain { machine: id, drain: Drain::default() });
+            if !is_empty(&id, turn) {
+                return Move::To(ControllersState::Drain { machine: id });
             }
             let (group, instance, then_desired) = (turn.group.to_owned(), id.clone(), Some(self.size));
             let effect = Effect::Terminate { group, instance, then_desired };
@@ -373,48 +347,36 @@ impl Controllers {
     }
 
     /// Another controller evicts its pods; then its state is checked once more.
-    fn drain(
-        &mut self,
-        id: String,
-        mut drain: Drain,
-        since: Option<Timestamp>,
-        turn: &mut Turn<'_>,
-        group: &GroupView,
-    ) -> To {
-        // If it is not in service, it is gone, or the answer is late: then the drain command would cordon it after it was uncordoned.
+    fn drain(&mut self, id: String, turn: &mut Turn<'_>, group: &GroupView) -> To {
+        // If it is not in service, it is gone, or the answer is late: then a drain command would cordon it after it was uncordoned.
         if !serves(group, &id) || turn.skipped.contains(&id) {
-            self.call_off(drain.asked, turn.role, turn.group, turn.departures, turn.now);
+            self.call_off(turn.departures, turn.now);
             return Move::To(ControllersState::start());
         }
-        let patience = since.map(|since| Patience { since, most: DRAIN_PATIENCE });
-        match drain.progress(&id, turn.observed, turn.now, patience) {
-            DrainProgress::Runs | DrainProgress::Pauses => {}
-            DrainProgress::Empty { asked_at } => {
-                self.cordon = Some(Cordon { machine: id.clone(), emptied_at: Some(asked_at) });
-                return Move::To(checks(id));
-            }
-            DrainProgress::GivenUp(why) => return Move::Fail(why),
-            DrainProgress::Idle => {
-                // Another controller each time, because one may be unreachable.
-                let others: Vec<&String> =
-                    serving(group).map(|(one, _)| one).filter(|one| **one != id).collect();
-                let turns = *turn.rounds as usize % others.len().max(1);
-                let Some(other) = others.get(turns).copied() else {
-                    if waited(since, turn.now) > PATIENCE {
-                        return Move::Fail(format!("no controller serves that could drain {id}"));
-                    }
-                    let waits = Waits::Drainer(id.clone());
-                    return Move::Stay(ControllersState::Drain { machine: id, drain }, waits);
-                };
-                let verb = Drain::verb(&id, self.force_after_s);
-                drain.asked = Some(turn.ask_one(turn.role, other.clone(), verb));
-                // It does not have to be uncordoned any more.
-                turn.departures.remove(&id);
-                self.cordon = Some(Cordon { machine: id.clone(), emptied_at: None });
-            }
+        if is_empty(&id, turn) {
+            return Move::To(checks(id));
         }
-        let waits = Departs { machine: id.clone(), how: HowFar::Drains(drain.held.clone()) };
-        Move::Stay(ControllersState::Drain { machine: id, drain }, Waits::Departure(waits))
+        let now = turn.now;
+        if self.departs.as_ref() != Some(&id) {
+            // One that could not be uncordoned for a long time does not have to be uncordoned any more.
+            let one = Departure::by_rollout(turn.role, group, Ending::Rests, self.force_after_s, now);
+            turn.departures.insert(id.clone(), one);
+            self.departs = Some(id.clone());
+        }
+        let one = turn.departures.get_mut(&id);
+        if let Some(why) = one.as_ref().and_then(|one| one.problem.clone()) {
+            return Move::Fail(why);
+        }
+        let Some(one) = one.filter(|one| one.goes_by_a_rollout()) else {
+            // Its drain was never sent, and its window has closed.
+            self.departs = None;
+            return Move::To(ControllersState::start());
+        };
+        if one.emptied_at().is_some() {
+            one.drains_anew(now);
+        }
+        let waits = Waits::Departure(one.departs(&id));
+        Move::Stay(ControllersState::Drain { machine: id }, waits)
     }
 
     fn one_more(&mut self, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
@@ -441,7 +403,7 @@ impl Controllers {
 
     fn leave(&mut self, id: String, since: Option<Timestamp>, turn: &Turn<'_>, group: &GroupView) -> To {
         if !group.machines.contains_key(&id) {
-            self.cordon = None;
+            self.departs = None;
             return Move::To(ControllersState::Verify(Round::default()));
         }
         // The effect was decided and never performed.
@@ -511,6 +473,12 @@ impl Controllers {
         let what = "the controllers are not healthy";
         waits_for(dangers, round, since, turn, what, ask, ControllersState::Verify)
     }
+}
+
+/// Whether it has no pods, as far as is known: a person may uncordon a node while a rollout is paused.
+fn is_empty(id: &str, turn: &Turn<'_>) -> bool {
+    let one = turn.departures.get(id).filter(|one| one.is_of_a_rollout());
+    one.and_then(Departure::emptied_at).is_some_and(|at| turn.now.duration_since(at) <= EMPTY_FOR)
 }
 
 /// Asks the others whether they can do without `machine`.

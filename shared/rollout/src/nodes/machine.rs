@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use slipway_core::deadline::BETWEEN_TRIES;
+use slipway_core::deadline::TRIES;
 use slipway_core::node::Verb;
 
-use super::super::errand::{Round, SentCommand, TRIES};
+use super::super::errand::{Policy, Round, SentCommand, Tried, Verdict};
 use super::super::waits::{Danger, Detail, List, Waits};
 use super::super::ways::{Way, leads};
 use super::{PATIENCE, Turn};
@@ -219,8 +219,8 @@ impl<S: State> Open for Phase<S> {
             return;
         }
         *since = since.map(|since| since.max(at));
-        // What a drain found, or members said, before the pause says nothing now.
-        if matches!(state.place(), Place::Drain | Place::Verify) {
+        // What members said before the pause says nothing now.
+        if state.place() == Place::Verify {
             *state = state.not_sent();
             return;
         }
@@ -325,7 +325,7 @@ pub(super) fn waited(since: Option<Timestamp>, now: Timestamp) -> SignedDuration
     since.map_or(SignedDuration::ZERO, |since| now.duration_since(since))
 }
 
-/// Failed tries of the work on a machine; empty if the last try did not fail.
+/// Failed tries of the work on a machine; empty if none failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tries(Option<Failures>);
@@ -336,19 +336,13 @@ pub struct Tries(Option<Failures>);
 pub(crate) struct Failures {
     /// The machine: `i-…`.
     pub machine: String,
-    /// The number of tries. A command that never reached its machine is none.
-    pub tries: u32,
-    /// Since when no command has reached a machine, by machine and document. The machine may be another one: another member takes the
-    /// snapshot.
+    /// By document. A machine that one does not reach may be reached by another: Run Command refuses a document that does not exist, for
+    /// example, and another member of etcd takes the snapshot.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unreached: BTreeMap<String, Timestamp>,
+    pub by_document: BTreeMap<String, Tried>,
     /// Whether leadership could not be moved from the machine, and has not been moved since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_leadership: bool,
-    /// When the last one failed.
-    pub at: Timestamp,
-    /// Why the last one failed.
-    pub why: String,
 }
 
 impl Tries {
@@ -374,7 +368,9 @@ impl Tries {
     fn note_reached(&mut self, commands: &[SentCommand], turn: &Turn<'_>) {
         let Some(failures) = &mut self.0 else { return };
         for asked in commands.iter().filter(|asked| asked.has_reached(turn.observed)) {
-            failures.unreached.remove(&unreached_key(asked));
+            if let Some(tried) = failures.by_document.get_mut(asked.command.verb.document()) {
+                tried.reached();
+            }
         }
     }
 
@@ -390,13 +386,12 @@ impl Tries {
 
     /// What it waits for if its last try has only just failed.
     fn pauses(&self, now: Timestamp) -> Option<Waits> {
-        let failures = self.0.as_ref()?;
-        let pause = BETWEEN_TRIES.get((failures.tries as usize).saturating_sub(1))?;
-        (now.duration_since(failures.at) < *pause).then(|| Waits::AnotherTry(Detail(failures.why.clone())))
+        let mut tried = self.0.as_ref()?.by_document.values();
+        let why = tried.find_map(|tried| tried.pauses(now, Policy::WORK))?;
+        Some(Waits::AnotherTry(Detail(why.to_owned())))
     }
 
-    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up. What no command reaches is given
-    /// up after the time in which two tries time out. Tries that fail in between add to this: [`slipway_core::deadline`] counts three tries, and not both.
+    /// The work on `machine` failed, by the answer to `asked`: it begins again after a while, or is given up.
     pub(super) fn again<S: State>(
         &mut self,
         what: &str,
@@ -406,43 +401,25 @@ impl Tries {
         turn: &Turn<'_>,
     ) -> Move<S> {
         self.choose(machine);
-        let before = self.0.take();
+        let failures = self.0.get_or_insert_with(|| Failures {
+            machine: machine.to_owned(),
+            by_document: BTreeMap::new(),
+            keeps_leadership: false,
+        });
+        let verb = &asked.command.verb;
+        failures.keeps_leadership |= *verb == Verb::EtcdMoveLeader;
+        let tried = failures.by_document.entry(verb.document().to_owned()).or_default();
         let reached = asked.has_reached(turn.observed);
-        let tries = before.as_ref().map_or(0, |failures| failures.tries) + u32::from(reached);
-        let moves_leader = asked.command.verb == Verb::EtcdMoveLeader;
-        let keeps_leadership =
-            moves_leader || before.as_ref().is_some_and(|failures| failures.keeps_leadership);
-        // Nothing was tried during a pause, or between two windows.
-        let before = before.filter(|failures| asked.at.duration_since(failures.at) <= PATIENCE);
-        let mut unreached = before.map_or_else(BTreeMap::new, |failures| failures.unreached);
-        let key = unreached_key(asked);
-        if reached {
-            unreached.remove(&key);
-        } else {
-            unreached.entry(key.clone()).or_insert(asked.at);
+        match tried.failed(reached, asked.at, why, turn.now, Policy::WORK.by(verb)) {
+            Verdict::Again => Move::To(S::start()),
+            Verdict::Unreached(lasting) => Move::Fail(format!(
+                "{what} {machine}: no command has reached {} for {} minutes: {why}",
+                asked.command.instance,
+                lasting.as_mins()
+            )),
+            Verdict::TooOften => Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}")),
         }
-        let unreached_for = waited(unreached.get(&key).copied(), turn.now);
-        let is_late = unreached_for > asked.command.verb.answers_within() * (TRIES as i32 - 1);
-        if tries < TRIES && !is_late {
-            let (machine, why) = (machine.to_owned(), why.to_owned());
-            let at = turn.now;
-            self.0 = Some(Failures { machine, tries, unreached, keeps_leadership, at, why });
-            return Move::To(S::start());
-        }
-        if is_late {
-            let minutes = unreached_for.as_mins();
-            return Move::Fail(format!(
-                "{what} {machine}: no command has reached {} for {minutes} minutes: {why}",
-                asked.command.instance
-            ));
-        }
-        Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}"))
     }
-}
-
-/// A machine that is not reached may be reached by another document: Run Command refuses one that does not exist, for example.
-fn unreached_key(asked: &SentCommand) -> String {
-    format!("{} {}", asked.command.instance, asked.command.verb.document())
 }
 
 /// Waits until `dangers` are over, and asks again when it is time; after a while it gives up with the message `what`.

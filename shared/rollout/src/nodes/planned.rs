@@ -190,7 +190,7 @@ fn controllers(plan: &Plan, work: ControllersWork, size: u32) -> Controllers {
         size,
         force_after_s: plan.policy.force_after_s(""),
         done: BTreeSet::new(),
-        cordon: None,
+        departs: None,
         tries: Tries::default(),
         phase: Phase::new(ControllersState::Look { idle_since: None }),
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use slipway_core::cluster::Pace;
 use slipway_core::role::Role;
 
-use super::super::departures::{Departure, DepartureState, Ending};
+use super::super::departures::{Departure, Ending};
 use super::super::fleet::{GroupView, Lifecycle, MachineView, OWNER_TAG};
 use super::super::stack_step::{Phase as StackPhase, because, phase};
 use super::super::waits::{Boot, Comes, Departs, Detail, Idle, Kept, ObservedParts, Waits};
@@ -169,7 +169,7 @@ impl Removal {
             if let Some(why) = one.problem.clone().filter(|_| !one.is_of_an_interruption()) {
                 return Some(Move::Fail(why));
             }
-            if one.state == DepartureState::Rest && one.is_of_a_rollout() {
+            if one.emptied_at().is_some() && one.is_of_a_rollout() {
                 turn.departures.remove(&id);
                 self.empty.insert(id);
             } else {

@@ -267,7 +267,7 @@ impl NodeStep {
     /// Whether work has begun that should be completed before anything else begins.
     pub(super) fn is_busy(&self) -> bool {
         let is_emptied = match &self.task {
-            Task::Controllers(task) => task.cordon.is_some() && self.place() == Place::Check,
+            Task::Controllers(task) => task.departs.is_some() && self.place() == Place::Check,
             Task::MemberReplace(_)
             | Task::MemberRefresh(_)
             | Task::Saver(_)
@@ -376,10 +376,7 @@ impl NodeStep {
         match &mut self.task {
             // This includes a machine whose termination was decided, because it may not have been performed; a machine that is really
             // terminated does not need it.
-            Task::Controllers(task) => {
-                let asked = task.drain_command();
-                task.call_off(asked, &self.role, &self.group, departures, now);
-            }
+            Task::Controllers(task) => task.call_off(departures, now),
             Task::Removal(task) if place != Place::Delete => {
                 task.let_all_stay(&self.role, &self.group, departures, now);
             }

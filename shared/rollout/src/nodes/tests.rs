@@ -41,6 +41,18 @@ fn look_state() -> Value {
     open(json!({"look": {}}))
 }
 
+/// Failed commands of that document in the work on the machine of member 0.
+fn tries(document: &str, tried: Value) -> Value {
+    json!({"machine": "i-0", "byDocument": {document: tried}})
+}
+
+/// The same, and its leadership could not be moved.
+fn keeps_leadership(tries: &Value) -> Value {
+    let mut tries = tries.clone();
+    tries["keepsLeadership"] = json!(true);
+    tries
+}
+
 /// The step of a role; the group has the role's name.
 fn step(role: &str, task: Value) -> NodeStep {
     let step = json!({

@@ -188,7 +188,9 @@ fn p6_a_machine_that_the_group_of_a_pool_has_retained_is_drained_and_terminated_
         state = without_a_look(state);
         let look = to_observe(&state, Some(&wanted), at(minute));
         let mut observed = harbour.fake.observe(&look, Some(&wanted));
-        let controllers = group("c-control-plane", Lifecycle::InService);
+        let mut controllers = group("c-control-plane", Lifecycle::InService);
+        let machine = controllers.machines.remove("i-1").unwrap();
+        controllers.machines.insert("i-cp".to_owned(), machine);
         observed.groups.insert(controllers.name.clone(), Some(controllers));
         if is_there {
             observed.groups.insert(POOL.to_owned(), Some(group(POOL, Lifecycle::Retained)));

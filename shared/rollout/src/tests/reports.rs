@@ -204,5 +204,5 @@ fn p8_a_state_of_an_older_format_is_written_in_this_one_and_a_newer_is_not_read(
         assert_eq!(decide(&state, &Observed::default(), NOW).next.format, Rollout::FORMAT);
     }
     let why = read(Rollout::FORMAT + 1).unwrap_err().to_string();
-    assert!(why.starts_with("format 4 is newer than 3"), "{why}");
+    assert!(why.starts_with("format 5 is newer than 4"), "{why}");
 }

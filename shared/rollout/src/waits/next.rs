@@ -108,7 +108,6 @@ impl Waits {
             | Self::Uncordon(_)
             | Self::ControllerLeaves
             | Self::OneMoreController
-            | Self::Drainer(_)
             | Self::StackBusy(_)
             | Self::DeletionBegins { .. }
             | Self::Deletion { kept: None, .. } => Next::nothing(cluster),
@@ -399,7 +398,6 @@ mod tests {
             (json!({"uncordon": "i-1"}), Need::Nobody),
             (json!("controllerLeaves"), Need::Nobody),
             (json!("oneMoreController"), Need::Nobody),
-            (json!({"drainer": "i-1"}), Need::Nobody),
             (json!({"departure": departs(json!({"drains": null}))}), Need::Nobody),
             (json!({"departure": departs(pods.clone())}), Need::Must),
             (json!({"departure": departs(json!({"drains": {"failure": "why"}}))}), Need::Can),

@@ -93,7 +93,6 @@ impl Display for Waits {
             Self::Uncordon(id) => write!(f, "uncordons {id}"),
             Self::ControllerLeaves => f.write_str("waits until a controller is terminated"),
             Self::OneMoreController => f.write_str("launches an additional controller"),
-            Self::Drainer(id) => write!(f, "waits for a controller that drains {id}"),
             Self::Departure(departs) => departs.fmt(f),
             Self::Workers(waits) => waits.fmt(f),
             Self::Removal { departs, idle, empty: Detail((empty, of)) } => {

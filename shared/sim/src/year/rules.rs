@@ -45,8 +45,8 @@ struct PoolRules {
 fn emergency(cluster: &Cluster) -> SignedDuration {
     let Some(policy) = cluster.certificates.rollout_before_expiry else { return SignedDuration::ZERO };
     let (member, controller) = match policy.strategy {
-        RenewalStrategy::Refresh => (180 + 102 + 102 + 6, 180 + 102 + 6),
-        RenewalStrategy::Rollout => (240 + 102 + 27 + 6, 240 + 240 + 19 + 6),
+        RenewalStrategy::Refresh => (180 + 102 + 6 + 102 + 6, 180 + 102 + 6),
+        RenewalStrategy::Rollout => (240 + 102 + 6 + 27 + 6, 240 + 240 + 19),
     };
     let members = i64::try_from(cluster.etcd.members.len()).unwrap_or_default();
     let roll = 120 + 1_470 + members * member + i64::from(cluster.controller.count) * controller;

@@ -27,7 +27,7 @@ impl Departure {
     /// was to stay, it is drained.
     pub(in super::super) fn goes_after_all(&mut self, at: Timestamp, now: Timestamp) {
         match self.state {
-            DepartureState::Leave { .. } | DepartureState::Rest => {}
+            DepartureState::Leave { .. } | DepartureState::Rest { .. } => {}
             DepartureState::Drain { .. } if self.is_of_an_interruption() => {}
             DepartureState::Drain { .. } => self.cause = Cause::Interruption { at },
             DepartureState::Withdraw { .. } | DepartureState::Uncordon { .. } => {

@@ -1,5 +1,7 @@
 //! What kind of departure it is.
 
+use jiff::Timestamp;
+
 use super::{Cause, Departure, DepartureState, Ending};
 
 impl Departure {
@@ -8,6 +10,36 @@ impl Departure {
         match self.cause {
             Cause::Rollout(_) => true,
             Cause::AutoScaling | Cause::Interruption { .. } => false,
+        }
+    }
+
+    /// Whether a rollout drains it, or has drained it.
+    pub(crate) const fn goes_by_a_rollout(&self) -> bool {
+        self.is_of_a_rollout()
+            && matches!(self.state, DepartureState::Drain { .. } | DepartureState::Rest { .. })
+    }
+
+    /// When the command was sent that found it empty; `None` if none has, or if it is not to stay empty.
+    pub(crate) const fn emptied_at(&self) -> Option<Timestamp> {
+        match self.state {
+            DepartureState::Rest { emptied_at } => Some(emptied_at),
+            DepartureState::Drain { .. }
+            | DepartureState::Leave { .. }
+            | DepartureState::Withdraw { .. }
+            | DepartureState::Uncordon { .. } => None,
+        }
+    }
+
+    /// It is empty and is drained once more: a person may have uncordoned it since.
+    pub(crate) fn drains_anew(&mut self, now: Timestamp) {
+        self.enter(DepartureState::drains(), now);
+    }
+
+    /// The time before `now` does not count: its rollout was paused. If it was empty, a person may have uncordoned it meanwhile.
+    pub(crate) fn resumed(&mut self, now: Timestamp) {
+        self.since = self.since.max(now);
+        if self.goes_by_a_rollout() && self.emptied_at().is_some() {
+            self.drains_anew(now);
         }
     }
 
@@ -22,7 +54,7 @@ impl Departure {
             DepartureState::Drain { .. } => true,
             DepartureState::Leave { last: Some(last), .. } => last.drain.held.is_some(),
             DepartureState::Leave { last: None, .. }
-            | DepartureState::Rest
+            | DepartureState::Rest { .. }
             | DepartureState::Withdraw { .. }
             | DepartureState::Uncordon { .. } => false,
         }

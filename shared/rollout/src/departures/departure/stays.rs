@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use slipway_core::node::{FailureCode, Uncordoned, Verb};
 
 use super::super::{Scene, Slots};
-use super::{Departure, DepartureState, GONE, SELDOM, STAYS, UNCORDONS};
-use crate::errand::{PAUSE, SentCommand};
+use super::{Departure, DepartureState, GONE, STAYS};
+use crate::errand::{PAUSE, Policy, SentCommand, Tried};
 use crate::{Effect, Observed};
 
 impl Departure {
@@ -14,7 +14,7 @@ impl Departure {
         let now = scene.now;
         let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
         let Some(asked) = asked.as_ref().filter(|asked| still_runs(asked, scene.observed, now)) else {
-            return self.enter(DepartureState::Uncordon { asked: None, tries: 0 }, now);
+            return self.enter(DepartureState::Uncordon { asked: None, tried: Tried::default() }, now);
         };
         if told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
             effects.extend(asked.take_back());
@@ -31,33 +31,31 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let is_of_a_rollout = self.is_of_a_rollout();
-        let DepartureState::Uncordon { asked, tries } = &mut self.state else { return STAYS };
+        let DepartureState::Uncordon { asked, tried } = &mut self.state else { return STAYS };
         if scene.paused && scene.rollout_continues && is_of_a_rollout {
             return STAYS;
         }
-        if let Some(asked) = asked {
-            match asked.answer::<Uncordoned>(scene.observed, scene.now) {
+        if let Some(sent) = asked {
+            match sent.answer::<Uncordoned>(scene.observed, scene.now) {
                 None => return STAYS,
                 Some(Ok(_)) => return GONE,
-                Some(Err(_)) if asked.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
+                Some(Err(_)) if sent.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
                 Some(Err(why)) => {
-                    let pause = if *tries < UNCORDONS { PAUSE } else { SELDOM };
-                    // A failed try counts when the next one is made.
-                    if scene.now.duration_since(asked.at) < pause || slots.uncordons == 0 {
-                        return STAYS;
-                    }
-                    *tries += u32::from(asked.has_reached(scene.observed));
-                    self.problem = Some(why);
+                    let reached = sent.has_reached(scene.observed);
+                    // It stays until it is uncordoned, whatever the verdict.
+                    tried.failed(reached, sent.at, &why, scene.now, Policy::UNCORDON);
+                    *asked = None;
                 }
             }
         }
         // A whole pool may have to be uncordoned at once.
-        let tries = *tries;
-        if slots.uncordons > 0
-            && let Some(asked) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
+        if tried.pauses(scene.now, Policy::UNCORDON).is_none()
+            && slots.uncordons > 0
+            && let Some(sent) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
+            && let Some(asked) = self.state.command_mut()
         {
             slots.uncordons -= 1;
-            self.state = DepartureState::Uncordon { asked: Some(asked), tries };
+            *asked = Some(sent);
         }
         STAYS
     }

@@ -99,6 +99,34 @@ fn sent(effects: &[Effect]) -> Vec<(&str, &str)> {
     sent
 }
 
+/// A controller that is being drained, and the other controllers.
+fn controller(second: i64, drain: Drain, others: &[&str]) -> (Option<Departure>, Vec<Effect>) {
+    let one = Departure {
+        role: Role::Controller,
+        group: "c-control-plane".to_owned(),
+        ..departure(Cause::Rollout(Ending::Rests), DepartureState::Drain { drain, prolonged: None })
+    };
+    let mut leaving = Leaving::one(0, Lifecycle::InService, one);
+    let machines: Vec<_> = others.iter().chain(&["i-1"]).map(|id| (*id, Lifecycle::InService)).collect();
+    leaving.observed.groups.extend([group("c-control-plane", &machines)]);
+    let effects = leaving.advance_at(second);
+    (leaving.departure().cloned(), effects)
+}
+
+#[test]
+fn p5_a_controller_is_drained_by_another_one_for_four_hours_and_not_by_itself() {
+    let (_, effects) = controller(60, Drain::default(), &["i-2"]);
+    assert_eq!(sent(&effects), [("i-2", "i-1")]);
+    assert_eq!(controller(60, Drain::default(), &[]).1, [], "there is no other controller");
+    for (second, why) in [
+        (4 * 3_600, None),
+        (4 * 3_600 + 1, Some("i-1 could not be drained within 4 hours: no controller had time for it")),
+    ] {
+        let (one, _) = controller(second, Drain::default(), &[]);
+        assert_eq!(one.unwrap().problem.as_deref(), why, "{second}");
+    }
+}
+
 fn failed(code: FailureCode) -> CommandView {
     CommandView::Failed(VerbFailure::passing(code, "no", "look"))
 }
@@ -131,9 +159,9 @@ fn each_state_bears_the_name_that_the_table_has() {
     let states = [
         DepartureState::drains(),
         DepartureState::Leave { told: NOW, last: None },
-        DepartureState::Rest,
+        DepartureState::Rest { emptied_at: NOW },
         DepartureState::Withdraw { asked: None, told: None },
-        DepartureState::Uncordon { asked: None, tries: 0 },
+        DepartureState::Uncordon { asked: None, tried: Tried::default() },
     ];
     let known: Vec<&str> = WAYS.iter().map(|way| way.from).filter(|name| *name != "gone").collect();
     assert_eq!(states.each_ref().map(DepartureState::name), known[..]);
@@ -154,9 +182,13 @@ fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then
 fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_way_it_is() {
     let drained = DepartureState::Leave { told: at(7), last: None };
     for (state, hold, then) in [
-        (DepartureState::Rest, Lifecycle::TerminatingWait, drains(None)),
+        (DepartureState::Rest { emptied_at: NOW }, Lifecycle::TerminatingWait, drains(None)),
         (DepartureState::Withdraw { asked: None, told: None }, Lifecycle::Retained, drains(None)),
-        (DepartureState::Uncordon { asked: None, tries: 1 }, Lifecycle::TerminatingWait, drains(None)),
+        (
+            DepartureState::Uncordon { asked: None, tried: failed_often(1) },
+            Lifecycle::TerminatingWait,
+            drains(None),
+        ),
         // A machine that is already drained is only terminated.
         (drained.clone(), Lifecycle::Retained, drained),
     ] {
@@ -195,12 +227,25 @@ fn p8_a_drain_that_was_called_off_goes_on_if_the_machine_must_go_and_was_not_can
 #[test]
 fn p10_a_machine_that_rests_takes_pods_again_once_its_rollout_goes_on_no_longer() {
     for goes_on in [true, false] {
-        let rests = departure(Cause::Rollout(Ending::Rests), DepartureState::Rest);
+        let rests = departure(Cause::Rollout(Ending::Rests), DepartureState::Rest { emptied_at: NOW });
         let mut leaving = Leaving::one(1, Lifecycle::InService, rests);
         let effects = advance(&mut leaving.state, &leaving.observed, at(60), goes_on);
-        assert_eq!(*leaving.state() == DepartureState::Rest, goes_on);
+        assert_eq!(leaving.departure().unwrap().emptied_at().is_some(), goes_on);
         assert_eq!(sent(&effects), if goes_on { vec![] } else { vec![("i-cp-0", "i-1")] });
     }
+}
+
+#[test]
+fn p6_what_was_empty_before_a_pause_is_drained_again_after_the_resume() {
+    let empty = |cause| departure(cause, DepartureState::Rest { emptied_at: NOW });
+    let resumed = |mut one: Departure| {
+        one.resumed(at(600));
+        (one.drains(), one.since)
+    };
+    assert_eq!(resumed(empty(Cause::Rollout(Ending::Rests))), (true, at(600)));
+    assert_eq!(resumed(departure(REPLACED, drains(None))), (true, at(600)), "it has more time");
+    // Nobody can hold what EC2 interrupts.
+    assert_eq!(resumed(empty(Cause::Interruption { at: NOW })), (false, at(600)));
 }
 
 /// Auto Scaling's answer may be older than its hook.
@@ -261,7 +306,7 @@ fn p10_a_drain_is_taken_back_once_a_minute_until_it_has_ended_and_then_pods_may_
     }
     leaving.answers("1", failed(FailureCode::AwsDenied));
     assert_eq!(sent(&leaving.advance_at(pause + 1)), [("i-cp-0", "i-1")]);
-    assert!(matches!(leaving.state(), DepartureState::Uncordon { asked: Some(_), tries: 0 }));
+    assert!(matches!(leaving.state(), DepartureState::Uncordon { asked: Some(_), .. }));
 }
 
 #[test]
@@ -364,29 +409,35 @@ fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_
     }
 }
 
+/// What failed that often.
+fn failed_often(tries: u32) -> Tried {
+    let last = (tries > 0).then(|| json!({"at": NOW, "why": "no"}));
+    serde_json::from_value(json!({"tries": tries, "last": last})).unwrap()
+}
+
 fn uncordons(tries: u32) -> Departure {
     let asked = Some(sent_command("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
-    departure(REPLACED, DepartureState::Uncordon { asked, tries })
+    departure(REPLACED, DepartureState::Uncordon { asked, tried: failed_often(tries) })
 }
 
 #[test]
 fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_so_each_minute_and_later_less_often() {
-    let (pause, seldom) = (PAUSE.as_secs(), SELDOM.as_secs());
     for (tries, second, again) in [
-        (0, pause - 1, false),
-        (0, pause, true),
-        (UNCORDONS - 1, pause, true),
-        (UNCORDONS, pause, false),
-        (UNCORDONS, seldom - 1, false),
-        (UNCORDONS, seldom, true),
+        (0, 49, false),
+        (0, 50, true),
+        (28, 49, false),
+        (28, 50, true),
+        (29, 50, false),
+        (29, 599, false),
+        (29, 600, true),
     ] {
         let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(tries));
         leaving.answers("1", failed(FailureCode::AwsDenied));
-        assert_eq!(sent(&leaving.advance_at(second)).len(), usize::from(again), "{tries} {second}");
+        assert_eq!(sent(&leaving.advance_at(1)), [], "it has just failed");
+        assert_eq!(sent(&leaving.advance_at(1 + second)).len(), usize::from(again), "{tries} {second}");
         let one = leaving.departure().unwrap();
-        let now = tries + u32::from(again);
-        assert!(matches!(one.state, DepartureState::Uncordon { tries, .. } if tries == now), "{one:?}");
-        assert_eq!(one.problem.as_deref(), again.then_some("no"));
+        let DepartureState::Uncordon { tried, .. } = &one.state else { panic!("{one:?}") };
+        assert_eq!((tried.tries, &one.problem), (tries + 1, &None), "it was not to be removed");
     }
 }
 
@@ -399,12 +450,8 @@ fn a_machine_that_is_no_node_has_nothing_to_be_uncordoned() {
 
 #[test]
 fn that_a_machine_stays_cordoned_is_said_once_it_was_tried_for_long() {
-    let said = |tries, problem: Option<&str>| {
-        Departure { problem: problem.map(str::to_owned), ..uncordons(tries) }.departs("i-1").how
-    };
-    assert_eq!(said(UNCORDONS - 1, Some("no")), HowFar::Stays);
-    assert_eq!(said(UNCORDONS, None), HowFar::Stays);
-    assert_eq!(said(UNCORDONS, Some("no")), HowFar::StaysCordoned(Detail("no".to_owned())));
+    assert_eq!(uncordons(29).departs("i-1").how, HowFar::Stays);
+    assert_eq!(uncordons(30).departs("i-1").how, HowFar::StaysCordoned(Detail("no".to_owned())));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::departures::advance;
 use crate::departures::departure::DepartureState;
 use crate::departures::tests::group;
+use crate::errand::Tried;
 use crate::fleet::Lifecycle;
 use crate::{Effect, Given, GoingState, Observed, Order, Switch, after_order};
 
@@ -100,7 +101,7 @@ fn p6_a_worker_that_ec2_interrupts_is_drained_at_once_and_rests_until_it_is_gone
     assert_eq!(sent(&effects), [("i-1", Some(NOTICE_S))], "a round does not outlast the machine");
     notice.ends(drained(true));
     assert_eq!(notice.look(30), [], "EC2 terminates it, not Slipway");
-    assert_eq!(notice.state(), Some(&DepartureState::Rest));
+    assert!(matches!(notice.state(), Some(DepartureState::Rest { .. })));
     let words = notice.state.departures_in_words().expect("it departs");
     assert!(words.contains("i-1 is empty, and EC2 interrupts it"), "{words}");
     assert_eq!(notice.look(125), []);
@@ -233,9 +234,13 @@ fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained
     let drains = DepartureState::Drain { drain: crate::Drain::default(), prolonged: None };
     let stays = [
         DepartureState::Withdraw { asked: None, told: None },
-        DepartureState::Uncordon { asked: None, tries: 3 },
+        DepartureState::Uncordon { asked: None, tried: Tried::default() },
     ];
-    let goes = [drains.clone(), DepartureState::Leave { told: at(0), last: None }, DepartureState::Rest];
+    let goes = [
+        drains.clone(),
+        DepartureState::Leave { told: at(0), last: None },
+        DepartureState::Rest { emptied_at: at(0) },
+    ];
     for state in stays.iter().chain(&goes) {
         let one = Departure::by_auto_scaling(Role::Pool("a".to_owned()), POOL, None, at(0));
         let one = Departure { state: state.clone(), problem: Some("no".to_owned()), ..one };
@@ -293,7 +298,7 @@ fn p6_a_worker_that_ec2_interrupts_is_drained_before_it_gets_to_its_hook() {
     assert_eq!(sent(&notice.look(1)), [("i-1", Some(NOTICE_S))]);
     notice.ends(drained(true));
     assert_eq!(notice.look(30), []);
-    assert_eq!(notice.state(), Some(&DepartureState::Rest));
+    assert!(matches!(notice.state(), Some(DepartureState::Rest { .. })));
     notice.is_now(Lifecycle::TerminatingWait);
     assert_eq!(sent(&notice.look(300)).len(), 1, "pods may have come");
 }

@@ -9,7 +9,6 @@ use crate::ways::{Wakes, Way};
 
 use super::super::Phase;
 use super::super::machine::{Place, State, Tries};
-use crate::drain::Drain;
 use crate::errand::{Round, SentCommand};
 
 /// The work on the controllers of a cluster.
@@ -26,9 +25,9 @@ pub struct Controllers {
     /// Controllers that have their new credentials.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub done: BTreeSet<String>,
-    /// The controller that is cordoned and still exists.
+    /// The controller that has a [`Departure`](crate::Departure): it is being drained, or is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cordon: Option<Cordon>,
+    pub departs: Option<String>,
     /// Failed tries.
     #[serde(default, skip_serializing_if = "Tries::is_none")]
     pub tries: Tries,
@@ -52,17 +51,6 @@ pub enum ControllersWork {
         /// Whether it is removed before their stack is updated.
         before_stack: bool,
     },
-}
-
-/// A cordoned controller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Cordon {
-    /// `i-…`.
-    pub machine: String,
-    /// When the command was sent that found it empty; `None`: it has pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub emptied_at: Option<Timestamp>,
 }
 
 /// The states of [`Controllers`].
@@ -97,8 +85,6 @@ pub enum ControllersState {
     Drain {
         /// The controller that is drained.
         machine: String,
-        /// The state of the drain.
-        drain: Drain,
     },
     /// A controller was terminated, and no machine replaces it.
     Leave {
@@ -184,7 +170,7 @@ impl State for ControllersState {
         match self {
             Self::Check { machine, .. }
             | Self::Snapshot { machine, .. }
-            | Self::Drain { machine, .. }
+            | Self::Drain { machine }
             | Self::Leave { machine } => Some(machine),
             Self::Refresh(asked) => Some(&asked.command.instance),
             Self::Look { .. } | Self::OneMore | Self::Verify(_) => None,
@@ -195,8 +181,7 @@ impl State for ControllersState {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_ref(asked),
-            Self::Drain { drain, .. } => drain.asked.as_slice(),
-            Self::Look { .. } | Self::OneMore | Self::Leave { .. } => &[],
+            Self::Look { .. } | Self::OneMore | Self::Drain { .. } | Self::Leave { .. } => &[],
         }
     }
 
@@ -204,8 +189,7 @@ impl State for ControllersState {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_mut(asked),
-            Self::Drain { drain, .. } => drain.asked.as_mut_slice(),
-            Self::Look { .. } | Self::OneMore | Self::Leave { .. } => &mut [],
+            Self::Look { .. } | Self::OneMore | Self::Drain { .. } | Self::Leave { .. } => &mut [],
         }
     }
 

@@ -1,10 +1,10 @@
 //! Replacing, refreshing and removing controllers, look by look.
 
-use jiff::SignedDuration;
 use slipway_core::node::NodeStatus;
 
 use super::dock::*;
 use super::*;
+use crate::departures::{DepartureState, Ending};
 use crate::drain::EMPTY_FOR;
 use crate::fleet::TargetHealth;
 use crate::outbox::{Evidence, Seen};
@@ -141,7 +141,7 @@ fn p5_a_controller_that_serves_alone_and_is_to_have_a_fellow_waits_for_that_one(
 #[test]
 fn p6_a_controller_is_drained_before_it_goes_although_another_one_was_drained() {
     let long_ago = -EMPTY_FOR.as_secs();
-    for (drained, at, place) in [
+    for (drained, emptied, place) in [
         ("i-0", 0, Place::Leave),
         ("i-1", 0, Place::Drain),
         ("i-0", long_ago + 10, Place::Leave),
@@ -151,11 +151,21 @@ fn p6_a_controller_is_drained_before_it_goes_although_another_one_was_drained() 
         let machines = &[("i-0", OLD), ("i-1", OLD), ("i-2", NEW)];
         let mut dock = checked(replace(), 0, 0, machines);
         has(&mut dock, 3, machines);
-        let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
-        let emptied_at = Some(NOW + SignedDuration::from_secs(at));
-        task.cordon = Some(super::super::controllers::Cordon { machine: drained.to_owned(), emptied_at });
-        assert_eq!(dock.advance_at(10).0, place, "{drained} {at}");
+        rests(&mut dock, drained, emptied);
+        assert_eq!(dock.advance_at(10).0, place, "{drained} {emptied}");
+        let drains = dock.departures["i-0"].drains();
+        assert_eq!(drains, place == Place::Drain, "{drained} {emptied}");
     }
+}
+
+/// That controller is empty by the answer to a command of that second.
+fn rests(dock: &mut Dock, machine: &str, second: i64) {
+    let controllers = group(GROUP, &[]);
+    let mut one = Departure::by_rollout(&Role::Controller, &controllers, Ending::Rests, None, at(0));
+    one.state = DepartureState::Rest { emptied_at: at(second) };
+    dock.departures.insert(machine.to_owned(), one);
+    let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
+    task.departs = Some(machine.to_owned());
 }
 
 #[test]
@@ -249,30 +259,51 @@ fn a_controller_of_the_older_minor_that_is_to_be_left_holds_the_step_back_and_on
     }
 }
 
-#[test]
-fn p5_a_controller_that_nobody_can_drain_is_waited_for_an_hour() {
-    let drain = json!({"drain": {"machine": "i-0", "drain": {}}});
-    let mut dock = dock(replace(), 1, since(0, drain), &[("i-0", OLD), ("i-1", BOOTS)]);
-    for second in [10, HOUR] {
-        let waits = Waits::Drainer("i-0".to_owned());
-        assert_eq!(dock.advance_at(second), (Place::Drain, Some(waits)), "{second}");
-        assert_eq!(dock.effects(), []);
-    }
-    assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
-    assert_eq!(dock.step().failure(), Some("no controller serves that could drain i-0"));
+/// A step whose controller i-0 is being drained.
+fn draining() -> Dock {
+    let state = json!({"drain": {"machine": "i-0"}});
+    let mut dock = dock(replace(), 1, since(0, state), &[]);
+    has(&mut dock, 2, &[("i-0", OLD), ("i-1", NEW)]);
+    let departs = Departs { machine: "i-0".to_owned(), how: HowFar::Drains(None) };
+    assert_eq!(dock.advance_at(0), (Place::Drain, Some(Waits::Departure(departs))));
+    assert!(dock.departures["i-0"].drains());
+    dock
 }
 
 #[test]
-fn p10_where_the_rollout_ends_the_drain_of_a_controller_is_taken_back_with_its_cordon() {
-    let asked = asks(1, &serde_json::to_value(crate::Drain::verb("i-0", None)).unwrap(), 0);
-    let state = json!({"drain": {"machine": "i-0", "drain": {"asked": asked}}});
-    let mut dock = dock(replace(), 1, since(0, state), &[("i-0", OLD), ("i-1", NEW)]);
-    let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
-    task.cordon = serde_json::from_value(json!({"machine": "i-0"})).unwrap();
+fn p6_a_controller_whose_drain_ends_is_checked_once_more_or_fails_with_its_reason() {
+    let mut dock = draining();
+    assert_eq!(dock.advance_at(10).0, Place::Drain);
+    rests(&mut dock, "i-0", 10);
+    assert_eq!(dock.advance_at(20), (Place::Check, others_answer()));
+    // Its drain was given up.
+    let mut dock = draining();
+    dock.departures.get_mut("i-0").unwrap().withdraw(Some("no".to_owned()), at(10));
+    assert_eq!(dock.advance_at(20).0, Place::Failed);
+    assert_eq!(dock.step().failure(), Some("no"));
+    // Its window closed before its drain was sent.
+    let mut dock = draining();
+    dock.departures.clear();
+    assert_eq!(dock.advance_at(20), (Place::Check, others_answer()));
+    assert_eq!(dock.task().get("departs"), None);
+}
+
+#[test]
+fn p10_where_the_rollout_ends_or_a_person_skips_it_the_drain_of_a_controller_is_taken_back_with_its_cordon() {
+    let withdrawn =
+        |dock: &Dock| dock.departures["i-0"].state == DepartureState::Withdraw { asked: None, told: None };
+    let mut dock = draining();
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(10)), []);
-    let asked = serde_json::from_value(asked).unwrap();
-    let departure = Departure::called_off(Role::Controller, GROUP, Some(asked), at(10));
-    assert_eq!(dock.departures, BTreeMap::from([("i-0".to_owned(), departure)]));
+    assert!(withdrawn(&dock));
+    // Also if it is empty, or if its termination was decided and may not have been performed.
+    let mut dock = draining();
+    rests(&mut dock, "i-0", 5);
+    assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(10)), []);
+    assert!(withdrawn(&dock));
+    let mut dock = draining();
+    dock.active.skipped.insert("i-0".to_owned());
+    dock.advance_at(10);
+    assert!(withdrawn(&dock));
 }
 
 #[test]

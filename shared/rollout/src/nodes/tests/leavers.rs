@@ -55,7 +55,8 @@ fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_o
     // A failed snapshot is tried again after a pause.
     dock.fails(&dock.token());
     assert_eq!(dock.advance_at(10), again);
-    let tries = json!({"machine": "i-0", "tries": 1, "at": at(10), "why": "no (on i-1)"});
+    let tries =
+        tries("Slipway-EtcdSnapshot", json!({"tries": 1, "last": {"at": at(10), "why": "no (on i-1)"}}));
     assert_eq!(dock.task(), json!({"tries": tries, "phase": since(10, json!("look"))}));
     assert_eq!((dock.advance_at(69), dock.effects()), (again, Vec::new()));
     assert_eq!(dock.advance_at(70), (Place::Snapshot, Some(Waits::Snapshot)));
@@ -145,8 +146,8 @@ fn p4_leadership_moves_before_a_member_leaves_as_long_as_its_machine_is_the_one_
 
 #[test]
 fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before() {
-    let tries = json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "no"});
-    let forgotten = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+    let forgotten = tries("Slipway-EtcdMoveLeader", json!({"tries": 1}));
+    let tries = keeps_leadership(&forgotten);
     let moves = since(0, json!({"moveLeader": asks(0, &json!("etcdMoveLeader"), 0)}));
     let mut dock = leaver_with(json!({"phase": moves, "tries": tries})).saved(0);
     dock.set_answer("i-0", LeaderMoved { moved: true, leader: "1".to_owned(), reason: None });

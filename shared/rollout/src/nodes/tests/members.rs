@@ -298,14 +298,16 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
 /// A renewal failed by a single lost command, half an hour after another one.
 #[test]
 fn p7_what_reached_no_machine_does_not_count_once_something_has_or_after_a_pause() {
-    let unreached = |machine: &str, document: &str| json!({format!("{machine} {document}"): at(0)});
-    for (unreached, failed_at, place) in [
-        (unreached("i-1", "Slipway-EtcdSnapshot"), 3_300, Place::Look),
-        (unreached("i-0", "Slipway-EtcdMoveLeader"), 3_300, Place::Failed),
-        (unreached("i-0", "Slipway-EtcdMoveLeader"), -1, Place::Look),
+    let tries = |document: &str, failed_at: i64| {
+        let last = json!({"at": at(failed_at), "why": "no"});
+        tries(document, json!({"tries": 0, "unreachedSince": at(0), "last": last}))
+    };
+    for (document, failed_at, place) in [
+        ("Slipway-EtcdSnapshot", 3_300, Place::Look),
+        ("Slipway-EtcdMoveLeader", 3_300, Place::Failed),
+        ("Slipway-EtcdMoveLeader", -1, Place::Look),
     ] {
-        let tries =
-            json!({"machine": "i-0", "tries": 0, "unreached": unreached, "at": at(failed_at), "why": "no"});
+        let tries = tries(document, failed_at);
         let task = json!({"work": {}, "tries": tries, "phase": since(3_600, check(round(3_600)))});
         let mut dock = Dock::of_etcd_0(json!({"memberReplace": task})).saved(3_500);
         (0..3).for_each(|index| dock.set_answer(&format!("i-{index}"), well(index)));
@@ -316,8 +318,7 @@ fn p7_what_reached_no_machine_does_not_count_once_something_has_or_after_a_pause
         assert_eq!(dock.advance_at(3_601).0, place, "{failed_at}");
     }
     // The snapshot that comes in the end is what counts.
-    let tries = json!({"machine": "i-0", "tries": 1, "unreached": unreached("i-1", "Slipway-EtcdSnapshot"), "at": at(300), "why": "no"});
-    let task = json!({"work": {}, "tries": tries, "phase": since(400, json!({"look": {}}))});
+    let task = json!({"work": {}, "tries": tries("Slipway-EtcdSnapshot", 300), "phase": since(400, json!({"look": {}}))});
     let mut dock = Dock::of_etcd_0(json!({"memberReplace": task}));
     assert_eq!(dock.advance_at(400).0, Place::Snapshot);
     dock.takes_snapshot();
@@ -344,7 +345,7 @@ fn p4_no_member_goes_for_which_no_other_machine_would_come() {
 fn p4_whether_a_member_leads_is_known_by_the_others_if_its_own_answer_is_not() {
     for (leads, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
         // An earlier snapshot failed, which says nothing about leadership.
-        let tries = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+        let tries = tries("Slipway-EtcdMoveLeader", json!({"tries": 1}));
         let task = json!({"work": {}, "phase": since(0, check(round(0))), "tries": tries});
         let mut dock = Dock::of_etcd_0(json!({"memberReplace": task})).saved(0);
         dock.fails("i-0");
@@ -418,15 +419,16 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
     assert_eq!(dock.advance_at(10), (Place::Look, Some(Waits::AnotherTry(Detail(String::new())))));
-    let failures = json!({"machine": "i-0", "tries": 0, "unreached": {"i-0 Slipway-EtcdMoveLeader": at(0)}, "keepsLeadership": true, "at": at(10), "why": "no"});
+    let tried = json!({"tries": 0, "unreachedSince": at(0), "last": {"at": at(10), "why": "no"}});
+    let failures = keeps_leadership(&tries("Slipway-EtcdMoveLeader", tried));
     assert_eq!(dock.task(), json!({"work": {}, "tries": failures, "phase": since(10, json!({"look": {}}))}));
 }
 
 /// It leads again after that, and its own answer was lost: it was terminated as the leader.
 #[test]
 fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before() {
-    let tries = json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "no"});
-    let forgotten = json!({"machine": "i-0", "tries": 1, "at": at(-600), "why": "no"});
+    let forgotten = tries("Slipway-EtcdMoveLeader", json!({"tries": 1}));
+    let tries = keeps_leadership(&forgotten);
     let task = json!({"memberReplace": {"work": {}, "phase": since(0, moves_leader()), "tries": tries}});
     let mut dock = Dock::of_etcd_0(task).saved(0);
     dock.set_answer("i-0", LeaderMoved { moved: true, leader: "1".to_owned(), reason: None });
@@ -438,8 +440,7 @@ fn p4_leadership_that_was_moved_once_can_be_moved_again_whatever_failed_before()
 #[test]
 fn p4_a_failure_to_move_leadership_counts_no_more_once_another_member_was_seen_to_lead() {
     for (is_seen, place) in [(true, Place::MoveLeader), (false, Place::Successor)] {
-        let tries =
-            json!({"machine": "i-0", "tries": 1, "keepsLeadership": true, "at": at(-600), "why": "cut"});
+        let tries = keeps_leadership(&tries("Slipway-EtcdMoveLeader", json!({"tries": 1})));
         let task = json!({"memberReplace": {"work": {}, "phase": since(0, check(round(0))), "tries": tries}});
         let mut dock = Dock::of_etcd_0(task).saved(0);
         let leads = |which: usize| {

@@ -57,7 +57,10 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
     assert_eq!(dock.sent(), [takes("i-1")]);
     dock.set_answer(&dock.token(), has("older"));
     assert_eq!(dock.advance_at(10), again);
-    let failed = |tries, second, why| json!({"machine": "i-1", "tries": tries, "at": at(second), "why": why});
+    let failed = |tries, second, why| {
+        let tried = json!({"tries": tries, "last": {"at": at(second), "why": why}});
+        json!({"machine": "i-1", "byDocument": {"Slipway-Refresh": tried}})
+    };
     assert_eq!(dock.task()["tries"], failed(1, 10, "it has the credentials older"));
     assert_eq!((dock.advance_at(69), dock.effects()), (again.clone(), Vec::new()));
     assert_eq!(dock.advance_at(70).0, Place::Refresh);
@@ -82,7 +85,7 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
 #[test]
 fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken_its_credentials() {
     let mut dock = pool(look_state());
-    let tries = json!({"machine": "i-1", "tries": 2, "at": NOW, "why": "no"});
+    let tries = json!({"machine": "i-1", "byDocument": {"Slipway-Refresh": {"tries": 2}}});
     let Task::PoolRefresh(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.tries = serde_json::from_value(tries).unwrap();
     // The failed machine is gone.
@@ -91,7 +94,7 @@ fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken
     assert_eq!((dock.sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
     dock.fails(&dock.token());
     assert_eq!(dock.advance_at(310).0, Place::Look);
-    assert_eq!(dock.task()["tries"]["tries"], 1);
+    assert_eq!(dock.task()["tries"]["byDocument"]["Slipway-Refresh"]["tries"], 1);
     // Nor once it is refreshed.
     assert_eq!(dock.advance_at(370).0, Place::Refresh);
     dock.set_answer(&dock.token(), has("new"));

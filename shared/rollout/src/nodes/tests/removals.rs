@@ -61,11 +61,11 @@ fn p6_a_pool_goes_once_all_its_machines_are_empty_one_after_the_other() {
         task
     };
     assert_eq!(dock.task(), task(json!({"begun": ["i-1"]})));
-    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
+    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest { emptied_at: at(0) };
     assert_eq!(dock.advance_at(20), (Place::Empty, waits(&["i-2"], None)));
     assert_eq!(dock.task(), task(json!({"begun": ["i-2"], "empty": ["i-1"]})));
     assert_eq!(Vec::from_iter(dock.departures.keys()), ["i-2"]);
-    dock.departures.get_mut("i-2").unwrap().state = DepartureState::Rest;
+    dock.departures.get_mut("i-2").unwrap().state = DepartureState::Rest { emptied_at: at(0) };
     assert_eq!(dock.advance_at(30), (Place::Delete, Some(Waits::DeletionBegins { emptied: true })));
     assert_eq!(dock.effects(), deletes());
 }
@@ -96,7 +96,7 @@ fn p6_a_pool_in_which_a_machine_boots_is_not_deleted_for_an_hour() {
     // It serves: it is drained, and the wait for another one begins anew.
     dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD)]);
     assert_eq!(dock.advance_at(HOUR), (Place::Empty, waits(&["i-3"], None)));
-    dock.departures.get_mut("i-3").unwrap().state = DepartureState::Rest;
+    dock.departures.get_mut("i-3").unwrap().state = DepartureState::Rest { emptied_at: at(0) };
     dock.sees(POOL, &[("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", BOOTS)]);
     for second in [HOUR + 10, 2 * HOUR + 10] {
         assert_eq!(dock.advance_at(second), (Place::Empty, boots("i-4")), "{second}");
@@ -153,7 +153,7 @@ fn p10_machines_of_a_pool_that_stays_after_all_take_pods_again() {
     let half = || {
         let mut dock = pool(open(json!("empty")));
         dock.advance_at(0);
-        dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest;
+        dock.departures.get_mut("i-1").unwrap().state = DepartureState::Rest { emptied_at: at(0) };
         dock.advance_at(10);
         assert_eq!(departs(&dock), [("i-2", HowFar::Drains(None))]);
         dock

@@ -70,14 +70,13 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
         (of_machine("remove", "asked", one()), Place::Remove, Some("i-0"), &["i-1"], true),
         (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
     ]);
-    let drain = json!({"asked": one()});
     check_states::<ControllersState>(vec![
         (json!({"look": {}}), Place::Look, None, &[], false),
         (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
         (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
         (json!({"refresh": one()}), Place::Refresh, Some("i-1"), &["i-1"], true),
         (json!("oneMore"), Place::OneMore, None, &[], true),
-        (of_machine("drain", "drain", drain), Place::Drain, Some("i-0"), &["i-1"], true),
+        (json!({"drain": {"machine": "i-0"}}), Place::Drain, Some("i-0"), &[], true),
         (json!({"leave": {"machine": "i-0"}}), Place::Leave, Some("i-0"), &[], true),
         (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
     ]);
@@ -96,35 +95,34 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
     ]);
 }
 
-fn controllers(state: Value, cordon: Option<Value>) -> NodeStep {
-    let task = json!({"work": "replace", "size": 1, "cordon": cordon, "phase": open(state)});
+fn controllers(state: Value, departs: Option<&str>) -> NodeStep {
+    let task = json!({"work": "replace", "size": 1, "departs": departs, "phase": open(state)});
     step("controller", json!({"controllers": task}))
 }
 
 #[test]
 fn a_controller_that_is_empty_and_about_to_go_is_waited_for_by_a_newer_spec() {
-    let cordon = || Some(json!({"machine": "i-0", "emptiedAt": NOW}));
+    let departs = Some("i-0");
     let check = || of_machine("check", "round", round(0));
-    for (state, cordon, is_busy) in [
-        (check(), cordon(), true),
+    for (state, departs, is_busy) in [
+        (check(), departs, true),
         (check(), None, false),
-        (json!({"look": {}}), cordon(), false),
+        (json!({"look": {}}), departs, false),
         (json!("oneMore"), None, true),
     ] {
-        assert_eq!(controllers(state.clone(), cordon).is_busy(), is_busy, "{state}");
+        assert_eq!(controllers(state.clone(), departs).is_busy(), is_busy, "{state}");
     }
 }
 
 #[test]
 fn p10_of_what_a_member_was_asked_a_snapshot_is_taken_back_where_the_rollout_ends_and_nothing_else() {
-    let drain = serde_json::to_value(crate::Drain::verb("i-0", None)).unwrap();
     let snapshot = asks(1, &json!("etcdSnapshot"), 0);
     let command = serde_json::from_value(snapshot["command"].clone()).unwrap();
     let taken_back = vec![Effect::Cancel(command)];
     for (step, effects) in [
         (step("etcd-0", json!({"saver": {"phase": open(json!({"snapshot": snapshot}))}})), taken_back),
-        // The drain is cancelled together with the machine's departure; the machine stays.
-        (controllers(of_machine("drain", "drain", json!({"asked": asks(1, &drain, 0)})), None), Vec::new()),
+        // The drain of a controller is cancelled together with its departure.
+        (controllers(json!({"drain": {"machine": "i-0"}}), None), Vec::new()),
     ] {
         assert_eq!(nodes_with(vec![step]).called_off(&mut BTreeMap::new(), NOW), effects);
     }

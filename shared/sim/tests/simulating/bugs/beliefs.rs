@@ -90,8 +90,7 @@ pub(super) fn has_begun(step: &NodeStep) -> bool {
     match &step.task {
         Task::MemberRefresh(task) => task.work.renewed.is_some(),
         Task::Controllers(task) => {
-            let drained = task.cordon.as_ref().is_some_and(|cordon| cordon.emptied_at.is_some());
-            !task.done.is_empty() || drained && step.place() == Place::Look
+            !task.done.is_empty() || task.departs.is_some() && step.place() == Place::Look
         }
         Task::PoolRefresh(task) => !task.done.is_empty(),
         Task::Workers(task) => task.phase.state().is_some() && !task.done.is_empty(),
