@@ -198,14 +198,20 @@ impl Desired {
     /// The plan `plan` of the spec `spec_version`, before the present one, which is set aside.
     #[must_use]
     pub fn after(self, spec_version: &str, plan: &str, target: &str) -> Self {
-        let present = SetAside { spec_version: self.spec_version, plan: self.plan, target: self.target };
-        Self {
-            spec_version: spec_version.to_owned(),
-            plan: plan.to_owned(),
-            target: target.to_owned(),
-            set_aside: self.set_aside.or(Some(present)),
-            ..self
-        }
+        let present = SetAside {
+            spec_version: self.spec_version.clone(),
+            plan: self.plan.clone(),
+            target: self.target.clone(),
+        };
+        let set_aside = self.set_aside.clone().or(Some(present));
+        Self { set_aside, ..self.replaced_by(spec_version, plan, target) }
+    }
+
+    /// The plan `plan` of the spec `spec_version` in place of the present one, which nothing waits for.
+    #[must_use]
+    pub fn replaced_by(self, spec_version: &str, plan: &str, target: &str) -> Self {
+        let (spec_version, plan, target) = (spec_version.to_owned(), plan.to_owned(), target.to_owned());
+        Self { spec_version, plan, target, ..self }
     }
 
     /// The plan that was set aside is desired again; `None` if none was.

@@ -451,13 +451,18 @@ async fn has_no_pki<O: Objects>(
     if objects.head(key).await?.is_some() {
         return Ok(false);
     }
-    Err(FlowError::Corrupt {
+    Err(lost_inventory(key))
+}
+
+/// The inventory of a cluster that has credentials is missing.
+pub(crate) fn lost_inventory(key: &str) -> FlowError {
+    FlowError::Corrupt {
         key: key.to_owned(),
         problem: "is lost, and other stored credentials were made with it".to_owned(),
         help: "restore its last version (a versioned bucket keeps it); it is not created again, because other authorities \
                would lock out every node and every user that there is"
             .to_owned(),
-    })
+    }
 }
 
 /// Refuses an inventory that does not list the bundles in use: it is an old version that was restored, or that of another cluster.

@@ -16,7 +16,7 @@ use findings::{healed, no_agent};
 use jiff::Timestamp;
 pub use preview::{Foreseen, Preview, preview};
 use publish::{is_newest, publish_plan, reject, update_spec_status};
-pub(crate) use renew::is_held_up;
+pub(crate) use renew::HeldUp;
 use slipway_core::cluster::Cluster;
 use slipway_core::diagnostic::{Diagnostic, Severity};
 use slipway_core::digest::sha256_hex;
@@ -302,9 +302,30 @@ async fn newest_with(
     now: Timestamp,
 ) -> FlowResult<RenderOutcome> {
     let ports = &world.ports();
-    let Some(head) = ports.specs.head(&keys::spec(cluster)).await? else { return Ok(RenderOutcome::NoSpec) };
-    let upload = Upload { cluster: cluster.to_owned(), version: head.version };
-    render_with(ports, site, &upload, order, now).await
+    let outcome = match ports.specs.head(&keys::spec(cluster)).await? {
+        None => Ok(RenderOutcome::NoSpec),
+        Some(head) => {
+            let upload = Upload { cluster: cluster.to_owned(), version: head.version };
+            render_with(ports, site, &upload, order, now).await
+        }
+    };
+    // Credentials may have been renewed for the spec that was accepted last.
+    let has_no_plan = match &outcome {
+        Ok(RenderOutcome::NoSpec | RenderOutcome::Rejected(_)) => true,
+        Ok(
+            RenderOutcome::Superseded
+            | RenderOutcome::NotUpgraded(_)
+            | RenderOutcome::Unchanged
+            | RenderOutcome::Planned(_),
+        ) => false,
+        Err(error) => !error.is_transient(),
+    };
+    if has_no_plan && order.is_none() {
+        let renewed = renew::renew_what_runs(ports, cluster, now).await;
+        // The first error is the one to report.
+        return outcome.and_then(|outcome| renewed.map(|()| outcome));
+    }
+    outcome
 }
 
 async fn render_version(
@@ -370,7 +391,7 @@ async fn render_version(
     }
     let outcome = publish_plan(ports, upload, &patches, &prepared, running, site, now).await?;
     if let RenderOutcome::Planned(plan) = &outcome
-        && renew::is_held_up(plan, now)
+        && HeldUp::by(plan, now).is_some()
     {
         renew::renew_what_runs(ports, &upload.cluster, now).await?;
     }

@@ -11,6 +11,7 @@
 //! A scan may be interrupted anywhere: before it renews, it records what it is about to replace, and credentials that are in the inventory
 //! but not in the newest plan are announced by each scan until they are.
 
+mod accepted;
 mod events;
 mod observe;
 mod renewal;

@@ -27,7 +27,7 @@ async fn stopped_when(moment: impl Fn(&NodeStep) -> bool, order: impl Fn(&str) -
         let active = account.rollout().unwrap().active().cloned().expect("it is not over");
         let step = active.nodes.steps.iter().find(|step| step.role == Role::Controller).unwrap();
         let Task::Controllers(task) = &step.task else { panic!("{step:?}") };
-        drained = task.cordon.as_ref().filter(|_| moment(step)).map(|cordon| cordon.machine.clone());
+        drained = task.departs.clone().filter(|_| moment(step));
         if drained.is_some() {
             break;
         }

@@ -82,6 +82,12 @@ async fn an_inventory_that_lacks_what_the_spec_asks_for_is_a_finding() {
     let error = account.scan(&RenewalRequest::default(), &Life::unending(), launch()).await.unwrap_err();
     assert_eq!(error.kind(), "Slipway.Corrupt");
     account.assets.purge(&keys::manifest(NAME));
+    let error = account.scan(&RenewalRequest::default(), &Life::unending(), launch()).await.unwrap_err();
+    assert_eq!(error.kind(), "Slipway.Corrupt");
+    assert!(error.to_string().contains("is lost"), "{error}");
+    // Nothing was launched yet.
+    account.assets.purge(&keys::desired(NAME));
+    account.assets.purge(&keys::rollout(NAME));
     let outcome = account.scan(&RenewalRequest::default(), &Life::unending(), launch()).await.unwrap();
     assert!(matches!(outcome, ScanOutcome::Nothing(_)));
 }

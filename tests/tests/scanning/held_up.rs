@@ -1,4 +1,4 @@
-//! Renewals while an upload waits for an approval.
+//! Renewals while the newest upload has no plan that may begin.
 
 use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
@@ -54,4 +54,121 @@ async fn p7_an_upload_that_nobody_approves_holds_up_no_renewal() {
         release
     };
     assert_eq!(release(&again.to), release(&desired.target));
+}
+
+/// Whether a renewal of what runs is desired, and nothing was set aside for it.
+fn renews_what_runs(account: &Workshop, good: &Desired, now: Timestamp) -> bool {
+    let desired = account.desired().unwrap();
+    let plan: Plan = account.read(&keys::plan(NAME, &desired.plan)).unwrap();
+    let begins = plan.is_renewal() && !plan.waits_for_approval(now) && plan.not_executable().is_none();
+    begins && desired.spec_version == good.spec_version && desired.set_aside.is_none()
+}
+
+/// The store was renewed, and no plan ever brought that to a node.
+#[tokio::test]
+async fn p7_a_renewal_reaches_the_nodes_although_the_newest_upload_was_refused_or_is_gone() {
+    let mistyped = PRODUCTION.replace("instanceType:", "instanceTyp:");
+    for newest in [Some(mistyped), None] {
+        let account = Workshop::launched(PRODUCTION).await;
+        account.uses_newest_spec(&account.desired_plan());
+        let good = account.desired().unwrap();
+        match &newest {
+            Some(text) => {
+                assert!(matches!(account.outcome(text).await, rendering::RenderOutcome::Rejected(_)));
+            }
+            None => account.specs.remove(&keys::spec(NAME)).await.unwrap(),
+        }
+        assert_eq!(account.desired().unwrap(), good, "nothing is renewed yet");
+        let now = launch() + days(350);
+        assert_eq!(scan(&account, now).await.renewed.len(), 15);
+        for _ in 0..2 {
+            let outcome = (**account).render(Cause::Newest, &Life::unending(), now).await.unwrap();
+            let has_no_plan =
+                matches!(outcome, rendering::RenderOutcome::Rejected(_) | rendering::RenderOutcome::NoSpec);
+            assert!(has_no_plan, "{outcome:?}");
+            assert!(renews_what_runs(&account, &good, now));
+        }
+    }
+}
+
+/// An upload whose plan is refused is left at that: nothing was touched. A year later its plan was still the only one.
+#[tokio::test]
+async fn p7_a_plan_that_cannot_be_executed_holds_up_no_renewal() {
+    let controllers = |count: u32| {
+        let (from, to) = (
+            "  count: 3\n  instanceType: m7i.large\n  rootVolume",
+            format!("  count: {count}\n  instanceType: m7i.large\n  rootVolume"),
+        );
+        PRODUCTION.replace(from, &to)
+    };
+    let account = Workshop::launched(&controllers(5)).await;
+    account.uses_newest_spec(&account.desired_plan());
+    let good = account.desired().unwrap();
+    let refused = account.render(&controllers(3)).await.plan;
+    assert!(refused.not_executable().is_some(), "{}", refused.summary());
+    let early = launch() + days(350);
+    assert_eq!(scan(&account, early).await.renewed.len(), 15);
+    let both = planned(&account, early).await.unwrap();
+    assert!(both.not_executable().is_some());
+    assert!(renews_what_runs(&account, &good, early));
+    // If that was lost, the scan makes up for it before anything expires, although the plan was refused.
+    let desired = account.desired().unwrap().replaced_by(&good.spec_version, &both.id, &both.to);
+    account.assets.upload(&keys::desired(NAME), store::json(&desired));
+    let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+    state.last = Some(slipway_rollout::Ended {
+        plan: both.id.clone(),
+        spec_version: desired.spec_version.clone(),
+        target: both.to.clone(),
+        result: slipway_rollout::RolloutResult::Failed,
+        message: String::new(),
+        ended_at: early,
+        steps: Vec::new(),
+    });
+    account.assets.upload(&keys::rollout(NAME), store::json(&state));
+    take_event_counts(&account);
+    let now = launch() + days(363);
+    let scanned = scan(&account, now).await;
+    assert!(
+        scanned.findings.iter().any(|finding| finding.message.contains("the newest plan cannot be executed")),
+        "{:?}",
+        scanned.findings
+    );
+    assert!(take_event_counts(&account).contains_key("Certificate Renewed"), "the render function is woken");
+    planned(&account, now).await.unwrap();
+    assert!(renews_what_runs(&account, &good, now));
+}
+
+/// They run until somebody approves that they leave, and expired together, unseen.
+#[tokio::test]
+async fn p7_members_that_only_an_unapproved_spec_lacks_are_renewed() {
+    let members = |count: u32| {
+        let spec = PRODUCTION.replace("approval: auto", "approval: manual");
+        spec.replace("etcd:\n  count: 3", &format!("etcd:\n  count: {count}"))
+    };
+    let account = Workshop::launched(&members(5)).await;
+    account.uses_newest_spec(&account.desired_plan());
+    let good = account.desired().unwrap();
+    let waiting = account.render(&members(3)).await.plan;
+    assert!(waiting.waits_for_approval(account.now), "{}", waiting.summary());
+    let now = launch() + days(350);
+    let scanned = scan(&account, now).await;
+    assert!(scanned.renewed.contains(&"etcd-peer-4".to_owned()), "{:?}", scanned.renewed);
+    assert_eq!(scanned.findings, []);
+    planned(&account, now).await.unwrap();
+    // Urgent: what runs is renewed, those members included.
+    let late = launch() + days(363);
+    scan(&account, late).await;
+    planned(&account, late).await.unwrap();
+    let desired = account.desired().unwrap();
+    assert_eq!(desired.spec_version, good.spec_version);
+    let plan: Plan = account.read(&keys::plan(NAME, &desired.plan)).unwrap();
+    assert!(plan.is_renewal() && actions(&plan)["etcd-4"] == NodeAction::Replace, "{}", plan.to_text());
+    // Once they are removed, nothing is missing.
+    let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
+    state.removed_members = [Role::Etcd(3), Role::Etcd(4)].into();
+    account.assets.upload(&keys::rollout(NAME), store::json(&state));
+    let standing = |name: &str| move |one: &slipway_credentials::renewal::CertificateState| one.name == name;
+    let scanned = scan(&account, late).await;
+    assert!(!scanned.standings.iter().any(standing("etcd-peer-4")));
+    assert!(scanned.standings.iter().any(standing("etcd-peer-2")));
 }

@@ -22,6 +22,7 @@ use slipway_crypto::AwsLc;
 use slipway_flows::scan::{ScanOutcome, Scanned, fan_out};
 use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
+use slipway_ports::Removal as _;
 use slipway_rollout::{Given, Order, Rollout, after_order};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;

@@ -1,8 +1,9 @@
-//! The renewal of what runs, while the newest plan changes more than certificates and waits for an approval (P7).
+//! The renewal of what runs, while the newest upload has no plan that may begin (P7): it was refused, it was deleted, its plan cannot be
+//! executed, or its plan changes more than certificates and waits for an approval.
 //!
-//! Such a plan does not begin without its approval, however soon certificates expire: nobody has approved its other changes. So the release
-//! that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was rolled out
-//! last. The plan that waits is set aside, and desired again when the renewal is over.
+//! A plan that waits does not begin without its approval, however soon certificates expire: nobody has approved its other changes. So the
+//! release that runs is planned once more with nothing changed but the credentials of etcd and the controllers, made for the spec that was
+//! rolled out last. The plan that waits is set aside, and desired again when the renewal is over.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +26,23 @@ use crate::launch::{baseline, plan_ready, recall};
 use crate::ports::Bus as _;
 use crate::store;
 
-/// Whether a plan waits for an approval although certificates expire soon.
-pub(crate) fn is_held_up(plan: &Plan, now: Timestamp) -> bool {
-    plan.waits_for_approval(now) && plan.urgency(now).overrides()
+/// Why a plan renews nothing in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeldUp {
+    /// It cannot be executed ([`Plan::not_executable`]).
+    NotExecutable,
+    /// It waits for an approval although certificates expire soon.
+    Unapproved,
+}
+
+impl HeldUp {
+    /// Why `plan` renews nothing in time; `None` if it may begin in time.
+    pub(crate) fn by(plan: &Plan, now: Timestamp) -> Option<Self> {
+        if plan.not_executable().is_some() {
+            return Some(Self::NotExecutable);
+        }
+        (plan.waits_for_approval(now) && plan.urgency(now).overrides()).then_some(Self::Unapproved)
+    }
 }
 
 /// Makes the renewal of what runs the desired plan, if there is one that waits for nothing.
@@ -94,13 +109,19 @@ pub(super) async fn renew_what_runs(
     let Some(desired) = stored.value.clone().filter(|desired| desired.target != plan.to) else {
         return Ok(());
     };
-    let wish = desired.after(&good.spec_version, &plan.id, &plan.to);
-    if plan.is_empty() || plan.waits_for_approval(now) || rollout.is_spent(&wish) {
-        tracing::warn!(
-            cluster,
-            plan = plan.summary(),
-            "certificates expire soon, and nothing but an approval renews them"
-        );
+    // A plan that is spent or cannot be executed has nothing to wait for.
+    let newest = store::load::<Plan>(ports.assets, &keys::plan(cluster, &desired.plan)).await?.value;
+    let waits = !rollout.is_spent(&desired)
+        && newest.is_some_and(|newest| HeldUp::by(&newest, now) != Some(HeldUp::NotExecutable));
+    let wish = match waits {
+        true => desired.after(&good.spec_version, &plan.id, &plan.to),
+        false => desired.replaced_by(&good.spec_version, &plan.id, &plan.to),
+    };
+    if plan.is_empty() || rollout.is_spent(&wish) {
+        return Ok(());
+    }
+    if plan.waits_for_approval(now) {
+        tracing::warn!(cluster, plan = plan.summary(), "a renewal of what runs waits for its approval");
         return Ok(());
     }
     store_rendering(ports.assets, &prepared, &plan).await?;

@@ -11,7 +11,6 @@ use slipway_core::keys;
 use slipway_core::node::NodeStatus;
 use slipway_core::release::{StackKind, stack_name};
 use slipway_core::role::Role;
-use slipway_core::snapshots::{Retention, ScheduledSnapshots};
 use slipway_core::status::Desired;
 use slipway_core::words::moment;
 use slipway_credentials::renewal::{Finding, Planned, Reported, State, Stored, reported};
@@ -21,10 +20,12 @@ use slipway_ports::{Crypto, Listing, Objects};
 use slipway_rollout::{Rollout, RolloutResult};
 
 use super::ScanPorts;
+use super::accepted::{Accepted, accepted, keep_members};
 use super::snapshots::{self, Look};
 use super::space::Spaces;
+use crate::credentials::lost_inventory;
 use crate::error::{FlowError, FlowResult};
-use crate::rendering::is_held_up;
+use crate::rendering::HeldUp;
 use crate::store::{self, AT_A_TIME, MOST_KEPT_BYTES, Told};
 
 /// The largest certificate that is read. PEM certificates have some kilobytes.
@@ -79,20 +80,22 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     name: &str,
     now: Timestamp,
 ) -> FlowResult<Result<Seen, &'static str>> {
-    let Some(manifest) = super::load_manifest(ports.assets, name).await? else {
-        return Ok(Err("no credentials yet: left alone"));
-    };
-    let mut findings = Vec::new();
     let desired = store::load::<Desired>(ports.assets, &keys::desired(name)).await?.value;
     let rollout = store::load::<Rollout>(ports.assets, &keys::rollout(name)).await?.value;
+    let manifest = super::load_manifest(ports.assets, name).await?;
+    if manifest.is_none() && desired.is_none() && rollout.is_none() {
+        return Ok(Err("no credentials yet: left alone"));
+    }
+    let mut findings = Vec::new();
     let stalled = rollout.as_ref().and_then(Rollout::stalled_destruction);
     let is_going = rollout.as_ref().is_some_and(Rollout::is_going) && stalled.is_none();
     if is_going || rollout.as_ref().is_some_and(|rollout| rollout.was_destroyed().is_some()) {
         return Ok(Err("destroyed, or about to be: left alone"));
     }
+    let Some(manifest) = manifest else { return Err(lost_inventory(&keys::manifest(name))) };
     findings.extend(stalled.map(|since| stalled_destruction(name, since)));
     let spec = accepted(ports.specs, name, desired.as_ref(), rollout.as_ref(), &mut findings).await?;
-    let Some(Accepted { cluster, snapshots }) = spec else {
+    let Some(Accepted { mut cluster, snapshots }) = spec else {
         let stands = rollout.is_some_and(|rollout| !rollout.standing().is_empty());
         if !stands {
             return Ok(Err("no accepted spec, and nothing stands: left alone"));
@@ -101,6 +104,9 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
         let help = "upload a spec, so that its certificates are looked after".to_owned();
         return Err(FlowError::Corrupt { key: keys::spec(name), problem, help });
     };
+    if let Some(rollout) = &rollout {
+        keep_members(ports.specs, &mut cluster, rollout).await?;
+    }
     // Before that there is no etcd, so nothing is missing. A launch may have failed after it, and the cluster be in use.
     let etcd = stack_name(name, StackKind::Etcd, "");
     let has_etcd = rollout.as_ref().is_some_and(|rollout| rollout.standing().contains_key(&etcd));
@@ -122,12 +128,12 @@ pub(super) async fn observe<S: Objects, A: Objects + Listing, G, K, B, C: Crypto
     let (nodes, spaces) = nodes(ports.assets, &cluster, now, &mut findings).await?;
     findings.extend(spaces.finding(name));
     let (overdue, held_up) = overdue(ports.assets, name, desired.as_ref(), rollout.as_ref(), now).await?;
-    findings.extend(held_up.then(|| unapproved(name)));
+    findings.extend(held_up.map(|why| nothing_renews(name, why)));
     Ok(Ok(Seen {
         stored: certificates(ports, &cluster, &manifest).await?,
         nodes,
         planned: planned(ports.assets, name, desired.as_ref(), rollout.as_ref()).await?,
-        held_up,
+        held_up: held_up.is_some(),
         overdue,
         may_renew: stalled.is_none(),
         idle: rollout
@@ -186,14 +192,25 @@ fn forgotten_pause(
     })
 }
 
-/// An upload that nobody has approved, while certificates expire soon.
-fn unapproved(cluster: &str) -> Finding {
+/// The newest plan renews nothing in time.
+fn nothing_renews(cluster: &str, why: HeldUp) -> Finding {
+    let (what, help) = match why {
+        HeldUp::Unapproved => (
+            "waits for an approval",
+            format!("slipway approve --cluster {cluster} rolls out both; or upload the spec that runs again"),
+        ),
+        HeldUp::NotExecutable => (
+            "cannot be executed",
+            format!("slipway status --cluster {cluster} says why; upload a spec without that change"),
+        ),
+    };
     Finding {
         key: keys::desired(cluster),
-        message: "the newest plan waits for an approval, and certificates expire soon: what runs is renewed without it, if nothing of an earlier \
-                  rollout is incomplete"
-            .to_owned(),
-        help: format!("slipway approve --cluster {cluster} rolls out both; or upload the spec that runs again"),
+        message: format!(
+            "the newest plan {what}, and certificates expire soon: what runs is renewed without it, if nothing of an earlier rollout is \
+             incomplete"
+        ),
+        help,
     }
 }
 
@@ -209,79 +226,6 @@ fn stalled_destruction(cluster: &str, since: Timestamp) -> Finding {
             "slipway status --cluster {cluster} says why; slipway abort --cluster {cluster} keeps what is left"
         ),
     }
-}
-
-/// What specs say, as far as it counts.
-struct Accepted {
-    /// The newest accepted spec. It may be newer than what is rolled out, and wait for an approval.
-    cluster: Cluster,
-    /// The schedule of etcd's snapshots. What is deleted is gone, so a spec that waits for an approval makes it no smaller.
-    snapshots: Option<ScheduledSnapshots>,
-}
-
-/// What counts of the specs of the cluster. An upload that was not accepted, or not looked at yet, does not count, and the newest one in the
-/// bucket may be such a one.
-async fn accepted(
-    specs: &impl Objects,
-    name: &str,
-    desired: Option<&Desired>,
-    rollout: Option<&Rollout>,
-    findings: &mut Vec<Finding>,
-) -> FlowResult<Option<Accepted>> {
-    let key = keys::spec(name);
-    if specs.head(&key).await?.is_none() {
-        findings.push(Finding {
-            key,
-            message: "the spec was deleted; Slipway continues with its last version".to_owned(),
-            help: "upload it again; or, to delete the cluster, run slipway destroy".to_owned(),
-        });
-    }
-    let rolled_out = rollout.and_then(rolled_out);
-    for version in desired.map(Desired::accepted_version).into_iter().chain(rolled_out) {
-        let Some(cluster) = parsed(specs, name, version).await? else { continue };
-        let snapshots = schedule(specs, &cluster, version, desired, rollout).await?;
-        return Ok(Some(Accepted { cluster, snapshots }));
-    }
-    Ok(None)
-}
-
-/// The version of the spec that was rolled out last; before any rollout has succeeded, of the last one that began.
-fn rolled_out(rollout: &Rollout) -> Option<&str> {
-    let good = rollout.good.first().map(|good| good.spec_version.as_str());
-    let begun = rollout.active().map(|active| active.spec_version.as_str());
-    good.or(begun).or(rollout.last.as_ref().map(|last| last.spec_version.as_str()))
-}
-
-/// The schedule of etcd's snapshots of the accepted spec `cluster`, and no fewer than those of the spec that counts without any approval.
-async fn schedule(
-    specs: &impl Objects,
-    cluster: &Cluster,
-    version: &str,
-    desired: Option<&Desired>,
-    rollout: Option<&Rollout>,
-) -> FlowResult<Option<ScheduledSnapshots>> {
-    let wanted = cluster.etcd.snapshots;
-    let since = desired.and_then(|desired| desired.snapshots.as_ref());
-    let later = rollout.and_then(|rollout| rollout.good.first());
-    let later = later.filter(|good| since.is_none_or(|since| good.started_at > since.at));
-    let counts = match (later, since) {
-        (Some(good), _) => Some(good.spec_version.as_str()),
-        (None, Some(since)) => Some(since.version.as_str()),
-        (None, None) => rollout.and_then(rolled_out),
-    };
-    let Some(counts) = counts.filter(|counts| *counts != version) else { return Ok(wanted) };
-    let other = match parsed(specs, &cluster.name, counts).await? {
-        Some(other) => other.etcd.snapshots,
-        // Nobody knows what it keeps, so nothing that any spec could keep is deleted.
-        None => wanted.map(|wanted| ScheduledSnapshots { keep: Retention::MOST, ..wanted }),
-    };
-    Ok(ScheduledSnapshots::no_fewer(wanted, other))
-}
-
-async fn parsed(specs: &impl Objects, name: &str, version: &str) -> FlowResult<Option<Cluster>> {
-    let Some(text) = specs.get_version(&keys::spec(name), version).await? else { return Ok(None) };
-    let expected = slipway_spec::Expected { name, region: None };
-    Ok(slipway_spec::parse(&text.bytes, Some(&expected)).ok().map(|accepted| accepted.cluster))
 }
 
 /// The stored state. If it cannot be read, the scan continues without it and announces again what had been announced.
@@ -490,24 +434,28 @@ async fn read_of_role(
 }
 
 /// The newest plan, if its nodes' certificates expire so soon that it waits for nothing, and no rollout is open. Only the scan wakes a
-/// rollout then, because a plan that waits for approval has no tick. Also whether it waits for an approval even so.
+/// rollout then, because a plan that waits for approval has no tick. Also why it renews nothing even so.
 async fn overdue(
     assets: &impl Objects,
     name: &str,
     desired: Option<&Desired>,
     rollout: Option<&Rollout>,
     now: Timestamp,
-) -> FlowResult<(Option<PlanReference>, bool)> {
-    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok((None, false)) };
-    if rollout.active().is_some() || rollout.is_spent(desired) {
-        return Ok((None, false));
+) -> FlowResult<(Option<PlanReference>, Option<HeldUp>)> {
+    let (Some(desired), Some(rollout)) = (desired, rollout) else { return Ok((None, None)) };
+    if rollout.active().is_some() {
+        return Ok((None, None));
     }
     // A plan that cannot be read is reported by the rollout.
     let (plan, _) = store::load_or_none::<Plan>(assets, &keys::plan(name, &desired.plan)).await?;
     let Some(plan) = plan.value.filter(|plan| plan.urgency(now).overrides()) else {
-        return Ok((None, false));
+        return Ok((None, None));
     };
-    let held_up = is_held_up(&plan, now);
+    let held_up = HeldUp::by(&plan, now);
+    if rollout.is_spent(desired) {
+        // One that was refused renews nothing. Any other result was published.
+        return Ok((None, held_up.filter(|why| *why == HeldUp::NotExecutable)));
+    }
     Ok((Some(PlanReference { cluster: name.to_owned(), plan: desired.plan.clone() }), held_up))
 }
 

@@ -45,6 +45,9 @@ struct Versions {
     all: Vec<Arc<Object>>,
     /// The time of the last write.
     modified: Timestamp,
+    /// Whether the newest version is a delete marker (docs.aws.amazon.com/AmazonS3/latest/userguide/DeleteMarker.html): the key is not
+    /// found, and its versions are.
+    deleted: bool,
 }
 
 impl MemoryBucket {
@@ -140,7 +143,7 @@ impl MemoryBucket {
     /// Every key, sorted.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        lock(&self.state).objects.keys().map(ToString::to_string).collect()
+        lock(&self.state).from("").map(|(key, _)| key.to_string()).collect()
     }
 
     /// The number of versions of `key`.
@@ -174,13 +177,14 @@ impl MemoryBucket {
 }
 
 impl State {
-    /// The keys from `key` on.
+    /// The keys from `key` on that are found.
     fn from(&self, key: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Versions>)> {
-        self.objects.range::<str, _>((Bound::Included(key), Bound::Unbounded))
+        let all = self.objects.range::<str, _>((Bound::Included(key), Bound::Unbounded));
+        all.filter(|(_, versions)| !versions.deleted)
     }
 
     fn newest(&self, key: &str) -> Option<&Arc<Object>> {
-        self.objects.get(key).and_then(|versions| versions.all.last())
+        self.objects.get(key).filter(|versions| !versions.deleted).and_then(|versions| versions.all.last())
     }
 
     fn write(&mut self, bucket: &str, key: &str, bytes: Vec<u8>) -> Arc<Object> {
@@ -193,7 +197,7 @@ impl State {
         }
         if let Some(versions) = self.objects.get_mut(key).map(Arc::make_mut) {
             versions.all.push(Arc::clone(&object));
-            versions.modified = self.now;
+            (versions.modified, versions.deleted) = (self.now, false);
         }
         object
     }
@@ -316,9 +320,12 @@ impl Folders for MemoryBucket {
 }
 
 impl Removal for MemoryBucket {
-    /// All versions, because nothing here asks for a deleted version.
     async fn remove(&self, key: &str) -> PortResult<()> {
-        self.call("s3:DeleteObject", key, |state| drop(state.objects.remove(key)))
+        self.call("s3:DeleteObject", key, |state| {
+            if let Some(versions) = state.objects.get_mut(key) {
+                Arc::make_mut(versions).deleted = true;
+            }
+        })
     }
 }
 
