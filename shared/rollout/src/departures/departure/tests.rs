@@ -7,6 +7,8 @@ use super::stays::still_runs;
 use super::*;
 use crate::departures::advance;
 use crate::departures::tests::group;
+use crate::errand::PAUSE;
+use crate::patience::RECONSIDERED;
 use crate::waits::HeldBy;
 use crate::{Observed, Rollout, Switch};
 
