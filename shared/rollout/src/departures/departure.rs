@@ -110,8 +110,8 @@ pub enum DepartureState {
     },
     /// It is drained, and is being terminated.
     Leave {
-        /// When Auto Scaling was last told so.
-        told: Timestamp,
+        /// When Auto Scaling was last requested_at so.
+        requested_at: Timestamp,
         /// How far it is with its last drain, once it waits in its terminate hook. `None`: its hook is being completed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<LastDrain>,
@@ -125,16 +125,16 @@ pub enum DepartureState {
     Withdraw {
         /// The drain that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<SentCommand>,
+        sent: Option<SentCommand>,
         /// When the drain was last cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<Timestamp>,
+        cancelled_at: Option<Timestamp>,
     },
     /// It is being uncordoned.
     Uncordon {
         /// The uncordon command that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<SentCommand>,
+        sent: Option<SentCommand>,
         /// Commands that failed.
         #[serde(default)]
         tried: Tried,
@@ -189,9 +189,9 @@ impl DepartureState {
     fn command(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
-                drain.asked.as_ref()
+                drain.sent.as_ref()
             }
-            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
+            Self::Withdraw { sent, .. } | Self::Uncordon { sent, .. } => sent.as_ref(),
             Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
@@ -199,9 +199,9 @@ impl DepartureState {
     fn command_mut(&mut self) -> Option<&mut Option<SentCommand>> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
-                Some(&mut drain.asked)
+                Some(&mut drain.sent)
             }
-            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
+            Self::Withdraw { sent, .. } | Self::Uncordon { sent, .. } => Some(sent),
             Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
@@ -252,9 +252,9 @@ impl Departure {
     }
 
     /// The departure of a cordoned machine that stays after all; `asked`: the drain that may still run.
-    pub(crate) fn called_off(role: Role, group: &str, asked: Option<SentCommand>, now: Timestamp) -> Self {
+    pub(crate) fn called_off(role: Role, group: &str, sent: Option<SentCommand>, now: Timestamp) -> Self {
         let (cause, state) =
-            (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { asked, told: None });
+            (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { sent, cancelled_at: None });
         Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
     }
 
@@ -285,8 +285,8 @@ impl Departure {
 
     /// The command that uncordons it.
     pub(super) fn uncordon_command(&self) -> Option<&SentCommand> {
-        let DepartureState::Uncordon { asked, .. } = &self.state else { return None };
-        asked.as_ref()
+        let DepartureState::Uncordon { sent, .. } = &self.state else { return None };
+        sent.as_ref()
     }
 
     /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
@@ -312,21 +312,21 @@ impl Departure {
 
     /// Run Command refused the command with that token.
     pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
-        if let Some(Some(asked)) = self.state.command_mut()
-            && asked.command.token == token
+        if let Some(Some(sent)) = self.state.command_mut()
+            && sent.command.token == token
         {
             // Its refusal may be recorded a second time.
-            self.unsent += u32::from(asked.refused.is_none());
-            asked.was_refused(token, reason);
+            self.unsent += u32::from(sent.refused.is_none());
+            sent.was_refused(token, reason);
         }
     }
 
     /// The command with that token was never sent.
     pub(crate) fn not_sent(&mut self, token: &str) {
-        if let Some(asked) = self.state.command_mut()
-            && asked.as_ref().is_some_and(|one| one.command.token == token)
+        if let Some(sent) = self.state.command_mut()
+            && sent.as_ref().is_some_and(|one| one.command.token == token)
         {
-            *asked = None;
+            *sent = None;
             self.unsent += 1;
         }
     }
@@ -382,27 +382,29 @@ impl Departure {
     pub(super) fn leaves(&mut self, effect: &Effect, now: Timestamp) {
         let completes = matches!(effect, Effect::CompleteTermination { .. });
         let last = (!completes).then(LastDrain::default);
-        self.enter(DepartureState::Leave { told: now, last }, now);
+        self.enter(DepartureState::Leave { requested_at: now, last }, now);
     }
 
     /// It stays after all: its command is cancelled, and it is uncordoned once that has ended.
     pub(crate) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
         self.problem = why.or_else(|| self.problem.take());
-        let asked = self.state.command().cloned();
-        self.enter(DepartureState::Withdraw { asked, told: None }, now)
+        let sent = self.state.command().cloned();
+        self.enter(DepartureState::Withdraw { sent, cancelled_at: None }, now)
     }
 
     /// It was to stay, and has to go: it is drained. A drain that was called off and is not cancelled yet goes on.
     fn drains_after_all(&mut self, now: Timestamp) -> bool {
         self.problem = None;
-        let asked = match &self.state {
-            DepartureState::Withdraw { asked, told } => asked.clone().filter(|_| told.is_none()),
+        let sent = match &self.state {
+            DepartureState::Withdraw { sent, cancelled_at } => {
+                sent.clone().filter(|_| cancelled_at.is_none())
+            }
             DepartureState::Drain { .. }
             | DepartureState::Leave { .. }
             | DepartureState::Rest { .. }
             | DepartureState::Uncordon { .. } => None,
         };
-        let drain = Drain { asked, ..Drain::default() };
+        let drain = Drain { sent, ..Drain::default() };
         self.enter(DepartureState::Drain { drain, prolonged: None }, now)
     }
 
@@ -434,9 +436,9 @@ impl Departure {
             DepartureState::Leave { last: Some(_), .. } if hold == Hold::Hook => {
                 self.drain_again(id, scene, slots, effects)
             }
-            DepartureState::Leave { told, .. } => {
-                let told = *told;
-                self.leave(id, told, hold, scene, effects)
+            DepartureState::Leave { requested_at, .. } => {
+                let requested_at = *requested_at;
+                self.leave(id, requested_at, hold, scene, effects)
             }
             DepartureState::Rest { .. }
             | DepartureState::Withdraw { .. }
@@ -496,12 +498,12 @@ impl Departure {
     fn ask_to_drain(&mut self, id: &str, scene: &Scene<'_>, slots: &mut Slots, effects: &mut Vec<Effect>) {
         let free = if self.is_urgent(scene.now) { slots.urgent } else { slots.drains };
         if free > 0
-            && let Some(asked) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
+            && let Some(sent) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
             && let Some(command) = self.state.command_mut()
         {
             slots.drains = slots.drains.saturating_sub(1);
             slots.urgent -= 1;
-            *command = Some(asked);
+            *command = Some(sent);
         }
     }
 

@@ -52,12 +52,12 @@ impl Departure {
     /// Auto Scaling refused to terminate it. As a surplus machine it may have been refused because its group is at its minimum: then it is
     /// terminated as a replaced machine. Otherwise it stays and is uncordoned. Returns whether its departure terminated it.
     pub(crate) fn not_terminated(&mut self, reason: &str) -> bool {
-        let DepartureState::Leave { told, .. } = self.state else { return false };
+        let DepartureState::Leave { requested_at, .. } = self.state else { return false };
         if self.is_surplus() {
             self.cause = Cause::Rollout(Ending::Replaced);
-            self.enter(DepartureState::drains(), told);
+            self.enter(DepartureState::drains(), requested_at);
         } else {
-            self.withdraw(Some(reason.to_owned()), told);
+            self.withdraw(Some(reason.to_owned()), requested_at);
         }
         true
     }
@@ -79,7 +79,7 @@ impl Departure {
                 // Its hook timed out before it could be completed. Terminating it once more starts the hook again.
                 Effect::Terminate { group, instance, then_desired: None }
             });
-            self.state = DepartureState::Leave { told: scene.now, last };
+            self.state = DepartureState::Leave { requested_at: scene.now, last };
         }
         // Its termination was decided and did not happen, because the evidence became too old. No pod is left to be evicted.
         if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
