@@ -13,6 +13,7 @@ use crate::trust::{bundle, recipients};
 use crate::{BundleEntry, CertificateFacts, Entry, manifest};
 
 mod peers;
+mod pools;
 
 fn sample() -> Cluster {
     slipway_spec::parse(include_bytes!("../testdata/cluster.yaml"), None).unwrap().cluster
@@ -329,21 +330,6 @@ fn the_gate_is_closed_until_every_node_is_heard_of_and_says_who_is_missing() {
     let vouched = Seen { vouched: true, ..Seen::default() };
     assert_eq!(next(&vault.cluster, &vault.manifest, CA, &vouched, vault.now), Some(Next::Issue));
     assert_eq!(next(&vault.cluster, &vault.manifest, ETCD_CA, &all, vault.now), None);
-}
-
-#[test]
-fn a_pool_that_comes_back_in_a_later_stage_holds_up_no_rotation() {
-    for name in [CA, KUBELET_CA] {
-        let mut vault = Vault::new();
-        let whole = vault.cluster.clone();
-        vault.begin(name).unwrap();
-        vault.cluster.pools.clear();
-        assert_eq!(vault.step(name, &vault.all()).0, Next::Issue);
-        vault.cluster = whole;
-        assert_eq!(vault.seal(), BTreeSet::new(), "{name}: its files are the same in both stages");
-        let expected = if life(name) { Next::Settle } else { Next::Drop };
-        assert_eq!(next(&vault.cluster, &vault.manifest, name, &vault.all(), vault.now), Some(expected));
-    }
 }
 
 #[test]

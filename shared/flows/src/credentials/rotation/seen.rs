@@ -39,11 +39,16 @@ type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
 pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
     let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
-    // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby.
+    // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby, and a worker that
+    // Auto Scaling retains because its pods have not left.
     let every = |_: &Role| true;
     let arns = machine_arns(groups, cluster, &standing, every, |lifecycle| match lifecycle {
-        Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
-        Lifecycle::Terminating | Lifecycle::Retained => false,
+        Lifecycle::Pending
+        | Lifecycle::InService
+        | Lifecycle::TerminatingWait
+        | Lifecycle::Retained
+        | Lifecycle::Elsewhere => true,
+        Lifecycle::Terminating => false,
     });
     let arns = arns.await?;
     let mut seen = Seen { boots_with, ..Seen::default() };
