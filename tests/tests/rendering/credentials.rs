@@ -50,3 +50,22 @@ async fn p8_a_slow_rendering_brings_back_no_credentials_that_a_scan_has_renewed_
     // After its last look it only reports, and the scan asks for its own rendering later.
     assert!(late.iter().all(|call| call + 6 > whole.calls()), "{late:?} of {}", whole.calls());
 }
+
+/// S3 refuses a write that meets another one of the same key, and that one may fail: then nobody has written.
+#[tokio::test]
+async fn p8_an_object_whose_write_met_another_one_that_failed_is_written_nevertheless() {
+    let account = Workshop::launched(PRODUCTION).await;
+    let written: Vec<String> = {
+        let fork = account.fork();
+        fork.render(bigger(PRODUCTION)).await;
+        let before = account.assets.keys();
+        fork.assets.keys().into_iter().filter(|key| !before.contains(key)).collect()
+    };
+    assert!(written.iter().any(|key| key.contains("/templates/")), "{written:?}");
+    for key in written {
+        let account = account.fork();
+        account.assets.conflict(&key);
+        account.render(bigger(PRODUCTION)).await;
+        assert!(account.assets.peek(&key).is_some(), "{key} is missing, and what is desired refers to it");
+    }
+}
