@@ -208,8 +208,8 @@ pub(super) async fn compare(
 
 /// Fails if another run changed the lock or the credentials meanwhile. The run is then repeated.
 async fn is_current(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> {
-    has_lock(assets, prepared).await?;
-    has_credentials(assets, prepared).await
+    has_credentials(assets, prepared).await?;
+    has_lock(assets, prepared).await
 }
 
 /// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back.

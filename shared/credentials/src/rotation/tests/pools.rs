@@ -18,7 +18,7 @@ fn p6_a_machine_of_a_pool_that_left_the_spec_holds_up_the_stage_until_it_trusts_
             match next(&vault.cluster, &vault.manifest, name, &seen, vault.now).unwrap() {
                 Next::Wait(waits) => waits.iter().map(ToString::to_string).collect(),
                 Next::Issue => Vec::new(),
-                other => panic!("{other:?}"),
+                other @ (Next::Drop | Next::Settle | Next::Unsettle(_) | Next::End) => panic!("{other:?}"),
             }
         };
         assert_eq!(behind(&|_| {}), Vec::<String>::new(), "{name}: all trust it");
