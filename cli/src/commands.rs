@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod cost;
 pub(crate) mod defragment;
 pub(crate) mod destroy;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod init;

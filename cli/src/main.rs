@@ -21,9 +21,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, cost, defragment, destroy, doctor, export, init, kubeconfig,
-    list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
-    simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
+    abort, apply, approve, certs, completions, cost, defragment, destroy, diff, doctor, export, init,
+    kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback,
+    rotate_ca, scan, simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
 
@@ -76,6 +76,7 @@ enum Command {
     Status(status::Args),
     Watch(watch::Args),
     Logs(logs::Args),
+    Diff(diff::Args),
     Doctor(doctor::Args),
     Approve(approve::Args),
     Pause(pause::Args),
@@ -128,6 +129,7 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
         Command::Logs(args) => logs::run(args, &printer).await,
+        Command::Diff(args) => diff::run(args, &printer).await,
         Command::Doctor(args) => doctor::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Pause(args) => pause::run(args, &printer).await,

@@ -196,6 +196,7 @@ const VERBS: &[&str] = &[
     "status",
     "watch",
     "logs",
+    "diff",
     "doctor",
     "approve",
     "pause",
