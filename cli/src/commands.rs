@@ -11,6 +11,7 @@ pub(crate) mod destroy;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod kubeconfig;
 pub(crate) mod list;

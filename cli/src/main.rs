@@ -21,8 +21,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use commands::{
-    abort, apply, approve, certs, completions, cost, defragment, destroy, diff, doctor, export, init,
-    kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback,
+    abort, apply, approve, certs, completions, cost, defragment, destroy, diff, doctor, export, history,
+    init, kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback,
     rotate_ca, scan, simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use printer::{Format, Printer};
@@ -77,6 +77,7 @@ enum Command {
     Watch(watch::Args),
     Logs(logs::Args),
     Diff(diff::Args),
+    History(history::Args),
     Doctor(doctor::Args),
     Approve(approve::Args),
     Pause(pause::Args),
@@ -130,6 +131,7 @@ async fn main() -> ExitCode {
         Command::Watch(args) => watch::run(args, &printer).await,
         Command::Logs(args) => logs::run(args, &printer).await,
         Command::Diff(args) => diff::run(args, &printer).await,
+        Command::History(args) => history::run(args, &printer).await,
         Command::Doctor(args) => doctor::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Pause(args) => pause::run(args, &printer).await,

@@ -197,6 +197,7 @@ const VERBS: &[&str] = &[
     "watch",
     "logs",
     "diff",
+    "history",
     "doctor",
     "approve",
     "pause",

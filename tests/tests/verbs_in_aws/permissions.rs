@@ -342,10 +342,20 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere =
-            ["cost", "diff", "doctor", "export", "logs", "upgrade", "snapshot", "defragment", "plan"]
-                .iter()
-                .any(|verb| grant.is_only_for(verb));
+        let elsewhere = [
+            "cost",
+            "diff",
+            "doctor",
+            "export",
+            "history",
+            "logs",
+            "upgrade",
+            "snapshot",
+            "defragment",
+            "plan",
+        ]
+        .iter()
+        .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
     }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
@@ -407,6 +417,11 @@ pub(crate) async fn logs_need_what_the_page_says_and_nothing_more(slipway: &Inst
 /// The permissions that `diff` needs, for a cluster in which nothing was changed by hand.
 pub(crate) async fn a_diff_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
     needs_what_the_page_says(slipway, "diff", 10, "").await;
+}
+
+/// The permissions that `history` needs.
+pub(crate) async fn a_history_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    needs_what_the_page_says(slipway, "history", 2, "").await;
 }
 
 /// A snapshot is taken, and what it needs is what the page says.

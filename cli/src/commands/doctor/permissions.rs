@@ -123,6 +123,12 @@ pub(super) const TABLE: &[Row] = &[
         ],
         On::Everything,
     ),
+    row(&["history"], &["s3:ListBucket"], On::AssetBucket),
+    row(
+        &["history"],
+        &["s3:GetObject"],
+        On::Assets(&["clusters/NAME/rollout.json", "clusters/NAME/desired.json", "clusters/NAME/plans/*"]),
+    ),
     row(&["export"], &["s3:ListBucket"], On::AssetBucket),
     row(
         &["export"],
