@@ -82,7 +82,7 @@ async fn what_somebody_changes_in_stacks_and_groups_is_found_with_the_way_back()
     for (about, words) in [
         (
             "differs minimal-control-plane EndpointSecurityGroupDefault37a8eec1 (AWS::EC2::SecurityGroup): somebody changed it: sg-",
-            ["/SecurityGroupIngress/1 nothing -> {", "--deployment-mode REVERT_DRIFT"],
+            ["/SecurityGroupIngress/2 nothing -> {", "--deployment-mode REVERT_DRIFT"],
         ),
         (
             "differs minimal-network Vpc (AWS::EC2::VPC): somebody changed it: vpc-",
@@ -122,7 +122,7 @@ async fn what_somebody_changes_in_stacks_and_groups_is_found_with_the_way_back()
     // Somebody goes the way back, and then deploys another template and other tags.
     by_hand(&slipway, |world| {
         let (plane, pool) = ("minimal-control-plane", "minimal-pool-general");
-        world.set_by_hand(plane, "EndpointSecurityGroupDefault37a8eec1", "/SecurityGroupIngress/1", None)?;
+        world.set_by_hand(plane, "EndpointSecurityGroupDefault37a8eec1", "/SecurityGroupIngress/2", None)?;
         world.set_by_hand("minimal-network", "Vpc", "/EnableDnsHostnames", Some(json!(true)))?;
         world.set_by_hand(pool, "Group", "/MaxSize", Some(json!("1")))?;
         world.set_by_hand(pool, "Group", "/LaunchTemplate/Version", Some(json!("1")))?;
