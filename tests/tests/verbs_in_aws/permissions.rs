@@ -467,7 +467,7 @@ pub(crate) async fn a_check_needs_what_the_page_says_and_nothing_more(slipway: &
     for words in [
         "assumed-role/somebody/session may not run abort, approve, pause, resume, skip, upgrade on other: ",
         "not allowed are events:PutEvents on arn:aws:events:eu-west-1:123456789012:event-bus/slipway",
-        "assumed-role/somebody/session may run list",
+        "assumed-role/somebody/session may run history, list",
     ] {
         assert!(run.out.contains(words), "{words}: {run:?}");
     }
