@@ -181,12 +181,19 @@ pub async fn save<T: Serialize>(
 /// Writes a content-addressed object unless it exists; an existing one is the same. Returns whether it was written.
 ///
 /// # Errors
-/// If the port fails.
+/// If the port fails, or other writers of the same key were met [`TRIES`] times and none of them has written it.
 pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) -> FlowResult<bool> {
-    if objects.head(key).await?.is_some() {
-        return Ok(false);
+    let bytes = bytes.into();
+    for _ in 0..TRIES {
+        if objects.head(key).await?.is_some() {
+            return Ok(false);
+        }
+        // What is lost to a write that is under way (409) is not there if that one fails.
+        if let Put::Written(_) = objects.put(key, bytes.clone(), Condition::Absent).await? {
+            return Ok(true);
+        }
     }
-    Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
+    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
 }
 
 /// Reads `key`, computes the new value with `change` (`None`: leave it), writes it, and starts again if somebody else was first.
