@@ -320,6 +320,10 @@ pub(super) async fn store_rendering(
     plan: &Plan,
 ) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
+    // Before anything is written.
+    let (release, of_plan) = (keys::release(cluster, &plan.to), keys::plan(cluster, &plan.id));
+    let content = store::readable(&release, rendering.to_json().into())?;
+    let described = store::readable(&of_plan, store::json(plan))?;
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
     let configs = rendering.roles.iter().map(|(role, node)| {
         (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
@@ -332,9 +336,9 @@ pub(super) async fn store_rendering(
         .await?;
     store::keep(assets, &keys::release_lock(cluster, &plan.to), store::json(&prepared.lock)).await?;
     // The object that refers to the others comes last.
-    store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
+    store::keep(assets, &release, content).await?;
     store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
-    store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
+    store::keep(assets, &of_plan, described).await?;
     Ok(())
 }
 
