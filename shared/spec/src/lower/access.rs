@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::cluster::{Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool};
+use slipway_core::cluster::{
+    Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool, partition_of,
+};
 use slipway_core::versions::{NEWEST, RELEASES, release};
 use slipway_core::words::nearest;
 
@@ -10,7 +12,7 @@ use super::Lowering;
 use crate::model::ImageSpec;
 use crate::path::Path;
 use crate::regions::REGIONS;
-use crate::text::{arn, is_id, is_name};
+use crate::text::{Arn, arn, is_id, is_name};
 
 /// Amazon Linux 2023's newest image, which the lock pins
 /// (docs.aws.amazon.com/linux/al2023, "Launching with SSM public parameters").
@@ -84,6 +86,16 @@ impl Lowering<'_, '_, '_> {
                 );
             }
             return Some(region.to_owned());
+        }
+        // A partition of its own since 2026, with other domain names (docs.aws.eu, "Regions").
+        if region.starts_with("eusc-") {
+            self.report.error(
+                "unknown-region",
+                &Path::parse("region"),
+                format!("`{region}` lies in the AWS European Sovereign Cloud, which is not supported yet"),
+                "write a region of AWS' other partitions, such as `eu-central-1`",
+            );
+            return None;
         }
         let help = nearest(region, REGIONS.into_iter()).map_or_else(
             || "write a region such as `eu-west-1`".to_owned(),
@@ -284,13 +296,13 @@ impl Lowering<'_, '_, '_> {
         const EXAMPLE: &str = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
         let here = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
         match arn(text, "kms") {
-            Some((_, resource)) if resource.starts_with("alias/") => self.report.error(
+            Some(arn) if arn.resource.starts_with("alias/") => self.report.error(
                 "arn-syntax",
                 path,
                 format!("`{text}` is an alias, by which no node can be allowed to use the key"),
                 "write the ARN of the key itself, which `aws kms describe-key --key-id alias/…` tells",
             ),
-            Some((_, resource)) if resource.strip_prefix("key/").is_none_or(str::is_empty) => {
+            Some(arn) if arn.resource.strip_prefix("key/").is_none_or(str::is_empty) => {
                 self.report.error(
                     "arn-syntax",
                     path,
@@ -298,7 +310,9 @@ impl Lowering<'_, '_, '_> {
                     EXAMPLE,
                 );
             }
-            Some((of, _)) if here.is_some_and(|region| region != of) => {
+            Some(arn) if !self.same_partition(Some(arn), path) => {}
+            Some(arn) if here.is_some_and(|region| region != arn.region) => {
+                let of = arn.region;
                 let help =
                     format!("take a key of {}, or a replica of this one there", here.unwrap_or_default());
                 let message = format!("the key lies in {of}, the cluster elsewhere");
@@ -309,6 +323,23 @@ impl Lowering<'_, '_, '_> {
                 self.report.error("arn-syntax", path, format!("`{text}` is not an ARN of a KMS key"), EXAMPLE)
             }
         }
+    }
+
+    /// Whether the ARN is of the cluster's partition: nothing of one partition is known in another
+    /// (docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html). Reports it if not.
+    pub(super) fn same_partition(&mut self, arn: Option<Arn<'_>>, path: &Path) -> bool {
+        let region = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
+        let (Some(arn), Some(region)) = (arn, region) else { return true };
+        let here = partition_of(region);
+        if arn.partition != here {
+            let message = format!(
+                "this is an ARN of the partition `{}`, and {region} lies in the partition `{here}`",
+                arn.partition
+            );
+            let help = format!("write the ARN as AWS shows it there: it begins with `arn:{here}:`");
+            self.report.error("other-partition", path, message, help);
+        }
+        arn.partition == here
     }
 
     /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.

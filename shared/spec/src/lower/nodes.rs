@@ -8,7 +8,7 @@ use super::Lowering;
 use super::network::Draft;
 use crate::model::{ControllerSpec, IamSpec, PolicySpec};
 use crate::path::Path;
-use crate::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
+use crate::text::{arn, is_iam_name, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What kube-aws took as `t2.medium`.
 pub(super) const INSTANCE_TYPE: &str = "t3.medium";
@@ -149,8 +149,13 @@ impl Lowering<'_, '_, '_> {
             }
         }
         if let Some(text) = &spec.instance_profile.arn {
-            let named = arn(text, "iam").and_then(|(_, resource)| resource.strip_prefix("instance-profile/"));
-            if named.is_none_or(|named| named.split('/').any(str::is_empty)) {
+            let parts = arn(text, "iam");
+            let named = parts.and_then(|arn| arn.resource.strip_prefix("instance-profile/"));
+            let valid = |named: &str| {
+                !named.split('/').any(str::is_empty) && named.rsplit('/').next().is_some_and(is_iam_name)
+            };
+            self.same_partition(parts, &profile);
+            if !named.is_some_and(valid) {
                 let help = "write one such as `arn:aws:iam::111122223333:instance-profile/nodes`";
                 self.report.error(
                     "arn-syntax",
@@ -197,7 +202,10 @@ impl Lowering<'_, '_, '_> {
         let mut arns = Vec::new();
         for (index, policy) in policies.iter().enumerate() {
             let Some(text) = policy.arn.as_deref() else { continue };
-            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
+            let parts = arn(text, "iam");
+            let named = parts.and_then(|arn| arn.resource.strip_prefix("policy/"));
+            self.same_partition(parts, &path.index(index).key("arn"));
+            if !named.and_then(|named| named.rsplit('/').next()).is_some_and(is_iam_name) {
                 let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
                 self.report.error(
                     "arn-syntax",

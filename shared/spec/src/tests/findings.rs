@@ -68,6 +68,7 @@ fn cases() {
         "aws",
         "control",
         "etcd",
+        "first_day",
         "identity",
         "network",
         "newcomer",
