@@ -16,6 +16,7 @@ mod etcd_environment;
 mod existing;
 mod identity;
 mod kubelet;
+mod kubelet_values;
 mod kubernetes;
 mod limits;
 mod machines;
@@ -71,6 +72,7 @@ pub(crate) fn lower(
     let pools = lowering.pools(name.as_deref(), kubernetes_version, &network, &api_endpoints);
     lowering.workers_let_in(&api_endpoints, worker_api_endpoint.as_deref(), &pools, &network);
     lowering.kubelets_know(kubernetes_version, &pools);
+    lowering.kubelets_agree();
     lowering.pods_fit(controller.as_ref(), &pools, &network);
     lowering.limits(controller.as_ref(), &pools, &network);
     lowering.architectures(&image, controller.as_ref(), etcd.as_ref(), &pools);
@@ -79,6 +81,7 @@ pub(crate) fn lower(
     let kubernetes = lowering.kubernetes();
     let software = lowering.software();
     let addons = lowering.addons();
+    lowering.gates_known(kubernetes_version, &pools);
     let iam_roles = lowering.iam_roles();
     let certificates = lowering.certificates();
     let rollout = lowering.rollout(&pools, &network);

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use slipway_core::cluster::{Component, HostVolume, Kubernetes, Oidc};
+use slipway_core::cluster::{Component, HostVolume, Kubernetes, KubernetesVersion, NodePool, Oidc};
+use slipway_core::versions::RELEASES;
 
 use super::Lowering;
-use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec};
+use crate::duration::nanoseconds;
+use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec, PoolSpec};
 use crate::path::Path;
+use crate::programs::{self, Flag, Type};
 use crate::text::holds_private_key;
 use crate::text::{is_dns_label, is_dns_name};
 
@@ -130,15 +133,25 @@ impl Lowering<'_, '_, '_> {
             }
         }
         self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
-        let mut api_server =
-            self.component(&spec.api_server.flags, &spec.api_server.resources, API_SERVER, &api);
+        let mut api_server = self.component(
+            &spec.api_server.flags,
+            &spec.api_server.resources,
+            ("kube-apiserver", API_SERVER),
+            &api,
+        );
         api_server.volumes = self.host_volumes(&spec.api_server.volumes, &api.key("volumes"));
         let (manager, place) = (&spec.controller_manager, path.key("controllerManager"));
-        let mut controller_manager =
-            self.component(&manager.flags, &manager.resources, CONTROLLER_MANAGER, &place);
+        let mut controller_manager = self.component(
+            &manager.flags,
+            &manager.resources,
+            ("kube-controller-manager", CONTROLLER_MANAGER),
+            &place,
+        );
         if let Some(period) = &manager.node_monitor_grace_period {
-            if !is_duration(period) {
-                let message = format!("`{period}` is not a duration");
+            let length = nanoseconds(period);
+            if length.is_none_or(|length| length <= 0) {
+                let above = if length.is_some() { " above zero" } else { "" };
+                let message = format!("`{period}` is not a duration{above}");
                 let help = "write one such as `50s` or `2m`";
                 self.report.error("duration", &place.key("nodeMonitorGracePeriod"), message, help);
             }
@@ -154,12 +167,17 @@ impl Lowering<'_, '_, '_> {
             admission: self.admission(&api),
             api_server,
             controller_manager,
-            scheduler: self.component(&scheduler.flags, &scheduler.resources, SCHEDULER, &place),
+            scheduler: self.component(
+                &scheduler.flags,
+                &scheduler.resources,
+                ("kube-scheduler", SCHEDULER),
+                &place,
+            ),
             kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
         }
     }
 
-    /// Which gates there are changes with each release; how they are written does not.
+    /// How gates are written. Which ones there are changes with each release: [`Lowering::gates_known`].
     pub(super) fn feature_gates(&mut self, gates: &BTreeMap<String, bool>, path: &Path) {
         for name in gates.keys() {
             if !name.starts_with(|letter: char| letter.is_ascii_uppercase())
@@ -169,6 +187,53 @@ impl Lowering<'_, '_, '_> {
                 let message = format!("`{name}` cannot be a feature gate");
                 self.report.error("feature-gate", &path.key(name), message, help);
             }
+        }
+    }
+
+    /// Warns of gates that the source of a node's release does not have: its programs then do not start ("unrecognized feature gate").
+    pub(super) fn gates_known(&mut self, cluster: Option<KubernetesVersion>, pools: &[NodePool]) {
+        let Some(cluster) = cluster else { return };
+        let spec = self.spec;
+        let key = |path: &str| Path::parse(path).key("featureGates");
+        let own = |pool: &PoolSpec| {
+            let known = pools.iter().find(|known| pool.name.as_ref() == Some(&known.name));
+            known.and_then(|pool| pool.kubernetes_version).unwrap_or(cluster)
+        };
+        let mut versions: Vec<KubernetesVersion> = vec![cluster];
+        versions.extend(spec.worker.node_pools.iter().map(own));
+        self.gates_of(&spec.kubernetes.feature_gates, &versions, &key("kubernetes"));
+        self.gates_of(&spec.controller.feature_gates, &[cluster], &key("controller"));
+        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
+            let path = Path::parse("worker").key("nodePools").index(index).key("featureGates");
+            self.gates_of(&pool.feature_gates, &[own(pool)], &path);
+        }
+    }
+
+    fn gates_of(&mut self, gates: &BTreeMap<String, bool>, versions: &[KubernetesVersion], path: &Path) {
+        for name in gates.keys() {
+            let path = path.key(name);
+            if self.report.refused(&path) {
+                continue;
+            }
+            let minors: Vec<u16> = programs::gate(name).collect();
+            let without = versions.iter().find(|version| {
+                let launched = RELEASES.iter().any(|release| release.minor == version.minor);
+                launched && !minors.contains(&version.minor)
+            });
+            let Some(without) = without else { continue };
+            let help = match minors.as_slice() {
+                [] => self.report.nearest(name, programs::gates()).map_or_else(
+                    || "remove it, or check the release's list of feature gates: programs do not start with one that they do not know".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                ),
+                [.., newest] if *newest < without.minor => {
+                    "remove it: what it switched is always on, or gone; programs do not start with a gate that they do not know".to_owned()
+                }
+                _ => "remove it until the nodes have a release that knows it: programs do not start with a gate that they do not know".to_owned(),
+            };
+            let message =
+                format!("`{name}` is not a feature gate of Kubernetes {without} that is known here");
+            self.report.warning("feature-gate", &path, message, help);
         }
     }
 
@@ -249,7 +314,7 @@ impl Lowering<'_, '_, '_> {
         &mut self,
         flags: &[FlagSpec],
         resources: &ComputeResourcesSpec,
-        owned: Owned,
+        (program, owned): (&str, Owned),
         path: &Path,
     ) -> Component {
         let mut component = Component::default();
@@ -273,6 +338,8 @@ impl Lowering<'_, '_, '_> {
                     format!("the flag `{name}` cannot be given here"),
                     *help,
                 );
+            } else {
+                self.flag_value(program, name, value, &path);
             }
             if value.contains(char::is_control) {
                 let message = format!("the value of `{name}` has more than one line");
@@ -290,6 +357,41 @@ impl Lowering<'_, '_, '_> {
         }
         component.resources = self.resources(resources, &path.key("resources"));
         component
+    }
+
+    /// Whether the program has the flag, and reads its value. What it does not know is only warned of: the table may lack what a later
+    /// patch brought.
+    fn flag_value(&mut self, program: &str, name: &str, value: &str, path: &Path) {
+        let kind = match programs::flag(program, name) {
+            Flag::Unknown => {
+                let help = self.report.nearest(name, programs::flags(program)).map_or_else(
+                    || "remove it, or check the reference of that program: with a flag that it does not have it does not start".to_owned(),
+                    |near| format!("did you mean `{near}`?"),
+                );
+                let message = format!("`{name}` is not a flag of {program} that is known here");
+                self.report.warning("flag-unknown", &path.key("name"), message, help);
+                return;
+            }
+            Flag::Known(kind) => kind,
+        };
+        // As the package pflag reads them, in which these programs declare their flags.
+        let (right, wanted) = match kind {
+            Type::Bool => (
+                ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"]
+                    .contains(&value),
+                "`true` or `false`",
+            ),
+            Type::Int32 | Type::Int64 => (is_number_of_go(value), "a whole number"),
+            Type::Duration => {
+                (nanoseconds(value).is_some(), "a duration such as `5m` or `1h30m`: there are no days")
+            }
+            _ if name == "service-node-port-range" => (is_port_range(value), "one such as `30000-32767`"),
+            _ => return,
+        };
+        if !right {
+            let message = format!("`{value}` is not what {program} reads as `{name}`: it would not start");
+            self.report.error("flag-value", &path.key("value"), message, format!("write {wanted}"));
+        }
     }
 
     /// Of a component or an add-on.
@@ -364,18 +466,18 @@ fn matches(owned: &str, name: &str) -> bool {
     owned.strip_suffix('*').map_or(owned == name, |beginning| name.starts_with(beginning))
 }
 
-/// A length of time as Go writes it: `1h30m`, `1.5s`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-        if rest.len() == digits.len() || rest[..rest.len() - digits.len()].parse::<f64>().is_err() {
-            return false;
-        }
-        let Some(after) = ["ms", "h", "m", "s"].iter().find_map(|unit| digits.strip_prefix(unit)) else {
-            return false;
-        };
-        rest = after;
-    }
-    !text.is_empty()
+/// A whole number as Go reads it for a flag (`strconv.ParseInt` with base 0): also `0x10`, `0o7`, `1_000`.
+fn is_number_of_go(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
+    let (digits, radix) = [("0x", 16), ("0o", 8), ("0b", 2)]
+        .into_iter()
+        .find_map(|(start, radix)| Some((digits.strip_prefix(start)?, radix)))
+        .unwrap_or((digits.as_str(), 10));
+    !digits.is_empty() && digits.chars().all(|digit| digit == '_' || digit.is_digit(radix))
+}
+
+/// A range of ports as `--service-node-port-range` has it: `a-b`, `a+count`, `a` (k8s.io/apimachinery, `pkg/util/net/port_range.go`).
+fn is_port_range(text: &str) -> bool {
+    let port = |part: &str| part.trim().parse::<u16>().is_ok();
+    text.split_once(['-', '+']).map_or_else(|| port(text), |(from, to)| port(from) && port(to))
 }

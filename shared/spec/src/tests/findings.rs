@@ -70,11 +70,13 @@ fn cases() {
         "etcd",
         "first_day",
         "identity",
+        "kubelet",
         "network",
         "newcomer",
         "newcomer_pools",
         "nodes",
         "pools",
+        "programs",
         "relations",
         "structure",
     ] {
