@@ -14,6 +14,7 @@ mod endpoints;
 mod etcd;
 mod etcd_environment;
 mod existing;
+mod flags;
 mod identity;
 mod kubelet;
 mod kubelet_values;

@@ -11,6 +11,8 @@ use crate::path::Path;
 use crate::programs::{field_since, kubelet_fields};
 use crate::text::holds_private_key;
 
+/// 32 TiB, in thousandths of bytes: the memory of the largest machines (docs.aws.amazon.com/ec2, "High-memory instances": `u7in-32tb`).
+const MOST_MEMORY: u128 = 32 * (1000 << 40);
 const RESERVED: [&str; 4] = ["cpu", "ephemeral-storage", "memory", "pid"];
 /// kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction, "Eviction signals".
 pub(super) const SIGNALS: [&str; 8] = [
@@ -124,6 +126,13 @@ impl Lowering<'_, '_, '_> {
                 let help = format!("write one of `{}`", SIGNALS.join("`, `"));
                 self.report.error("eviction-signal", &hard.key(signal), message, help);
             }
+            if signal == "memory.available" && quantity(value).is_some_and(|amount| amount > MOST_MEMORY) {
+                let message = format!(
+                    "`{value}` is more memory than any machine of EC2 has: each pod would be evicted"
+                );
+                let help = "write one such as `200Mi` or `5%`";
+                self.report.error("quantity", &hard.key(signal), message, help);
+            }
             let share = value.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
             // "eviction threshold … must be positive" (k8s.io/kubernetes, `pkg/kubelet/eviction/helpers.go`).
             if quantity(value) == Some(0) {
@@ -227,6 +236,14 @@ impl Lowering<'_, '_, '_> {
                 self.report.error("quantity", path, message, help);
                 continue;
             };
+            if name == "memory" && quantity(value).is_some_and(|amount| amount < 1000 << 20) {
+                let message = format!("`{part}` reserves less than one MiB");
+                let help = format!(
+                    "did you mean `memory={}Mi`? The unit `m` is a thousandth of a byte",
+                    value.trim_end_matches('m')
+                );
+                self.report.warning("quantity", path, message, help);
+            }
             reserved.insert(name, value);
         }
         json!(reserved)

@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use slipway_core::cluster::{Component, HostVolume, Kubernetes, KubernetesVersion, NodePool, Oidc};
-use slipway_core::versions::RELEASES;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use slipway_core::cluster::{Component, HostVolume, Kubernetes, Oidc};
 
 use super::Lowering;
 use crate::duration::nanoseconds;
-use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec, PoolSpec};
+use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec};
 use crate::path::Path;
-use crate::programs::{self, Flag, Type};
 use crate::text::holds_private_key;
 use crate::text::{is_dns_label, is_dns_name};
 
 const SLIPWAYS: &str = "remove it: Slipway sets this flag itself";
 const GONE: &str = "remove it: the flag is gone from Kubernetes";
 const GATES: &str = "write `kubernetes.featureGates`";
+
+/// One MiB, and 64 processors, in thousandths.
+const LEAST_MEMORY: u128 = 1000 << 20;
+const MOST_PROCESSORS: u128 = 64_000;
 
 type Owned = &'static [(&'static str, &'static str)];
 
@@ -190,57 +193,14 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// Warns of gates that the source of a node's release does not have: its programs then do not start ("unrecognized feature gate").
-    pub(super) fn gates_known(&mut self, cluster: Option<KubernetesVersion>, pools: &[NodePool]) {
-        let Some(cluster) = cluster else { return };
-        let spec = self.spec;
-        let key = |path: &str| Path::parse(path).key("featureGates");
-        let own = |pool: &PoolSpec| {
-            let known = pools.iter().find(|known| pool.name.as_ref() == Some(&known.name));
-            known.and_then(|pool| pool.kubernetes_version).unwrap_or(cluster)
-        };
-        let mut versions: Vec<KubernetesVersion> = vec![cluster];
-        versions.extend(spec.worker.node_pools.iter().map(own));
-        self.gates_of(&spec.kubernetes.feature_gates, &versions, &key("kubernetes"));
-        self.gates_of(&spec.controller.feature_gates, &[cluster], &key("controller"));
-        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
-            let path = Path::parse("worker").key("nodePools").index(index).key("featureGates");
-            self.gates_of(&pool.feature_gates, &[own(pool)], &path);
-        }
-    }
-
-    fn gates_of(&mut self, gates: &BTreeMap<String, bool>, versions: &[KubernetesVersion], path: &Path) {
-        for name in gates.keys() {
-            let path = path.key(name);
-            if self.report.refused(&path) {
-                continue;
-            }
-            let minors: Vec<u16> = programs::gate(name).collect();
-            let without = versions.iter().find(|version| {
-                let launched = RELEASES.iter().any(|release| release.minor == version.minor);
-                launched && !minors.contains(&version.minor)
-            });
-            let Some(without) = without else { continue };
-            let help = match minors.as_slice() {
-                [] => self.report.nearest(name, programs::gates()).map_or_else(
-                    || "remove it, or check the release's list of feature gates: programs do not start with one that they do not know".to_owned(),
-                    |near| format!("did you mean `{near}`?"),
-                ),
-                [.., newest] if *newest < without.minor => {
-                    "remove it: what it switched is always on, or gone; programs do not start with a gate that they do not know".to_owned()
-                }
-                _ => "remove it until the nodes have a release that knows it: programs do not start with a gate that they do not know".to_owned(),
-            };
-            let message =
-                format!("`{name}` is not a feature gate of Kubernetes {without} that is known here");
-            self.report.warning("feature-gate", &path, message, help);
-        }
-    }
-
     fn oidc(&mut self, spec: &OidcSpec, path: &Path) -> Option<Oidc> {
         let (issuer, client) = (spec.issuer_url.as_deref()?, spec.client_id.as_deref()?);
-        let host =
-            issuer.strip_prefix("https://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
+        let place = issuer.strip_prefix("https://").map(|rest| rest.split('/').next().unwrap_or_default());
+        let parts =
+            place.map(|place| place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))));
+        let host = parts
+            .filter(|(_, port)| port.is_none_or(|port| port.is_empty() || port.parse::<u16>().is_ok()))
+            .map(|(host, _)| host);
         let blank = |text: &str| text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
         if !host.is_some_and(is_dns_name) || issuer.contains(['?', '#', '@']) || blank(issuer) {
             let message = format!("`{issuer}` is not the URL of an issuer");
@@ -285,7 +245,7 @@ impl Lowering<'_, '_, '_> {
                 let help =
                     "take it out and make a new one, for this one was readable; a certificate is enough";
                 self.report.error("secret-in-spec", &place, "there is a private key in this", help);
-            } else if !pem.contains("-----BEGIN CERTIFICATE-----") {
+            } else if !holds_certificate(pem) {
                 let help = "write the certificate in PEM, below `certificateAuthority: |`";
                 self.report.error("certificate", &place, "this is not a certificate in PEM", help);
             }
@@ -359,41 +319,6 @@ impl Lowering<'_, '_, '_> {
         component
     }
 
-    /// Whether the program has the flag, and reads its value. What it does not know is only warned of: the table may lack what a later
-    /// patch brought.
-    fn flag_value(&mut self, program: &str, name: &str, value: &str, path: &Path) {
-        let kind = match programs::flag(program, name) {
-            Flag::Unknown => {
-                let help = self.report.nearest(name, programs::flags(program)).map_or_else(
-                    || "remove it, or check the reference of that program: with a flag that it does not have it does not start".to_owned(),
-                    |near| format!("did you mean `{near}`?"),
-                );
-                let message = format!("`{name}` is not a flag of {program} that is known here");
-                self.report.warning("flag-unknown", &path.key("name"), message, help);
-                return;
-            }
-            Flag::Known(kind) => kind,
-        };
-        // As the package pflag reads them, in which these programs declare their flags.
-        let (right, wanted) = match kind {
-            Type::Bool => (
-                ["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"]
-                    .contains(&value),
-                "`true` or `false`",
-            ),
-            Type::Int32 | Type::Int64 => (is_number_of_go(value), "a whole number"),
-            Type::Duration => {
-                (nanoseconds(value).is_some(), "a duration such as `5m` or `1h30m`: there are no days")
-            }
-            _ if name == "service-node-port-range" => (is_port_range(value), "one such as `30000-32767`"),
-            _ => return,
-        };
-        if !right {
-            let message = format!("`{value}` is not what {program} reads as `{name}`: it would not start");
-            self.report.error("flag-value", &path.key("value"), message, format!("write {wanted}"));
-        }
-    }
-
     /// Of a component or an add-on.
     pub(super) fn resources(
         &mut self,
@@ -409,6 +334,7 @@ impl Lowering<'_, '_, '_> {
                     let help = "write one such as `250m`, `2`, `512Mi` or `1Gi`";
                     self.report.error("quantity", &path.key(group).key(key), message, help);
                 }
+                self.magnitude(group, key, value, &path.key(group).key(key));
                 resources.entry(group.to_owned()).or_default().insert(key.to_owned(), value.clone());
             }
         }
@@ -428,6 +354,34 @@ impl Lowering<'_, '_, '_> {
             }
         }
         resources
+    }
+
+    /// Quantities that are right, and meant otherwise: `m` is a thousandth, and `512m` of memory half a byte.
+    fn magnitude(&mut self, group: &str, key: &str, text: &str, path: &Path) {
+        let Some(amount) = super::kubelet::quantity(text) else { return };
+        // None at all stands for no limit.
+        if key == "memory" && amount > 0 && amount < LEAST_MEMORY {
+            let message = format!("`{text}` of memory is less than one MiB");
+            let unit = if text.ends_with('m') {
+                "`m` is a thousandth of a byte"
+            } else {
+                "without `Mi` the number counts less"
+            };
+            let help = format!("did you mean `{}Mi`? {unit}", digits_of(text));
+            // runc cannot start a process within such a limit; a request of no memory is granted.
+            if group == "limits" {
+                self.report.error("quantity", path, message, help);
+            } else {
+                self.report.warning("quantity", path, message, help);
+            }
+        } else if key == "cpu" && amount >= MOST_PROCESSORS {
+            let message = format!("`{text}` asks for {} processors", amount / 1000);
+            let help = format!(
+                "did you mean `{}m`? Without `m` the number counts whole processors",
+                digits_of(text)
+            );
+            self.report.warning("quantity", path, message, help);
+        }
     }
 
     fn host_volumes(&mut self, specs: &[HostVolumeSpec], path: &Path) -> Vec<HostVolume> {
@@ -466,18 +420,17 @@ fn matches(owned: &str, name: &str) -> bool {
     owned.strip_suffix('*').map_or(owned == name, |beginning| name.starts_with(beginning))
 }
 
-/// A whole number as Go reads it for a flag (`strconv.ParseInt` with base 0): also `0x10`, `0o7`, `1_000`.
-fn is_number_of_go(text: &str) -> bool {
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
-    let (digits, radix) = [("0x", 16), ("0o", 8), ("0b", 2)]
-        .into_iter()
-        .find_map(|(start, radix)| Some((digits.strip_prefix(start)?, radix)))
-        .unwrap_or((digits.as_str(), 10));
-    !digits.is_empty() && digits.chars().all(|digit| digit == '_' || digit.is_digit(radix))
+/// A quantity without its unit.
+fn digits_of(quantity: &str) -> &str {
+    quantity.trim_end_matches(|letter: char| letter.is_ascii_alphabetic())
 }
 
-/// A range of ports as `--service-node-port-range` has it: `a-b`, `a+count`, `a` (k8s.io/apimachinery, `pkg/util/net/port_range.go`).
-fn is_port_range(text: &str) -> bool {
-    let port = |part: &str| part.trim().parse::<u16>().is_ok();
-    text.split_once(['-', '+']).map_or_else(|| port(text), |(from, to)| port(from) && port(to))
+/// Whether there is a certificate in the PEM, as far as can be told without reading it: a block with something in base64 that begins as
+/// DER does.
+fn holds_certificate(pem: &str) -> bool {
+    pem.split("-----BEGIN CERTIFICATE-----").skip(1).any(|rest| {
+        let Some((body, _)) = rest.split_once("-----END CERTIFICATE-----") else { return false };
+        let body: String = body.split_whitespace().collect();
+        BASE64_STANDARD.decode(body).is_ok_and(|der| der.first() == Some(&0x30))
+    })
 }
