@@ -8,6 +8,7 @@ mod agreement;
 mod audit;
 mod authorities;
 mod balancers;
+mod corefile;
 mod custom;
 mod deadline;
 mod endpoints;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use slipway_core::cluster::{
     Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool, partition_of,
 };
@@ -351,18 +352,34 @@ impl Lowering<'_, '_, '_> {
     /// The keys at `path`.
     pub(super) fn ssh_keys_of(&mut self, keys: &[String], path: &Path) {
         for (index, key) in keys.iter().enumerate() {
-            let kind = key.split_whitespace().next().unwrap_or_default();
-            let known = kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-");
-            if !known || key.lines().count() > 1 {
-                self.report.error(
-                    "ssh-key",
-                    &path.index(index),
-                    "this is not a public ssh key",
-                    "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`",
-                );
+            // Options may stand before the kind (sshd(8), "AUTHORIZED_KEYS FILE FORMAT").
+            let is_kind = |word: &str| ["ssh-", "ecdsa-", "sk-"].iter().any(|start| word.starts_with(start));
+            let mut words = key.split_whitespace().skip_while(|word| !is_kind(word));
+            let (kind, body) = (words.next(), words.next().unwrap_or_default());
+            let help = "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`";
+            let Some(kind) = kind.filter(|_| key.lines().count() == 1) else {
+                self.report.error("ssh-key", &path.index(index), "this is not a public ssh key", help);
+                continue;
+            };
+            if !is_key_of(kind, body) {
+                let message =
+                    format!("after `{kind}` there is no key of that kind: nobody could log in with it");
+                self.report.warning("ssh-key", &path.index(index), message, help);
             }
         }
     }
+}
+
+/// Whether the base64 begins as a key of that kind does: with the length of its name and the name (RFC 4253, 6.6), and something after it.
+fn is_key_of(kind: &str, body: &str) -> bool {
+    BASE64_STANDARD.decode(body).is_ok_and(|bytes| {
+        let name = bytes.get(4..4 + kind.len());
+        let length =
+            bytes.get(..4).and_then(|length| <[u8; 4]>::try_from(length).ok()).map(u32::from_be_bytes);
+        name == Some(kind.as_bytes())
+            && length.and_then(|length| usize::try_from(length).ok()) == Some(kind.len())
+            && bytes.len() > 4 + kind.len()
+    })
 }
 
 /// `1.37`, `v1.37.2`: no more than that.

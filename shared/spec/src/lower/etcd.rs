@@ -16,6 +16,9 @@ use crate::path::Path;
 use crate::text::{is_dns_label, is_dns_name};
 
 const DATA_GIB: u32 = 30;
+/// Domains of AWS' services, and of the names of machines (docs.aws.amazon.com/vpc, "DNS attributes for your VPC").
+const OF_AWS: [&str; 3] = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
+const OF_MACHINES: [&str; 2] = ["compute.internal", "ec2.internal"];
 /// What etcd takes without a quota (etcd.io/docs, "System limits").
 const QUOTA_GIB: u32 = 2;
 /// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
@@ -193,7 +196,43 @@ impl Lowering<'_, '_, '_> {
                 "write a name such as `prod.etcd.internal`, which exists in this VPC alone",
             );
         }
+        self.hides(&domain, path);
         Some(domain)
+    }
+
+    /// Within its VPC a private zone answers for all names below its domain, also for those that it does not have
+    /// (docs.aws.amazon.com/Route53, "Considerations when working with a private hosted zone").
+    fn hides(&mut self, domain: &str, path: &Path) {
+        if self.report.has(&Path::parse("etcd.hostedZone")) {
+            return;
+        }
+        let spec = self.spec;
+        let below = |name: &str| {
+            let name = plain(name);
+            name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+        };
+        let endpoints = spec.api_endpoints.iter().filter_map(|endpoint| endpoint.dns_name.as_deref());
+        let mut names = endpoints.chain(spec.external_dns_name.as_deref());
+        let help = "write a domain that has no other names, such as `prod.etcd.internal`: a private zone is made for it, and hides all others below it in the VPC";
+        if let Some(name) = names.find(|name| below(name)) {
+            let message = format!(
+                "a private zone for `{domain}` would hide {name} from the nodes, which reach the API by it"
+            );
+            self.report.error("etcd-domain", path, message, help);
+        } else if OF_AWS
+            .iter()
+            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
+        {
+            let message = format!("a private zone for `{domain}` would hide names of AWS from the nodes");
+            self.report.error("etcd-domain", path, message, help);
+        } else if OF_MACHINES
+            .iter()
+            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
+        {
+            let message =
+                format!("a private zone for `{domain}` would hide the names that EC2 gives to machines");
+            self.report.warning("etcd-domain", path, message, help);
+        }
     }
 
     /// One member in each subnet in turn, unless it names its own; warns where the loss of one zone would cost the quorum.

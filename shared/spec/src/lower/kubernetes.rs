@@ -363,9 +363,9 @@ impl Lowering<'_, '_, '_> {
         if key == "memory" && amount > 0 && amount < LEAST_MEMORY {
             let message = format!("`{text}` of memory is less than one MiB");
             let unit = if text.ends_with('m') {
-                "`m` is a thousandth of a byte"
+                "The unit `m` is a thousandth of a byte"
             } else {
-                "without `Mi` the number counts less"
+                "Without `Mi` the number counts smaller units"
             };
             let help = format!("did you mean `{}Mi`? {unit}", digits_of(text));
             // runc cannot start a process within such a limit; a request of no memory is granted.

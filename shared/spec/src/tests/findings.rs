@@ -71,6 +71,7 @@ fn cases() {
         "first_day",
         "identity",
         "kubelet",
+        "names",
         "network",
         "newcomer",
         "newcomer_pools",
