@@ -31,7 +31,7 @@ use crate::machine::{File, Setup};
 use crate::software::PROGRAMS;
 use crate::static_pods::Program as StaticPod;
 use crate::status::publish;
-use crate::{leave, manage};
+use crate::{leave, manage, run_command};
 
 pub use crate::api::{KUBELET_KUBECONFIG, NODE_MANAGER_KUBECONFIG};
 
@@ -103,6 +103,7 @@ pub fn controller(config: &ControllerConfig, facts: &Facts) -> Setup {
     setup.units.extend(manage::units());
     setup.units.extend(publish::units());
     setup.units.push(leave::unit());
+    setup.files.extend(run_command::files());
     setup
 }
 
@@ -119,6 +120,7 @@ pub fn worker(config: &WorkerConfig, facts: &Facts) -> Setup {
     };
     let mut setup = merged(setup, kubelet::setup(&settings, facts));
     setup.units.extend(publish::units());
+    setup.files.extend(run_command::files());
     setup
 }
 

@@ -22,6 +22,7 @@ pub mod machine;
 pub mod manage;
 pub mod node_files;
 pub mod refresh;
+mod run_command;
 pub mod serves;
 pub mod software;
 pub mod static_pods;

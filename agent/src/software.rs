@@ -18,6 +18,7 @@ use serde::Serialize;
 use slipway_core::software::{Program, ProgramFile};
 
 use crate::failure::{AgentError, AgentResult, FailureCode};
+use crate::machine::commands::Commands;
 pub use fetch::Publisher;
 
 const RELEASES: &str = "opt/slipway/software";
@@ -114,6 +115,26 @@ fn link_programs(root: &Path, program: Program, release: &str, folder: &Path) ->
         fs::rename(&draft, &at).map_err(|error| unwritable(&at, &error))?;
     }
     Ok(())
+}
+
+/// Runs a program once. One that needs a newer C library than the image has would otherwise look like a node that is only ill.
+pub async fn check_that_it_runs(commands: &impl Commands, installed: &Installed) -> AgentResult<()> {
+    let name = match installed.name {
+        // Plugins are run by containerd, and are linked statically.
+        Program::CniPlugins => return Ok(()),
+        Program::Containerd | Program::Etcd | Program::Kubelet | Program::Runc => installed.name.as_str(),
+    };
+    let path = format!("/{PROGRAMS}/{name}");
+    let ran = commands.run(&path, &["--version"]).await?;
+    if ran.status == Some(0) {
+        return Ok(());
+    }
+    let status = ran.status.map_or_else(|| "a signal".to_owned(), |status| format!("status {status}"));
+    Err(AgentError::lasting(
+        FailureCode::SoftwareCannotRun,
+        format!("{name} {} ends with {status}: {}", installed.version, ran.stderr.trim()),
+        "use an image whose C library and processor it was built for, or name another release in the spec (docs/cluster-yaml.md, software)",
+    ))
 }
 
 /// The path of `program` as seen below `root`: the installed one, else the image's.

@@ -18,13 +18,14 @@ mod upload;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 
 use commands::{
     abort, apply, approve, certs, completions, cost, defragment, destroy, doctor, export, init, kubeconfig,
     list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
     simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
+use failure::CliError;
 use printer::{Format, Printer};
 
 /// Kubernetes clusters on EC2: check a spec, render it, show what a change would do, upload it, watch the rollout. `validate`, `render`,
@@ -114,7 +115,10 @@ enum Exit {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| tip(error).exit());
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return unusable(&tip(error)),
+    };
     let printer = Printer::of_environment(cli.output);
     let result = match &cli.command {
         Command::Init(args) => init::run(args, &printer),
@@ -166,6 +170,35 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Arguments that cannot be read, or a request for help. Programs get the error as a document, as for every other failure.
+fn unusable(error: &clap::Error) -> ExitCode {
+    let asked = asked_format(std::env::args().skip(1));
+    let Some(format @ (Format::Json | Format::Yaml)) = asked.filter(|_| error.use_stderr()) else {
+        error.exit()
+    };
+    let text = error.render().to_string();
+    let (problem, help) = text.split_once("\n\n").unwrap_or((&text, "see slipway --help"));
+    let failure = CliError::usage(problem.trim_start_matches("error: ").trim(), help.trim());
+    Printer::of_environment(format).failure(&failure);
+    ExitCode::from(failure.code())
+}
+
+/// The format of results that arguments ask for, if they cannot be read as a whole.
+fn asked_format(mut arguments: impl Iterator<Item = String>) -> Option<Format> {
+    let mut found = None;
+    while let Some(argument) = arguments.next() {
+        let value = match argument.as_str() {
+            "-o" | "--output" => arguments.next(),
+            _ => argument
+                .strip_prefix("--output=")
+                .or_else(|| argument.strip_prefix("-o").map(|value| value.trim_start_matches('=')))
+                .map(str::to_owned),
+        };
+        found = value.and_then(|value| Format::from_str(&value, false).ok()).or(found);
+    }
+    found
+}
+
 /// Other tools name the cluster, or a kind of thing, as an argument: the error then says how it is done here.
 fn tip(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
@@ -193,6 +226,18 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+
+    #[test]
+    fn the_format_is_known_although_other_arguments_are_wrong() {
+        let asked = |line: &str| asked_format(line.split(' ').map(str::to_owned));
+        for line in
+            ["validate c.yaml --bogus -o json", "validate --output=json --bogus", "-ojson x", "-o=json x"]
+        {
+            assert_eq!(asked(line), Some(Format::Json), "{line}");
+        }
+        assert_eq!(asked("validate -o yaml"), Some(Format::Yaml));
+        assert_eq!((asked("validate --out dir"), asked("validate -o")), (None, None));
+    }
 
     /// The sources in a folder and below it, without tests.
     fn sources(folder: &Path) -> Vec<PathBuf> {

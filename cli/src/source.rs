@@ -1,7 +1,7 @@
 //! The spec that a command was given, and the patches beside it.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use slipway_core::diagnostic::Diagnostic;
@@ -63,14 +63,13 @@ impl Source {
         let patches = folder.as_deref().map(read_patches).transpose()?.unwrap_or_default();
         let folder = folder.unwrap_or_default();
         if path == Path::new("-") {
-            let mut bytes = Vec::new();
-            std::io::stdin()
-                .read_to_end(&mut bytes)
+            let bytes = read(std::io::stdin())
                 .map_err(|error| CliError::file("read", Path::new("the standard input"), &error))?;
             let name = "<stdin>".to_owned();
             return Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name: None });
         }
-        let bytes = std::fs::read(path).map_err(|error| CliError::file("read", path, &error))?;
+        let bytes =
+            std::fs::File::open(path).and_then(read).map_err(|error| CliError::file("read", path, &error))?;
         let name = path.display().to_string();
         let expected_name = folder_of(path);
         Ok(Self { path: path.to_owned(), name, bytes, patches, folder, expected_name })
@@ -152,6 +151,13 @@ fn folder_of(path: &Path) -> Option<String> {
     let folder = path.parent()?;
     let as_in_bucket = path.file_name()? == "cluster.yaml" && folder.parent()?.file_name()? == "clusters";
     as_in_bucket.then(|| folder.file_name()?.to_str().map(str::to_owned)).flatten()
+}
+
+/// Reads a spec, and not more than is needed to say how much too large it is.
+fn read(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(64 * slipway_spec::MOST_BYTES as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

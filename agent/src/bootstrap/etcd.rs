@@ -14,7 +14,7 @@ use crate::failure::AgentResult;
 use crate::machine::apply::UNITS;
 use crate::machine::{Setup, Unit, disk, files};
 use crate::status::publish;
-use crate::{leave, software};
+use crate::{leave, run_command, software};
 
 /// The user that etcd runs as.
 pub(super) const USER: &str = "etcd";
@@ -92,7 +92,7 @@ pub(super) fn setup(
     units.extend(publish::units());
     units.extend(scheduled::units());
     units.push(leave::unit());
-    Ok(Setup { files: Vec::new(), units })
+    Ok(Setup { files: run_command::files(), units })
 }
 
 /// Major and minor release of etcd.

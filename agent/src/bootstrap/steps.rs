@@ -114,7 +114,10 @@ impl<C: Commands> Bootstrap<C> {
             Step::Software => {
                 let wanted = &self.config.base().software;
                 let publisher = Publisher::new(&self.aws)?;
-                software::install(&self.host.root, &publisher, wanted).await.map(drop)
+                for installed in software::install(&self.host.root, &publisher, wanted).await? {
+                    software::check_that_it_runs(&self.host.commands, &installed).await?;
+                }
+                Ok(())
             }
             Step::Credentials => self.credentials().await,
             Step::Record => self.record().await,

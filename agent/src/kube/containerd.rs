@@ -33,7 +33,9 @@ fn pinnable(image: &str) -> String {
     format!("{repository}@{digest}")
 }
 
-/// The unit of the containerd project, except for paths: containerd finds shims and runc in `PATH`.
+/// The unit of the containerd project, except for paths and open files: containerd finds shims and runc in `PATH`, and containers inherit its
+/// limits. systemd's soft limit of 1,024 is too small for proxies and databases, and without a limit programs that close all descriptors take
+/// gigabytes; these are the numbers of EKS (amazon-eks-ami `nodeadm/internal/containerd/base-runtime-spec.json`, issue 1746, PR 1535).
 fn unit() -> String {
     format!(
         "[Unit]
@@ -49,6 +51,7 @@ Delegate=yes
 KillMode=process
 Restart=always
 RestartSec=5
+LimitNOFILE=65536:1048576
 LimitNPROC=infinity
 LimitCORE=infinity
 TasksMax=infinity

@@ -1,8 +1,9 @@
 //! `slipway init`.
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use slipway_spec::{SCHEMA_FILE, Starter, parse, schema, starter};
@@ -57,11 +58,25 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
+    if args.file == Path::new("-") {
+        return Err(CliError::usage(
+            "init writes two files",
+            "name the spec with --file; the schema is put beside it",
+        ));
+    }
     let availability_zones = if args.availability_zones.is_empty() {
-        ["a", "b", "c"].map(|letter| format!("{}{letter}", args.region)).to_vec()
+        usual_zones(&args.region).chars().map(|letter| format!("{}{letter}", args.region)).collect()
     } else {
         args.availability_zones.clone()
     };
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = availability_zones.iter().find(|zone| !seen.insert(*zone)) {
+        return Err(CliError::usage(
+            format!("--availability-zone {twice} is given twice"),
+            "give each zone once",
+        ));
+    }
+    let zones = availability_zones.clone();
     let text = starter(&Starter {
         cluster_name: args.cluster_name.clone(),
         region: args.region.clone(),
@@ -83,14 +98,29 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
     let file = args.file.display().to_string();
     printer.findings(Stream::Err, &Source::made(&args.file, text), &warnings);
     let human = format!(
-        "Wrote {file}, and {schema_file} for your editor.\n\nNext:\n  slipway validate {file}              # after each change\n  \
-         slipway render {file} --out rendered  # see the stacks and userdata\n"
+        "Wrote {file}, and {schema_file} for your editor. Its zones are {}: which ones your account has, `aws ec2 \
+         describe-availability-zones --region {}` says.\n\nNext:\n  slipway validate {file}              # after each change\n  \
+         slipway render {file} --out rendered  # see the stacks and userdata\n",
+        zones.join(", "),
+        args.region
     );
     printer.result(
         &human,
         &json!({ "ok": true, "file": file, "schema": schema_file, "cluster": args.cluster_name, "diagnostics": warnings }),
     );
     Ok(Exit::Done)
+}
+
+/// The letters of the zones in which most accounts can make subnets. Which an account has only AWS knows; in these regions it is not the first
+/// three (AWS names the zones that it takes in the error about any other, and lists ids in "AWS Availability Zones": apne1-az3, cac1-az3 and
+/// cnn1-az3 take no new subnets, and an account has two zones of us-west-1).
+fn usual_zones(region: &str) -> &'static str {
+    match region {
+        "ap-northeast-1" => "acd",
+        "ca-central-1" | "cn-north-1" => "abd",
+        "us-west-1" => "ac",
+        _ => "abc",
+    }
 }
 
 /// Writes the spec; an existing file is overwritten only with --force.

@@ -158,7 +158,15 @@ async fn against(
     let objects = Overlay::new(&folder);
     pin(&objects, &cluster, &args.images).await?;
     let registry = LocalRegistry::new(args.resolve);
-    let baseline = Baseline::whole(workspace.release()?);
+    let release = workspace.release()?;
+    let is_empty = std::fs::read_dir(directory).is_ok_and(|mut found| found.next().is_none());
+    if release.is_none() && !is_empty {
+        return Err(CliError::refused(
+            format!("{} has files, and nothing was rendered into it", directory.display()),
+            "name the directory of `slipway render --out`, or an empty one to plan a new cluster",
+        ));
+    }
+    let baseline = Baseline::whole(release);
     let prepared = match prepared(&objects, &keys, &registry, &site, &cluster.name, source, &baseline).await?
     {
         Ok(prepared) => prepared,

@@ -150,7 +150,7 @@ fn report(name: &str, args: &Args, year: &Chronicle) -> String {
     if let Some(long) = expired_for(year) {
         text.push_str(&format!(
             "EXPIRED: a certificate in use expired {} before the end. From then on machines refuse each other, whatever is said above: turn on \
-             certificatesConfiguration.rolloutBeforeExpiry, or renew in time (slipway renew)\n",
+             certificatesConfiguration.rolloutBeforeExpiry and, for authorities, its caRotationDays, or renew in time (slipway renew)\n",
             lasting(SignedDuration::from_mins(long.as_mins()))
         ));
     }

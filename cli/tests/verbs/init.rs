@@ -57,3 +57,27 @@ fn what_makes_no_spec_is_not_written() {
     assert_eq!(run.code, 1);
     assert_eq!(run.json()["diagnostics"][0]["code"], "name-syntax");
 }
+
+/// `ap-northeast-1b` takes no new subnets, for example.
+#[test]
+fn zones_are_those_in_which_subnets_can_be_made() {
+    for (region, zones) in
+        [("ap-northeast-1", "acd"), ("ca-central-1", "abd"), ("us-west-1", "ac"), ("us-east-1", "abc")]
+    {
+        let place = Place::new();
+        let run = place.run(&format!("init --cluster-name c --region {region} --dns-name api.example.com"));
+        assert_eq!(run.code, 0, "{}", run.output());
+        let named: Vec<String> = zones.chars().map(|letter| format!("{region}{letter}")).collect();
+        assert!(run.stdout.contains(&format!("Its zones are {}:", named.join(", "))), "{}", run.output());
+        assert_eq!(place.run("validate cluster.yaml").code, 0);
+    }
+}
+
+#[test]
+fn a_zone_that_is_given_twice_and_the_standard_output_are_wrong_usage() {
+    for more in ["--availability-zone eu-west-1a --availability-zone eu-west-1a", "--file -"] {
+        let place = Place::new();
+        let run = place.run(&format!("{GOOD} {more}"));
+        assert_eq!((run.code, place.files().len()), (2, 0), "{}", run.output());
+    }
+}

@@ -133,3 +133,15 @@ fn p3_a_plan_that_is_not_executed_says_so_by_its_exit_code_and_a_field() {
     assert_eq!(run.code, 1);
     assert!(run.stdout.contains(&format!("This plan is not executed: {why}")), "{}", run.stdout);
 }
+
+/// A mistyped directory looked like a new cluster.
+#[test]
+fn a_directory_with_other_files_is_no_new_cluster() {
+    let place = Place::small();
+    place.write("other/file", "mine");
+    let run = place.run("plan cluster.yaml --against other");
+    assert_eq!(run.code, 1, "{}", run.output());
+    assert!(run.stderr.contains("nothing was rendered into it"), "{}", run.output());
+    std::fs::create_dir(place.path("empty")).unwrap();
+    assert_eq!(place.run("plan cluster.yaml --against empty").code, 0);
+}

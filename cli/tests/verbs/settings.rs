@@ -138,3 +138,36 @@ fn a_profile_of_sso_without_a_login_says_how_to_log_in() {
         assert!(run.code == 3 && run.stderr.contains(words), "{words}: {}", run.output());
     }
 }
+
+/// Behind a proxy, no verb reached AWS.
+#[test]
+fn calls_go_through_the_proxy_that_the_environment_names() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = format!("http://{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut connection, _) = listener.accept().unwrap();
+        let mut start = [0; 64];
+        let length = std::io::Read::read(&mut connection, &mut start).unwrap();
+        String::from_utf8_lossy(&start[..length]).into_owned()
+    });
+    let environment =
+        [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("HTTPS_PROXY", proxy.as_str())];
+    let run = Place::new().run_in("list --region eu-west-1", &environment);
+    assert_eq!(run.code, 3, "the proxy ends the connection: {}", run.output());
+    let asked = asked.join().unwrap();
+    assert!(asked.starts_with("CONNECT cloudformation.eu-west-1.amazonaws.com:443 "), "{asked}");
+}
+
+#[test]
+fn arguments_that_cannot_be_read_are_a_document_for_programs() {
+    let place = Place::small();
+    let run = place.run("validate cluster.yaml --bogus -o json");
+    assert_eq!(run.code, 2, "{}", run.output());
+    let document = run.json();
+    assert_eq!(document["ok"], false);
+    assert!(document["error"]["message"].as_str().unwrap().contains("unexpected argument '--bogus'"));
+    let run = place.run("validate cluster.yaml --bogus");
+    assert!(run.code == 2 && run.stdout.is_empty() && run.stderr.contains("--bogus"), "{}", run.output());
+    let run = place.run("validate --help -o json");
+    assert!(run.code == 0 && run.stdout.contains("Usage"), "{}", run.output());
+}

@@ -32,6 +32,7 @@ impl Function for Scan {
         let (cluster, request) = match to_scan(event, invocation.now)? {
             ToScan::Everything => {
                 let count = scan::fan_out(&self.assets, &self.bus).await?;
+                metrics::report_requested(count, invocation.now);
                 return Ok(format!("asked for {count} clusters"));
             }
             ToScan::Cluster { cluster, request } => (cluster, request),

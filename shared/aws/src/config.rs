@@ -1,5 +1,7 @@
 //! The AWS clients of a process: one configuration, one pool of connections.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_config::profile::ProfileFileCredentialsProvider;
@@ -8,8 +10,11 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_s3::config::{Credentials, SharedCredentialsProvider};
+use aws_smithy_http_client::Connector;
+use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::Provider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_runtime_api::client::http::{SharedHttpClient, SharedHttpConnector, http_client_fn};
 use aws_smithy_runtime_api::shared::IntoShared as _;
 use aws_types::service_config::ServiceConfigKey;
 
@@ -61,6 +66,27 @@ pub struct Terminal {
 #[error("no AWS region is configured; set AWS_REGION, or `region` in the profile that AWS_PROFILE names")]
 pub struct NoRegion;
 
+/// A client that speaks TLS, through the proxy that `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` name, as other tools of AWS do.
+fn https() -> SharedHttpClient {
+    let proxy = ProxyConfig::from_env();
+    let connectors: Mutex<HashMap<_, SharedHttpConnector>> = Mutex::default();
+    http_client_fn(move |settings, components| {
+        let key = (settings.connect_timeout(), settings.read_timeout());
+        let mut connectors = connectors.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || {
+            let connector = Connector::builder()
+                .proxy_config(proxy.clone())
+                .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
+                .connector_settings(settings.clone());
+            match components.sleep_impl() {
+                Some(sleep) => SharedHttpConnector::new(connector.sleep_impl(sleep).build()),
+                None => SharedHttpConnector::new(connector.build()),
+            }
+        };
+        connectors.entry(key).or_insert_with(make).clone()
+    })
+}
+
 impl Aws {
     /// Takes credentials, region and endpoints from where every AWS tool takes them: environment, profile, role.
     /// `AWS_ENDPOINT_URL` and `AWS_ENDPOINT_URL_<SERVICE>` are obeyed; nothing else turns a call to another address.
@@ -110,9 +136,7 @@ impl Aws {
             .operation_timeout(operation)
             .build();
         // One client for all services: a client of its own would each read the system's root certificates anew.
-        let http = aws_smithy_http_client::Builder::new()
-            .tls_provider(Provider::Rustls(CryptoMode::AwsLc))
-            .build_https();
+        let http = https();
         let http = match terminal.calls {
             Some(told) => Told::new(http, told).into_shared(),
             None => http,

@@ -9,9 +9,9 @@ use slipway_flows::FlowError;
 /// | type | what to do |
 /// |---|---|
 /// | `Slipway.<service>.Transient`, `Slipway.Transient` | nothing: it is retried |
-/// | `Slipway.<service>.Denied` | correct the permission or key policy that the message names, then redrive the dead letters or upload
+/// | `Slipway.<service>.Denied` | correct the permission or key policy that the message names, then send the dead letters again (docs/runbook.md) or upload
 /// again |
-/// | `Slipway.<service>.Missing` | create what the message names, then redrive the dead letters or upload again |
+/// | `Slipway.<service>.Missing` | create what the message names, then send the dead letters again or upload again |
 /// | `Slipway.<service>.Invalid` | read the service's message |
 /// | `Slipway.Corrupt` | restore an earlier version of the object |
 /// | `Slipway.Refused` | do what the message says |

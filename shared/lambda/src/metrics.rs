@@ -11,6 +11,9 @@ use slipway_flows::scan::Scanned;
 
 /// The namespace of Slipway's metrics.
 const NAMESPACE: &str = "Slipway";
+/// A certificate in use that expires within so many days is logged by each scan, for the alarm `ScanNeedsPersonAlarm`: the threshold of
+/// `DaysToExpiryAlarm`, which acts only once for all clusters ("Alarm actions", Amazon CloudWatch User Guide).
+const ALARM_DAYS: f64 = 3.0;
 /// A certificate has its own metric if it expires within so many days.
 const NEAR_DAYS: f64 = 60.0;
 /// How many certificates of a cluster have their own metric at most: those that expire first.
@@ -33,20 +36,49 @@ pub fn report(scanned: &Scanned, now: Timestamp) {
             finding.message
         );
     }
+    if let Some((days, name)) = first(scanned, now).filter(|(days, _)| *days <= ALARM_DAYS) {
+        tracing::error!(
+            errorType = "Slipway.Expiring",
+            certificate = name,
+            help =
+                "slipway certs --cluster says where it is in use, and slipway status why it is not renewed",
+            "a certificate in use of {} expires in {days:.1} days",
+            scanned.cluster
+        );
+    }
     for failed in &scanned.failed {
         tracing::error!(errorType = "Slipway.Renewal", certificates = ?failed.certificates, "{}", failed.message);
     }
 }
 
+/// Writes that a scan of so many clusters was requested. The alarm `ScanSilentAlarm` misses it.
+pub fn report_requested(clusters: usize, now: Timestamp) {
+    // If standard output is closed there is nobody to report to.
+    let _ = writeln!(std::io::stdout(), "{}", requested(clusters, now));
+}
+
+fn requested(clusters: usize, now: Timestamp) -> Value {
+    // Also counts where there is no cluster yet.
+    embedded(json!({"ScansRequested": 1, "Clusters": clusters}), &[&[]], &["ScansRequested"], now)
+}
+
+/// Days until each certificate in use expires, the first one first.
+fn days(scanned: &Scanned, now: Timestamp) -> Vec<(f64, &str)> {
+    let left = |end: Timestamp| (end.as_second() - now.as_second()) as f64 / 86_400.0;
+    let mut days: Vec<(f64, &str)> =
+        scanned.standings.iter().map(|one| (left(one.first_end().0), one.name.as_str())).collect();
+    days.sort_by(|one, other| one.0.total_cmp(&other.0));
+    days
+}
+
+fn first(scanned: &Scanned, now: Timestamp) -> Option<(f64, &str)> {
+    days(scanned, now).first().copied()
+}
+
 /// The metrics of a scan, one object each.
 #[must_use]
 pub fn lines(scanned: &Scanned, now: Timestamp) -> Vec<Value> {
-    let mut days: Vec<(f64, &str)> = scanned
-        .standings
-        .iter()
-        .map(|one| ((one.first_end().0.as_second() - now.as_second()) as f64 / 86_400.0, one.name.as_str()))
-        .collect();
-    days.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let days = days(scanned, now);
     let cluster = &scanned.cluster;
     let mut whole = json!({
         "Cluster": cluster,
@@ -147,7 +179,7 @@ mod tests {
     #[test]
     fn alarms_and_dashboard_look_at_what_a_scan_writes() {
         let mut written: BTreeSet<(Vec<String>, String)> = BTreeSet::new();
-        for line in lines(&scanned(), now()) {
+        for line in lines(&scanned(), now()).into_iter().chain([requested(2, now())]) {
             let directive = &line["_aws"]["CloudWatchMetrics"][0];
             assert_eq!(directive["Namespace"], NAMESPACE);
             let sets: Vec<Vec<String>> = serde_json::from_value(directive["Dimensions"].clone()).unwrap();
@@ -175,8 +207,16 @@ mod tests {
         let of = |name: &str| shown.iter().filter(|(_, shown)| shown == name).count();
         assert_eq!((of("DaysToExpiry"), of("RenewalsFailed"), of("ScanNeedsPerson")), (3, 1, 1), "{shown:?}");
         assert_eq!(of("EtcdQuotaPercent"), 1, "the alarm EtcdQuotaAlarm: {shown:?}");
+        assert_eq!(of("ScansRequested"), 1, "the alarm ScanSilentAlarm: {shown:?}");
         let missing: Vec<_> = shown.difference(&written).collect();
         assert!(missing.is_empty(), "nobody writes {missing:?}; written are {written:?}");
+    }
+
+    #[test]
+    fn p7_the_certificate_that_expires_first_is_that_of_the_alarm() {
+        assert_eq!(first(&scanned(), now()), Some((2.0, "etcd-peer-0")));
+        let threshold = words("      MetricName: DaysToExpiry\n", "TreatMissingData")[0];
+        assert!(threshold.contains(&format!("Threshold: {ALARM_DAYS}\n")), "{threshold}");
     }
 
     #[test]

@@ -263,6 +263,15 @@ fn security_group(context: &Context<'_>, template: &mut Template, endpoint: &Api
             ingress.push(tcp_443(json!({ "SourceSecurityGroupId": source, "Description": "Nodes" })));
         }
     }
+    // A router on the way that cannot forward a large packet says so from its own address, which may be any (Elastic Load Balancing, "Update
+    // the security groups for your Network Load Balancer", recommended rules). Without that, large answers hang on a VPN.
+    ingress.push(json!({
+        "IpProtocol": "icmp",
+        "FromPort": 3,
+        "ToPort": 4,
+        "CidrIp": "0.0.0.0/0",
+        "Description": "Path MTU discovery: fragmentation needed",
+    }));
     let description = format!("API endpoint {name} of the Kubernetes cluster {}", context.cluster.name);
     let group = Resource::new("AWS::EC2::SecurityGroup")
         .set("VpcId", context.vpc_id())

@@ -5,8 +5,10 @@
 //!
 //! Sources of the versions: the manifests of the Kubernetes release (CoreDNS, node-local DNS), each project's newest release (`go list
 //! -m` for Go modules), and the chart of the AWS EBS CSI driver for its sidecars. The cloud provider and the cluster autoscaler follow
-//! the Kubernetes minor; where none was published for that minor, this table has the newest earlier one, which their skew policies allow.
-//! Read in November 2026.
+//! the Kubernetes minor: the newest patch of that minor whose image was promoted (kubernetes/k8s.io, `registry.k8s.io/images`; the builds of
+//! the cloud provider's v1.34.1, v1.35.1 and v1.36.0 failed). Earlier patches of the cloud provider end in a panic on an instance that is
+//! gone (cloud-provider-aws issue 1365), and have no HTTP time-outs (PR 1374). The cluster autoscaler has no release for 1.37 yet; its skew
+//! policy allows the newest earlier one. Read in November 2026.
 
 use std::collections::BTreeMap;
 
@@ -147,8 +149,9 @@ impl Image {
             Self::FlannelCni => "v1.9.1-flannel1",
             Self::NetworkPolicies => "v1.1.2",
             Self::CloudControllerManager => match minor {
-                ..=34 => "v1.34.0",
-                35..=36 => "v1.35.0",
+                ..=34 => "v1.34.3",
+                35 => "v1.35.2",
+                36 => "v1.36.1",
                 37.. => "v1.37.0",
             },
             Self::CoreDns => "v1.14.6",
@@ -247,6 +250,15 @@ mod tests {
     use slipway_core::versions::RELEASES;
 
     use super::*;
+
+    /// The cloud provider of an earlier minor has the faults of that minor.
+    #[test]
+    fn the_cloud_provider_is_of_the_minor_of_kubernetes() {
+        for release in RELEASES {
+            let tag = Image::CloudControllerManager.tag(release.minor).unwrap();
+            assert!(tag.starts_with(&format!("v1.{}.", release.minor)), "{tag}");
+        }
+    }
 
     #[test]
     fn every_image_has_a_tag_for_every_release_and_a_name_of_its_own() {

@@ -128,9 +128,9 @@ fn next_steps(rollout: &Rollout, observed: &Observed, now: Timestamp) -> Decisio
                 }
                 let at = active.nodes.steps.iter().filter(|step| step.is_done()).count();
                 let departures = &mut next.departures;
-                let (asked, what) =
+                let (sent, what) =
                     nodes::advance(&mut active, departures, &next.cluster, observed, now, newer, held);
-                effects.append(asked);
+                effects.append(sent);
                 waits.nodes = what;
                 next.removed_members.extend(active.nodes.removed_members().cloned());
                 let done = active.nodes.steps.iter().filter(|step| step.is_done());

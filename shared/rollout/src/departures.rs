@@ -143,8 +143,8 @@ pub(super) fn to_observe(rollout: &Rollout, now: Timestamp, scope: &mut ToObserv
     }
     scope.groups.insert(rollout.controllers_group());
     scope.groups.extend(rollout.departures.values().map(|one| one.group.clone()));
-    let asked = rollout.departures.values().filter_map(Departure::command);
-    scope.commands.extend(asked.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
+    let sent = rollout.departures.values().filter_map(Departure::command);
+    scope.commands.extend(sent.filter(|one| one.refused.is_none()).map(|one| one.command.clone()));
 }
 
 /// Advances all departures as far as the observation allows; `rollout_continues`: the rollout that began some of them continues its work.
@@ -174,13 +174,13 @@ pub(super) fn advance(
         uncordons: scene.controllers.len(),
     };
     for one in departures.values() {
-        let (asked, is_drain) = match (one.drain_command(), one.uncordon_command()) {
-            (Some(asked), _) => (asked, true),
-            (None, Some(asked)) => (asked, false),
+        let (sent, is_drain) = match (one.drain_command(), one.uncordon_command()) {
+            (Some(sent), _) => (sent, true),
+            (None, Some(sent)) => (sent, false),
             (None, None) => continue,
         };
-        if asked.outcome(observed, now).is_none() {
-            *scene.busy.borrow_mut().entry(asked.command.instance.clone()).or_default() += 1;
+        if sent.outcome(observed, now).is_none() {
+            *scene.busy.borrow_mut().entry(sent.command.instance.clone()).or_default() += 1;
             if is_drain {
                 slots.drains = slots.drains.saturating_sub(1);
                 slots.urgent = slots.urgent.saturating_sub(1);

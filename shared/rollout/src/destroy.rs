@@ -70,7 +70,7 @@ pub struct Destroy {
     pub withdrawn: bool,
     /// When terminate hooks were last completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<Timestamp>,
+    pub settled_at: Option<Timestamp>,
     /// When a person aborted it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<Timestamp>,
@@ -207,7 +207,7 @@ fn begin(state: &Rollout, at: Timestamp, no_snapshot: bool, now: Timestamp) -> D
         withdrawn: false,
         stacks: stacks(state),
         rounds: 0,
-        told: None,
+        settled_at: None,
         aborted: None,
     }
 }

@@ -25,7 +25,7 @@ pub(super) const EMPTY_FOR: SignedDuration = SignedDuration::from_secs(ROUND_S a
 pub struct Drain {
     /// The command of the present round; `None` if there was none yet, or the last one has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<SentCommand>,
+    pub sent: Option<SentCommand>,
     /// Rounds that failed.
     #[serde(default)]
     pub tried: Tried,
@@ -87,23 +87,23 @@ impl Drain {
         patience: Option<Patience>,
     ) -> DrainProgress {
         let late = patience.filter(|one| now.duration_since(one.since) > one.most);
-        let Some(asked) = &self.asked else {
+        let Some(sent) = &self.sent else {
             if let Some(patience) = late {
                 return DrainProgress::GivenUp(self.too_late(node, patience));
             }
             let pauses = self.tried.pauses(now, Policy::DRAIN);
             return pauses.map_or(DrainProgress::Idle, |_| DrainProgress::Pauses);
         };
-        let Some(answer) = asked.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
+        let Some(answer) = sent.answer::<Drained>(observed, now) else { return DrainProgress::Runs };
         // A machine that is not a node has no pods. It may become one at any time, so an old answer says nothing, as after a pause.
-        let is_no_node = asked.failed_with(observed, FailureCode::DrainNoNode);
-        let asked_at = asked.at;
+        let is_no_node = sent.failed_with(observed, FailureCode::DrainNoNode);
+        let asked_at = sent.at;
         let age = now.duration_since(asked_at);
-        let has_reached = asked.has_reached(observed);
+        let has_reached = sent.has_reached(observed);
         if has_reached {
             self.tried.reached();
         }
-        self.asked = None;
+        self.sent = None;
         match answer {
             Ok(answer) if answer.done && age > EMPTY_FOR => DrainProgress::Idle,
             Err(_) if is_no_node && age > FRESH => DrainProgress::Idle,

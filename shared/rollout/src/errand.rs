@@ -104,12 +104,12 @@ impl Round {
 
     /// The command with that token was never sent.
     pub(super) fn forget(&mut self, token: &str) {
-        self.0.retain(|asked| asked.command.token != token);
+        self.0.retain(|sent| sent.command.token != token);
     }
 
     /// The round without the commands to these machines: nobody waits for their answers.
     pub(super) fn without(mut self, machines: &BTreeSet<String>) -> Self {
-        self.0.retain(|asked| !machines.contains(&asked.command.instance));
+        self.0.retain(|sent| !machines.contains(&sent.command.instance));
         self
     }
 
@@ -119,7 +119,7 @@ impl Round {
         observed: &Observed,
         now: Timestamp,
     ) -> Option<Vec<(&SentCommand, Result<T, String>)>> {
-        self.0.iter().map(|asked| Some((asked, asked.answer(observed, now)?))).collect()
+        self.0.iter().map(|sent| Some((sent, sent.answer(observed, now)?))).collect()
     }
 
     /// The answer of a round with a single machine; `None` if it is still missing.
@@ -129,17 +129,17 @@ impl Round {
         now: Timestamp,
     ) -> Option<Result<T, String>> {
         let nobody = || Some(Err("nobody was asked".to_owned()));
-        self.first().map_or_else(nobody, |asked| asked.answer(observed, now))
+        self.first().map_or_else(nobody, |sent| sent.answer(observed, now))
     }
 
     /// Whether a command reached its machine.
     pub(super) fn has_reached_any(&self, observed: &Observed) -> bool {
-        self.0.iter().any(|asked| asked.has_reached(observed))
+        self.0.iter().any(|sent| sent.has_reached(observed))
     }
 
     /// When it began; `None` if there is no command.
     pub(super) fn at(&self) -> Option<Timestamp> {
-        self.0.iter().map(|asked| asked.at).max()
+        self.0.iter().map(|sent| sent.at).max()
     }
 
     /// Whether it is time to ask again.

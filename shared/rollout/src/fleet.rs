@@ -48,14 +48,14 @@ impl GroupView {
         let is_unused = |targets: &Targets| {
             !targets.is_empty() && targets.values().all(|state| *state == TargetState::NotInUse)
         };
-        let asked: BTreeMap<&String, Option<&Targets>> = self
+        let sent: BTreeMap<&String, Option<&Targets>> = self
             .target_groups
             .iter()
             .map(|arn| (arn, health.get(arn).and_then(Option::as_ref)))
             .filter(|(_, targets)| !targets.is_some_and(is_unused))
             .collect();
         for (id, machine) in &mut self.machines {
-            let reasons: Vec<String> = asked
+            let reasons: Vec<String> = sent
                 .iter()
                 .filter_map(|(arn, targets)| {
                     let state = match targets {
@@ -70,7 +70,7 @@ impl GroupView {
                     Some(format!("{state} in {}", target_group_name(arn)))
                 })
                 .collect();
-            machine.target = if asked.is_empty() {
+            machine.target = if sent.is_empty() {
                 TargetHealth::NoTargetGroup
             } else if reasons.is_empty() {
                 TargetHealth::Healthy

@@ -163,7 +163,7 @@ impl Turn<'_> {
         let name = self.role.to_string();
         let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
         let round = Round::new(sender, *self.rounds, whom, self.now);
-        self.effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
+        self.effects.extend(round.iter().map(|sent| Effect::Send(sent.command.clone())));
         round
     }
 
@@ -177,9 +177,9 @@ impl Turn<'_> {
         *self.rounds += 1;
         let name = self.role.to_string();
         let sender = Sender { owner: self.token, cluster: self.cluster, name: &name };
-        let asked = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
-        self.effects.push_on(Effect::Send(asked.command.clone()), evidence);
-        asked
+        let sent = SentCommand::new(sender, *self.rounds, (role.clone(), instance, verb), self.now);
+        self.effects.push_on(Effect::Send(sent.command.clone()), evidence);
+        sent
     }
 
     /// The evidence for taking a member down: the answers to `round`, and the snapshot, as long as it counts (P4).

@@ -42,7 +42,7 @@ pub enum Unseen {
     /// The deletion of a stack that is taken back.
     Deletion {
         /// When it was last requested.
-        asked: Timestamp,
+        sent: Timestamp,
     },
 }
 
@@ -387,18 +387,18 @@ pub(super) fn take_back(
             (StepState::Waiting | StepState::ChangeSet | StepState::Failed(_), Some(stack))
                 if is_ours && stack.status == StackStatus::ReviewInProgress =>
             {
-                let asked = match step.unseen {
-                    Some(Unseen::Deletion { asked }) => Some(asked),
+                let sent = match step.unseen {
+                    Some(Unseen::Deletion { sent }) => Some(sent),
                     Some(Unseen::Execution { .. } | Unseen::Stack { .. }) | None => None,
                 };
-                let is_due = asked.is_none_or(|at| now.duration_since(at) >= PAUSE);
+                let is_due = sent.is_none_or(|at| now.duration_since(at) >= PAUSE);
                 effects.extend(is_due.then(|| call_off(active, step, stack)));
-                let asked = asked.filter(|_| !is_due).unwrap_or(now);
+                let sent = sent.filter(|_| !is_due).unwrap_or(now);
                 // It has come to light: once it is gone, nothing is waited for any more.
                 if step.state == StepState::ChangeSet {
                     step.state = StepState::Waiting;
                 }
-                Some(Unseen::Deletion { asked })
+                Some(Unseen::Deletion { sent })
             }
             (StepState::ChangeSet, None) => {
                 let since = match step.unseen {
@@ -429,7 +429,7 @@ impl Step {
     /// Whether a rollout that is to end early waits until its stack is gone, or for that to come to light ([`take_back`]).
     pub(super) fn is_taken_back(&self, now: Timestamp) -> bool {
         match self.unseen {
-            Some(Unseen::Stack { since: at } | Unseen::Deletion { asked: at }) => {
+            Some(Unseen::Stack { since: at } | Unseen::Deletion { sent: at }) => {
                 now.duration_since(at) < CONSISTENT
             }
             Some(Unseen::Execution { .. }) | None => false,

@@ -34,8 +34,10 @@ pub(super) const RECORDED: &[(&str, &str)] = &[
     ),
 ];
 
-/// IAM's limit for a managed policy.
+/// IAM's limits for a managed policy, and for all inline policies of a role together. White space does not count
+/// (docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html).
 const MOST_POLICY: usize = 6_144;
+const MOST_INLINE: usize = 10_240;
 
 /// Creates resources one by one, and connects them at the end.
 pub(super) struct Deployer<'a> {
@@ -369,21 +371,33 @@ impl<'a> Deployer<'a> {
         props.ignore("Description", "said to people");
         let name = self.physical(id);
         let trusts = policy(id, &props.take("AssumeRolePolicyDocument").unwrap_or_default())?;
-        let mut statements = Vec::new();
+        let (mut statements, mut length) = (Vec::new(), 0);
         for inline in props.take("Policies").as_ref().and_then(Value::as_array).into_iter().flatten() {
+            length += inline["PolicyDocument"].to_string().len();
             statements.extend(policy(id, &inline["PolicyDocument"])?);
+        }
+        if length > MOST_INLINE {
+            let what = format!("its inline policies have {length} characters, and IAM allows {MOST_INLINE}");
+            return Err(DeployError::new(id, &what));
+        }
+        for managed in
+            props.take("ManagedPolicyArns").as_ref().and_then(Value::as_array).into_iter().flatten()
+        {
+            let arn = managed.as_str().unwrap_or_default();
+            let attached = self.policies.get(arn);
+            statements
+                .extend(attached.ok_or_else(|| DeployError::new(id, &format!("no policy {arn}")))?.clone());
         }
         let arn = format!("arn:aws:iam::{ACCOUNT}:role/{name}");
         self.roles.insert(name.clone(), Role { arn: arn.clone(), statements, trusts });
         Ok(made(&name, &[("Arn", &arn)]))
     }
 
-    /// A policy that no role of the template has attached: a permissions boundary.
+    /// A policy that a role of the template has attached, or a permissions boundary.
     fn managed_policy(&mut self, id: &str, props: &mut Props) -> Result<Made, DeployError> {
         props.ignore("Description", "said to people");
         let path = props.text("Path")?;
         let document = props.take("PolicyDocument").unwrap_or_default();
-        // IAM counts no white space ("IAM and AWS STS quotas").
         let length = document.to_string().len();
         if length > MOST_POLICY {
             let what = format!("its document has {length} characters, and IAM allows {MOST_POLICY}");

@@ -154,6 +154,7 @@ failure_codes! {
     SnapshotPanic = "snapshot.panic", "The agent failed unexpectedly while it opened the snapshot.";
     SnapshotReadBack = "snapshot.read-back", "The object in the bucket differs from what was uploaded.";
     SnapshotSize = "snapshot.size", "The snapshot is larger than S3 takes in one call.";
+    SoftwareCannotRun = "software.cannot-run", "A program that was installed does not run on this image.";
     SoftwareDigest = "software.digest", "What was downloaded has another SHA-256.";
     SoftwareLayout = "software.layout", "An archive does not contain the expected files.";
     SoftwareMissing = "software.missing", "A program is neither downloaded nor in the image.";

@@ -109,9 +109,10 @@ pub(super) async fn renew_what_runs(
     let Some(desired) = stored.value.clone().filter(|desired| desired.target != plan.to) else {
         return Ok(());
     };
-    // A plan that is spent or cannot be executed has nothing to wait for.
+    // A plan that was rolled out, is spent, or cannot be executed has nothing to wait for.
     let newest = store::load::<Plan>(ports.assets, &keys::plan(cluster, &desired.plan)).await?.value;
-    let waits = !rollout.is_spent(&desired)
+    let waits = desired.plan != good.plan
+        && !rollout.is_spent(&desired)
         && newest.is_some_and(|newest| HeldUp::by(&newest, now) != Some(HeldUp::NotExecutable));
     let wish = match waits {
         true => desired.after(&good.spec_version, &plan.id, &plan.to),

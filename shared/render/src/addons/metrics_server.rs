@@ -77,7 +77,7 @@ fn pod(kit: &Kit<'_, '_>, image: &str) -> Value {
         "priorityClassName": "system-cluster-critical",
         "nodeSelector": on_linux(),
         "tolerations": tolerate_control_plane(),
-        "topologySpreadConstraints": spread(APP),
+        "topologySpreadConstraints": spread(APP, kit.context.cluster.controller.count),
         "securityContext": as_user(1000),
         "containers": [{
             "name": APP,

@@ -219,8 +219,11 @@ pub(super) fn tolerate_control_plane() -> Value {
     ])
 }
 
-/// Spreads the pods of `app` over zones and nodes as far as possible.
-pub(super) fn spread(app: &str) -> Value {
+/// Spreads the pods of `app` over zones as far as possible, and over nodes if the cluster has several `controllers`.
+///
+/// During a launch the first controller is the only node for a while. Both replicas would be placed there and stay, as the documentation of
+/// kubeadm warns ("Creating Highly Available Clusters with kubeadm"). So the second one waits for the second node.
+pub(super) fn spread(app: &str, controllers: u32) -> Value {
     let over = |key: &str| {
         json!({
             "maxSkew": 1,
@@ -231,7 +234,14 @@ pub(super) fn spread(app: &str) -> Value {
             "matchLabelKeys": ["pod-template-hash"],
         })
     };
-    json!([over("topology.kubernetes.io/zone"), over("kubernetes.io/hostname")])
+    let mut over_nodes = over("kubernetes.io/hostname");
+    if controllers >= 2 {
+        over_nodes["whenUnsatisfiable"] = json!("DoNotSchedule");
+        over_nodes["minDomains"] = json!(2);
+        // A node that takes no pods, such as a cordoned one, holds no pod back.
+        over_nodes["nodeTaintsPolicy"] = json!("Honor");
+    }
+    json!([over("topology.kubernetes.io/zone"), over_nodes])
 }
 
 /// Prevents two pods of `app` on one node, because they use the same host ports.

@@ -1,6 +1,6 @@
 //! A controller's configuration.
 
-use slipway_core::cluster::Taint;
+use slipway_core::cluster::{Cluster, Component, Taint};
 use slipway_core::node::{ControlPlane, ControllerConfig, Kubelet, ServiceAccountTokens};
 use slipway_core::oidc;
 use slipway_core::role::Role;
@@ -19,6 +19,18 @@ fn service_account_tokens(context: &mut Context<'_>) -> Option<ServiceAccountTok
         issuers.reverse();
     }
     Some(ServiceAccountTokens { issuers, audiences, jwks_uri: signs.then(|| oidc::jwks_uri(&issuer)) })
+}
+
+/// The settings of the API server. A client keeps its connection for as long as the server lives, so after a roll the first controllers would
+/// serve nearly all. With several controllers, a thousandth of the requests ends its connection, which the client opens again; requests in
+/// progress are completed. This is the start that kube-apiserver's own help recommends, and not for a single server (k8s.io/apiserver
+/// `pkg/server/options/server_run_options.go`, `--goaway-chance`).
+fn api_server(cluster: &Cluster) -> Component {
+    let mut component = cluster.kubernetes.api_server.clone();
+    if cluster.controller.count >= 2 {
+        component.flags.entry("goaway-chance".to_owned()).or_insert_with(|| "0.001".to_owned());
+    }
+    component
 }
 
 /// The configuration of every controller.
@@ -56,7 +68,7 @@ pub(crate) fn controller(context: &mut Context<'_>, group: &str) -> Config {
             audit_log: cluster.kubernetes.audit_log.as_ref().map(components::audit_log),
             authentication: cluster.kubernetes.oidc.as_ref().map(components::authentication),
             admission: components::admission(&cluster.kubernetes.admission),
-            api_server: cluster.kubernetes.api_server.clone(),
+            api_server: api_server(cluster),
             controller_manager: cluster.kubernetes.controller_manager.clone(),
             scheduler: cluster.kubernetes.scheduler.clone(),
             service_account_tokens,

@@ -3,6 +3,7 @@
 mod again;
 mod interrupted;
 mod kind;
+mod leaves;
 mod stays;
 mod unreached;
 
@@ -15,9 +16,9 @@ use slipway_core::role::Role;
 use super::{Scene, Slots};
 use crate::Effect;
 use crate::drain::{Drain, DrainProgress, Patience};
-use crate::errand::{PAUSE, Policy, Sender, SentCommand, Tried};
+use crate::errand::{Policy, Sender, SentCommand, Tried};
 use crate::fleet::{GroupView, Lifecycle, MachineView};
-use crate::patience::{CONSISTENT, PATIENCE, RECONSIDERED};
+use crate::patience::{CONSISTENT, PATIENCE};
 use crate::waits::{Departs, Detail, HowFar};
 use crate::ways::{Wakes, Way, leads};
 use again::{LastDrain, prolong};
@@ -109,8 +110,8 @@ pub enum DepartureState {
     },
     /// It is drained, and is being terminated.
     Leave {
-        /// When Auto Scaling was last told so.
-        told: Timestamp,
+        /// When Auto Scaling was last requested_at so.
+        requested_at: Timestamp,
         /// How far it is with its last drain, once it waits in its terminate hook. `None`: its hook is being completed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last: Option<LastDrain>,
@@ -124,16 +125,16 @@ pub enum DepartureState {
     Withdraw {
         /// The drain that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<SentCommand>,
+        sent: Option<SentCommand>,
         /// When the drain was last cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<Timestamp>,
+        cancelled_at: Option<Timestamp>,
     },
     /// It is being uncordoned.
     Uncordon {
         /// The uncordon command that may still run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        asked: Option<SentCommand>,
+        sent: Option<SentCommand>,
         /// Commands that failed.
         #[serde(default)]
         tried: Tried,
@@ -188,9 +189,9 @@ impl DepartureState {
     fn command(&self) -> Option<&SentCommand> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
-                drain.asked.as_ref()
+                drain.sent.as_ref()
             }
-            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => asked.as_ref(),
+            Self::Withdraw { sent, .. } | Self::Uncordon { sent, .. } => sent.as_ref(),
             Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
@@ -198,9 +199,9 @@ impl DepartureState {
     fn command_mut(&mut self) -> Option<&mut Option<SentCommand>> {
         match self {
             Self::Drain { drain, .. } | Self::Leave { last: Some(LastDrain { drain, .. }), .. } => {
-                Some(&mut drain.asked)
+                Some(&mut drain.sent)
             }
-            Self::Withdraw { asked, .. } | Self::Uncordon { asked, .. } => Some(asked),
+            Self::Withdraw { sent, .. } | Self::Uncordon { sent, .. } => Some(sent),
             Self::Leave { last: None, .. } | Self::Rest { .. } => None,
         }
     }
@@ -251,9 +252,9 @@ impl Departure {
     }
 
     /// The departure of a cordoned machine that stays after all; `asked`: the drain that may still run.
-    pub(crate) fn called_off(role: Role, group: &str, asked: Option<SentCommand>, now: Timestamp) -> Self {
+    pub(crate) fn called_off(role: Role, group: &str, sent: Option<SentCommand>, now: Timestamp) -> Self {
         let (cause, state) =
-            (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { asked, told: None });
+            (Cause::Rollout(Ending::Replaced), DepartureState::Withdraw { sent, cancelled_at: None });
         Self { cause, state, ..Self::by_auto_scaling(role, group, None, now) }
     }
 
@@ -284,8 +285,8 @@ impl Departure {
 
     /// The command that uncordons it.
     pub(super) fn uncordon_command(&self) -> Option<&SentCommand> {
-        let DepartureState::Uncordon { asked, .. } = &self.state else { return None };
-        asked.as_ref()
+        let DepartureState::Uncordon { sent, .. } = &self.state else { return None };
+        sent.as_ref()
     }
 
     /// Whether it stays, and could not be uncordoned for a long time: the tries continue, and a rollout may remove it meanwhile.
@@ -311,21 +312,21 @@ impl Departure {
 
     /// Run Command refused the command with that token.
     pub(crate) fn was_refused(&mut self, token: &str, reason: &str) {
-        if let Some(Some(asked)) = self.state.command_mut()
-            && asked.command.token == token
+        if let Some(Some(sent)) = self.state.command_mut()
+            && sent.command.token == token
         {
             // Its refusal may be recorded a second time.
-            self.unsent += u32::from(asked.refused.is_none());
-            asked.was_refused(token, reason);
+            self.unsent += u32::from(sent.refused.is_none());
+            sent.was_refused(token, reason);
         }
     }
 
     /// The command with that token was never sent.
     pub(crate) fn not_sent(&mut self, token: &str) {
-        if let Some(asked) = self.state.command_mut()
-            && asked.as_ref().is_some_and(|one| one.command.token == token)
+        if let Some(sent) = self.state.command_mut()
+            && sent.as_ref().is_some_and(|one| one.command.token == token)
         {
-            *asked = None;
+            *sent = None;
             self.unsent += 1;
         }
     }
@@ -381,27 +382,29 @@ impl Departure {
     pub(super) fn leaves(&mut self, effect: &Effect, now: Timestamp) {
         let completes = matches!(effect, Effect::CompleteTermination { .. });
         let last = (!completes).then(LastDrain::default);
-        self.enter(DepartureState::Leave { told: now, last }, now);
+        self.enter(DepartureState::Leave { requested_at: now, last }, now);
     }
 
     /// It stays after all: its command is cancelled, and it is uncordoned once that has ended.
     pub(crate) fn withdraw(&mut self, why: Option<String>, now: Timestamp) -> bool {
         self.problem = why.or_else(|| self.problem.take());
-        let asked = self.state.command().cloned();
-        self.enter(DepartureState::Withdraw { asked, told: None }, now)
+        let sent = self.state.command().cloned();
+        self.enter(DepartureState::Withdraw { sent, cancelled_at: None }, now)
     }
 
     /// It was to stay, and has to go: it is drained. A drain that was called off and is not cancelled yet goes on.
     fn drains_after_all(&mut self, now: Timestamp) -> bool {
         self.problem = None;
-        let asked = match &self.state {
-            DepartureState::Withdraw { asked, told } => asked.clone().filter(|_| told.is_none()),
+        let sent = match &self.state {
+            DepartureState::Withdraw { sent, cancelled_at } => {
+                sent.clone().filter(|_| cancelled_at.is_none())
+            }
             DepartureState::Drain { .. }
             | DepartureState::Leave { .. }
             | DepartureState::Rest { .. }
             | DepartureState::Uncordon { .. } => None,
         };
-        let drain = Drain { asked, ..Drain::default() };
+        let drain = Drain { sent, ..Drain::default() };
         self.enter(DepartureState::Drain { drain, prolonged: None }, now)
     }
 
@@ -433,9 +436,9 @@ impl Departure {
             DepartureState::Leave { last: Some(_), .. } if hold == Hold::Hook => {
                 self.drain_again(id, scene, slots, effects)
             }
-            DepartureState::Leave { told, .. } => {
-                let told = *told;
-                self.leave(id, told, hold, scene, effects)
+            DepartureState::Leave { requested_at, .. } => {
+                let requested_at = *requested_at;
+                self.leave(id, requested_at, hold, scene, effects)
             }
             DepartureState::Rest { .. }
             | DepartureState::Withdraw { .. }
@@ -495,12 +498,12 @@ impl Departure {
     fn ask_to_drain(&mut self, id: &str, scene: &Scene<'_>, slots: &mut Slots, effects: &mut Vec<Effect>) {
         let free = if self.is_urgent(scene.now) { slots.urgent } else { slots.drains };
         if free > 0
-            && let Some(asked) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
+            && let Some(sent) = self.ask(id, self.drain_verb(id, scene.now), scene, effects)
             && let Some(command) = self.state.command_mut()
         {
             slots.drains = slots.drains.saturating_sub(1);
             slots.urgent -= 1;
-            *command = Some(asked);
+            *command = Some(sent);
         }
     }
 
@@ -533,88 +536,6 @@ impl Departure {
         let command = sender.command(self.rounds, controller.clone(), verb);
         effects.push(Effect::Send(command.clone()));
         Some(SentCommand { role: Role::Controller, command, at: scene.now, refused: None })
-    }
-
-    /// It had no pods any more when the command of that time was sent, so it is terminated.
-    fn is_empty(
-        &mut self,
-        id: &str,
-        hold: Hold,
-        emptied_at: Timestamp,
-        scene: &Scene<'_>,
-        effects: &mut Vec<Effect>,
-    ) {
-        if self.rests_once_empty() && !hold.must_go() {
-            self.enter(DepartureState::Rest { emptied_at }, scene.now);
-            return;
-        }
-        if hold.must_go() && self.is_of_a_rollout() {
-            // Auto Scaling has terminated it meanwhile, and launches another one for it: a surplus machine is then still there.
-            self.cause = Cause::Rollout(Ending::Replaced);
-        }
-        let (group, instance) = (self.group.clone(), id.to_owned());
-        let effect = match hold {
-            Hold::Hook => Effect::CompleteTermination { group, instance },
-            // A retained machine is not part of the desired capacity.
-            Hold::Kept => Effect::Terminate { group, instance, then_desired: None },
-            Hold::Free => Effect::Terminate { group, instance, then_desired: self.then_desired(scene) },
-        };
-        self.leaves(&effect, scene.now);
-        effects.push(effect);
-    }
-
-    /// The desired capacity of its group once it and all other surplus machines are gone. It is the same for each of them, so that it does
-    /// not matter which of them is terminated first, or whose call is throttled. If the group already wants no more than that, because
-    /// somebody else, such as a cluster autoscaler, has made it smaller, or because it is at its minimum, the machine is not surplus any
-    /// more, and another one replaces it.
-    fn then_desired(&self, scene: &Scene<'_>) -> Option<u32> {
-        let Cause::Rollout(Ending::Surplus { of }) = self.cause else { return None };
-        let group = scene.observed.groups.get(&self.group)?.as_ref()?;
-        let least = of.saturating_sub(1).max(group.min);
-        (group.desired > least).then_some(least)
-    }
-
-    /// Auto Scaling refused to terminate it. As a surplus machine it may have been refused because its group is at its minimum: then it is
-    /// terminated as a replaced machine. Otherwise it stays and is uncordoned. Returns whether its departure terminated it.
-    pub(crate) fn not_terminated(&mut self, reason: &str) -> bool {
-        let DepartureState::Leave { told, .. } = self.state else { return false };
-        if self.is_surplus() {
-            self.cause = Cause::Rollout(Ending::Replaced);
-            self.enter(DepartureState::drains(), told);
-        } else {
-            self.withdraw(Some(reason.to_owned()), told);
-        }
-        true
-    }
-
-    fn leave(
-        &mut self,
-        id: &str,
-        requested_at: Timestamp,
-        hold: Hold,
-        scene: &Scene<'_>,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        if hold.must_go() && scene.now.duration_since(requested_at) >= PAUSE {
-            let (group, instance) = (self.group.clone(), id.to_owned());
-            let last = (hold == Hold::Kept).then(LastDrain::default);
-            effects.push(if hold == Hold::Hook {
-                Effect::CompleteTermination { group, instance }
-            } else {
-                // Its hook timed out before it could be completed. Terminating it once more starts the hook again.
-                Effect::Terminate { group, instance, then_desired: None }
-            });
-            self.state = DepartureState::Leave { told: scene.now, last };
-        }
-        // Its termination was decided and did not happen, because the evidence became too old. No pod is left to be evicted.
-        if !hold.must_go() && scene.now.duration_since(self.since) > RECONSIDERED {
-            return self.enter(DepartureState::drains(), scene.now);
-        }
-        if self.problem.is_none() && scene.now.duration_since(self.since) > PATIENCE {
-            let minutes = PATIENCE.as_mins();
-            self.problem = Some(format!("{id} was terminated and is still there after {minutes} minutes"));
-        }
-        STAYS
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn let_go(
     observed: &Observed,
     now: Timestamp,
 ) -> Vec<Effect> {
-    if open.told.is_some_and(|at| now.duration_since(at) < PAUSE) {
+    if open.settled_at.is_some_and(|at| now.duration_since(at) < PAUSE) {
         return Vec::new();
     }
     let deleting = open.stacks.iter().filter(|going| {
@@ -54,7 +54,7 @@ pub(super) fn let_go(
         .take(MOST_AT_ONCE)
         .collect();
     if !ends.is_empty() {
-        open.told = Some(now);
+        open.settled_at = Some(now);
     }
     ends
 }

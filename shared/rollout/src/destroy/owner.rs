@@ -50,9 +50,9 @@ mod tests {
             (false, false, "REVIEW_IN_PROGRESS", None, Some(GoingState::NotOurs)),
             (false, true, "REVIEW_IN_PROGRESS", None, None),
         ] {
-            let asked = if begun { "changeSet" } else { "waiting" };
+            let sent = if begun { "changeSet" } else { "waiting" };
             let step = json!({
-                "stack": "c-pool-a", "kind": "pool", "templateKey": "k", "tags": {}, "mayReplace": [], "state": asked,
+                "stack": "c-pool-a", "kind": "pool", "templateKey": "k", "tags": {}, "mayReplace": [], "state": sent,
             });
             let last: Value = json!({
                 "plan": "p", "specVersion": "v1", "target": "t", "result": "aborted", "message": "",

@@ -122,7 +122,7 @@ fn take_back(
         return (Records::SentCommand(Inquiry { round, ..inquiry }), Some(GoingWaits::Records));
     }
     let answers: Vec<_> =
-        inquiry.round.iter().map(|asked| asked.answer::<RecordsRetired>(observed, now)).collect();
+        inquiry.round.iter().map(|sent| sent.answer::<RecordsRetired>(observed, now)).collect();
     if answers.iter().flatten().any(Result::is_ok) {
         // It was launched after the command was sent, and may have written its record after the answer.
         return match boots(state, &inquiry, observed, now) {

@@ -22,8 +22,8 @@ impl Destroy {
 
     /// Run Command refused the command with that token.
     pub(in super::super) fn unsent(&mut self, token: &str, reason: &str) {
-        for asked in self.inquiry_mut().into_iter().flat_map(|one| one.round.as_mut_slice()) {
-            asked.was_refused(token, reason);
+        for sent in self.inquiry_mut().into_iter().flat_map(|one| one.round.as_mut_slice()) {
+            sent.was_refused(token, reason);
         }
     }
 

@@ -264,7 +264,7 @@ impl Destroy {
         let prefix = format!("{} destroy {}", state.generation, self.attempt);
         let sender = Sender { owner: &prefix, cluster: &state.cluster, name: "etcd" };
         let round = Round::new(sender, self.rounds, whom, now);
-        effects.extend(round.iter().map(|asked| Effect::Send(asked.command.clone())));
+        effects.extend(round.iter().map(|sent| Effect::Send(sent.command.clone())));
         round
     }
 }
@@ -297,7 +297,7 @@ fn has_groups(state: &Rollout, observed: &Observed) -> Option<bool> {
 /// The messages of members that could not execute the command.
 pub(super) fn why_not<T>(round: &Round, answers: &[Result<T, String>]) -> String {
     let why = round.iter().zip(answers);
-    let why = why.filter_map(|(asked, answer)| Some(format!("{}: {}", asked.role, answer.as_ref().err()?)));
+    let why = why.filter_map(|(sent, answer)| Some(format!("{}: {}", sent.role, answer.as_ref().err()?)));
     why.collect::<Vec<_>>().join("; ")
 }
 
@@ -395,7 +395,7 @@ fn finds_leader(
     let Some(answers) = inquiry.round.answers::<EtcdHealth>(observed, now) else { return GoingWaits::Leader };
     let leads =
         |(_, answer): &&(_, Result<EtcdHealth, String>)| answer.as_ref().is_ok_and(|health| health.leads);
-    let leader = answers.iter().find(leads).map(|(asked, _)| (*asked).clone());
+    let leader = answers.iter().find(leads).map(|(sent, _)| (*sent).clone());
     let Some(leader) = leader else {
         let results: Vec<_> = answers.into_iter().map(|(_, answer)| answer).collect();
         let why = why_not(&inquiry.round, &results);

@@ -354,17 +354,20 @@ fn machines_of_a_stack_that_goes_are_let_go_once_a_minute_and_those_of_no_other(
     for (second, told, goes) in [(0, 0, true), (49, 0, false), (50, 50, true), (51, 50, false)] {
         let effects = let_go(&state, &mut open, &observed, at(second));
         assert_eq!(effects, if goes { &lets_go[..] } else { &[] }, "{second}");
-        assert_eq!(open.told, Some(at(told)), "{second}");
+        assert_eq!(open.settled_at, Some(at(told)), "{second}");
     }
     // A group of somebody else's, of the same name.
     let mut foreign = group("c-pool-a", &in_a);
     foreign.1.as_mut().unwrap().tags.clear();
     let foreign = Observed { groups: [foreign].into(), ..observed };
-    open.told = None;
+    open.settled_at = None;
     assert_eq!(let_go(&state, &mut open, &foreign, at(60)), []);
     // If no machine was released, none has to be waited for.
-    open.told = None;
-    assert_eq!((let_go(&state, &mut open, &Observed::default(), at(60)), open.told), (Vec::new(), None));
+    open.settled_at = None;
+    assert_eq!(
+        (let_go(&state, &mut open, &Observed::default(), at(60)), open.settled_at),
+        (Vec::new(), None)
+    );
 }
 
 #[test]
@@ -423,8 +426,8 @@ fn machines_of_groups_that_are_not_ours_are_neither_asked_nor_waited_for() {
     let mut open = open(&[("c-etcd", GoingState::Stands)]);
     let stack = seen(&[("c-etcd", StackStatus::UpdateComplete)]).stacks["c-etcd"].clone().unwrap();
     retire(&state, &mut open, &stack, false, &observed, NOW, &mut Effects::new(NOW));
-    let asked: Vec<&str> = open.commands().iter().map(|asked| asked.command.instance.as_str()).collect();
-    assert_eq!(asked, ["i-1"]);
+    let sent: Vec<&str> = open.commands().iter().map(|sent| sent.command.instance.as_str()).collect();
+    assert_eq!(sent, ["i-1"]);
 }
 
 #[test]

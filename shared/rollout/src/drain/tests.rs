@@ -19,8 +19,8 @@ fn after(seconds: i64) -> Timestamp {
 fn running() -> Drain {
     let verb = Drain::verb("i-1", None);
     let command = Command { token: "1".to_owned(), instance: "i-cp".to_owned(), verb };
-    let asked = SentCommand { role: Role::Controller, command, at: NOW, refused: None };
-    Drain { asked: Some(asked), ..Drain::default() }
+    let sent = SentCommand { role: Role::Controller, command, at: NOW, refused: None };
+    Drain { sent: Some(sent), ..Drain::default() }
 }
 
 fn seen(view: CommandView) -> Observed {
@@ -75,8 +75,8 @@ fn p6_a_drain_that_run_command_refuses_is_no_try() {
     let mut drain = Drain::default();
     let patience = Patience { since: NOW, most: SignedDuration::from_hours(24) };
     let mut refused = |second| {
-        drain.asked = running().asked;
-        drain.asked.as_mut().unwrap().refused = Some("not in a valid state".to_owned());
+        drain.sent = running().sent;
+        drain.sent.as_mut().unwrap().refused = Some("not in a valid state".to_owned());
         name(&drain.progress("i-1", &Observed::default(), after(second), Some(patience)))
     };
     for second in [0, 60, 120, 180, 7_200] {

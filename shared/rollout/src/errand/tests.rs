@@ -41,8 +41,8 @@ fn machines_are_asked_again_once_a_tick_and_at_once_where_nobody_was_asked() {
 fn p10_a_drain_and_a_snapshot_are_taken_back_and_credentials_that_are_half_taken_are_not() {
     let drain = Verb::Drain { node: "i-2".to_owned(), for_s: 600, force_after_s: None };
     for verb in [drain, Verb::EtcdSnapshot] {
-        let asked = sent_command("1", verb);
-        assert_eq!(asked.take_back(), Some(Effect::Cancel(asked.command.clone())));
+        let sent = sent_command("1", verb);
+        assert_eq!(sent.take_back(), Some(Effect::Cancel(sent.command.clone())));
     }
     let refresh = Verb::Refresh { credentials: "new".to_owned(), restart: true };
     for verb in [refresh, Verb::Status, Verb::EtcdRemove { member: "etcd-1".to_owned() }] {
@@ -52,7 +52,7 @@ fn p10_a_drain_and_a_snapshot_are_taken_back_and_credentials_that_are_half_taken
 
 #[test]
 fn an_error_is_known_by_its_code_and_by_its_own_command() {
-    let asked = sent_command("1", Verb::Status);
+    let sent = sent_command("1", Verb::Status);
     let failed = |code| Some(CommandView::Failed(VerbFailure::passing(code, "no", "look")));
     let no_node = FailureCode::DrainNoNode;
     for (observed, is_so) in [
@@ -62,20 +62,20 @@ fn an_error_is_known_by_its_code_and_by_its_own_command() {
         (seen("1", Some(CommandView::Pending)), false),
         (seen("1", None), false),
     ] {
-        assert_eq!(asked.failed_with(&observed, no_node), is_so, "{observed:?}");
+        assert_eq!(sent.failed_with(&observed, no_node), is_so, "{observed:?}");
     }
 }
 
 #[test]
 fn p8_an_answer_is_waited_for_as_long_as_it_may_take_and_not_for_ever() {
-    let asked = sent_command("1", Verb::EtcdSnapshot);
+    let sent = sent_command("1", Verb::EtcdSnapshot);
     let most = Verb::EtcdSnapshot.answers_within().as_secs();
     for (view, words) in
         [(None, "did not appear in Run Command"), (Some(CommandView::InProgress), "was not answered")]
     {
         let observed = seen("1", view);
         for (second, is_over) in [(1, false), (most, false), (most + 1, true)] {
-            let outcome = asked.outcome(&observed, after(second));
+            let outcome = sent.outcome(&observed, after(second));
             assert_eq!(outcome.is_some(), is_over, "{second}: {outcome:?}");
             if let Some(outcome) = outcome {
                 assert!(outcome.unwrap_err().contains(words));

@@ -139,8 +139,8 @@ mod tests {
     }
 
     /// The verdict on a command that was sent in one second and failed in another.
-    fn fails(tried: &mut Tried, reached: bool, (asked, now): (i64, i64), policy: Policy) -> Verdict {
-        tried.failed(reached, after(asked), "no", after(now), policy)
+    fn fails(tried: &mut Tried, reached: bool, (sent, now): (i64, i64), policy: Policy) -> Verdict {
+        tried.failed(reached, after(sent), "no", after(now), policy)
     }
 
     #[test]
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn p7_the_time_of_a_pause_does_not_count_as_time_in_which_nothing_was_reached() {
         let hour = PATIENCE.as_secs();
-        for (asked, since) in [(hour, 0), (hour + 1, hour + 1)] {
+        for (sent, since) in [(hour, 0), (hour + 1, hour + 1)] {
             let mut tried = Tried::default();
             fails(&mut tried, false, (0, 0), Policy::FAREWELL);
-            fails(&mut tried, false, (asked, hour + 2), Policy::FAREWELL);
+            fails(&mut tried, false, (sent, hour + 2), Policy::FAREWELL);
             assert_eq!(tried.unreached_since, Some(after(since)));
         }
     }

@@ -120,7 +120,7 @@ impl Machine for Closing {
         let Some(gaps) = self.gaps(&round, turn) else { return asks(round) };
         // Machines left, or a person skipped some, since the controllers were asked: their Nodes may stand in for others.
         let without = self.without(turn);
-        let is_current = round.iter().all(|asked| leaves_out(&asked.command.verb, &without));
+        let is_current = round.iter().all(|sent| leaves_out(&sent.command.verb, &without));
         let patient = waited(*since, turn.now) <= PATIENCE;
         // Where machines come and go all the time, no answer is current; after an hour the gaps that were seen count.
         if !is_current && (patient || gaps.is_empty()) {
@@ -182,10 +182,10 @@ impl Closing {
         let answers = round.answers::<ClusterServes>(turn.observed, turn.now)?;
         let controllers = turn.observed.groups.get(turn.group).and_then(Option::as_ref);
         let mut gaps = Vec::new();
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         self.older.clear();
-        for (asked, answer) in answers {
-            let machine = &asked.command.instance;
+        for (sent, answer) in answers {
+            let machine = &sent.command.instance;
             // It was replaced meanwhile: its successor is asked.
             if !controllers.is_some_and(|group| serves(group, machine)) {
                 gaps.push(Gap::Changed { machine: machine.clone() });
@@ -194,9 +194,9 @@ impl Closing {
             match answer {
                 Ok(answer) => {
                     gaps.extend(of_controller(machine, &answer));
-                    told.push(answer);
+                    reports.push(answer);
                 }
-                Err(_) if asked.was_not_understood(turn.observed) => {
+                Err(_) if sent.was_not_understood(turn.observed) => {
                     self.older.insert(machine.clone());
                 }
                 Err(problem) => {
@@ -209,9 +209,9 @@ impl Closing {
             gaps.push(Gap::NoController);
         }
         let wanted = turn.staying.keys().map(ToString::to_string).collect();
-        gaps.extend(of_etcd(&told, &wanted, &skipped_members(turn)));
+        gaps.extend(of_etcd(&reports, &wanted, &skipped_members(turn)));
         // Of several lists the longest tells most: an API server that has just started lists what it has read so far.
-        let nodes = told.iter().filter_map(|answer| answer.nodes.as_ref());
+        let nodes = reports.iter().filter_map(|answer| answer.nodes.as_ref());
         let nodes = nodes.max_by_key(|nodes| nodes.values().map(|role| role.ready).sum::<u32>());
         for (role, name) in &self.groups {
             match turn.observed.groups.get(name) {
@@ -224,7 +224,7 @@ impl Closing {
             }
         }
         // Without a list nothing is known of the Nodes; the API servers have then said why.
-        if !told.is_empty() && nodes.is_none() && gaps.is_empty() {
+        if !reports.is_empty() && nodes.is_none() && gaps.is_empty() {
             gaps.push(Gap::NodesUnknown);
         }
         Some(gaps)
@@ -265,8 +265,8 @@ fn skipped_members(turn: &Turn<'_>) -> BTreeSet<String> {
 /// What the controllers say of etcd, whose members should be those that are `wanted`. A member serves if each of them says so; the membership
 /// is known if one of them knows it. A member that serves reads through a majority, so that one is enough for the quorum when all others are
 /// `skipped`.
-fn of_etcd(told: &[ClusterServes], wanted: &BTreeSet<String>, skipped: &BTreeSet<String>) -> Vec<Gap> {
-    let members = || told.iter().flat_map(|answer| &answer.etcd);
+fn of_etcd(reports: &[ClusterServes], wanted: &BTreeSet<String>, skipped: &BTreeSet<String>) -> Vec<Gap> {
+    let members = || reports.iter().flat_map(|answer| &answer.etcd);
     let ill = members().filter(|(member, health)| !health.healthy && !skipped.contains(*member));
     let ill: BTreeMap<&String, &Option<String>> =
         ill.map(|(member, health)| (member, &health.problem)).collect();
@@ -280,7 +280,7 @@ fn of_etcd(told: &[ClusterServes], wanted: &BTreeSet<String>, skipped: &BTreeSet
     let missing = wanted.iter().filter(counts).filter(|_| !named.is_empty());
     let missing = missing.map(|member| Gap::NoMember { member: member.clone() });
     let gaps: Vec<Gap> = ill.into_iter().map(gap).chain(missing).collect();
-    if gaps.is_empty() && !told.is_empty() && !members().any(|(_, health)| health.healthy) {
+    if gaps.is_empty() && !reports.is_empty() && !members().any(|(_, health)| health.healthy) {
         return vec![Gap::NoQuorum];
     }
     gaps

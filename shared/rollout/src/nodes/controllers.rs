@@ -62,12 +62,12 @@ impl Machine for Controllers {
         match state {
             ControllersState::Look { idle_since } => self.choose(idle_since, since, turn, group),
             ControllersState::Check { machine, round } => self.check(machine, round, *since, turn, group),
-            ControllersState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
-                None => Move::Stay(ControllersState::Snapshot { machine, asked }, Waits::Snapshot),
+            ControllersState::Snapshot { machine, sent } => match snapshot(&sent, turn) {
+                None => Move::Stay(ControllersState::Snapshot { machine, sent }, Waits::Snapshot),
                 Some(Ok(())) => Move::To(checks(machine)),
-                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &asked, &why, turn),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &sent, &why, turn),
             },
-            ControllersState::Refresh(asked) => self.refresh(asked, turn, group),
+            ControllersState::Refresh(sent) => self.refresh(sent, turn, group),
             ControllersState::OneMore => self.one_more(*since, turn, group),
             ControllersState::Drain { machine } => self.drain(machine, turn, group),
             ControllersState::Leave { machine } => self.leave(machine, *since, turn, group),
@@ -206,7 +206,7 @@ impl Controllers {
         goes: Option<&String>,
     ) -> Option<Vec<Danger>> {
         let answers = round.answers::<NodeStatus>(turn.observed, turn.now)?.into_iter();
-        let statuses = answers.map(|(asked, status)| (asked.command.instance.clone(), status)).collect();
+        let statuses = answers.map(|(sent, status)| (sent.command.instance.clone(), status)).collect();
         let mut dangers = danger::of_controller(&statuses);
         // With expired certificates, nobody was asked.
         if !self.has_expired(turn.urgency) {
@@ -286,8 +286,8 @@ impl Controllers {
                     Some(_) | None => Evidence::new(Seen::World, turn.now),
                 };
                 let waits = Waits::Credentials(vec![id.clone()]);
-                let asked = turn.ask_one_on(evidence, turn.role, id, verb);
-                Move::Enter(ControllersState::Refresh(asked), waits)
+                let sent = turn.ask_one_on(evidence, turn.role, id, verb);
+                Move::Enter(ControllersState::Refresh(sent), waits)
             }
             // The reason for the choice may be gone: another machine was terminated meanwhile.
             ControllersWork::Refresh { .. } | ControllersWork::Fewer { .. } | ControllersWork::Replace
@@ -314,9 +314,7 @@ impl Controllers {
         let first = turn.minor.is_some() && !counting(group).any(|(_, machine)| is_current(group, machine));
         if first && !danger::is_fresh_snapshot(*turn.snapshot_at, turn.now) {
             return match take_snapshot(turn) {
-                Some(asked) => {
-                    Move::Enter(ControllersState::Snapshot { machine: id, asked }, Waits::Snapshot)
-                }
+                Some(sent) => Move::Enter(ControllersState::Snapshot { machine: id, sent }, Waits::Snapshot),
                 None if waited(since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
                 None => Move::Stay(checks(id), Waits::Snapshot),
             };
@@ -418,20 +416,20 @@ impl Controllers {
         Move::Stay(ControllersState::Leave { machine: id }, Waits::Departure(waits))
     }
 
-    fn refresh(&mut self, asked: SentCommand, turn: &Turn<'_>, group: &GroupView) -> To {
-        let id = asked.command.instance.clone();
+    fn refresh(&mut self, sent: SentCommand, turn: &Turn<'_>, group: &GroupView) -> To {
+        let id = sent.command.instance.clone();
         // It has gone, and does not answer any more. An answer of Auto Scaling may be from before it served.
-        if !serves(group, &id) && asked.is_older_than(CONSISTENT, turn.now) {
+        if !serves(group, &id) && sent.is_older_than(CONSISTENT, turn.now) {
             return Move::To(ControllersState::start());
         }
-        match refreshed(&asked, turn) {
-            None => Move::Stay(ControllersState::Refresh(asked), Waits::Credentials(vec![id])),
+        match refreshed(&sent, turn) {
+            None => Move::Stay(ControllersState::Refresh(sent), Waits::Credentials(vec![id])),
             Some(Ok(())) => {
                 self.done.insert(id);
                 self.tries.forget();
                 Move::To(ControllersState::Verify(Round::default()))
             }
-            Some(Err(why)) => self.tries.again("refreshing", &id, &asked, &why, turn),
+            Some(Err(why)) => self.tries.again("refreshing", &id, &sent, &why, turn),
         }
     }
 

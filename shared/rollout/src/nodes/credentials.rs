@@ -121,7 +121,7 @@ pub(super) fn earlier_boot(done: &BTreeSet<String>, turn: &Turn<'_>, group: &Gro
 
 /// The machines that are refreshed in that round.
 fn takers(round: &Round) -> Waits {
-    Waits::Credentials(round.iter().map(|asked| asked.command.instance.clone()).collect())
+    Waits::Credentials(round.iter().map(|sent| sent.command.instance.clone()).collect())
 }
 
 type To = Move<PoolRefreshState>;
@@ -197,26 +197,25 @@ impl PoolRefresh {
 
     fn refresh(&mut self, round: Round, turn: &Turn<'_>, group: &GroupView) -> To {
         // Those that have gone do not answer any more. An answer of Auto Scaling may be from before they served.
-        let gone = |asked: &SentCommand| {
-            !serves(group, &asked.command.instance) && asked.is_older_than(CONSISTENT, turn.now)
+        let gone = |sent: &SentCommand| {
+            !serves(group, &sent.command.instance) && sent.is_older_than(CONSISTENT, turn.now)
         };
-        let gone =
-            round.iter().filter(|asked| gone(asked)).map(|asked| asked.command.instance.clone()).collect();
+        let gone = round.iter().filter(|sent| gone(sent)).map(|sent| sent.command.instance.clone()).collect();
         let round = round.without(&gone);
-        let took: Option<Vec<_>> = round.iter().map(|asked| Some((asked, refreshed(asked, turn)?))).collect();
+        let took: Option<Vec<_>> = round.iter().map(|sent| Some((sent, refreshed(sent, turn)?))).collect();
         let Some(took) = took else {
             let waits = takers(&round);
             return Move::Stay(PoolRefreshState::Refresh(round), waits);
         };
         // Of several failures the first counts: its machine is the first one to be tried again.
         let mut failed = None;
-        for (asked, has) in took {
+        for (sent, has) in took {
             match has {
                 Ok(()) => {
-                    self.done.insert(asked.command.instance.clone());
+                    self.done.insert(sent.command.instance.clone());
                 }
                 Err(why) => {
-                    failed.get_or_insert((asked, why));
+                    failed.get_or_insert((sent, why));
                 }
             }
         }
@@ -225,7 +224,7 @@ impl PoolRefresh {
                 self.tries.forget();
                 Move::To(PoolRefreshState::start())
             }
-            Some((asked, why)) => self.tries.again("refreshing", &asked.command.instance, asked, &why, turn),
+            Some((sent, why)) => self.tries.again("refreshing", &sent.command.instance, sent, &why, turn),
         }
     }
 }

@@ -43,7 +43,7 @@ pub enum LeaverState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
         /// The command.
-        asked: SentCommand,
+        sent: SentCommand,
     },
     /// All members are asked whether they can do without it.
     Check {
@@ -61,7 +61,7 @@ pub enum LeaverState {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
         /// The command.
-        asked: SentCommand,
+        sent: SentCommand,
     },
     /// The remaining members are asked whether they are healthy.
     Verify(Round),
@@ -129,15 +129,15 @@ impl State for LeaverState {
             Self::Snapshot { machine, .. } | Self::Check { machine, .. } | Self::Remove { machine, .. } => {
                 machine.as_ref()
             }
-            Self::MoveLeader(asked) => Some(&asked.command.instance),
+            Self::MoveLeader(sent) => Some(&sent.command.instance),
             Self::Look | Self::Verify(_) => None,
         }
     }
 
     fn commands(&self) -> &[SentCommand] {
         match self {
-            Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
-                std::slice::from_ref(asked)
+            Self::Snapshot { sent, .. } | Self::MoveLeader(sent) | Self::Remove { sent, .. } => {
+                std::slice::from_ref(sent)
             }
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Look => &[],
@@ -146,8 +146,8 @@ impl State for LeaverState {
 
     fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
-            Self::Snapshot { asked, .. } | Self::MoveLeader(asked) | Self::Remove { asked, .. } => {
-                std::slice::from_mut(asked)
+            Self::Snapshot { sent, .. } | Self::MoveLeader(sent) | Self::Remove { sent, .. } => {
+                std::slice::from_mut(sent)
             }
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Look => &mut [],
@@ -182,18 +182,18 @@ impl Machine for Leaver {
     fn next_move(&mut self, state: LeaverState, since: &mut Option<Timestamp>, turn: &mut Turn<'_>) -> To {
         match state {
             LeaverState::Look => self.choose(since, turn),
-            LeaverState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
-                None => Move::Stay(LeaverState::Snapshot { machine, asked }, Waits::Snapshot),
+            LeaverState::Snapshot { machine, sent } => match snapshot(&sent, turn) {
+                None => Move::Stay(LeaverState::Snapshot { machine, sent }, Waits::Snapshot),
                 Some(Ok(())) => checks(machine, turn),
-                Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &asked, &why, turn),
+                Some(Err(why)) => self.tries.again("a snapshot before", called(&machine), &sent, &why, turn),
             },
             LeaverState::Check { machine, round } => check(machine, round, &mut self.tries, since, turn),
-            LeaverState::MoveLeader(asked) => self.leader(asked, turn),
-            LeaverState::Remove { machine, asked } => {
-                match asked.answer::<MemberRemoved>(turn.observed, turn.now) {
-                    None => Move::Stay(LeaverState::Remove { machine, asked }, Waits::MemberRemoval),
+            LeaverState::MoveLeader(sent) => self.leader(sent, turn),
+            LeaverState::Remove { machine, sent } => {
+                match sent.answer::<MemberRemoved>(turn.observed, turn.now) {
+                    None => Move::Stay(LeaverState::Remove { machine, sent }, Waits::MemberRemoval),
                     Some(Ok(_)) => verifies(turn),
-                    Some(Err(why)) => self.tries.again("removing", called(&machine), &asked, &why, turn),
+                    Some(Err(why)) => self.tries.again("removing", called(&machine), &sent, &why, turn),
                 }
             }
             LeaverState::Verify(round) => verify(round, *since, turn),
@@ -272,28 +272,28 @@ impl Leaver {
             return checks(machine, turn);
         }
         match take_snapshot(turn) {
-            Some(asked) => Move::Enter(LeaverState::Snapshot { machine, asked }, Waits::Snapshot),
+            Some(sent) => Move::Enter(LeaverState::Snapshot { machine, sent }, Waits::Snapshot),
             None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
             None => Move::Stay(LeaverState::Look, Waits::Snapshot),
         }
     }
 
-    fn leader(&mut self, asked: SentCommand, turn: &mut Turn<'_>) -> To {
+    fn leader(&mut self, sent: SentCommand, turn: &mut Turn<'_>) -> To {
         let Some(view) = turn.observed.groups.get(turn.group) else {
-            return Move::Stay(LeaverState::MoveLeader(asked), Waits::Look(ObservedParts::Machine));
+            return Move::Stay(LeaverState::MoveLeader(sent), Waits::Look(ObservedParts::Machine));
         };
-        let id = asked.command.instance.clone();
+        let id = sent.command.instance.clone();
         if view.as_ref().and_then(machine).as_ref() != Some(&id) {
             return Move::To(LeaverState::Look);
         }
-        match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
-            None => Move::Stay(LeaverState::MoveLeader(asked), Waits::Leader),
+        match sent.answer::<LeaderMoved>(turn.observed, turn.now) {
+            None => Move::Stay(LeaverState::MoveLeader(sent), Waits::Leader),
             // All are asked again: time has passed, and another member leads.
             Some(Ok(_)) => {
                 self.tries.leadership_moved();
                 checks(Some(id), turn)
             }
-            Some(Err(why)) => self.tries.again("moving leadership from", &id, &asked, &why, turn),
+            Some(Err(why)) => self.tries.again("moving leadership from", &id, &sent, &why, turn),
         }
     }
 }
@@ -342,8 +342,8 @@ fn check(
         if view.and_then(machine).as_ref() != Some(&id) {
             return Move::To(LeaverState::Look);
         }
-        let asked = turn.ask_one(turn.role, id, Verb::EtcdMoveLeader);
-        return Move::Enter(LeaverState::MoveLeader(asked), Waits::Leader);
+        let sent = turn.ask_one(turn.role, id, Verb::EtcdMoveLeader);
+        return Move::Enter(LeaverState::MoveLeader(sent), Waits::Leader);
     }
     let answered = |role: &Role| answers.get(role).is_some_and(Result::is_ok);
     let stays =
@@ -352,6 +352,6 @@ fn check(
         return Move::Stay(checks(round), Waits::MemberThatStays);
     };
     let verb = Verb::EtcdRemove { member: turn.role.to_string() };
-    let asked = turn.ask_one_on(turn.evidence_of_members(&round), &role, id, verb);
-    Move::Enter(LeaverState::Remove { machine: own, asked }, Waits::MemberRemoval)
+    let sent = turn.ask_one_on(turn.evidence_of_members(&round), &role, id, verb);
+    Move::Enter(LeaverState::Remove { machine: own, sent }, Waits::MemberRemoval)
 }

@@ -224,12 +224,12 @@ impl<S: State> Open for Phase<S> {
             *state = state.not_sent();
             return;
         }
-        state.commands_mut().iter_mut().for_each(|asked| asked.at = asked.at.max(at));
+        state.commands_mut().iter_mut().for_each(|sent| sent.at = sent.at.max(at));
     }
 
     fn not_sent(&mut self, token: &str) {
         if let Self::Open { state, .. } = self
-            && state.commands().iter().any(|asked| asked.command.token == token)
+            && state.commands().iter().any(|sent| sent.command.token == token)
         {
             *state = state.not_sent();
         }
@@ -367,8 +367,8 @@ impl Tries {
     /// What has reached its machine ends that no command did.
     fn note_reached(&mut self, commands: &[SentCommand], turn: &Turn<'_>) {
         let Some(failures) = &mut self.0 else { return };
-        for asked in commands.iter().filter(|asked| asked.has_reached(turn.observed)) {
-            if let Some(tried) = failures.by_document.get_mut(asked.command.verb.document()) {
+        for sent in commands.iter().filter(|sent| sent.has_reached(turn.observed)) {
+            if let Some(tried) = failures.by_document.get_mut(sent.command.verb.document()) {
                 tried.reached();
             }
         }
@@ -396,7 +396,7 @@ impl Tries {
         &mut self,
         what: &str,
         machine: &str,
-        asked: &SentCommand,
+        sent: &SentCommand,
         why: &str,
         turn: &Turn<'_>,
     ) -> Move<S> {
@@ -406,15 +406,15 @@ impl Tries {
             by_document: BTreeMap::new(),
             keeps_leadership: false,
         });
-        let verb = &asked.command.verb;
+        let verb = &sent.command.verb;
         failures.keeps_leadership |= *verb == Verb::EtcdMoveLeader;
         let tried = failures.by_document.entry(verb.document().to_owned()).or_default();
-        let reached = asked.has_reached(turn.observed);
-        match tried.failed(reached, asked.at, why, turn.now, Policy::WORK.by(verb)) {
+        let reached = sent.has_reached(turn.observed);
+        match tried.failed(reached, sent.at, why, turn.now, Policy::WORK.by(verb)) {
             Verdict::Again => Move::To(S::start()),
             Verdict::Unreached(lasting) => Move::Fail(format!(
                 "{what} {machine}: no command has reached {} for {} minutes: {why}",
-                asked.command.instance,
+                sent.command.instance,
                 lasting.as_mins()
             )),
             Verdict::TooOften => Move::Fail(format!("{what} {machine} failed {TRIES} times: {why}")),

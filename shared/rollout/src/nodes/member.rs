@@ -54,7 +54,7 @@ pub enum MemberState<A> {
         /// Its machine.
         machine: String,
         /// The command.
-        asked: SentCommand,
+        sent: SentCommand,
     },
     /// All members are asked whether they can do without it.
     Check {
@@ -158,7 +158,7 @@ impl<A: Act> State for MemberState<A> {
 
     fn commands(&self) -> &[SentCommand] {
         match self {
-            Self::Snapshot { asked, .. } => std::slice::from_ref(asked),
+            Self::Snapshot { sent, .. } => std::slice::from_ref(sent),
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
             Self::Act(act) => act.commands(),
             Self::Look { .. } => &[],
@@ -167,7 +167,7 @@ impl<A: Act> State for MemberState<A> {
 
     fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
-            Self::Snapshot { asked, .. } => std::slice::from_mut(asked),
+            Self::Snapshot { sent, .. } => std::slice::from_mut(sent),
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
             Self::Act(act) => act.commands_mut(),
             Self::Look { .. } => &mut [],
@@ -220,10 +220,10 @@ impl<W: MemberWork<A>, A: Act> Machine for Member<W, A> {
         let Some(group) = view else { return Move::Fail(turn.no_group()) };
         match state {
             MemberState::Look { idle_since } => choose(self, idle_since, since, turn, group),
-            MemberState::Snapshot { machine, asked } => match snapshot(&asked, turn) {
-                None => Move::Stay(MemberState::Snapshot { machine, asked }, Waits::Snapshot),
+            MemberState::Snapshot { machine, sent } => match snapshot(&sent, turn) {
+                None => Move::Stay(MemberState::Snapshot { machine, sent }, Waits::Snapshot),
                 Some(Ok(())) => checks(machine, turn),
-                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &asked, &why, turn),
+                Some(Err(why)) => self.tries.again("a snapshot before", &machine, &sent, &why, turn),
             },
             // The machine may be gone by now, or a person skipped it while the others were asked.
             MemberState::Check { machine: id, .. }
@@ -299,7 +299,7 @@ fn choose<W: MemberWork<A>, A: Act>(
         return checks(id, turn);
     }
     match take_snapshot(turn) {
-        Some(asked) => Move::Enter(MemberState::Snapshot { machine: id, asked }, Waits::Snapshot),
+        Some(sent) => Move::Enter(MemberState::Snapshot { machine: id, sent }, Waits::Snapshot),
         None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
         None => {
             since.get_or_insert(turn.now);

@@ -48,17 +48,17 @@ pub(super) fn no_snapshot() -> String {
 }
 
 /// The result of a snapshot; `None` if it is being taken.
-pub(super) fn snapshot(asked: &SentCommand, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
-    let taken = asked.answer::<SnapshotTaken>(turn.observed, turn.now)?;
-    let instance = &asked.command.instance;
+pub(super) fn snapshot(sent: &SentCommand, turn: &mut Turn<'_>) -> Option<Result<(), String>> {
+    let taken = sent.answer::<SnapshotTaken>(turn.observed, turn.now)?;
+    let instance = &sent.command.instance;
     let taken = taken.map_err(|why| format!("{why} (on {instance})")).and_then(|_| {
         // A snapshot is as old as its beginning: later writes are not in it.
-        let age = turn.now.duration_since(asked.at);
+        let age = turn.now.duration_since(sent.at);
         if age > danger::SNAPSHOT_AGE {
             let (took, most) = (age.as_mins(), danger::SNAPSHOT_AGE.as_mins());
             return Err(format!("it took {took} minutes on {instance}, and a snapshot counts for {most} minutes from its beginning"));
         }
-        *turn.snapshot_at = Some(asked.at);
+        *turn.snapshot_at = Some(sent.at);
         Ok(())
     });
     Some(taken)
@@ -79,23 +79,23 @@ pub(super) fn answers(round: &Round, turn: &Turn<'_>) -> Option<Answers> {
         .keys()
         .map(|role| (role.clone(), Err("it has no machine in service".to_owned().into())))
         .collect();
-    for asked in round.iter() {
-        if let Some(id) = replaced_by_others(&asked.role, turn) {
-            by_member.insert(asked.role.clone(), Err(NoAnswer::ReplacedByOthers(id)));
+    for sent in round.iter() {
+        if let Some(id) = replaced_by_others(&sent.role, turn) {
+            by_member.insert(sent.role.clone(), Err(NoAnswer::ReplacedByOthers(id)));
             continue;
         }
-        let health = match asked.answer(turn.observed, turn.now) {
+        let health = match sent.answer(turn.observed, turn.now) {
             Some(health) => health.map_err(NoAnswer::from),
             // A hanging member is replaced because it hangs: its own answer is not waited for until the answers of the others are too old.
-            None if asked.role == *turn.role && turn.now.duration_since(asked.at) > SILENCE => {
+            None if sent.role == *turn.role && turn.now.duration_since(sent.at) > SILENCE => {
                 Err(format!("it has not answered for {} seconds", SILENCE.as_secs()).into())
             }
             None => return None,
         };
-        match serve.get(&asked.role) {
-            Some(id) if *id == asked.command.instance => by_member.insert(asked.role.clone(), health),
+        match serve.get(&sent.role) {
+            Some(id) if *id == sent.command.instance => by_member.insert(sent.role.clone(), health),
             Some(id) => by_member.insert(
-                asked.role.clone(),
+                sent.role.clone(),
                 Err(format!("{id} has replaced the machine that was queried").into()),
             ),
             None => None,
@@ -141,9 +141,9 @@ pub(super) fn sees_who_leads(role: &Role, answers: &Answers, tries: &mut Tries) 
 }
 
 /// Whether a machine has installed its credentials; `None` if it is still doing so.
-pub(super) fn refreshed(asked: &SentCommand, turn: &Turn<'_>) -> Option<Result<(), String>> {
-    let answer = asked.answer::<Refreshed>(turn.observed, turn.now)?;
-    Some(answer.and_then(|answer| match &asked.command.verb {
+pub(super) fn refreshed(sent: &SentCommand, turn: &Turn<'_>) -> Option<Result<(), String>> {
+    let answer = sent.answer::<Refreshed>(turn.observed, turn.now)?;
+    Some(answer.and_then(|answer| match &sent.command.verb {
         Verb::Refresh { credentials, .. } if *credentials == answer.credentials => Ok(()),
         Verb::Refresh { .. }
         | Verb::Status

@@ -65,14 +65,14 @@ impl State for SaverState {
     fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Look => &[],
-            Self::Snapshot(asked) => std::slice::from_ref(asked),
+            Self::Snapshot(sent) => std::slice::from_ref(sent),
         }
     }
 
     fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Look => &mut [],
-            Self::Snapshot(asked) => std::slice::from_mut(asked),
+            Self::Snapshot(sent) => std::slice::from_mut(sent),
         }
     }
 
@@ -114,20 +114,20 @@ impl Machine for Saver {
                     return Move::Done { skipped: false };
                 }
                 match take_snapshot(turn) {
-                    Some(asked) => {
-                        self.tries.choose(&asked.command.instance);
-                        Move::Enter(SaverState::Snapshot(asked), Waits::Snapshot)
+                    Some(sent) => {
+                        self.tries.choose(&sent.command.instance);
+                        Move::Enter(SaverState::Snapshot(sent), Waits::Snapshot)
                     }
                     None if waited(*since, turn.now) > PATIENCE => Move::Fail(no_snapshot()),
                     None => Move::Stay(SaverState::Look, Waits::Snapshot),
                 }
             }
-            SaverState::Snapshot(asked) => match snapshot(&asked, turn) {
-                None => Move::Stay(SaverState::Snapshot(asked), Waits::Snapshot),
+            SaverState::Snapshot(sent) => match snapshot(&sent, turn) {
+                None => Move::Stay(SaverState::Snapshot(sent), Waits::Snapshot),
                 Some(Ok(())) => Move::Done { skipped: false },
                 Some(Err(why)) => {
-                    let machine = &asked.command.instance;
-                    self.tries.again("a snapshot on", machine, &asked, &why, turn)
+                    let machine = &sent.command.instance;
+                    self.tries.again("a snapshot on", machine, &sent, &why, turn)
                 }
             },
         }

@@ -358,8 +358,8 @@ impl NodeStep {
 
     /// Run Command refused the command with that token.
     pub(super) fn refused(&mut self, token: &str, reason: &str) {
-        for asked in self.task.open_mut().commands_mut() {
-            asked.was_refused(token, reason);
+        for sent in self.task.open_mut().commands_mut() {
+            sent.was_refused(token, reason);
         }
     }
 

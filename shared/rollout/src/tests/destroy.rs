@@ -39,7 +39,7 @@ struct Quay {
     /// The member that can delete the records.
     retires: Option<u32>,
     /// The commands by their token.
-    asked: BTreeMap<String, (Verb, String)>,
+    sent: BTreeMap<String, (Verb, String)>,
     /// The workers of pool `a` in their terminate hooks, and controllers, whose names begin with `i-cp`.
     hooked: Vec<&'static str>,
     /// The workers of pool `a` in service, and controllers.
@@ -67,7 +67,7 @@ impl Quay {
             snapshot: Ok(KEY),
             second: None,
             retires: Some(2),
-            asked: BTreeMap::new(),
+            sent: BTreeMap::new(),
             hooked: Vec::new(),
             serving: Vec::new(),
             retained: Vec::new(),
@@ -145,7 +145,7 @@ impl Quay {
         observed.groups = look.groups.iter().map(|name| (name.clone(), self.group(name))).collect();
         observed.newest = BTreeSet::from(["v9".to_owned()]);
         for command in &look.commands {
-            let (verb, instance) = &self.asked[&command.token];
+            let (verb, instance) = &self.sent[&command.token];
             observed.answers.insert(command.token.clone(), Some(self.answer_to(verb, instance)));
         }
         let decision = decide(&self.state, &observed, now);
@@ -153,8 +153,8 @@ impl Quay {
         for effect in decision.effects {
             if let Effect::Send(command) = effect {
                 self.log.push(format!("{} on {}", command.verb.document(), command.instance));
-                assert!(!self.asked.contains_key(&command.token), "asked twice under one token");
-                self.asked.insert(command.token.clone(), (command.verb, command.instance));
+                assert!(!self.sent.contains_key(&command.token), "asked twice under one token");
+                self.sent.insert(command.token.clone(), (command.verb, command.instance));
             } else if let Effect::CompleteTermination { instance, .. } = effect {
                 self.log.push(format!("let {instance} go"));
                 ours.push(instance);

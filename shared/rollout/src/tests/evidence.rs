@@ -62,12 +62,11 @@ impl LastAsks {
                 | Effect::DisarmTick
                 | Effect::Publish(_) => None,
             };
-            let Some((seen, asked)) = found else { continue };
-            let (evidence, asked) =
-                (evidence.expect("it may grow old"), asked.expect("the others are asked"));
-            let latest = asked + jiff::SignedDuration::from_mins(3);
+            let Some((seen, sent)) = found else { continue };
+            let (evidence, sent) = (evidence.expect("it may grow old"), sent.expect("the others are asked"));
+            let latest = sent + jiff::SignedDuration::from_mins(3);
             assert_eq!(evidence.seen, seen, "{effect:?}");
-            assert!(evidence.until <= latest, "{effect:?}: {evidence:?}, and they were asked at {asked}");
+            assert!(evidence.until <= latest, "{effect:?}: {evidence:?}, and they were asked at {sent}");
             if seen == Seen::Members && !expired {
                 let taken = self.snapshot.expect("a snapshot is taken first");
                 let latest = taken + jiff::SignedDuration::from_mins(15);

@@ -15,7 +15,7 @@ struct Store {
     fake: Fake,
     members: BTreeSet<String>,
     /// The commands in order.
-    told: Vec<String>,
+    log: Vec<String>,
     answers: BTreeMap<String, CommandView>,
     /// The number of commands whose answer is lost although they were executed.
     mute: usize,
@@ -54,7 +54,7 @@ impl Store {
             Verb::EtcdHealth => self.health(&name).into(),
             Verb::EtcdRemove { member } => {
                 assert!(self.members.contains(&name) && name != *member, "{name} cannot remove {member}");
-                self.told.push(format!("{name} removes {member}"));
+                self.log.push(format!("{name} removes {member}"));
                 self.members.remove(member);
                 if self.mute > 0 {
                     self.mute -= 1;
@@ -66,7 +66,7 @@ impl Store {
                 MemberRemoved { removed: true, id: None, members: self.members.len() }.into()
             }
             Verb::EtcdSnapshot => {
-                self.told.push(format!("{name} {}", command.verb.document()));
+                self.log.push(format!("{name} {}", command.verb.document()));
                 if self.failing > 0 {
                     self.failing -= 1;
                     let full = VerbFailure::passing(FailureCode::AwsDenied, "no room", "look");
@@ -159,7 +159,7 @@ impl Store {
         }
         let before = self.fake.log.len();
         self.fake.perform(&others);
-        self.told.extend(
+        self.log.extend(
             self.fake.log[before..].iter().filter(|line| line.starts_with("execute c-etcd")).cloned(),
         );
         (Rollout { outbox: Vec::new(), ..decision.next }, decision.report)
@@ -180,7 +180,7 @@ fn resized(from: u32, to: u32) -> (Store, Rollout, Wanted) {
     let store = Store {
         fake,
         members,
-        told: Vec::new(),
+        log: Vec::new(),
         answers: BTreeMap::new(),
         mute: 0,
         failing: 0,
@@ -198,12 +198,12 @@ fn runs(store: &mut Store, mut state: Rollout, wanted: &Wanted) -> (Rollout, Rep
             return (state, report);
         }
     }
-    panic!("it never comes to rest: {:?}", store.told);
+    panic!("it never comes to rest: {:?}", store.log);
 }
 
 #[test]
 fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
-    for (mute, told) in [
+    for (mute, log) in [
         (
             0,
             &[
@@ -228,7 +228,7 @@ fn p4_members_that_leave_are_taken_out_one_at_a_time_before_their_groups_go() {
         store.mute = mute;
         let (state, report) = runs(&mut store, state, &wanted);
         assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
-        assert_eq!(store.told, told);
+        assert_eq!(store.log, log);
         assert_eq!(state.removed_members, BTreeSet::new());
         assert!(report.message.contains("out of etcd's membership: etcd-4, etcd-3"), "{}", report.message);
         assert_eq!(store.asks.held, 2, "each was removed with fresh evidence");
@@ -240,7 +240,7 @@ fn p4_members_join_after_a_snapshot() {
     let (mut store, state, wanted) = resized(3, 5);
     let (state, report) = runs(&mut store, state, &wanted);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
-    assert_eq!(store.told, ["etcd-1 Slipway-EtcdSnapshot", "execute c-etcd"]);
+    assert_eq!(store.log, ["etcd-1 Slipway-EtcdSnapshot", "execute c-etcd"]);
     assert!(state.deployed.values().all(|release| release == &with_members(2, 5, "a").id()));
 }
 
@@ -252,7 +252,7 @@ fn p4_a_snapshot_that_has_grown_old_before_members_join_is_taken_once_more() {
     for (minutes, snapshots) in [(10, 1), (60, 2)] {
         let (mut store, mut state, wanted) = resized(3, 5);
         let mut second = 0;
-        while store.told.is_empty() || state.active().is_some_and(|active| active.nodes.snapshot_at.is_none())
+        while store.log.is_empty() || state.active().is_some_and(|active| active.nodes.snapshot_at.is_none())
         {
             (state, _) = store.wake(state, &wanted, None, second);
             second += 60;
@@ -269,7 +269,7 @@ fn p4_a_snapshot_that_has_grown_old_before_members_join_is_taken_once_more() {
             (state, _) = store.wake(state, &wanted, None, at(1).as_second());
         }
         assert_eq!(store.late, 0, "{:?}", store.fake.log);
-        assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{minutes}");
+        assert_eq!(store.log, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{minutes}");
         assert!(state.active().is_none());
     }
 }
@@ -284,7 +284,7 @@ fn p4_no_member_joins_without_a_snapshot_and_one_that_fails_three_times_ends_it_
         let (state, report) = runs(&mut store, state, &wanted);
         assert_eq!(report.state.as_str(), ends, "{failing}: {}", report.message);
         let executes = (failing < 3).then_some("execute c-etcd");
-        assert_eq!(store.told, [&[snapshot; 3][..], executes.as_slice()].concat(), "{failing}");
+        assert_eq!(store.log, [&[snapshot; 3][..], executes.as_slice()].concat(), "{failing}");
         let stands = state.deployed["c-etcd"] == wanted.plan.to;
         assert_eq!(stands, failing < 3, "{:?}", state.deployed);
         let why = "a snapshot on i-etcd-1 failed 3 times: no room";
@@ -302,7 +302,7 @@ fn p4_no_member_joins_by_a_call_that_comes_later_than_its_snapshot_is_fresh() {
         let (_, report) = runs(&mut store, state, &wanted);
         assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
         assert_eq!(store.late, 0, "{:?}", store.fake.log);
-        assert_eq!(store.told, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{late}");
+        assert_eq!(store.log, [&vec![snapshot; snapshots][..], &["execute c-etcd"]].concat(), "{late}");
     }
 }
 
@@ -310,7 +310,7 @@ fn p4_no_member_joins_by_a_call_that_comes_later_than_its_snapshot_is_fresh() {
 fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_gone() {
     let (mut store, state, wanted_three) = resized(5, 3);
     let (mut state, mut wake) = (state, 0);
-    while store.told.last().is_none_or(|last| last != "etcd-0 removes etcd-4") {
+    while store.log.last().is_none_or(|last| last != "etcd-0 removes etcd-4") {
         (state, _) = store.wake(state, &wanted_three, None, wake * 60);
         wake += 1;
     }
@@ -339,7 +339,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
         report.message
     );
     // The same spec continues the work, and does not remove the member twice.
-    store.told.clear();
+    store.log.clear();
     store.fake.change_sets.clear();
     let mut again = wanted_three.clone();
     again.desired.spec_version = "v3".to_owned();
@@ -349,7 +349,7 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
     again.desired.plan.clone_from(&again.plan.id);
     let (state, report) = runs(&mut store, refused, &again);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
-    assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
+    assert_eq!(store.log, ["etcd-0 Slipway-EtcdSnapshot", "etcd-0 removes etcd-3", "execute c-etcd"]);
     let (_, report) = store.wake(state.clone(), &plan(&state, 8), None, 20_000);
     assert_eq!(report.state.as_str(), "running", "it joins again: {}", report.message);
 }
@@ -358,14 +358,14 @@ fn p4_a_member_that_may_be_out_already_is_wanted_again_only_after_its_group_is_g
 fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
     let (mut store, mut state, wanted) = resized(3, 1);
     let mut wake = 0;
-    while store.told.last().is_none_or(|last| last != "etcd-0 removes etcd-1") {
+    while store.log.last().is_none_or(|last| last != "etcd-0 removes etcd-1") {
         (state, _) = store.wake(state, &wanted, None, wake * 60);
         wake += 1;
     }
     let abort = Given { order: Order::Abort { plan: None }, at: Timestamp::from_second(wake * 60).unwrap() };
     (state, _) = store.wake(state, &wanted, Some(&abort), wake * 60);
     assert!(state.active().is_none() && store.members.len() == 1);
-    store.told.clear();
+    store.log.clear();
     store.fake.change_sets.clear();
     let mut again = wanted.clone();
     again.desired.spec_version = "v3".to_owned();
@@ -375,5 +375,5 @@ fn p4_where_all_that_leave_are_out_already_the_next_rollout_goes_on() {
     again.desired.plan.clone_from(&again.plan.id);
     let (_, report) = runs(&mut store, state, &again);
     assert_eq!(report.state.as_str(), "succeeded", "{}", report.message);
-    assert_eq!(store.told, ["etcd-0 Slipway-EtcdSnapshot", "execute c-etcd"]);
+    assert_eq!(store.log, ["etcd-0 Slipway-EtcdSnapshot", "execute c-etcd"]);
 }

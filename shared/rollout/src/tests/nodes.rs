@@ -41,19 +41,17 @@ fn the_reasons_of_five_hundred_resources_fit_into_an_event() {
 fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
     let failures = json!({"machine": "i-1", "byDocument": {"Slipway-Refresh": {"tries": 1}}});
     let step = |state: &str| {
-        let asked = json!({
+        let sent = json!({
             "role": "etcd-1",
             "command": {"token": "c/etcd-0/4/x", "instance": "i-1", "verb": "etcdSnapshot"},
             "at": "2026-01-01T00:00:00Z",
         });
         let (task, work, state) = match state {
-            "snapshot" => {
-                ("memberReplace", json!({}), json!({"snapshot": {"machine": "i-1", "asked": asked}}))
-            }
-            "check" => ("memberReplace", json!({}), json!({"check": {"machine": "i-1", "round": [asked]}})),
-            "moveLeader" => ("memberReplace", json!({}), json!({"act": {"moveLeader": asked}})),
-            "refresh" => ("memberRefresh", json!({"credentials": "new"}), json!({"act": {"refresh": asked}})),
-            _ => ("memberReplace", json!({}), json!({"verify": [asked]})),
+            "snapshot" => ("memberReplace", json!({}), json!({"snapshot": {"machine": "i-1", "sent": sent}})),
+            "check" => ("memberReplace", json!({}), json!({"check": {"machine": "i-1", "round": [sent]}})),
+            "moveLeader" => ("memberReplace", json!({}), json!({"act": {"moveLeader": sent}})),
+            "refresh" => ("memberRefresh", json!({"credentials": "new"}), json!({"act": {"refresh": sent}})),
+            _ => ("memberReplace", json!({}), json!({"verify": [sent]})),
         };
         let phase = json!({"open": {"state": state, "since": "2026-01-01T00:00:00Z"}});
         json!({
@@ -73,7 +71,7 @@ fn p4_nothing_that_was_seen_before_a_pause_counts_after_the_resume() {
         assert_eq!((&kept["phase"]["open"]["since"], step.rounds), (&json!(resumed), 4));
         assert_eq!(kept["tries"], failures);
         assert_eq!(step.place() == Place::Look && step.commands().is_empty(), looks_anew, "{step:?}");
-        assert!(step.commands().iter().all(|asked| asked.at == resumed), "{step:?}");
+        assert!(step.commands().iter().all(|sent| sent.at == resumed), "{step:?}");
     }
 }
 

@@ -165,10 +165,10 @@ fn p10_a_rollout_that_ends_gives_back_what_it_would_have_begun_and_nothing_of_wh
     let sends = |token: &str| Effect::Send(serde_json::from_value(command(token)).unwrap());
     // A machine that the rollout drains, and one that Auto Scaling terminates.
     let departs = |token: &str, cause: Value| {
-        let asked = json!({"role": "controller", "command": command(token), "at": Timestamp::UNIX_EPOCH});
+        let sent = json!({"role": "controller", "command": command(token), "at": Timestamp::UNIX_EPOCH});
         let departure = json!({
             "role": "pool-a", "group": "c-pool-a", "cause": cause, "since": Timestamp::UNIX_EPOCH,
-            "state": {"drain": {"drain": {"asked": asked}}},
+            "state": {"drain": {"drain": {"sent": sent}}},
         });
         (token.to_owned(), serde_json::from_value(departure).unwrap())
     };
@@ -227,7 +227,7 @@ fn p8_what_another_invocation_stored_is_left_to_it_for_as_long_as_it_may_live() 
 fn p10_a_machine_that_was_told_to_go_is_not_taken_back_by_an_order_to_skip_it_and_one_that_was_not_is() {
     let now = Timestamp::from_second(1_000).unwrap();
     let leaves = json!({
-        "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "since": now, "state": {"leave": {"told": now}},
+        "role": "pool-a", "group": "c-pool-a", "cause": {"rollout": "replaced"}, "since": now, "state": {"leave": {"requestedAt": now}},
     });
     let leaves: Departure = serde_json::from_value(leaves).unwrap();
     let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
@@ -251,7 +251,7 @@ fn p6_the_drain_of_a_machine_that_auto_scaling_terminates_goes_on_after_an_order
     let command = Command { token: "c/x/1/0".to_owned(), instance: "i-cp".to_owned(), verb };
     let drains = json!({
         "role": "pool-a", "group": "c-pool-a", "cause": "autoScaling", "since": now,
-        "state": {"drain": {"drain": {"asked": {"role": "controller", "command": command, "at": now}}}},
+        "state": {"drain": {"drain": {"sent": {"role": "controller", "command": command, "at": now}}}},
     });
     let departures = BTreeMap::from([("i-1".to_owned(), serde_json::from_value(drains).unwrap())]);
     let evidence = Some(Evidence::new(Seen::World, now));

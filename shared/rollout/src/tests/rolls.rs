@@ -61,7 +61,7 @@ struct Yard {
     /// The commands and calls for machines, without queries about health.
     log: Vec<String>,
     /// The number of these queries.
-    asked: usize,
+    sent: usize,
     /// The groups whose target health was queried.
     targets_asked: BTreeSet<String>,
     /// The machine of the leader.
@@ -191,7 +191,7 @@ impl Yard {
             groups,
             answers: BTreeMap::new(),
             log: Vec::new(),
-            asked: 0,
+            sent: 0,
             targets_asked: BTreeSet::new(),
             leader: "etcd-1.0".to_owned(),
             boots: 2,
@@ -309,15 +309,15 @@ impl Yard {
         }
         match &command.verb {
             Verb::EtcdHealth => {
-                self.asked += 1;
+                self.sent += 1;
                 Ok(self.health(&id))
             }
             Verb::Serves { without } => {
-                self.asked += 1;
+                self.sent += 1;
                 Ok(self.cluster_serves(without))
             }
             Verb::Status => {
-                self.asked += 1;
+                self.sent += 1;
                 Ok(json!({
                     "format": 1, "at": "1970-01-01T00:00:00Z", "cluster": "c", "role": "controller", "healthy": true,
                     "applied": {"asAsked": true}, "served": [], "held": [],
@@ -408,8 +408,8 @@ impl Yard {
         let mut observed = self.fake.observe(&look, Some(&self.wanted));
         for name in &look.groups {
             let seen = self.groups.get(name).map(|group| view(name, group, &self.ill));
-            let asked = look.targets.contains(name);
-            let seen = seen.map(|seen| if asked { self.with_targets(name, seen) } else { seen });
+            let sent = look.targets.contains(name);
+            let seen = seen.map(|seen| if sent { self.with_targets(name, seen) } else { seen });
             observed.groups.insert(name.clone(), seen);
         }
         for command in &look.commands {

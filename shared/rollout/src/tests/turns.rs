@@ -72,26 +72,26 @@ fn p6_a_worker_is_drained_by_the_controller_that_has_least_to_do() {
     for (busy, free) in [("i-cp1", "i-cp2"), ("i-cp2", "i-cp1")] {
         let verb = Verb::Drain { node: "i-1".to_owned(), for_s: 600, force_after_s: None };
         let command = Command { token: "1".to_owned(), instance: busy.to_owned(), verb };
-        let asked = json!({"role": "controller", "at": at(0), "command": command});
+        let sent = json!({"role": "controller", "at": at(0), "command": command});
         let departure = |drain: Value| -> Departure {
             let state = json!({"drain": {"drain": drain}});
             let one = json!({"role": "pool-00", "group": "c-pool-00", "cause": {"rollout": "replaced"}, "state": state, "since": at(0)});
             serde_json::from_value(one).unwrap()
         };
         let mut state = rolling(1);
-        state.departures.insert("i-1".to_owned(), departure(json!({"asked": asked})));
+        state.departures.insert("i-1".to_owned(), departure(json!({"sent": sent})));
         state.departures.insert("i-2".to_owned(), departure(json!({})));
         // Something is still to be done.
         let step = json!({"stack": "c-network", "kind": "network", "templateKey": "k", "tags": {}, "mayReplace": [], "state": "executing"});
         state.active_mut().unwrap().steps = vec![serde_json::from_value(step).unwrap()];
         let groups = [group("c-pool-00", &["i-1", "i-2"]), group("c-control-plane", &["i-cp1", "i-cp2"])];
         let decision = decide(&state, &Observed { groups: groups.into(), ..Observed::default() }, at(1));
-        let mut asked = Vec::new();
+        let mut sent = Vec::new();
         for effect in decision.effects {
             if let Effect::Send(command) = effect {
-                asked.push(command.instance);
+                sent.push(command.instance);
             }
         }
-        assert_eq!(asked, [free]);
+        assert_eq!(sent, [free]);
     }
 }

@@ -29,7 +29,7 @@ fn release_with(size: u32, kubernetes: &str, etcd: &str, pool_runs: &str) -> Ren
 fn planned(
     running: &Rendering,
     older: &[(Role, &Rendering)],
-    asked: &Rendering,
+    sent: &Rendering,
     policy: &RolloutPolicy,
 ) -> Plan {
     let mut baseline = Baseline::whole(Some(running.clone()));
@@ -37,7 +37,7 @@ fn planned(
         let of_role = baseline.earlier.entry(role.clone()).or_default();
         of_role.insert(release.id(), release.roles.get(role).cloned());
     }
-    plan(&baseline, asked, policy)
+    plan(&baseline, sent, policy)
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
         None
     );
 
-    for (asked, why) in [
+    for (sent, why) in [
         (
             release_with(2, "1.37.0", "3.6.16", "1.35.2"),
             "Kubernetes 1.35.2 runs, and 1.37 is asked for: a minor release cannot be skipped",
@@ -80,7 +80,7 @@ fn p5_one_minor_up_is_begun_and_nothing_else_between_minors() {
             "the kubelets of pool `a` run 1.35.2, and 1.34 is asked for: they cannot go back",
         ),
     ] {
-        let refused = planned(&runs, &[], &asked, &auto).not_executable().unwrap_or_default();
+        let refused = planned(&runs, &[], &sent, &auto).not_executable().unwrap_or_default();
         assert!(refused.contains(why), "{refused}");
     }
 

@@ -198,8 +198,8 @@ fn p7_an_urgent_renewal_waits_for_no_drain_of_a_worker_and_for_one_that_is_being
         json!([{"role": "pool-a", "stack": "c-pool-a", "group": "c-pool-a", "task": task}])
     };
     let drains = json!({"drain": {"drain": {}}});
-    let leaves = json!({"leave": {"told": ends()}});
-    let held = json!({"leave": {"told": ends(), "last": {"drain": {"held": {"pods": []}}}}});
+    let leaves = json!({"leave": {"requestedAt": ends()}});
+    let held = json!({"leave": {"requestedAt": ends(), "last": {"drain": {"held": {"pods": []}}}}});
     let renewal = |hours: i64| {
         let mut wanted = wanted(&rendering(2), &Baseline::default(), Approval::Auto);
         wanted.plan.renewal.deadline =

@@ -43,7 +43,7 @@ impl Departure {
             DrainProgress::Empty { .. } => {
                 let (group, instance) = (self.group.clone(), id.to_owned());
                 effects.push(Effect::CompleteTermination { group, instance });
-                self.state = DepartureState::Leave { told: now, last: None };
+                self.state = DepartureState::Leave { requested_at: now, last: None };
             }
             DrainProgress::Idle => self.ask_to_drain(id, scene, slots, effects),
         }

@@ -63,7 +63,7 @@ impl Departure {
     /// Whether a rollout removes it, and the command with that token drains it.
     pub(crate) fn drains_by(&self, token: &str) -> bool {
         let DepartureState::Drain { drain, .. } = &self.state else { return false };
-        self.is_of_a_rollout() && drain.asked.as_ref().is_some_and(|asked| asked.command.token == token)
+        self.is_of_a_rollout() && drain.sent.as_ref().is_some_and(|sent| sent.command.token == token)
     }
 
     /// Whether a rollout removes it, and no command was sent for it yet, or Run Command took none of them.

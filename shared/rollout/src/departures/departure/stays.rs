@@ -12,13 +12,13 @@ impl Departure {
     /// Cancels its drain repeatedly until it has ended: Run Command may not list the command yet, and does not guarantee the cancellation.
     pub(super) fn take_back(&mut self, scene: &Scene<'_>, effects: &mut Vec<Effect>) -> bool {
         let now = scene.now;
-        let DepartureState::Withdraw { asked, told } = &mut self.state else { return STAYS };
-        let Some(asked) = asked.as_ref().filter(|asked| still_runs(asked, scene.observed, now)) else {
-            return self.enter(DepartureState::Uncordon { asked: None, tried: Tried::default() }, now);
+        let DepartureState::Withdraw { sent, cancelled_at } = &mut self.state else { return STAYS };
+        let Some(sent) = sent.as_ref().filter(|sent| still_runs(sent, scene.observed, now)) else {
+            return self.enter(DepartureState::Uncordon { sent: None, tried: Tried::default() }, now);
         };
-        if told.is_none_or(|at| now.duration_since(at) >= PAUSE) {
-            effects.extend(asked.take_back());
-            *told = Some(now);
+        if cancelled_at.is_none_or(|at| now.duration_since(at) >= PAUSE) {
+            effects.extend(sent.take_back());
+            *cancelled_at = Some(now);
         }
         STAYS
     }
@@ -31,38 +31,38 @@ impl Departure {
         effects: &mut Vec<Effect>,
     ) -> bool {
         let is_of_a_rollout = self.is_of_a_rollout();
-        let DepartureState::Uncordon { asked, tried } = &mut self.state else { return STAYS };
+        let DepartureState::Uncordon { sent, tried } = &mut self.state else { return STAYS };
         if scene.paused && scene.rollout_continues && is_of_a_rollout {
             return STAYS;
         }
-        if let Some(sent) = asked {
-            match sent.answer::<Uncordoned>(scene.observed, scene.now) {
+        if let Some(last) = sent {
+            match last.answer::<Uncordoned>(scene.observed, scene.now) {
                 None => return STAYS,
                 Some(Ok(_)) => return GONE,
-                Some(Err(_)) if sent.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
+                Some(Err(_)) if last.failed_with(scene.observed, FailureCode::DrainNoNode) => return GONE,
                 Some(Err(why)) => {
-                    let reached = sent.has_reached(scene.observed);
+                    let reached = last.has_reached(scene.observed);
                     // It stays until it is uncordoned, whatever the verdict.
-                    tried.failed(reached, sent.at, &why, scene.now, Policy::UNCORDON);
-                    *asked = None;
+                    tried.failed(reached, last.at, &why, scene.now, Policy::UNCORDON);
+                    *sent = None;
                 }
             }
         }
         // A whole pool may have to be uncordoned at once.
         if tried.pauses(scene.now, Policy::UNCORDON).is_none()
             && slots.uncordons > 0
-            && let Some(sent) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
-            && let Some(asked) = self.state.command_mut()
+            && let Some(next) = self.ask(id, Verb::Uncordon { node: id.to_owned() }, scene, effects)
+            && let Some(sent) = self.state.command_mut()
         {
             slots.uncordons -= 1;
-            *asked = Some(sent);
+            *sent = Some(next);
         }
         STAYS
     }
 }
 
 /// Whether a cancelled drain may still run.
-pub(super) fn still_runs(asked: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
-    let is_late = now.duration_since(asked.at) > asked.command.verb.answers_within();
-    asked.outcome(observed, now).is_none() && !is_late
+pub(super) fn still_runs(sent: &SentCommand, observed: &Observed, now: Timestamp) -> bool {
+    let is_late = now.duration_since(sent.at) > sent.command.verb.answers_within();
+    sent.outcome(observed, now).is_none() && !is_late
 }

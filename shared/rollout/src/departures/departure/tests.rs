@@ -7,6 +7,8 @@ use super::stays::still_runs;
 use super::*;
 use crate::departures::advance;
 use crate::departures::tests::group;
+use crate::errand::PAUSE;
+use crate::patience::RECONSIDERED;
 use crate::waits::HeldBy;
 use crate::{Observed, Rollout, Switch};
 
@@ -32,8 +34,8 @@ fn drain(token: &str, controller: &str) -> SentCommand {
     sent_command(token, controller, Drain::verb("i-1", None))
 }
 
-fn drains(asked: Option<SentCommand>) -> DepartureState {
-    DepartureState::Drain { drain: Drain { asked, ..Drain::default() }, prolonged: None }
+fn drains(sent: Option<SentCommand>) -> DepartureState {
+    DepartureState::Drain { drain: Drain { sent, ..Drain::default() }, prolonged: None }
 }
 
 /// Departing machines of a pool, and a number of controllers in service.
@@ -84,7 +86,7 @@ impl Leaving {
 }
 
 /// Which controller gets a command for which node.
-fn sent(effects: &[Effect]) -> Vec<(&str, &str)> {
+fn commands_of(effects: &[Effect]) -> Vec<(&str, &str)> {
     let mut sent = Vec::new();
     for effect in effects {
         if let Effect::Send(Command {
@@ -116,7 +118,7 @@ fn controller(second: i64, drain: Drain, others: &[&str]) -> (Option<Departure>,
 #[test]
 fn p5_a_controller_is_drained_by_another_one_for_four_hours_and_not_by_itself() {
     let (_, effects) = controller(60, Drain::default(), &["i-2"]);
-    assert_eq!(sent(&effects), [("i-2", "i-1")]);
+    assert_eq!(commands_of(&effects), [("i-2", "i-1")]);
     assert_eq!(controller(60, Drain::default(), &[]).1, [], "there is no other controller");
     for (second, why) in [
         (4 * 3_600, None),
@@ -135,19 +137,19 @@ fn failed(code: FailureCode) -> CommandView {
 #[test]
 fn p6_the_next_drain_goes_to_another_controller_than_one_that_could_not_be_reached() {
     let refused = |second| {
-        let mut asked = drain("refused", "i-cp-1");
-        asked.refused = Some("not in a valid state".to_owned());
+        let mut sent = drain("refused", "i-cp-1");
+        sent.refused = Some("not in a valid state".to_owned());
         let mut leaving = Leaving::new(
             2,
             &[
                 ("i-1", Lifecycle::InService, departure(REPLACED, drains(Some(drain("1", "i-cp-0"))))),
-                ("i-2", Lifecycle::InService, departure(REPLACED, drains(Some(asked)))),
+                ("i-2", Lifecycle::InService, departure(REPLACED, drains(Some(sent)))),
             ],
         );
         leaving.answers("1", CommandView::InProgress);
         leaving.advance_at(0);
         let effects = leaving.advance_at(second);
-        sent(&effects).into_iter().map(|(controller, _)| controller.to_owned()).collect::<Vec<_>>()
+        commands_of(&effects).into_iter().map(|(controller, _)| controller.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(refused(60), ["i-cp-0"]);
     let for_s = crate::departures::UNREACHED_FOR.as_secs();
@@ -158,10 +160,10 @@ fn p6_the_next_drain_goes_to_another_controller_than_one_that_could_not_be_reach
 fn each_state_bears_the_name_that_the_table_has() {
     let states = [
         DepartureState::drains(),
-        DepartureState::Leave { told: NOW, last: None },
+        DepartureState::Leave { requested_at: NOW, last: None },
         DepartureState::Rest { emptied_at: NOW },
-        DepartureState::Withdraw { asked: None, told: None },
-        DepartureState::Uncordon { asked: None, tried: Tried::default() },
+        DepartureState::Withdraw { sent: None, cancelled_at: None },
+        DepartureState::Uncordon { sent: None, tried: Tried::default() },
     ];
     let known: Vec<&str> = WAYS.iter().map(|way| way.from).filter(|name| *name != "gone").collect();
     assert_eq!(states.each_ref().map(DepartureState::name), known[..]);
@@ -171,7 +173,7 @@ fn each_state_bears_the_name_that_the_table_has() {
 fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then_forgotten() {
     let patience = PATIENCE.as_secs();
     for (second, waits) in [(0, true), (patience, true), (patience + 1, false)] {
-        let leaves = departure(REPLACED, DepartureState::Leave { told: NOW, last: None });
+        let leaves = departure(REPLACED, DepartureState::Leave { requested_at: NOW, last: None });
         let mut leaving = Leaving::one(1, Lifecycle::Terminating, leaves);
         assert_eq!(leaving.advance_at(second), []);
         assert_eq!(leaving.departure().is_some(), waits, "{second}");
@@ -180,12 +182,12 @@ fn a_machine_that_goes_without_a_hook_is_waited_for_as_long_as_anything_and_then
 
 #[test]
 fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_way_it_is() {
-    let drained = DepartureState::Leave { told: at(7), last: None };
+    let drained = DepartureState::Leave { requested_at: at(7), last: None };
     for (state, hold, then) in [
         (DepartureState::Rest { emptied_at: NOW }, Lifecycle::TerminatingWait, drains(None)),
-        (DepartureState::Withdraw { asked: None, told: None }, Lifecycle::Retained, drains(None)),
+        (DepartureState::Withdraw { sent: None, cancelled_at: None }, Lifecycle::Retained, drains(None)),
         (
-            DepartureState::Uncordon { asked: None, tried: failed_often(1) },
+            DepartureState::Uncordon { sent: None, tried: failed_often(1) },
             Lifecycle::TerminatingWait,
             drains(None),
         ),
@@ -213,14 +215,14 @@ fn p6_a_machine_that_auto_scaling_wants_to_go_is_drained_for_it_wherever_on_its_
 /// A rollout was superseded, and its drains called off, when a machine had been retained: it is drained in any case.
 #[test]
 fn p8_a_drain_that_was_called_off_goes_on_if_the_machine_must_go_and_was_not_cancelled() {
-    let asked = drain("1", "i-cp-0");
-    for (told, sent_again) in [(None, 0), (Some(NOW), 1)] {
-        let state = DepartureState::Withdraw { asked: Some(asked.clone()), told };
+    let sent = drain("1", "i-cp-0");
+    for (cancelled_at, sent_again) in [(None, 0), (Some(NOW), 1)] {
+        let state = DepartureState::Withdraw { sent: Some(sent.clone()), cancelled_at };
         let mut leaving = Leaving::one(1, Lifecycle::Retained, departure(REPLACED, state));
         leaving.answers("1", CommandView::InProgress);
-        assert_eq!(sent(&leaving.advance_at(7)).len(), sent_again, "{told:?}");
-        let is_same = leaving.departure().unwrap().command() == Some(&asked);
-        assert_eq!(is_same, sent_again == 0, "{told:?}");
+        assert_eq!(commands_of(&leaving.advance_at(7)).len(), sent_again, "{cancelled_at:?}");
+        let is_same = leaving.departure().unwrap().command() == Some(&sent);
+        assert_eq!(is_same, sent_again == 0, "{cancelled_at:?}");
     }
 }
 
@@ -231,7 +233,7 @@ fn p10_a_machine_that_rests_takes_pods_again_once_its_rollout_goes_on_no_longer(
         let mut leaving = Leaving::one(1, Lifecycle::InService, rests);
         let effects = advance(&mut leaving.state, &leaving.observed, at(60), goes_on);
         assert_eq!(leaving.departure().unwrap().emptied_at().is_some(), goes_on);
-        assert_eq!(sent(&effects), if goes_on { vec![] } else { vec![("i-cp-0", "i-1")] });
+        assert_eq!(commands_of(&effects), if goes_on { vec![] } else { vec![("i-cp-0", "i-1")] });
     }
 }
 
@@ -266,12 +268,13 @@ fn p6_drains_are_spread_over_the_controllers_and_another_is_asked_for_the_next_r
     let begins = |id| (id, Lifecycle::InService, departure(REPLACED, drains(None)));
     let mut leaving = Leaving::new(3, &ids.map(begins));
     let effects = leaving.advance_at(0);
-    let controllers: Vec<&str> = sent(&effects).into_iter().map(|(controller, _)| controller).collect();
+    let controllers: Vec<&str> =
+        commands_of(&effects).into_iter().map(|(controller, _)| controller).collect();
     assert_eq!(controllers, ["i-cp-1", "i-cp-2", "i-cp-0"].repeat(3));
     for (rounds, controller) in [(0, "i-cp-1"), (1, "i-cp-2"), (2, "i-cp-0"), (3, "i-cp-1")] {
         let one = Departure { rounds, ..departure(REPLACED, drains(None)) };
         let mut leaving = Leaving::new(3, &[("i-a", Lifecycle::InService, one)]);
-        assert_eq!(sent(&leaving.advance_at(0)), [(controller, "i-a")], "{rounds}");
+        assert_eq!(commands_of(&leaving.advance_at(0)), [(controller, "i-a")], "{rounds}");
         assert_eq!(leaving.state.departures["i-a"].rounds, rounds + 1);
     }
 }
@@ -287,34 +290,35 @@ fn p6_a_controller_that_runs_fewer_drains_is_asked_first() {
         machines.push(("i-4", Lifecycle::InService, departure(REPLACED, drains(None))));
         let mut leaving = Leaving::new(2, &machines);
         runs.iter().for_each(|(token, _)| leaving.answers(token, CommandView::InProgress));
-        assert_eq!(sent(&leaving.advance_at(60)), [(idle, "i-4")]);
+        assert_eq!(commands_of(&leaving.advance_at(60)), [(idle, "i-4")]);
     }
 }
 
 #[test]
 fn p10_a_drain_is_taken_back_once_a_minute_until_it_has_ended_and_then_pods_may_come() {
-    let asked = drain("1", "i-cp-0");
-    let state = DepartureState::Withdraw { asked: Some(asked.clone()), told: None };
+    let sent = drain("1", "i-cp-0");
+    let state = DepartureState::Withdraw { sent: Some(sent.clone()), cancelled_at: None };
     let mut leaving = Leaving::one(1, Lifecycle::InService, departure(REPLACED, state));
     leaving.answers("1", CommandView::InProgress);
-    let taken_back = [Effect::Cancel(asked.command.clone())];
+    let taken_back = [Effect::Cancel(sent.command.clone())];
     let pause = PAUSE.as_secs();
-    for (second, told, again) in [(0, 0, true), (pause - 1, 0, false), (pause, pause, true)] {
+    for (second, cancelled_at, again) in [(0, 0, true), (pause - 1, 0, false), (pause, pause, true)] {
         assert_eq!(leaving.advance_at(second), if again { &taken_back[..] } else { &[] }, "{second}");
-        let state = DepartureState::Withdraw { asked: Some(asked.clone()), told: Some(at(told)) };
+        let state =
+            DepartureState::Withdraw { sent: Some(sent.clone()), cancelled_at: Some(at(cancelled_at)) };
         assert_eq!(*leaving.state(), state);
     }
     leaving.answers("1", failed(FailureCode::AwsDenied));
-    assert_eq!(sent(&leaving.advance_at(pause + 1)), [("i-cp-0", "i-1")]);
-    assert!(matches!(leaving.state(), DepartureState::Uncordon { asked: Some(_), .. }));
+    assert_eq!(commands_of(&leaving.advance_at(pause + 1)), [("i-cp-0", "i-1")]);
+    assert!(matches!(leaving.state(), DepartureState::Uncordon { sent: Some(_), .. }));
 }
 
 #[test]
 fn p10_a_drain_that_nobody_knows_of_is_taken_for_ended_once_it_must_have_ended() {
-    let asked = drain("1", "i-cp-0");
-    let longest = asked.command.verb.answers_within().as_secs();
+    let sent = drain("1", "i-cp-0");
+    let longest = sent.command.verb.answers_within().as_secs();
     let seen = |view| Observed { answers: [("1".to_owned(), view)].into(), ..Observed::default() };
-    let runs = |observed: &Observed, second| still_runs(&asked, observed, at(second));
+    let runs = |observed: &Observed, second| still_runs(&sent, observed, at(second));
     for (observed, runs_on) in [
         (Observed::default(), true),
         (seen(None), true),
@@ -329,7 +333,7 @@ fn p10_a_drain_that_nobody_knows_of_is_taken_for_ended_once_it_must_have_ended()
 #[test]
 fn p6_a_machine_that_was_to_go_and_did_not_is_drained_again_after_a_while() {
     let reconsidered = RECONSIDERED.as_secs();
-    let leaves = DepartureState::Leave { told: NOW, last: None };
+    let leaves = DepartureState::Leave { requested_at: NOW, last: None };
     for (second, state) in [(reconsidered, leaves.clone()), (reconsidered + 1, drains(None))] {
         let mut leaving = Leaving::one(0, Lifecycle::InService, departure(REPLACED, leaves.clone()));
         assert_eq!(leaving.advance_at(second), []);
@@ -357,25 +361,25 @@ fn p6_a_machine_that_a_rollout_terminated_is_drained_again_in_its_hook_before_th
     assert_eq!(how, HowFar::Leaves, "a person does not look for pods that hold it");
     leaving.is_now(Lifecycle::TerminatingWait);
     let effects = leaving.advance_at(32);
-    assert_eq!(sent(&effects), [("i-cp-0", "i-1")]);
+    assert_eq!(commands_of(&effects), [("i-cp-0", "i-1")]);
     assert!(matches!(&effects[0], Effect::ProlongTermination { .. }), "{effects:?}");
     let token = leaving.departure().unwrap().command().unwrap().command.token.clone();
     assert_eq!(leaving.advance_at(32 + PAUSE.as_secs()), [], "it runs");
     // Pods have come: another round follows.
     leaving.answers(&token, answered(false));
     let effects = leaving.advance_at(200);
-    assert_eq!(sent(&effects), [("i-cp-0", "i-1")]);
+    assert_eq!(commands_of(&effects), [("i-cp-0", "i-1")]);
     let departs = leaving.departure().unwrap().departs("i-1");
     assert!(matches!(departs.how, HowFar::Drains(Some(_))), "it is said what holds it: {departs:?}");
     let token = leaving.departure().unwrap().command().unwrap().command.token.clone();
     leaving.answers(&token, answered(true));
     assert_eq!(leaving.advance_at(210), [Effect::CompleteTermination { group, instance }]);
-    assert_eq!(*leaving.state(), DepartureState::Leave { told: at(210), last: None });
+    assert_eq!(*leaving.state(), DepartureState::Leave { requested_at: at(210), last: None });
 }
 
 #[test]
 fn p10_while_paused_a_machine_in_its_hook_is_kept_there_and_not_drained_again() {
-    let leaves = DepartureState::Leave { told: NOW, last: Some(LastDrain::default()) };
+    let leaves = DepartureState::Leave { requested_at: NOW, last: Some(LastDrain::default()) };
     let mut leaving = Leaving::one(1, Lifecycle::TerminatingWait, departure(REPLACED, leaves));
     leaving.state.switch = Some(Switch { paused: true, at: NOW });
     let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
@@ -391,7 +395,7 @@ fn a_machine_that_was_let_go_and_is_still_there_is_told_so_again_and_after_long_
     let mut leaving = Leaving::one(
         0,
         Lifecycle::TerminatingWait,
-        departure(Cause::AutoScaling, DepartureState::Leave { told: NOW, last: None }),
+        departure(Cause::AutoScaling, DepartureState::Leave { requested_at: NOW, last: None }),
     );
     let (pause, patience) = (PAUSE.as_secs(), PATIENCE.as_secs());
     let (group, instance) = ("c-pool-a".to_owned(), "i-1".to_owned());
@@ -416,8 +420,8 @@ fn failed_often(tries: u32) -> Tried {
 }
 
 fn uncordons(tries: u32) -> Departure {
-    let asked = Some(sent_command("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
-    departure(REPLACED, DepartureState::Uncordon { asked, tried: failed_often(tries) })
+    let sent = Some(sent_command("1", "i-cp-0", Verb::Uncordon { node: "i-1".to_owned() }));
+    departure(REPLACED, DepartureState::Uncordon { sent, tried: failed_often(tries) })
 }
 
 #[test]
@@ -433,8 +437,12 @@ fn p10_a_machine_that_cannot_be_told_to_take_pods_again_is_told_so_each_minute_a
     ] {
         let mut leaving = Leaving::one(1, Lifecycle::InService, uncordons(tries));
         leaving.answers("1", failed(FailureCode::AwsDenied));
-        assert_eq!(sent(&leaving.advance_at(1)), [], "it has just failed");
-        assert_eq!(sent(&leaving.advance_at(1 + second)).len(), usize::from(again), "{tries} {second}");
+        assert_eq!(commands_of(&leaving.advance_at(1)), [], "it has just failed");
+        assert_eq!(
+            commands_of(&leaving.advance_at(1 + second)).len(),
+            usize::from(again),
+            "{tries} {second}"
+        );
         let one = leaving.departure().unwrap();
         let DepartureState::Uncordon { tried, .. } = &one.state else { panic!("{one:?}") };
         assert_eq!((tried.tries, &one.problem), (tries + 1, &None), "it was not to be removed");
@@ -462,7 +470,7 @@ fn p10_while_paused_a_drain_asks_for_no_further_round_whatever_the_last_one_wait
             let state = DepartureState::Drain { drain, prolonged: None };
             let mut leaving = Leaving::one(1, Lifecycle::InService, departure(REPLACED, state));
             leaving.state.switch = Some(Switch { paused, at: NOW });
-            assert_eq!(sent(&leaving.advance_at(60)).len(), rounds, "{held:?}, paused: {paused}");
+            assert_eq!(commands_of(&leaving.advance_at(60)).len(), rounds, "{held:?}, paused: {paused}");
         }
     }
 }
@@ -470,19 +478,19 @@ fn p10_while_paused_a_drain_asks_for_no_further_round_whatever_the_last_one_wait
 /// Whether workers are missing is looked at again before a drain that no controller has begun (seed 9111 with faults 0.1 of 26 November).
 #[test]
 fn p6_a_drain_that_run_command_did_not_take_counts_as_not_requested() {
-    let sent = || {
+    let requested = || {
         let mut departure = departure(REPLACED, drains(Some(drain("1", "i-cp-0"))));
         departure.rounds = 1;
         assert!(!departure.is_unsent());
         departure
     };
-    let mut refused = sent();
+    let mut refused = requested();
     refused.was_refused("another", "no");
     assert!(!refused.is_unsent(), "another command was refused");
     refused.was_refused("1", "no");
     refused.was_refused("1", "no");
     assert!(refused.is_unsent() && refused.unsent == 1, "it counts once");
-    let mut dropped = sent();
+    let mut dropped = requested();
     dropped.not_sent("another");
     assert!(!dropped.is_unsent(), "another command was dropped");
     dropped.not_sent("1");

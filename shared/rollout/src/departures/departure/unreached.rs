@@ -21,11 +21,11 @@ pub struct Unreached {
 impl Departure {
     /// Notes that its last command did not reach the controller.
     pub(in super::super) fn note_unreached(&mut self, observed: &Observed, now: Timestamp) {
-        let Some(asked) = self.command() else { return };
-        let token = &asked.command.token;
+        let Some(sent) = self.command() else { return };
+        let token = &sent.command.token;
         let is_news = self.unreached.as_ref().is_none_or(|known| known.token != *token);
-        if is_news && asked.outcome(observed, now).is_some() && !asked.has_reached(observed) {
-            let (controller, token) = (asked.command.instance.clone(), token.clone());
+        if is_news && sent.outcome(observed, now).is_some() && !sent.has_reached(observed) {
+            let (controller, token) = (sent.command.instance.clone(), token.clone());
             self.unreached = Some(Unreached { controller, token, at: now });
         }
     }

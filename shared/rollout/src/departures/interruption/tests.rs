@@ -53,8 +53,8 @@ impl Notice {
 
     /// Looks at that second, while no rollout is open.
     fn look(&mut self, second: i64) -> Vec<Effect> {
-        let sent = advance(&mut self.state, &self.observed, at(second), false);
-        sent.into_iter().filter(|effect| *effect != Effect::ArmTick).collect()
+        let effects = advance(&mut self.state, &self.observed, at(second), false);
+        effects.into_iter().filter(|effect| *effect != Effect::ArmTick).collect()
     }
 
     /// The last command for `i-1` ends like this.
@@ -69,7 +69,7 @@ impl Notice {
 }
 
 /// The nodes that are drained or uncordoned, and for how many seconds.
-fn sent(effects: &[Effect]) -> Vec<(&str, Option<u32>)> {
+fn commands_of(effects: &[Effect]) -> Vec<(&str, Option<u32>)> {
     let mut sent = Vec::new();
     for effect in effects {
         if let Effect::Send(Command { verb: Verb::Drain { node, for_s, .. }, .. }) = effect {
@@ -98,7 +98,7 @@ fn p6_a_second_notice_of_ec2_gives_a_machine_no_more_time() {
 fn p6_a_worker_that_ec2_interrupts_is_drained_at_once_and_rests_until_it_is_gone() {
     let mut notice = Notice::given();
     let effects = notice.look(1);
-    assert_eq!(sent(&effects), [("i-1", Some(NOTICE_S))], "a round does not outlast the machine");
+    assert_eq!(commands_of(&effects), [("i-1", Some(NOTICE_S))], "a round does not outlast the machine");
     notice.ends(drained(true));
     assert_eq!(notice.look(30), [], "EC2 terminates it, not Slipway");
     assert!(matches!(notice.state(), Some(DepartureState::Rest { .. })));
@@ -114,12 +114,12 @@ fn p6_a_drain_that_pods_hold_asks_for_round_after_round_until_the_machine_is_gon
     let mut notice = Notice::given();
     notice.look(1);
     notice.ends(drained(false));
-    assert_eq!(sent(&notice.look(122)).len(), 1);
+    assert_eq!(commands_of(&notice.look(122)).len(), 1);
     // However often it fails, it is not given up.
     for second in [300, 362, 424, 486] {
         notice.ends(CommandView::Failed(VerbFailure::passing(FailureCode::AwsDenied, "no", "look")));
         notice.look(second);
-        assert_eq!(sent(&notice.look(second + 61)).len(), 1, "{second}");
+        assert_eq!(commands_of(&notice.look(second + 61)).len(), 1, "{second}");
     }
 }
 
@@ -147,7 +147,7 @@ fn p6_a_worker_that_ec2_did_not_interrupt_takes_pods_again() {
         if let Some(command) = command {
             notice.observed.answers.insert(command.command.token, Some(CommandView::InProgress));
         }
-        assert_eq!(sent(&notice.look(600)), [], "done: {done}");
+        assert_eq!(commands_of(&notice.look(600)), [], "done: {done}");
         notice.look(601);
         assert!(matches!(
             notice.state(),
@@ -156,9 +156,9 @@ fn p6_a_worker_that_ec2_did_not_interrupt_takes_pods_again() {
         if !done {
             notice.ends(drained(false));
         }
-        assert_eq!(sent(&notice.look(602)), if done { vec![] } else { vec![("i-1", None)] });
+        assert_eq!(commands_of(&notice.look(602)), if done { vec![] } else { vec![("i-1", None)] });
         assert!(
-            matches!(notice.state(), Some(DepartureState::Uncordon { asked: Some(_), .. })),
+            matches!(notice.state(), Some(DepartureState::Uncordon { sent: Some(_), .. })),
             "done: {done}"
         );
     }
@@ -167,7 +167,7 @@ fn p6_a_worker_that_ec2_did_not_interrupt_takes_pods_again() {
 #[test]
 fn p6_a_worker_that_its_group_terminates_at_the_notice_has_one_drain_and_then_its_hook_is_completed() {
     let mut notice = Notice::given();
-    assert_eq!(sent(&notice.look(1)).len(), 1);
+    assert_eq!(commands_of(&notice.look(1)).len(), 1);
     notice.is_now(Lifecycle::TerminatingWait);
     let (group, instance) = (POOL.to_owned(), "i-1".to_owned());
     let prolongs = Effect::ProlongTermination { group: group.clone(), instance: instance.clone() };
@@ -186,7 +186,7 @@ fn p6_the_hook_of_a_worker_that_was_interrupted_is_completed_once_its_node_is_go
     notice.look(30);
     notice.is_now(Lifecycle::TerminatingWait);
     let effects = [notice.look(200), notice.look(201)].concat();
-    assert_eq!(sent(&effects), [("i-1", Some(600))]);
+    assert_eq!(commands_of(&effects), [("i-1", Some(600))]);
     let gone = VerbFailure::lasting(FailureCode::DrainNoNode, "no node", "look");
     notice.ends(CommandView::Failed(gone));
     let (group, instance) = (POOL.to_owned(), "i-1".to_owned());
@@ -200,14 +200,14 @@ fn p6_p10_a_pause_holds_no_drain_of_a_worker_that_ec2_interrupts_and_holds_it_in
     for lifecycle in [Lifecycle::InService, Lifecycle::TerminatingWait] {
         let state = paused().interrupted(POOL, "i-1", at(0), at(0));
         let mut notice = Notice::of(state, &[("i-1", lifecycle)]);
-        assert_eq!(sent(&notice.look(1)).len(), 1, "{lifecycle:?}");
+        assert_eq!(commands_of(&notice.look(1)).len(), 1, "{lifecycle:?}");
     }
     let late = paused().interrupted(POOL, "i-1", at(0), at(0));
     let mut notice = Notice::of(late, &[("i-1", Lifecycle::TerminatingWait)]);
-    assert_eq!(sent(&notice.look(601)), []);
+    assert_eq!(commands_of(&notice.look(601)), []);
     // Without a notice, a pause holds the drain in a hook.
     let mut hook = Notice::of(paused(), &[("i-1", Lifecycle::TerminatingWait)]);
-    assert_eq!(sent(&hook.look(1)), []);
+    assert_eq!(commands_of(&hook.look(1)), []);
 }
 
 /// All machines would be drained before it, because fewer commands were sent for them, and one controller drains three at a time.
@@ -225,20 +225,20 @@ fn p6_a_worker_that_ec2_interrupts_is_drained_before_all_others() {
     let mut machines = ids.map(|id| (id, Lifecycle::TerminatingWait)).to_vec();
     machines.push(("i-9", Lifecycle::InService));
     let effects = Notice::of(state, &machines).look(1);
-    assert_eq!(sent(&effects).first(), Some(&("i-9", Some(NOTICE_S))));
-    assert_eq!(sent(&effects).len(), 3);
+    assert_eq!(commands_of(&effects).first(), Some(&("i-9", Some(NOTICE_S))));
+    assert_eq!(commands_of(&effects).len(), 3);
 }
 
 #[test]
 fn p6_a_drain_that_is_under_way_goes_on_and_a_worker_that_was_to_stay_is_drained_after_all() {
     let drains = DepartureState::Drain { drain: crate::Drain::default(), prolonged: None };
     let stays = [
-        DepartureState::Withdraw { asked: None, told: None },
-        DepartureState::Uncordon { asked: None, tried: Tried::default() },
+        DepartureState::Withdraw { sent: None, cancelled_at: None },
+        DepartureState::Uncordon { sent: None, tried: Tried::default() },
     ];
     let goes = [
         drains.clone(),
-        DepartureState::Leave { told: at(0), last: None },
+        DepartureState::Leave { requested_at: at(0), last: None },
         DepartureState::Rest { emptied_at: at(0) },
     ];
     for state in stays.iter().chain(&goes) {
@@ -295,12 +295,12 @@ fn p6_a_worker_of_a_group_of_somebody_else_is_not_drained() {
 fn p6_a_worker_that_ec2_interrupts_is_drained_before_it_gets_to_its_hook() {
     let mut notice = Notice::given();
     notice.is_now(Lifecycle::Terminating);
-    assert_eq!(sent(&notice.look(1)), [("i-1", Some(NOTICE_S))]);
+    assert_eq!(commands_of(&notice.look(1)), [("i-1", Some(NOTICE_S))]);
     notice.ends(drained(true));
     assert_eq!(notice.look(30), []);
     assert!(matches!(notice.state(), Some(DepartureState::Rest { .. })));
     notice.is_now(Lifecycle::TerminatingWait);
-    assert_eq!(sent(&notice.look(300)).len(), 1, "pods may have come");
+    assert_eq!(commands_of(&notice.look(300)).len(), 1, "pods may have come");
 }
 
 #[test]
@@ -308,18 +308,18 @@ fn p6_drains_that_pods_hold_leave_room_for_a_worker_that_ec2_interrupts() {
     let waits = ["i-2", "i-3", "i-4", "i-5"].map(|id| (id, Lifecycle::TerminatingWait));
     let serves = ["i-1", "i-6"].map(|id| (id, Lifecycle::InService));
     let mut notice = Notice::of(idle(), &[&waits[..], &serves].concat());
-    assert_eq!(sent(&notice.look(0)).len(), 3, "as many as one controller gets");
+    assert_eq!(commands_of(&notice.look(0)).len(), 3, "as many as one controller gets");
     for one in notice.state.departures.values() {
-        if let Some(asked) = one.command() {
-            notice.observed.answers.insert(asked.command.token.clone(), Some(CommandView::InProgress));
+        if let Some(sent) = one.command() {
+            notice.observed.answers.insert(sent.command.token.clone(), Some(CommandView::InProgress));
         }
     }
     for id in ["i-1", "i-6"] {
         notice.state = notice.state.interrupted(POOL, id, at(1), at(1));
     }
     let effects = notice.look(2);
-    assert_eq!(sent(&effects).len(), 1, "its agent runs five commands at a time: {effects:?}");
-    assert_eq!(sent(&effects)[0].1, Some(NOTICE_S));
+    assert_eq!(commands_of(&effects).len(), 1, "its agent runs five commands at a time: {effects:?}");
+    assert_eq!(commands_of(&effects)[0].1, Some(NOTICE_S));
 }
 
 /// Its pause holds what a rollout has cordoned.
@@ -332,5 +332,5 @@ fn p6_a_worker_that_ec2_did_not_interrupt_takes_pods_again_while_a_rollout_is_pa
     let paused = Given { order: Order::Pause, at: at(40) };
     notice.state = after_order(&notice.state, &paused, None, at(40));
     let mut looks = [601, 603].map(|second| advance(&mut notice.state, &notice.observed, at(second), true));
-    assert!(looks.iter_mut().any(|effects| sent(effects) == [("i-1", None)]), "{looks:?}");
+    assert!(looks.iter_mut().any(|effects| commands_of(effects) == [("i-1", None)]), "{looks:?}");
 }

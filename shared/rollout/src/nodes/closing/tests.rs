@@ -16,7 +16,7 @@ fn words(gaps: impl IntoIterator<Item = Gap>) -> Vec<String> {
 
 #[test]
 fn p11_each_part_of_a_controller_that_does_not_serve_is_named() {
-    let told = answer(json!({
+    let report = answer(json!({
         "apiServer": {"healthy": false, "problem": "503"}, "controllerManager": {"healthy": false, "problem": "refused"},
         "scheduler": {"healthy": false}, "nodeManager": {"healthy": false}, "etcd": {},
     }));
@@ -26,11 +26,11 @@ fn p11_each_part_of_a_controller_that_does_not_serve_is_named() {
         "kube-scheduler on i-1 is not healthy: it does not say why",
         "the node manager on i-1 does not work: it does not say why",
     ];
-    assert_eq!(words(of_controller("i-1", &told)), all);
+    assert_eq!(words(of_controller("i-1", &report)), all);
 }
 
 /// What a controller that is well says, and that of etcd.
-fn told(etcd: Value) -> ClusterServes {
+fn report(etcd: Value) -> ClusterServes {
     let well = json!({"healthy": true});
     answer(
         json!({"apiServer": well, "controllerManager": well, "scheduler": well, "nodeManager": well, "etcd": etcd}),
@@ -39,32 +39,32 @@ fn told(etcd: Value) -> ClusterServes {
 
 #[test]
 fn p11_a_machine_of_etcd_that_is_no_member_is_a_gap_although_the_members_serve() {
-    let (well, none) = (told(json!({"etcd-0": {"healthy": true}})), told(json!({})));
+    let (well, none) = (report(json!({"etcd-0": {"healthy": true}})), report(json!({})));
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
     let wanted = named(&["etcd-0", "etcd-1"]);
-    let gaps = |told: &[ClusterServes], skipped: &[&str]| words(of_etcd(told, &wanted, &named(skipped)));
+    let gaps = |report: &[ClusterServes], skipped: &[&str]| words(of_etcd(report, &wanted, &named(skipped)));
     assert_eq!(gaps(std::slice::from_ref(&well), &[]), ["etcd-1 is not a member of etcd"]);
     assert_eq!(gaps(std::slice::from_ref(&well), &["etcd-1"]), [""; 0], "a person skipped it");
-    let both = told(json!({"etcd-0": {"healthy": true}, "etcd-1": {"healthy": true}}));
+    let both = report(json!({"etcd-0": {"healthy": true}, "etcd-1": {"healthy": true}}));
     assert_eq!(gaps(&[well, both], &[]), [""; 0], "one controller knows it");
     assert_eq!(gaps(&[none], &[]), ["no member of etcd serves"]);
 }
 
 #[test]
 fn p11_etcd_serves_if_every_controller_says_so_of_every_member() {
-    let of_etcd = |told: &[ClusterServes], skipped: &BTreeSet<String>| {
-        super::of_etcd(told, &BTreeSet::from(["etcd-0".to_owned()]), skipped)
+    let of_etcd = |report: &[ClusterServes], skipped: &BTreeSet<String>| {
+        super::of_etcd(report, &BTreeSet::from(["etcd-0".to_owned()]), skipped)
     };
     let (well, none) = (json!({"etcd-0": {"healthy": true}}), json!({}));
     let ill = json!({"etcd-0": {"healthy": false, "problem": "refused"}});
     let nobody = BTreeSet::new();
-    assert_eq!(words(of_etcd(&[told(well.clone()), told(none.clone())], &nobody)), [""; 0]);
-    assert_eq!(words(of_etcd(&[told(none.clone()), told(none)], &nobody)), ["no member of etcd serves"]);
+    assert_eq!(words(of_etcd(&[report(well.clone()), report(none.clone())], &nobody)), [""; 0]);
+    assert_eq!(words(of_etcd(&[report(none.clone()), report(none)], &nobody)), ["no member of etcd serves"]);
     let one = ["the member etcd-0 of etcd does not serve: refused"];
-    assert_eq!(words(of_etcd(&[told(well), told(ill.clone())], &nobody)), one);
+    assert_eq!(words(of_etcd(&[report(well), report(ill.clone())], &nobody)), one);
     // The only member was skipped: it does not count, and the quorum does.
     let skipped = BTreeSet::from(["etcd-0".to_owned()]);
-    assert_eq!(words(of_etcd(&[told(ill)], &skipped)), ["no member of etcd serves"]);
+    assert_eq!(words(of_etcd(&[report(ill)], &skipped)), ["no member of etcd serves"]);
 }
 
 #[test]

@@ -75,7 +75,7 @@ pub enum ControllersState {
         /// The controller to be changed or terminated.
         machine: String,
         /// The command.
-        asked: SentCommand,
+        sent: SentCommand,
     },
     /// A controller installs its credentials.
     Refresh(SentCommand),
@@ -172,7 +172,7 @@ impl State for ControllersState {
             | Self::Snapshot { machine, .. }
             | Self::Drain { machine }
             | Self::Leave { machine } => Some(machine),
-            Self::Refresh(asked) => Some(&asked.command.instance),
+            Self::Refresh(sent) => Some(&sent.command.instance),
             Self::Look { .. } | Self::OneMore | Self::Verify(_) => None,
         }
     }
@@ -180,7 +180,7 @@ impl State for ControllersState {
     fn commands(&self) -> &[SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_slice(),
-            Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_ref(asked),
+            Self::Snapshot { sent, .. } | Self::Refresh(sent) => std::slice::from_ref(sent),
             Self::Look { .. } | Self::OneMore | Self::Drain { .. } | Self::Leave { .. } => &[],
         }
     }
@@ -188,7 +188,7 @@ impl State for ControllersState {
     fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
             Self::Check { round, .. } | Self::Verify(round) => round.as_mut_slice(),
-            Self::Snapshot { asked, .. } | Self::Refresh(asked) => std::slice::from_mut(asked),
+            Self::Snapshot { sent, .. } | Self::Refresh(sent) => std::slice::from_mut(sent),
             Self::Look { .. } | Self::OneMore | Self::Drain { .. } | Self::Leave { .. } => &mut [],
         }
     }

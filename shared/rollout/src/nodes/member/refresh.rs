@@ -62,18 +62,18 @@ impl Act for Refreshing {
     }
 
     fn machine(&self) -> &String {
-        let Self::Refresh(asked) = self;
-        &asked.command.instance
+        let Self::Refresh(sent) = self;
+        &sent.command.instance
     }
 
     fn commands(&self) -> &[SentCommand] {
-        let Self::Refresh(asked) = self;
-        std::slice::from_ref(asked)
+        let Self::Refresh(sent) = self;
+        std::slice::from_ref(sent)
     }
 
     fn commands_mut(&mut self) -> &mut [SentCommand] {
-        let Self::Refresh(asked) = self;
-        std::slice::from_mut(asked)
+        let Self::Refresh(sent) = self;
+        std::slice::from_mut(sent)
     }
 
     fn is_busy(&self) -> bool {
@@ -113,8 +113,8 @@ impl MemberWork<Refreshing> for RefreshMember {
             turn.evidence_of_members(round)
         };
         let verb = Verb::Refresh { credentials: self.credentials.clone(), restart: true };
-        let asked = turn.ask_one_on(evidence, turn.role, machine, verb);
-        Move::Enter(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new()))
+        let sent = turn.ask_one_on(evidence, turn.role, machine, verb);
+        Move::Enter(MemberState::Act(Refreshing::Refresh(sent)), Waits::Credentials(Vec::new()))
     }
 
     fn go_on(
@@ -125,18 +125,18 @@ impl MemberWork<Refreshing> for RefreshMember {
         turn: &mut Turn<'_>,
         group: &GroupView,
     ) -> To<Refreshing> {
-        let Refreshing::Refresh(asked) = act;
+        let Refreshing::Refresh(sent) = act;
         // It has gone, and does not answer any more. An answer of Auto Scaling may be from before it served.
-        if !still_serves(&asked.command.instance, group) && asked.is_older_than(CONSISTENT, turn.now) {
+        if !still_serves(&sent.command.instance, group) && sent.is_older_than(CONSISTENT, turn.now) {
             return Move::To(MemberState::start());
         }
-        match refreshed(&asked, turn) {
-            None => Move::Stay(MemberState::Act(Refreshing::Refresh(asked)), Waits::Credentials(Vec::new())),
+        match refreshed(&sent, turn) {
+            None => Move::Stay(MemberState::Act(Refreshing::Refresh(sent)), Waits::Credentials(Vec::new())),
             Some(Ok(())) => {
-                self.renewed = Some(asked.command.instance);
+                self.renewed = Some(sent.command.instance);
                 verifies(turn)
             }
-            Some(Err(why)) => tries.again("refreshing", &asked.command.instance, &asked, &why, turn),
+            Some(Err(why)) => tries.again("refreshing", &sent.command.instance, &sent, &why, turn),
         }
     }
 }

@@ -76,21 +76,21 @@ impl Act for Replacing {
 
     fn machine(&self) -> &String {
         match self {
-            Self::MoveLeader(asked) => &asked.command.instance,
+            Self::MoveLeader(sent) => &sent.command.instance,
             Self::Successor { machine } => machine,
         }
     }
 
     fn commands(&self) -> &[SentCommand] {
         match self {
-            Self::MoveLeader(asked) => std::slice::from_ref(asked),
+            Self::MoveLeader(sent) => std::slice::from_ref(sent),
             Self::Successor { .. } => &[],
         }
     }
 
     fn commands_mut(&mut self) -> &mut [SentCommand] {
         match self {
-            Self::MoveLeader(asked) => std::slice::from_mut(asked),
+            Self::MoveLeader(sent) => std::slice::from_mut(sent),
             Self::Successor { .. } => &mut [],
         }
     }
@@ -129,8 +129,8 @@ impl MemberWork<Replacing> for ReplaceMember {
         turn: &mut Turn<'_>,
     ) -> To<Replacing> {
         if answers.len() > 1 && must_hand_over(turn.role, Some(&machine), answers, tries) {
-            let asked = turn.ask_one(turn.role, machine, Verb::EtcdMoveLeader);
-            return Move::Enter(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader);
+            let sent = turn.ask_one(turn.role, machine, Verb::EtcdMoveLeader);
+            return Move::Enter(MemberState::Act(Replacing::MoveLeader(sent)), Waits::Leader);
         }
         let (group, instance) = (turn.group.to_owned(), machine.clone());
         let effect = Effect::Terminate { group, instance, then_desired: None };
@@ -148,18 +148,18 @@ impl MemberWork<Replacing> for ReplaceMember {
     ) -> To<Replacing> {
         match act {
             // The machine may be gone by now.
-            Replacing::MoveLeader(asked) if !still_serves(&asked.command.instance, group) => {
+            Replacing::MoveLeader(sent) if !still_serves(&sent.command.instance, group) => {
                 Move::To(MemberState::start())
             }
-            Replacing::MoveLeader(asked) => match asked.answer::<LeaderMoved>(turn.observed, turn.now) {
-                None => Move::Stay(MemberState::Act(Replacing::MoveLeader(asked)), Waits::Leader),
+            Replacing::MoveLeader(sent) => match sent.answer::<LeaderMoved>(turn.observed, turn.now) {
+                None => Move::Stay(MemberState::Act(Replacing::MoveLeader(sent)), Waits::Leader),
                 // All are asked again: time has passed, and another member leads.
                 Some(Ok(_)) => {
                     tries.leadership_moved();
-                    checks(asked.command.instance, turn)
+                    checks(sent.command.instance, turn)
                 }
                 Some(Err(why)) => {
-                    tries.again("moving leadership from", &asked.command.instance, &asked, &why, turn)
+                    tries.again("moving leadership from", &sent.command.instance, &sent, &why, turn)
                 }
             },
             Replacing::Successor { machine } => {

@@ -64,8 +64,8 @@ fn answer(dock: &mut Dock) {
 }
 
 /// Whether i-0 may be taken down: the other of two controllers, i-1, was asked at `asked`, and is healthy.
-fn checked(work: Value, since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
-    let round = json!([asks(1, &json!("status"), asked)]);
+fn checked(work: Value, since_when: i64, sent: i64, machines: &[(&str, (&str, &str))]) -> Dock {
+    let round = json!([asks(1, &json!("status"), sent)]);
     let state = json!({"check": {"machine": "i-0", "round": round}});
     let mut dock = dock(work, 2, since(since_when, state), machines);
     answer(&mut dock);
@@ -101,13 +101,13 @@ fn wants(desired: u32) -> Effect {
 fn p1_controllers_of_which_none_is_too_many_stay_as_they_are_whatever_their_group_launches() {
     let mut dock = dock(fewer(), 2, look_state(), &[("i-0", OLD), ("i-1", OLD)]);
     assert_eq!(dock.advance_at(0), (Place::Verify, answers()));
-    assert_eq!(dock.sent(), asks_status(&["i-0", "i-1"]));
+    assert_eq!(dock.commands_sent(), asks_status(&["i-0", "i-1"]));
     answer(&mut dock);
     assert_eq!((dock.advance_at(10), dock.effects()), ((Place::Done, None), Vec::new()));
     // Nor if one was about to be terminated, and another one was terminated meanwhile.
     let mut dock = checked(fewer(), 0, 0, &[("i-0", OLD), ("i-1", OLD)]);
     assert_eq!(dock.advance_at(10), (Place::Verify, answers()));
-    assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
+    assert_eq!((dock.commands_sent(), dock.effects().len()), (asks_status(&["i-0", "i-1"]), 2));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn controllers_that_took_their_credentials_are_known_to_have_them_whatever_their
     let Task::Controllers(task) = &mut dock.active.nodes.steps[0].task else { panic!() };
     task.done.insert("i-0".to_owned());
     assert_eq!(dock.advance_at(0), (Place::Verify, answers()));
-    assert_eq!(dock.sent(), asks_status(&["i-0"]));
+    assert_eq!(dock.commands_sent(), asks_status(&["i-0"]));
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn p5_p12_what_other_controllers_said_more_than_three_minutes_ago_is_asked_anew(
     assert_eq!(dock.effects(), [wants(3)]);
     let mut dock = checked(replace(), 0, 0, machines);
     assert_eq!(dock.advance_at(181), (Place::Check, others_answer()));
-    assert_eq!((dock.sent(), dock.effects().len()), (asks_status(&["i-1"]), 1));
+    assert_eq!((dock.commands_sent(), dock.effects().len()), (asks_status(&["i-1"]), 1));
 }
 
 #[test]
@@ -197,14 +197,14 @@ fn p7_controllers_take_credentials_on_what_the_others_said_and_where_theirs_expi
         }
         assert_eq!(dock.advance_at(100), (Place::Refresh, Some(Waits::Credentials(vec!["i-0".to_owned()]))));
         let verb = Verb::Refresh { credentials: "new".to_owned(), restart: true };
-        assert_eq!(dock.sent(), [("i-0".to_owned(), verb)]);
+        assert_eq!(dock.commands_sent(), [("i-0".to_owned(), verb)]);
         assert_eq!(dock.done[0].evidence, Some(evidence), "{expired}");
     }
 }
 
 /// As [`checked`], during a minor upgrade.
-fn checked_for_a_minor(since_when: i64, asked: i64, machines: &[(&str, (&str, &str))]) -> Dock {
-    let mut dock = checked(replace(), since_when, asked, machines);
+fn checked_for_a_minor(since_when: i64, sent: i64, machines: &[(&str, (&str, &str))]) -> Dock {
+    let mut dock = checked(replace(), since_when, sent, machines);
     dock.active.nodes.steps[0].minor = Some("Kubernetes 1.36 → 1.37".to_owned());
     dock
 }
@@ -220,10 +220,10 @@ fn p4_a_snapshot_is_taken_before_the_first_controller_of_another_minor_comes_and
     };
     let mut dock = checked(&of_before);
     assert_eq!(dock.advance_at(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
-    assert_eq!((dock.sent(), dock.effects().len()), (asks_snapshot("i-9"), 1));
+    assert_eq!((dock.commands_sent(), dock.effects().len()), (asks_snapshot("i-9"), 1));
     dock.takes_snapshot();
     assert_eq!(dock.advance_at(2_010), (Place::Check, others_answer()));
-    assert_eq!(dock.sent(), asks_status(&["i-1"]));
+    assert_eq!(dock.commands_sent(), asks_status(&["i-1"]));
     answer(&mut dock);
     assert_eq!(dock.advance_at(2_020), (Place::OneMore, Some(Waits::OneMoreController)));
     assert_eq!(dock.effects(), [wants(3)]);
@@ -290,8 +290,9 @@ fn p6_a_controller_whose_drain_ends_is_checked_once_more_or_fails_with_its_reaso
 
 #[test]
 fn p10_where_the_rollout_ends_or_a_person_skips_it_the_drain_of_a_controller_is_taken_back_with_its_cordon() {
-    let withdrawn =
-        |dock: &Dock| dock.departures["i-0"].state == DepartureState::Withdraw { asked: None, told: None };
+    let withdrawn = |dock: &Dock| {
+        dock.departures["i-0"].state == DepartureState::Withdraw { sent: None, cancelled_at: None }
+    };
     let mut dock = draining();
     assert_eq!(dock.active.nodes.called_off(&mut dock.departures, at(10)), []);
     assert!(withdrawn(&dock));
@@ -330,11 +331,11 @@ fn p5_a_single_controller_gets_a_fellow_before_it_goes_however_ill_it_is_itself(
 /// Otherwise an outdated controller that is ill blocks its own replacement, because no other may go while it is ill.
 #[test]
 fn p5_of_outdated_controllers_the_one_that_load_balancers_find_ill_goes_first() {
-    for (ill, asked) in [("i-0", "i-1"), ("i-1", "i-0")] {
+    for (ill, sent) in [("i-0", "i-1"), ("i-1", "i-0")] {
         let mut dock = dock(replace(), 2, look_state(), &[("i-0", OLD), ("i-1", OLD)]);
         sees_ill_target(&mut dock, ill);
         assert_eq!(dock.advance_at(0), (Place::Check, others_answer()), "{ill}");
-        assert_eq!(dock.sent(), asks_status(&[asked]), "{ill}");
+        assert_eq!(dock.commands_sent(), asks_status(&[sent]), "{ill}");
     }
 }
 
@@ -410,7 +411,7 @@ fn p5_a_controller_that_was_told_to_go_and_still_serves_is_looked_at_anew_after_
         assert_eq!(dock.effects(), []);
     }
     assert_eq!(dock.advance_at(301), (Place::Check, others_answer()));
-    assert_eq!(dock.sent(), asks_status(&["i-1"]));
+    assert_eq!(dock.commands_sent(), asks_status(&["i-1"]));
     // A machine that is being terminated is waited for an hour.
     let mut dock = self::dock(replace(), 1, leave(), &[("i-0", LEAVES), ("i-1", NEW)]);
     for second in [10, 301, HOUR] {

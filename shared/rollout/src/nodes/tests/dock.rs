@@ -136,8 +136,8 @@ impl Dock {
 
     /// The token of the only command that it waits for.
     pub(super) fn token(&self) -> String {
-        let [asked] = self.step().commands() else { panic!("{:?}", self.step()) };
-        asked.command.token.clone()
+        let [sent] = self.step().commands() else { panic!("{:?}", self.step()) };
+        sent.command.token.clone()
     }
 
     /// The snapshot that it waits for was taken.
@@ -173,7 +173,7 @@ impl Dock {
     }
 
     /// The commands of the last look by machine.
-    pub(super) fn sent(&self) -> Vec<(String, Verb)> {
+    pub(super) fn commands_sent(&self) -> Vec<(String, Verb)> {
         let mut sent = Vec::new();
         for effect in self.effects() {
             if let Effect::Send(command) = effect {

@@ -51,7 +51,7 @@ fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_o
     let mut dock = leaver(open(json!("look")));
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
     assert_eq!(dock.advance_at(0), (Place::Snapshot, Some(Waits::Snapshot)));
-    assert_eq!(dock.sent(), asks_snapshot("i-1"));
+    assert_eq!(dock.commands_sent(), asks_snapshot("i-1"));
     // A failed snapshot is tried again after a pause.
     dock.fails(&dock.token());
     assert_eq!(dock.advance_at(10), again);
@@ -60,18 +60,18 @@ fn p4_a_member_leaves_after_a_snapshot_and_a_check_and_one_that_stays_takes_it_o
     assert_eq!(dock.task(), json!({"tries": tries, "phase": since(10, json!("look"))}));
     assert_eq!((dock.advance_at(69), dock.effects()), (again, Vec::new()));
     assert_eq!(dock.advance_at(70), (Place::Snapshot, Some(Waits::Snapshot)));
-    assert_eq!(dock.sent(), asks_snapshot("i-1"));
+    assert_eq!(dock.commands_sent(), asks_snapshot("i-1"));
     dock.takes_snapshot();
     assert_eq!(dock.advance_at(80), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    assert_eq!((dock.sent(), dock.active.nodes.snapshot_at), (health_commands(), Some(at(70))));
+    assert_eq!((dock.commands_sent(), dock.active.nodes.snapshot_at), (health_commands(), Some(at(70))));
     all_are_well(&mut dock, well);
     assert_eq!(dock.advance_at(90), (Place::Remove, Some(Waits::MemberRemoval)));
-    assert_eq!(dock.sent(), takes_out());
+    assert_eq!(dock.commands_sent(), takes_out());
     assert_eq!(dock.done[0].evidence, Some(Evidence::new(Seen::Members, at(80))));
     let token = dock.token();
     dock.set_answer(&token, MemberRemoved { removed: true, id: None, members: 2 });
     assert_eq!(dock.advance_at(100), (Place::Verify, Some(Waits::Answers(Asks::MembersLeft))));
-    assert_eq!(dock.sent(), health_commands());
+    assert_eq!(dock.commands_sent(), health_commands());
     all_are_well(&mut dock, without_etcd_0);
     assert_eq!((dock.advance_at(110), dock.effects()), ((Place::Done, None), Vec::new()));
     assert_eq!(dock.active.nodes.leaving, BTreeMap::new());
@@ -121,7 +121,7 @@ fn p4_an_ill_member_leaves_while_the_others_are_well_and_a_well_one_stays_while_
     let mut dock = checks();
     dock.fails("i-0");
     assert_eq!(dock.advance_at(10), (Place::Remove, Some(Waits::MemberRemoval)));
-    assert_eq!(dock.sent(), takes_out());
+    assert_eq!(dock.commands_sent(), takes_out());
     let mut dock = checks();
     dock.fails("i-2");
     assert_eq!((dock.advance_at(10).0, dock.effects()), (Place::Check, Vec::new()));
@@ -133,13 +133,13 @@ fn p4_leadership_moves_before_a_member_leaves_as_long_as_its_machine_is_the_one_
     let mut dock = checks();
     dock.set_answer("i-0", leads());
     assert_eq!(dock.advance_at(10), (Place::MoveLeader, Some(Waits::Leader)));
-    assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
+    assert_eq!(dock.commands_sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
     assert_eq!((dock.advance_at(20), dock.effects()), ((Place::MoveLeader, Some(Waits::Leader)), Vec::new()));
     // Another machine has come: all are asked again.
     dock.sees("c-etcd-0", &[("i-9", NEW)]);
     assert_eq!(dock.advance_at(30), (Place::Check, Some(Waits::Answers(Asks::Members))));
     assert_eq!(
-        dock.sent().iter().map(|(machine, _)| machine.as_str()).collect::<Vec<_>>(),
+        dock.commands_sent().iter().map(|(machine, _)| machine.as_str()).collect::<Vec<_>>(),
         ["i-9", "i-1", "i-2"]
     );
 }

@@ -43,11 +43,11 @@ fn saver(phase: Value) -> Value {
 fn p4_a_member_that_is_silent_for_a_hundred_seconds_goes_on_what_the_others_said_of_their_health() {
     let mut dock = Dock::of_etcd_0(replace(look_state()));
     assert_eq!(dock.advance_at(0), (Place::Snapshot, Some(Waits::Snapshot)));
-    assert_eq!(dock.sent(), asks_snapshot("i-1"));
+    assert_eq!(dock.commands_sent(), asks_snapshot("i-1"));
     assert_eq!(dock.advance_at(10), (Place::Snapshot, Some(Waits::Snapshot)));
     dock.takes_snapshot();
     assert_eq!(dock.advance_at(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    assert_eq!(dock.sent(), health_commands());
+    assert_eq!(dock.commands_sent(), health_commands());
     let tokens: Vec<String> = dock.step().commands().iter().map(|one| one.command.token.clone()).collect();
     dock.set_answer(&tokens[1], well(1));
     dock.set_answer(&tokens[2], well(2));
@@ -75,7 +75,7 @@ fn p4_p12_what_was_said_more_than_three_minutes_ago_is_asked_anew_for_an_hour() 
     for now in [1_000, HOUR] {
         let mut dock = old(now, 181);
         assert_eq!(dock.advance_at(now), (Place::Check, Some(Waits::Answers(Asks::Members))));
-        assert_eq!(dock.sent(), health_commands());
+        assert_eq!(dock.commands_sent(), health_commands());
     }
     let mut dock = old(HOUR + 1, 181);
     assert_eq!(dock.advance_at(HOUR + 1).0, Place::Failed);
@@ -88,7 +88,7 @@ fn p4_a_member_goes_only_while_the_snapshot_counts_and_a_window_is_open() {
     // The snapshot has become too old meanwhile: another one is taken first.
     let mut dock = checked().saved(2_000 - 15 * MINUTE - 1);
     assert_eq!(dock.advance_at(2_000), (Place::Snapshot, Some(Waits::Snapshot)));
-    assert_eq!(dock.sent(), asks_snapshot("i-1"));
+    assert_eq!(dock.commands_sent(), asks_snapshot("i-1"));
     // The window has closed meanwhile.
     let mut dock = checked().saved(1_900);
     dock.active.nodes.windows = vec![MaintenanceWindow { days: vec![], start_minute: 600, length_min: 30 }];
@@ -151,7 +151,7 @@ fn p4_the_only_ill_member_goes_first_if_it_is_to_be_worked_on_later() {
         let first = first.as_object().unwrap().values().next().unwrap();
         assert_eq!(first["phase"], look_state());
         assert_eq!(order(&mut last, 70), [(2, Place::Check), (0, look), (1, look)]);
-        assert_eq!(last.sent(), health_commands());
+        assert_eq!(last.commands_sent(), health_commands());
 
         // If more than one is ill, nobody is taken down.
         let same = |dock: &mut Dock| order(dock, 10)[0] != (0, look) && order(dock, 10)[0].0 == 0;
@@ -244,7 +244,7 @@ fn p4_a_snapshot_before_members_join_is_tried_again_after_pauses_and_given_up_fo
     let mut now = 0;
     for pause in [MINUTE, 5 * MINUTE] {
         assert_eq!(dock.advance_at(now), (Place::Snapshot, Some(Waits::Snapshot)));
-        assert_eq!(dock.sent(), asks_snapshot("i-1"));
+        assert_eq!(dock.commands_sent(), asks_snapshot("i-1"));
         let token = dock.token();
         dock.fails(&token);
         let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
@@ -356,20 +356,20 @@ fn p4_whether_a_member_leads_is_known_by_the_others_if_its_own_answer_is_not() {
         if !leads {
             continue;
         }
-        assert_eq!(dock.sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
+        assert_eq!(dock.commands_sent(), [("i-0".to_owned(), Verb::EtcdMoveLeader)]);
         // Its agent cannot move leadership either: the member goes, and hands over as the last thing it does.
         let token = dock.token();
         dock.fails(&token);
         assert_eq!(dock.advance_at(20).0, Place::Look);
         for second in (30..900).step_by(30) {
             let commands: Vec<_> = dock.step().commands().to_vec();
-            for asked in commands {
-                let number = asked.role.member().unwrap();
+            for sent in commands {
+                let number = sent.role.member().unwrap();
                 if number == 0 {
-                    dock.fails(&asked.command.token);
+                    dock.fails(&sent.command.token);
                 } else {
                     dock.set_answer(
-                        &asked.command.token,
+                        &sent.command.token,
                         EtcdHealth { members: other.members.clone(), ..well(number) },
                     );
                 }
@@ -396,7 +396,7 @@ fn p2_a_member_that_seems_as_planned_is_looked_at_for_two_minutes_before_that_is
             assert_eq!(dock.effects(), []);
         }
         assert_eq!(dock.advance_at(120), (Place::Verify, Some(Waits::Answers(Asks::Members))));
-        assert_eq!(dock.sent(), health_commands());
+        assert_eq!(dock.commands_sent(), health_commands());
     }
     // A machine that was refreshed is known to have its credentials, whatever its group shows.
     let mut dock = Dock::of_etcd_0(refresh(json!({"credentials": "new", "renewed": "i-0"}), look_state()));
@@ -413,8 +413,8 @@ fn p4_leadership_is_moved_by_the_machine_that_serves_and_by_no_other() {
     // Its machine is gone, and another one is in service: all are asked about that one.
     dock.sees("c-etcd-0", &[("i-9", OLD)]);
     assert_eq!(dock.advance_at(20), (Place::Check, Some(Waits::Answers(Asks::Members))));
-    let asked: Vec<String> = dock.sent().into_iter().map(|(machine, _)| machine).collect();
-    assert_eq!(asked, ["i-9", "i-1", "i-2"]);
+    let sent: Vec<String> = dock.commands_sent().into_iter().map(|(machine, _)| machine).collect();
+    assert_eq!(sent, ["i-9", "i-1", "i-2"]);
     // Run Command refused the command: it is tried again.
     let mut dock = moving();
     dock.active.nodes.unsent("i-0", "no");
@@ -455,11 +455,11 @@ fn p4_a_failure_to_move_leadership_counts_no_more_once_another_member_was_seen_t
         dock.advance_at(70);
         let commands: Vec<_> = dock.step().commands().to_vec();
         assert_eq!(commands.len(), 3);
-        for asked in commands {
-            match asked.role.member().unwrap() {
-                0 => dock.fails(&asked.command.token),
+        for sent in commands {
+            match sent.role.member().unwrap() {
+                0 => dock.fails(&sent.command.token),
                 number => dock.set_answer(
-                    &asked.command.token,
+                    &sent.command.token,
                     EtcdHealth { members: leads(0).members, ..well(number) },
                 ),
             }
@@ -526,7 +526,7 @@ fn p7_credentials_that_expired_are_taken_on_what_is_seen_now_and_those_that_did_
         let mut dock = if expired { dock.expired() } else { dock };
         assert_eq!(dock.advance_at(100), (Place::Refresh, Some(Waits::Credentials(Vec::new()))));
         let verb = Verb::Refresh { credentials: "new".to_owned(), restart: true };
-        assert_eq!(dock.sent(), [("i-0".to_owned(), verb)]);
+        assert_eq!(dock.commands_sent(), [("i-0".to_owned(), verb)]);
         assert_eq!(dock.done[0].evidence, Some(evidence), "{expired}");
     }
 }

@@ -54,7 +54,7 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
     let again = (Place::Look, Some(Waits::AnotherTry(Detail(String::new()))));
     // It reports other credentials than it should have; then it fails.
     assert_eq!(dock.advance_at(0), (Place::Refresh, Some(Waits::Credentials(vec!["i-1".to_owned()]))));
-    assert_eq!(dock.sent(), [takes("i-1")]);
+    assert_eq!(dock.commands_sent(), [takes("i-1")]);
     dock.set_answer(&dock.token(), has("older"));
     assert_eq!(dock.advance_at(10), again);
     let failed = |tries, second, why| {
@@ -64,17 +64,17 @@ fn p7_a_worker_that_does_not_take_its_credentials_is_told_so_again_after_pauses_
     assert_eq!(dock.task()["tries"], failed(1, 10, "it has the credentials older"));
     assert_eq!((dock.advance_at(69), dock.effects()), (again.clone(), Vec::new()));
     assert_eq!(dock.advance_at(70).0, Place::Refresh);
-    assert_eq!(dock.sent(), [takes("i-1")]);
+    assert_eq!(dock.commands_sent(), [takes("i-1")]);
     dock.fails(&dock.token());
     assert_eq!(dock.advance_at(80), again);
     assert_eq!(dock.task()["tries"], failed(2, 80, "no"));
     assert_eq!((dock.advance_at(379), dock.effects()), (again, Vec::new()));
     assert_eq!(dock.advance_at(380).0, Place::Refresh);
-    assert_eq!(dock.sent(), [takes("i-1")]);
+    assert_eq!(dock.commands_sent(), [takes("i-1")]);
     // Finally it is refreshed, and the next one follows: the failures of the first one are forgotten.
     dock.set_answer(&dock.token(), has("new"));
     assert_eq!(dock.advance_at(390), (Place::Refresh, Some(Waits::Credentials(vec!["i-2".to_owned()]))));
-    assert_eq!(dock.sent(), [takes("i-2")]);
+    assert_eq!(dock.commands_sent(), [takes("i-2")]);
     let state = json!({"refresh": dock.step().commands()});
     let task = json!({
         "credentials": "new", "pace": Pace::default(), "done": ["i-1"], "phase": since(390, state),
@@ -91,7 +91,7 @@ fn how_often_one_worker_failed_counts_neither_for_the_next_nor_once_it_has_taken
     // The failed machine is gone.
     dock.sees("c-pool-a", &[("i-2", OLD)]);
     assert_eq!(dock.advance_at(300).0, Place::Refresh);
-    assert_eq!((dock.sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
+    assert_eq!((dock.commands_sent(), dock.task().get("tries")), (vec![takes("i-2")], None));
     dock.fails(&dock.token());
     assert_eq!(dock.advance_at(310).0, Place::Look);
     assert_eq!(dock.task()["tries"]["byDocument"]["Slipway-Refresh"]["tries"], 1);

@@ -12,15 +12,15 @@ type Row = (Value, Place, Option<&'static str>, &'static [&'static str], bool);
 /// Whether `rows` are all states of that kind of work, with these properties.
 fn check_states<S: State + DeserializeOwned>(rows: Vec<Row>) {
     let mut names = vec![Place::Done.name(), Place::Failed.name()];
-    for (state, place, machine, asked, is_busy) in rows {
+    for (state, place, machine, sent, is_busy) in rows {
         let mut phase: Phase<S> = serde_json::from_value(open(state.clone())).unwrap();
         assert_eq!(phase.place(), place, "{state}");
         assert_eq!(phase.machine().map(String::as_str), machine, "{state}");
         assert_eq!(phase.is_busy(), is_busy, "{state}");
         let tokens =
-            |asked: &[SentCommand]| asked.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
-        assert_eq!(tokens(phase.commands()), asked, "{state}");
-        assert_eq!(tokens(phase.commands_mut()), asked, "{state}");
+            |sent: &[SentCommand]| sent.iter().map(|one| one.command.token.clone()).collect::<Vec<_>>();
+        assert_eq!(tokens(phase.commands()), sent, "{state}");
+        assert_eq!(tokens(phase.commands_mut()), sent, "{state}");
         names.push(place.name());
     }
     let mut known: Vec<&str> = S::WAYS.iter().map(|way| way.from).collect();
@@ -45,7 +45,7 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
     let of_a_member = || -> Vec<Row> {
         vec![
             (json!({"look": {}}), Place::Look, None, &[], false),
-            (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+            (of_machine("snapshot", "sent", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
             (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
             (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
         ]
@@ -64,16 +64,16 @@ fn each_state_tells_where_it_is_on_which_machine_whom_it_asked_and_whether_it_ha
     ]);
     check_states::<LeaverState>(vec![
         (json!("look"), Place::Look, None, &[], false),
-        (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+        (of_machine("snapshot", "sent", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
         (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
         (json!({"moveLeader": one()}), Place::MoveLeader, Some("i-1"), &["i-1"], false),
-        (of_machine("remove", "asked", one()), Place::Remove, Some("i-0"), &["i-1"], true),
+        (of_machine("remove", "sent", one()), Place::Remove, Some("i-0"), &["i-1"], true),
         (json!({"verify": round(0)}), Place::Verify, None, ALL, true),
     ]);
     check_states::<ControllersState>(vec![
         (json!({"look": {}}), Place::Look, None, &[], false),
         (of_machine("check", "round", round(0)), Place::Check, Some("i-0"), ALL, false),
-        (of_machine("snapshot", "asked", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
+        (of_machine("snapshot", "sent", one()), Place::Snapshot, Some("i-0"), &["i-1"], false),
         (json!({"refresh": one()}), Place::Refresh, Some("i-1"), &["i-1"], true),
         (json!("oneMore"), Place::OneMore, None, &[], true),
         (json!({"drain": {"machine": "i-0"}}), Place::Drain, Some("i-0"), &[], true),

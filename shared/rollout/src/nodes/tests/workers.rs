@@ -347,7 +347,8 @@ fn a_group_that_somebody_made_larger_is_followed_after_five_minutes_but_for_thos
         let machines = [("i-1", machine), ("i-2", NEW), ("i-3", NEW)];
         let mut dock = pool(3, &machines, &json!({"extra": extra, "phase": phase}));
         dock.departs("i-1", ends);
-        dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0), last: None };
+        dock.departures.get_mut("i-1").unwrap().state =
+            DepartureState::Leave { requested_at: at(0), last: None };
         // A size that somebody else has set counts from when it was first observed.
         let seen = if desired == 2 { 0 } else { 301 };
         for (second, desired, seen) in [(300, 2, 0), (301, desired, seen)] {
@@ -430,7 +431,8 @@ fn p6_a_surplus_machine_leaves_room_for_each_other_one_that_still_goes() {
         let mut dock = pool(7, &machines, &fields);
         dock.departs("i-1", Ending::Surplus { of: 7 });
         if leaves {
-            dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0), last: None };
+            dock.departures.get_mut("i-1").unwrap().state =
+                DepartureState::Leave { requested_at: at(0), last: None };
         }
         dock.advance_at(1);
         let second = serde_json::to_value(dock.departures.get("i-2")).unwrap();
@@ -455,7 +457,7 @@ fn p8_no_surge_is_requested_until_an_answer_shows_the_decrement_of_a_surplus_wor
     let machines = [("i-1", OLD), ("i-2", OLD), ("i-3", OLD), ("i-4", NEW)];
     let mut dock = pool(4, &machines, &fields);
     dock.departs("i-1", Ending::Surplus { of: 4 });
-    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { told: at(0), last: None };
+    dock.departures.get_mut("i-1").unwrap().state = DepartureState::Leave { requested_at: at(0), last: None };
     dock.advance_at(1);
     assert_eq!(dock.effects(), []);
     dock.wants(3, &[("i-1", GOES), machines[1], machines[2], machines[3]]);

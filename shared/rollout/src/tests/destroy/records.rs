@@ -32,8 +32,8 @@ fn a_member_takes_the_records_of_all_back_before_etcd_goes() {
     while !quay.deletions().contains(&"c-etcd") {
         quay.wake(None);
     }
-    let asked = between(&quay);
-    assert!(asked.starts_with(&all) && asked.ends_with(&all) && asked.len() == 6, "{asked:?}");
+    let sent = between(&quay);
+    assert!(sent.starts_with(&all) && sent.ends_with(&all) && sent.len() == 6, "{sent:?}");
 }
 
 #[test]
@@ -65,12 +65,12 @@ fn records_are_taken_back_once_every_member_has_booted_and_a_boot_that_never_end
 
 #[test]
 fn a_destruction_does_not_wait_for_ever_for_records_that_nobody_can_take_back() {
-    for (members, asked, why) in [(3, 9, "etcd-1: AccessDenied"), (0, 0, "no member of etcd has a machine")] {
+    for (members, sent, why) in [(3, 9, "etcd-1: AccessDenied"), (0, 0, "no member of etcd has a machine")] {
         let mut quay = Quay { members, retires: None, ..Quay::new() };
         let report = quay.run(ordered(0, true));
         assert_eq!((report.state.as_str(), quay.deletions().len()), ("destroyed", 5), "{}", report.message);
         assert!(report.message.contains(why), "{}", report.message);
-        assert_eq!(between(&quay).len(), asked, "{:?}", quay.log);
+        assert_eq!(between(&quay).len(), sent, "{:?}", quay.log);
         assert!(quay.minute < 20, "{}", quay.minute);
     }
 }

@@ -68,7 +68,7 @@ fn renewed() -> Rendering {
 #[test]
 fn p11_a_rollout_waits_with_a_reason_while_a_controller_says_no_and_then_succeeds() {
     let mut yard = looking(|yard| yard.api_down = Some("503"));
-    let asked = yard.asked;
+    let sent = yard.sent;
     (0..30).for_each(|_| yard.wake(None));
     assert_eq!(yard.report.state.as_str(), "running");
     assert!(
@@ -78,7 +78,7 @@ fn p11_a_rollout_waits_with_a_reason_while_a_controller_says_no_and_then_succeed
     );
     assert!(yard.report.next.as_ref().is_some_and(|next| next.contains("slipway ")), "{:?}", yard.report);
     assert!(yard.report.nodes["cluster"].contains("503"), "{:?}", yard.report.nodes);
-    assert!(yard.asked > asked + 2 * 10, "it asks both again and again: {}", yard.asked - asked);
+    assert!(yard.sent > sent + 2 * 10, "it asks both again and again: {}", yard.sent - sent);
     yard.api_down = None;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     assert!(!yard.state.looks_again("v3"));
@@ -120,16 +120,16 @@ fn p11_the_next_upload_of_the_same_spec_looks_again_once_and_nothing_else_does()
         let lines = yard.log.len();
         // The daily scan plans the same version anew. It must not fail again each day.
         yard.uploads_again("v2", &policy);
-        let asked = yard.asked;
+        let sent = yard.sent;
         (0..90).for_each(|_| yard.wake(None));
-        assert_eq!((yard.asked, yard.published("Rollout Started")), (asked, 0), "{what}");
+        assert_eq!((yard.sent, yard.published("Rollout Started")), (sent, 0), "{what}");
 
         yard.uploads_again("v3", &policy);
         (0..100).for_each(|_| yard.wake(None));
         assert_eq!(yard.report.state.as_str(), "failed", "{what}: {}", yard.report.message);
-        let asked = yard.asked;
+        let sent = yard.sent;
         (0..90).for_each(|_| yard.wake(None));
-        assert_eq!((yard.asked, yard.published("Rollout Failed")), (asked, 1), "{what}: it loops");
+        assert_eq!((yard.sent, yard.published("Rollout Failed")), (sent, 1), "{what}: it loops");
 
         yard.api_down = None;
         yard.uploads_again("v4", &policy);
@@ -137,9 +137,9 @@ fn p11_the_next_upload_of_the_same_spec_looks_again_once_and_nothing_else_does()
         assert_eq!(yard.published("Rollout Succeeded"), 1, "{what}");
         assert_eq!(yard.log.len(), lines, "{what}: it only looked");
         yard.uploads_again("v5", &policy);
-        let asked = yard.asked;
+        let sent = yard.sent;
         (0..10).for_each(|_| yard.wake(None));
-        assert_eq!(yard.asked, asked, "{what}: it serves, and an empty plan begins nothing any more");
+        assert_eq!(yard.sent, sent, "{what}: it serves, and an empty plan begins nothing any more");
     }
 }
 
@@ -148,10 +148,10 @@ fn p11_a_pause_holds_the_look_and_its_hour_and_a_resume_asks_anew() {
     let mut yard = looking(|yard| yard.api_down = Some("503"));
     (0..50).for_each(|_| yard.wake(None));
     yard.wake(Some(Order::Pause));
-    let (asked, lines) = (yard.asked, yard.log.len());
+    let (sent, lines) = (yard.sent, yard.log.len());
     yard.api_down = None;
     (0..90).for_each(|_| yard.wake(None));
-    assert_eq!((yard.report.state.as_str(), yard.asked, yard.log.len()), ("paused", asked, lines));
+    assert_eq!((yard.report.state.as_str(), yard.sent, yard.log.len()), ("paused", sent, lines));
     yard.api_down = Some("503");
     yard.wake(Some(Order::Resume));
     (0..50).for_each(|_| yard.wake(None));
@@ -257,12 +257,12 @@ fn p11_answers_that_are_too_old_are_asked_for_again() {
     while !yard.state.active().is_some_and(|active| active.nodes.is_closing()) {
         yard.wake(None);
     }
-    let asked = yard.asked;
-    assert!(asked > 0 && yard.report.state.as_str() == "running", "{}", yard.report.message);
+    let sent = yard.sent;
+    assert!(sent > 0 && yard.report.state.as_str() == "running", "{}", yard.report.message);
     yard.api_down = Some("503");
     yard.pace = 15;
     yard.wake(None);
-    assert_eq!((yard.report.state.as_str(), yard.asked), ("running", asked + 2), "{}", yard.report.message);
+    assert_eq!((yard.report.state.as_str(), yard.sent), ("running", sent + 2), "{}", yard.report.message);
     yard.pace = 1;
     yard.wake(None);
     assert!(yard.report.message.contains(READY), "{}", yard.report.message);

@@ -66,16 +66,16 @@ fn p5_no_controller_goes_before_all_that_stay_are_healthy_targets() {
 
 #[test]
 fn of_the_controllers_group_alone_and_while_nothing_has_expired_the_health_of_targets_is_asked_for() {
-    let asked = |change, whom: Whom<'_>, hours: i64| {
+    let sent = |change, whom: Whom<'_>, hours: i64| {
         let mut yard = Yard::new(&SMALL, change, whom, &auto()).ends_in(hours);
         assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
         yard.targets_asked.into_iter().collect::<Vec<_>>()
     };
-    assert_eq!(asked(Change::Machines, &is_controller, 1_000), ["c-control-plane"]);
-    assert_eq!(asked(Change::Credentials, &is_controller, 1), ["c-control-plane"]);
-    assert_eq!(asked(Change::Credentials, &is_controller, -1), [""; 0]);
-    assert_eq!(asked(Change::Machines, &is_worker, 1_000), [""; 0]);
-    assert_eq!(asked(Change::Machines, &is_member, 1_000), [""; 0]);
+    assert_eq!(sent(Change::Machines, &is_controller, 1_000), ["c-control-plane"]);
+    assert_eq!(sent(Change::Credentials, &is_controller, 1), ["c-control-plane"]);
+    assert_eq!(sent(Change::Credentials, &is_controller, -1), [""; 0]);
+    assert_eq!(sent(Change::Machines, &is_worker, 1_000), [""; 0]);
+    assert_eq!(sent(Change::Machines, &is_member, 1_000), [""; 0]);
 }
 
 #[test]
@@ -294,8 +294,8 @@ fn p6_a_machine_more_that_a_failed_roll_left_is_taken_away_by_the_next() {
 
 /// Until a command is answered, no further one is sent.
 fn nobody_answers(yard: &mut Yard, document: &str) {
-    let asked = yard.state.departures.values().filter_map(|one| one.command());
-    let tokens: Vec<String> = asked
+    let sent = yard.state.departures.values().filter_map(|one| one.command());
+    let tokens: Vec<String> = sent
         .filter(|one| one.command.verb.document() == document)
         .map(|one| one.command.token.clone())
         .collect();
@@ -350,8 +350,8 @@ fn p6_a_drain_that_run_command_never_delivered_is_no_try() {
         let mut lost = 0;
         for _ in 0..60 {
             yard.wake(None);
-            let asked = yard.state.departures.values().filter_map(|one| one.command());
-            let drains = asked.filter(|one| matches!(one.command.verb, Verb::Drain { .. }));
+            let sent = yard.state.departures.values().filter_map(|one| one.command());
+            let drains = sent.filter(|one| matches!(one.command.verb, Verb::Drain { .. }));
             let tokens: Vec<String> = drains.map(|one| one.command.token.clone()).collect();
             for token in tokens.into_iter().take(8usize.saturating_sub(lost)) {
                 lost += 1;

@@ -15,7 +15,7 @@ fn p4_members_are_replaced_one_after_the_other_with_a_snapshot_and_without_the_l
     ];
     assert_eq!(yard.in_order(), log);
     // All are asked before and after each replacement, and once more after the leader has changed; both controllers at the end.
-    assert_eq!(yard.asked, 21 + 2);
+    assert_eq!(yard.sent, 21 + 2);
     assert!(yard.report.message.ends_with("replaced: etcd-0, etcd-1, etcd-2"), "{}", yard.report.message);
 
     // A snapshot counts for a quarter of an hour.
@@ -263,15 +263,15 @@ fn p4_p7_after_one_was_changed_the_next_waits_until_all_are_well_unless_certific
 fn p4_a_member_that_hangs_is_replaced_within_minutes_while_what_the_others_said_is_new() {
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());
     yard.hanging.insert("etcd-0.0".to_owned());
-    while yard.asked == 0 {
+    while yard.sent == 0 {
         yard.wake(None);
     }
-    let asked = yard.now;
-    while !yard.log.contains(&"etcd-0.0 goes".to_owned()) && yard.now < asked + 300 {
+    let sent = yard.now;
+    while !yard.log.contains(&"etcd-0.0 goes".to_owned()) && yard.now < sent + 300 {
         yard.wake(None);
     }
     assert_eq!(yard.in_order(), ["etcd-1.0 takes a snapshot", "etcd-0.0 goes"], "{}", yard.report.message);
-    assert!(yard.now - asked > 100, "a slow member is waited for");
+    assert!(yard.now - sent > 100, "a slow member is waited for");
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
     // The roll does not continue without a member that stays and hangs.
     let mut yard = Yard::new(&SMALL, Change::Machines, &|role| *role == Role::Etcd(0), &auto());

@@ -180,7 +180,7 @@ fn p10_a_controller_that_one_late_answer_does_not_show_takes_pods_again_after_it
     yard.answers.retain(|_, answer| !matches!(answer, CommandView::Answered(Answer::Drain(_))));
     yard.wake(None);
     shows(&mut yard, Lifecycle::InService);
-    let asked = yard.state.departures.get("controller.0").and_then(|one| one.command());
-    assert!(asked.is_some_and(|asked| matches!(asked.command.verb, Verb::Drain { .. })), "{:?}", yard.log);
+    let sent = yard.state.departures.get("controller.0").and_then(|one| one.command());
+    assert!(sent.is_some_and(|sent| matches!(sent.command.verb, Verb::Drain { .. })), "{:?}", yard.log);
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
 }

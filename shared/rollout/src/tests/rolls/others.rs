@@ -105,8 +105,8 @@ fn p6_what_an_autoscaler_takes_back_of_the_machines_that_come_first_is_asked_for
     group.machines.retain(|_, one| one.lifecycle == Lifecycle::InService);
     yard.boots = 2;
     assert_eq!(yard.run(), "succeeded", "{}", yard.report.message);
-    let asked = yard.log.iter().filter(|line| *line == "c-pool-a wants 4").count();
-    assert!(asked >= 2, "{:?}", yard.log);
+    let sent = yard.log.iter().filter(|line| *line == "c-pool-a wants 4").count();
+    assert!(sent >= 2, "{:?}", yard.log);
     let group = &yard.groups["c-pool-a"];
     assert_eq!((group.desired, group.machines.len()), (3, 3), "{:?}", yard.log);
     let drained = yard.log.iter().position(|line| line.contains("drains")).unwrap();

@@ -244,15 +244,15 @@ fn p6_a_drain_in_a_hook_is_forced_after_what_the_newest_spec_says_and_never_wher
         assert!(yard.state.active().is_some());
         let group = yard.groups.get_mut("c-pool-a").unwrap();
         group.machines.get_mut("pool-a.2").unwrap().lifecycle = Lifecycle::TerminatingWait;
-        let mut asked = Vec::new();
+        let mut sent = Vec::new();
         for _ in 0..5 {
             for effect in yard.minute_passes() {
                 if let Effect::Send(Command { verb: Verb::Drain { force_after_s, .. }, .. }) = effect {
-                    asked.push(force_after_s);
+                    sent.push(force_after_s);
                 }
             }
         }
-        assert!(!asked.is_empty() && asked.iter().all(|after| *after == forced), "{newest:?}: {asked:?}");
+        assert!(!sent.is_empty() && sent.iter().all(|after| *after == forced), "{newest:?}: {sent:?}");
     }
 }
 
