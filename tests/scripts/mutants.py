@@ -286,7 +286,12 @@ class Source:
 def copy_tree(planted):
     """Everything but what is planted, which is written with its mistakes. What did not change keeps its time, so that it is not built anew."""
     files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
-    for name in files.decode().split("\0"):
+    names = {name for name in files.decode().split("\0") if name and (ROOT / name).is_file()}
+    # A file that is gone here would still be built there.
+    for path in TREE.rglob("*.rs"):
+        if str(path.relative_to(TREE)) not in names and TREE / "target" not in path.parents:
+            path.unlink()
+    for name in sorted(names):
         source, target = ROOT / name, TREE / name
         if name and name not in planted and source.is_file():
             write_if_changed(target, source.read_bytes())

@@ -230,11 +230,11 @@ pub(super) fn files(rendering: &Rendering) -> BTreeMap<String, Vec<u8>> {
     for stack in &rendering.stacks {
         let template: Value = serde_json::from_str(&stack.body).unwrap_or_default();
         files.insert(format!("stacks/{}.json", stack.name), slipway_flows::store::json(&template));
+        let of_stack = rendering.roles.iter().filter(|(_, node)| node.stack == stack.name);
+        let roles: Vec<String> = of_stack.map(|(role, _)| role.to_string()).collect();
         for script in scripts(&template) {
             let mark = |role: &str| format!("\"role\":\"{role}\"");
-            let role =
-                rendering.roles.keys().map(ToString::to_string).find(|role| script.contains(&mark(role)));
-            if let Some(role) = role {
+            if let Some(role) = roles.iter().find(|role| script.contains(&mark(role))) {
                 files.insert(format!("userdata/{role}.sh"), script.into_bytes());
             }
         }
