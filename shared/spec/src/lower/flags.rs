@@ -38,8 +38,16 @@ impl Lowering<'_, '_, '_> {
             Type::Duration => {
                 (nanoseconds(value).is_some(), "a duration such as `5m` or `1h30m`: there are no days")
             }
-            _ if name == "service-node-port-range" => (is_port_range(value), "one such as `30000-32767`"),
-            _ => return,
+            Type::Text
+            | Type::Uint32
+            | Type::Float
+            | Type::List
+            | Type::Group
+            | Type::Texts
+            | Type::Other => match name {
+                "service-node-port-range" => (is_port_range(value), "one such as `30000-32767`"),
+                _ => return,
+            },
         };
         if !right {
             let message = format!("`{value}` is not what {program} reads as `{name}`: it would not start");

@@ -238,7 +238,7 @@ impl Lowering<'_, '_, '_> {
                     text(critical),
                     text(grace)
                 ),
-                format!("write both; they are `20s` and `60s` unless given"),
+                "write both; they are `20s` and `60s` unless given".to_owned(),
             ));
         }
         if let (Some(above), Some(below)) = (number(high), number(low))
