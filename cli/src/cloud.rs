@@ -409,6 +409,11 @@ impl Cloud {
         self.installation.aws.groups()
     }
 
+    /// What a person may ask AWS.
+    pub(crate) fn aws(&self) -> &Aws {
+        &self.installation.aws
+    }
+
     /// Run Command.
     pub(crate) fn commands(&self) -> RunCommand {
         self.installation.aws.commands()

@@ -21,9 +21,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand, ValueEnum as _};
 
 use commands::{
-    abort, apply, approve, certs, completions, cost, defragment, destroy, doctor, export, init, kubeconfig,
-    list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback, rotate_ca, scan,
-    simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
+    abort, apply, approve, certs, completions, cost, defragment, destroy, diff, doctor, export, history,
+    init, kubeconfig, list, logs, man, migrate, pause, plan, publish_agent, render, renew, resume, rollback,
+    rotate_ca, scan, simulate, skip, snapshot, snapshots, status, upgrade, validate, version, watch,
 };
 use failure::CliError;
 use printer::{Format, Printer};
@@ -77,6 +77,8 @@ enum Command {
     Status(status::Args),
     Watch(watch::Args),
     Logs(logs::Args),
+    Diff(diff::Args),
+    History(history::Args),
     Doctor(doctor::Args),
     Approve(approve::Args),
     Pause(pause::Args),
@@ -132,6 +134,8 @@ async fn main() -> ExitCode {
         Command::Status(args) => status::run(args, &printer).await,
         Command::Watch(args) => watch::run(args, &printer).await,
         Command::Logs(args) => logs::run(args, &printer).await,
+        Command::Diff(args) => diff::run(args, &printer).await,
+        Command::History(args) => history::run(args, &printer).await,
         Command::Doctor(args) => doctor::run(args, &printer).await,
         Command::Approve(args) => approve::run(args, &printer).await,
         Command::Pause(args) => pause::run(args, &printer).await,

@@ -103,7 +103,9 @@ impl Call {
     #[must_use]
     pub fn is_write(&self) -> bool {
         let verb = self.action.split_once(':').map_or("", |(_, verb)| verb);
-        !["Get", "Head", "Describe", "List", "Simulate", "Decrypt"].iter().any(|read| verb.starts_with(read))
+        // The access level of `cloudformation:DetectStackDrift` is "Read" (service authorization reference).
+        let reads = ["Get", "Head", "Describe", "Detect", "List", "Simulate", "Decrypt"];
+        !reads.iter().any(|read| verb.starts_with(read))
     }
 }
 

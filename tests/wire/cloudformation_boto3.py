@@ -141,7 +141,8 @@ def life() -> None:
 
     refused("ValidationError", "Unrecognized resource types: [AWS::Foo::Bar]", cloudformation.validate_template,
             TemplateBody=json.dumps({"Resources": {"A": {"Type": "AWS::Foo::Bar"}}}))
-    refused("ValidationError", "not modelled", cloudformation.detect_stack_drift, StackName="wire")
+    refused("ValidationError", "not modelled", cloudformation.describe_type, TypeName="AWS::EC2::VPC", Type="RESOURCE")
+    drift()
     refused("ChangeSetNotFound", "does not exist", cloudformation.describe_change_set,
             StackName="wire", ChangeSetName="none")
     told = cloudformation.get_template(StackName="wire")["TemplateBody"]
@@ -154,6 +155,27 @@ def life() -> None:
         refused("ValidationError", "does not exist", cloudformation.describe_stacks, StackName=name)
     deleted = cloudformation.list_stacks(StackStatusFilter=["DELETE_COMPLETE"])["StackSummaries"]
     assert {one["StackName"] for one in deleted} == {"user", "wire"}, deleted
+
+
+def drift() -> None:
+    """Nothing was changed by hand here, which AWS says per resource; a detection takes a while."""
+    detection = cloudformation.detect_stack_drift(StackName="wire")["StackDriftDetectionId"]
+    refused("ValidationError", "already in progress", cloudformation.detect_stack_drift, StackName="wire")
+    ended = time.monotonic() + 20
+    while True:
+        told = cloudformation.describe_stack_drift_detection_status(StackDriftDetectionId=detection)
+        if told["DetectionStatus"] != "DETECTION_IN_PROGRESS":
+            break
+        assert told["StackDriftStatus"] == "NOT_CHECKED" and time.monotonic() < ended, told
+        time.sleep(0.01)
+    assert told["DetectionStatus"] == "DETECTION_COMPLETE" and told["StackDriftStatus"] == "IN_SYNC", told
+    assert told["DriftedStackResourceCount"] == 0, told
+    drifts = cloudformation.describe_stack_resource_drifts(StackName="wire")["StackResourceDrifts"]
+    assert {one["StackResourceDriftStatus"] for one in drifts} == {"IN_SYNC"}, drifts
+    subnet = next(one for one in drifts if one["LogicalResourceId"] == "Subnet")
+    assert json.loads(subnet["ExpectedProperties"])["CidrBlock"] == "10.0.1.0/24", subnet
+    shown = cloudformation.describe_stacks(StackName="wire")["Stacks"][0]["DriftInformation"]
+    assert shown["StackDriftStatus"] == "IN_SYNC" and shown["LastCheckTimestamp"], shown
 
 
 def ticks() -> None:

@@ -196,6 +196,8 @@ const VERBS: &[&str] = &[
     "status",
     "watch",
     "logs",
+    "diff",
+    "history",
     "doctor",
     "approve",
     "pause",

@@ -28,6 +28,10 @@ pub struct InstalledStack {
     pub parameters: BTreeMap<String, String>,
     /// Its outputs.
     pub outputs: BTreeMap<String, String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Whether it is protected from deletion.
+    pub protected: bool,
 }
 
 /// A resource of a stack.
@@ -84,6 +88,7 @@ impl Aws {
             let changed = stack.last_updated_time.or(stack.creation_time);
             let parameters = stack.parameters.unwrap_or_default().into_iter();
             let outputs = stack.outputs.unwrap_or_default().into_iter();
+            let tags = stack.tags.unwrap_or_default().into_iter();
             InstalledStack {
                 status: stack.stack_status.map(|status| status.as_str().to_owned()).unwrap_or_default(),
                 reason: stack.stack_status_reason,
@@ -92,6 +97,8 @@ impl Aws {
                     .filter_map(|one| Some((one.parameter_key?, one.parameter_value.unwrap_or_default())))
                     .collect(),
                 outputs: outputs.filter_map(|one| Some((one.output_key?, one.output_value?))).collect(),
+                tags: tags.filter_map(|one| Some((one.key?, one.value?))).collect(),
+                protected: stack.enable_termination_protection.unwrap_or_default(),
             }
         }))
     }

@@ -15,7 +15,8 @@
 //! | `Ticks` | [`Schedules`] | `scheduler:CreateSchedule`, `scheduler:DeleteSchedule`, `iam:PassRole` |
 //!
 //! Beside the ports, for a person's commands: [`Aws::stack`] and [`S3Bucket::folders`], and what stands in the account of an installation
-//! (`installation`) and in the account (`account`, which calls services without an SDK by `raw`), and AWS' prices (`prices`). No function has their permissions.
+//! (`installation`) and in the account (`account`, which calls services without an SDK by `raw`), what was changed by hand (`drift`), and AWS' prices
+//! (`prices`). No function has their permissions.
 //!
 //! An error of a call becomes a `PortError`: its kind, the service's code, message and request id, and never a body.
 
@@ -24,6 +25,7 @@ mod bus;
 mod calls;
 mod commands;
 mod config;
+mod drift;
 mod error;
 mod groups;
 mod installation;
@@ -41,6 +43,9 @@ pub use account::{Caller, InstalledAlarm, Quota, UsageMetric};
 pub use bus::EventBus;
 pub use commands::RunCommand;
 pub use config::{Aws, NoRegion, Terminal};
+pub use drift::{
+    Detection, DetectionStart, Difference, DifferenceKind, DriftStatus, GroupSettings, ResourceDrift,
+};
 pub use groups::AutoScaling;
 pub use installation::{Encryption, InstalledKey, InstalledResource, InstalledSchedule, InstalledStack};
 pub use keys::KmsKeys;

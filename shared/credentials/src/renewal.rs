@@ -57,12 +57,40 @@ pub struct Observed<'a> {
     pub stored: &'a BTreeMap<String, Stored>,
     /// The last reports of its nodes.
     pub nodes: &'a [Reported],
+    /// The machines that Auto Scaling has of these.
+    pub machines: &'a Machines,
     /// The result of the newest plan. `None`: there was never a plan.
     pub planned: Option<&'a Planned>,
     /// The state kept by the last scan.
     pub state: &'a State,
     /// The renewals that a person requested.
     pub request: &'a RenewalRequest,
+}
+
+/// The machines that hold leaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Machines {
+    /// Those of each role, with the keys of their reports. The nodes that report of a role that is missing speak for all of it, and so does
+    /// a rollout.
+    Listed(BTreeMap<Role, BTreeMap<String, String>>),
+    /// They could not be listed: a replaced certificate may be on any of them.
+    Unknown,
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Self::Listed(BTreeMap::new())
+    }
+}
+
+impl Machines {
+    /// The machines of `role`; `None`: they were not listed.
+    fn of(&self, role: &Role) -> Option<&BTreeMap<String, String>> {
+        match self {
+            Self::Listed(machines) => machines.get(role),
+            Self::Unknown => None,
+        }
+    }
 }
 
 /// A request to renew certificates whatever their dates.

@@ -240,6 +240,19 @@ pub fn entered(cluster: &Cluster, manifest: &mut Manifest, name: &str) {
     }
 }
 
+/// Records the present bundles of the spec's roles as having the present stage of each rotation, except those that are `to_seal`, which
+/// [`manifest::record`] adds. A role that comes back into the spec may have a bundle that is as it should be, so that nothing is sealed.
+pub fn record_present(cluster: &Cluster, manifest: &mut Manifest, to_seal: &BTreeSet<Role>) {
+    let Manifest { rotations, bundles, .. } = manifest;
+    for (name, rotation) in rotations {
+        for role in reached(cluster, name).difference(to_seal) {
+            if let Some(bundle) = bundles.get(role) {
+                rotation.digests.entry(role.clone()).or_default().insert(bundle.digest.clone());
+            }
+        }
+    }
+}
+
 fn settle(manifest: &mut Manifest, name: &str, settled: Option<Timestamp>) -> bool {
     let Some(rotation) = manifest.rotations.get_mut(name) else { return false };
     rotation.settled = settled;

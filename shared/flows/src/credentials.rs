@@ -23,6 +23,7 @@ use slipway_core::keys;
 use slipway_core::role::Role;
 use slipway_credentials::manifest::{self, Brought, FORMAT, PolicyError};
 use slipway_credentials::policy::{self, DIGEST_KEY};
+use slipway_credentials::rotation as rotation_policy;
 use slipway_credentials::{Asset, AssetKind, BundleEntry, ChainFacts, Entry, Manifest, Origin, trust};
 use slipway_ports::{BroughtAuthority, Crypto, Keys, Made, Objects, PortResult, Secret, Signer};
 use vault::{Half, Held, Vault};
@@ -148,6 +149,7 @@ pub async fn ensure_with<O: Objects, K: Keys, C: Crypto>(
         roles.extend(manifest::to_seal_under(cluster, &manifest, &vault.wanted));
         let mut healed = bundles_astray(objects, cluster, &manifest, &roles).await?;
         roles.extend(healed.keys().cloned());
+        rotation_policy::record_present(cluster, &mut manifest, &roles);
         if made.is_empty() && roles.is_empty() && stored.value.as_ref() == Some(&manifest) {
             return Ok(credentials(cluster, manifest, made, roles));
         }

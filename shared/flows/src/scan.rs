@@ -2,7 +2,8 @@
 //!
 //! [`fan_out`] requests a scan of each cluster by a separate event, and [`scan`] scans one. It is a sequence of steps, each a module:
 //!
-//! 1. `observe` reads certificates, inventory, node reports and plan, and `space` judges the room of etcd's databases; [`slipway_credentials::renewal::decide`] decides.
+//! 1. `observe` reads certificates, inventory, node reports and plan, `machines` lists who has to report, and `space` judges the room of etcd's
+//!    databases; [`slipway_credentials::renewal::decide`] decides.
 //! 2. `renewal` renews the certificates that are due.
 //! 3. `rotation` continues rotations and begins those that are due.
 //! 4. `snapshots` writes the schedule of etcd's snapshots, and deletes old ones.
@@ -13,6 +14,7 @@
 
 mod accepted;
 mod events;
+mod machines;
 mod observe;
 mod renewal;
 mod rotation;
@@ -28,7 +30,7 @@ use slipway_core::event::{Event, RenewalFailed, ScanRequested};
 use slipway_core::keys;
 use slipway_credentials::Manifest;
 use slipway_credentials::renewal::{
-    self as policy, CertificateState, Decision, Finding, RenewalRequest, State,
+    self as policy, CertificateState, Decision, Finding, Machines, RenewalRequest, State,
 };
 use slipway_ports::{Crypto, Folders, Keys, Listing, Objects, Removal};
 
@@ -46,7 +48,7 @@ pub struct ScanPorts<'a, S, A, G, K, B, C> {
     pub specs: &'a S,
     /// The asset bucket.
     pub assets: &'a A,
-    /// Auto Scaling, which is queried during rotations.
+    /// Auto Scaling, which lists the machines that have to report.
     pub groups: &'a G,
     /// KMS.
     pub keys: &'a K,
@@ -132,7 +134,8 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
         Ok(seen) => seen,
         Err(why) => return Ok(ScanOutcome::Nothing(why)),
     };
-    let mut decision = seen.decide(request, now);
+    let (machines, listed) = machines::list(ports.assets, ports.groups, cluster, &mut seen.findings).await;
+    let mut decision = seen.decide(&machines, request, now);
     let stored = renewal::record_intent(ports.assets, &seen, &decision).await?;
     let (mut renewed, failed) = renewal::renew(ports, &seen.cluster, &decision.renew, now).await?;
     let rotated = match seen.may_renew {
@@ -158,6 +161,7 @@ pub async fn scan<S: Objects, A: Objects + Listing + Removal, G: Groups, K: Keys
     let done = renewal::done(&decision.renew, &renewed);
     keep(ports.assets, cluster, &stored, decision.next.clone().renewed(&done)).await?;
     let newest_snapshot = snapshots?;
+    listed?;
     Ok(ScanOutcome::Scanned(Box::new(Scanned {
         cluster: cluster.to_owned(),
         standings: decision.standings,
@@ -202,8 +206,8 @@ pub struct Foreseen {
     pub decision: Decision,
 }
 
-/// Observes and decides as [`scan`] does, without renewing, writing or publishing. The inner error is the reason why there is nothing to
-/// scan.
+/// Observes and decides as [`scan`] does, without renewing, writing or publishing, and without listing the machines. The inner error is the
+/// reason why there is nothing to scan.
 ///
 /// # Errors
 /// As [`scan`].
@@ -215,13 +219,13 @@ pub async fn foresee<S: Objects, A: Objects + Listing, G, K, B, C: Crypto>(
 ) -> FlowResult<Result<Foreseen, &'static str>> {
     let seen = observe::observe(ports, cluster, now).await?;
     Ok(seen.map(|seen| {
-        let decision = seen.decide(request, now);
+        let decision = seen.decide(&Machines::default(), request, now);
         Foreseen { cluster: seen.cluster, manifest: seen.manifest, decision }
     }))
 }
 
 impl observe::Seen {
-    fn decide(&self, request: &RenewalRequest, now: Timestamp) -> Decision {
+    fn decide(&self, machines: &Machines, request: &RenewalRequest, now: Timestamp) -> Decision {
         let mut cluster = self.cluster.clone();
         if !self.may_renew {
             // So all that expire are announced, as if renewals were off.
@@ -232,6 +236,7 @@ impl observe::Seen {
             manifest: &self.manifest,
             stored: &self.stored,
             nodes: &self.nodes,
+            machines,
             planned: self.planned.as_ref(),
             state: &self.state,
             request,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use slipway_core::keys;
 use slipway_core::status::Status;
-use slipway_ports::{Bounded, Condition, ErrorKind, Objects, Put};
+use slipway_ports::{Bounded, Condition, ErrorKind, MOST_OBJECT_BYTES, Objects, Put};
 use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
@@ -178,15 +178,38 @@ pub async fn save<T: Serialize>(
     })
 }
 
+/// The content of an object that functions read whole.
+///
+/// # Errors
+/// If it is larger than what they read ([`MOST_OBJECT_BYTES`]).
+pub(crate) fn readable(key: &str, bytes: Vec<u8>) -> FlowResult<Vec<u8>> {
+    if bytes.len() as u64 <= MOST_OBJECT_BYTES {
+        return Ok(bytes);
+    }
+    let problem = format!(
+        "{key} would have {} bytes, and the functions read no more than {MOST_OBJECT_BYTES}: nothing was changed",
+        bytes.len()
+    );
+    let help = "make the spec smaller: fewer node pools, customFiles and patches (docs/scale.md)".to_owned();
+    Err(FlowError::Refused { problem, help })
+}
+
 /// Writes a content-addressed object unless it exists; an existing one is the same. Returns whether it was written.
 ///
 /// # Errors
-/// If the port fails.
+/// If the port fails, or other writers of the same key were met [`TRIES`] times and none of them has written it.
 pub async fn keep(objects: &impl Objects, key: &str, bytes: impl Into<Vec<u8>>) -> FlowResult<bool> {
-    if objects.head(key).await?.is_some() {
-        return Ok(false);
+    let bytes = bytes.into();
+    for _ in 0..TRIES {
+        if objects.head(key).await?.is_some() {
+            return Ok(false);
+        }
+        // What is lost to a write that is under way (409) is not there if that one fails.
+        if let Put::Written(_) = objects.put(key, bytes.clone(), Condition::Absent).await? {
+            return Ok(true);
+        }
     }
-    Ok(matches!(objects.put(key, bytes.into(), Condition::Absent).await?, Put::Written(_)))
+    Err(FlowError::Race { key: key.to_owned(), tries: TRIES })
 }
 
 /// Reads `key`, computes the new value with `change` (`None`: leave it), writes it, and starts again if somebody else was first.
@@ -237,4 +260,23 @@ pub fn json(value: &impl Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).expect("our states have string keys only");
     bytes.push(b'\n');
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With some 1,400 pools, a release was written that no function could read.
+    #[test]
+    fn p8_an_object_that_no_function_could_read_is_refused_before_it_is_written() {
+        let most = usize::try_from(MOST_OBJECT_BYTES).unwrap_or(usize::MAX);
+        assert!(readable("clusters/c/releases/r.json", vec![0; most]).is_ok());
+        let refused =
+            readable("clusters/c/releases/r.json", vec![0; most + 1]).map_err(|error| error.to_string());
+        assert!(
+            refused.is_err_and(
+                |why| why.contains("would have 16777217 bytes") && why.contains("fewer node pools")
+            )
+        );
+    }
 }

@@ -7,6 +7,7 @@ mod addons;
 pub mod cost;
 mod exports;
 mod html;
+mod kind;
 mod membership;
 mod nodes;
 mod reasons;
@@ -37,6 +38,7 @@ use slipway_core::role::Role;
 
 pub use addons::{AddonAction, AddonPlan};
 pub use exports::ExportInUse;
+pub use kind::PlanKind;
 pub use membership::{MembershipAction, MembershipChange};
 pub use renewal::{RenewalPlan, deadline};
 pub use sizes::{Machines, Resized};

@@ -334,6 +334,7 @@ fn refuse(state: &mut Rollout, wanted: &Wanted, why: String, now: Timestamp) -> 
     if state.was_destroyed().is_some() {
         state.does(Doing::Idle);
     }
+    state.has_ended(&plan.id, None, (RolloutResult::Failed, &why), now);
     state.last = Some(Ended {
         plan: plan.id.clone(),
         spec_version: wanted.desired.spec_version.clone(),
@@ -529,6 +530,7 @@ fn conclude(
         open.saves_again(now);
     }
     next.approved = None;
+    next.has_ended(&active.plan, Some(&active), (result, &message), now);
     next.last = Some(Ended {
         plan: active.plan,
         spec_version: active.spec_version,

@@ -22,6 +22,7 @@ mod observed;
 mod order;
 mod orders;
 mod outbox;
+mod past;
 mod patience;
 mod progress;
 mod stack_step;
@@ -59,6 +60,7 @@ pub use observed::{
 pub use order::{CLOCKS_APART, Given, Ignored, Order, Switch};
 pub use orders::after_order;
 pub use outbox::{EffectOutcome, Evidence, FRESH, Pending, Seen};
+pub use past::Past;
 pub use stack_step::Unseen;
 use waits::Published;
 
@@ -89,6 +91,9 @@ pub struct Rollout {
     /// Successful rollouts, newest first: the targets of `slipway rollback`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub good: Vec<Good>,
+    /// The last rollouts that have ended, newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<Past>,
     /// Effects that were decided and may not have been performed yet.
     pub outbox: Vec<Pending>,
     /// The number of effects that were ever decided: each effect and each event has its number.
@@ -438,6 +443,7 @@ impl Rollout {
             doing: Doing::Idle,
             last: None,
             good: Vec::new(),
+            past: Vec::new(),
             outbox: Vec::new(),
             effects_decided: 0,
             approved: None,

@@ -28,6 +28,8 @@ pub(crate) struct ResourceType {
     pub(crate) not_updatable: Vec<String>,
     /// Paths that AWS sets. `Fn::GetAtt` returns them.
     pub(crate) read_only: Vec<String>,
+    /// Paths that the service takes and never returns.
+    pub(crate) write_only: Vec<String>,
     /// The property that receives the stack's tags, if the type takes tags.
     pub(crate) tag_property: Option<String>,
     /// `Fn::GetAtt` returns every property.
@@ -92,7 +94,7 @@ impl ResourceType {
 }
 
 /// Whether `path` is the property that `rule` names, or is inside it.
-fn within(rule: &str, path: &[String]) -> bool {
+pub(crate) fn within(rule: &str, path: &[String]) -> bool {
     let mut keys = path.iter();
     rule.split('.').all(|step| keys.next().is_some_and(|key| step == "*" || step == key))
 }

@@ -19,6 +19,7 @@ mod cluster;
 mod commands;
 mod constraints;
 mod delete;
+mod drift;
 mod error;
 mod events;
 mod execute;
@@ -60,6 +61,7 @@ pub(crate) use changes::{Action, Change, Detail};
 pub use cluster::{ClusterFacts, Loss, MemberFacts, Removal};
 pub(crate) use commands::{CommandRequest, Details, PRINTED_AT_MOST, Sent};
 pub use commands::{Delegated, DocumentFacts, DrainFacts, Ended, documents};
+pub(crate) use drift::{Detection, DriftInformation, ResourceDrift, drift_statuses};
 pub use error::{ApiError, ApiResult};
 pub use events::{BusEvent, Outgoing};
 pub use faults::Phase;
@@ -76,6 +78,7 @@ pub(crate) use stack::{Stack, StackEvent, status_name};
 pub use verdicts::Verdict;
 pub use weather::Service;
 
+use drift::Drifts;
 use faults::Faults;
 use fleet::Fleet;
 use task::Task;
@@ -141,6 +144,7 @@ pub struct World {
     tokens: BTreeMap<String, (&'static str, String)>,
     schedules: BTreeMap<(String, String), Schedule>,
     fleet: Fleet,
+    drifts: Drifts,
     weather: Weather,
     outbox: Vec<Outgoing>,
     calls: BTreeMap<&'static str, u64>,
@@ -169,6 +173,7 @@ impl World {
             tokens: BTreeMap::new(),
             schedules: BTreeMap::new(),
             fleet: Fleet::default(),
+            drifts: Drifts::default(),
             weather: Weather::default(),
             outbox: Vec::new(),
             calls: BTreeMap::new(),

@@ -274,6 +274,12 @@ impl Scope<'_> {
         };
         let mut request = need(&format!("cloudformation:{action}"), stack.clone());
         let mut more = Vec::new();
+        if action == "DetectStackDrift" {
+            // "In order to successfully perform drift detection on a stack, a user must have the following permissions" (CloudFormation user guide,
+            // "Detect unmanaged configuration changes to stacks and resources with drift detection"). Those to read each resource are not modelled.
+            more.push(need("cloudformation:DetectStackResourceDrift", stack.clone()));
+            more.push(need("cloudformation:BatchDescribeTypeConfigurations", "*".to_owned()));
+        }
         let role = field("RoleARN");
         if !role.is_empty() {
             add(&mut request, "cloudformation:RoleArn", role);

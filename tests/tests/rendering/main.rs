@@ -1,6 +1,7 @@
 //! From an upload to a plan, through the real flow and real cryptography, with buckets and keys in memory.
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test may panic")]
 
+mod credentials;
 mod patches;
 mod previews;
 mod software;

@@ -6,6 +6,7 @@ mod damage;
 mod held_up;
 mod recovery;
 mod rotation;
+mod silent;
 mod snapshots;
 mod space;
 

@@ -88,3 +88,34 @@ async fn p7_a_stage_of_an_exchange_follows_when_every_machine_of_every_group_has
     }
     assert!(!account.manifest().assets.contains_key("ca-previous"));
 }
+
+/// Auto Scaling retains a worker whose pods have not left: it is no part of a refresh, and its pods need the next stage as all others do.
+#[tokio::test]
+async fn p6_a_stage_waits_for_a_worker_that_auto_scaling_retains() {
+    let mut account = Workshop::launched(PRODUCTION).await;
+    account.world = account.fleet(1).await;
+    let leaving = facts(&account.world).into_iter().find(|one| one.role == "pool-general-a").unwrap();
+    let groups = SimulatedGroups::new(Arc::clone(&account.world));
+    groups.terminate(&leaving.group, &leaving.id, None).await.unwrap();
+    let later = lock(&account.world).now() + SignedDuration::from_hours(49);
+    lock(&account.world).advance(later);
+    let machines = facts(&account.world);
+    assert!(machines.iter().any(|one| one.id == leaving.id && one.retained), "{machines:?}");
+
+    let cluster = slipway_spec::parse(PRODUCTION.as_bytes(), None).unwrap().cluster;
+    let (before, now) = (account.manifest(), launch() + days(10));
+    rotation::change(&account.assets, &account.keys, &AwsLc, &cluster, "ca", now, rotation::Request::Start)
+        .await
+        .unwrap();
+    let plan = planned(&account, now).await.unwrap();
+    account.deployed(&plan).await;
+    for machine in &machines {
+        let has = if machine.id == leaving.id { before.clone() } else { account.manifest() };
+        report_credentials(&account, machine, &has, now);
+    }
+    scan(&account, now).await;
+    assert_eq!(stage_of(&account), Some(Stage::Trust), "it does not trust the new authority");
+    report_credentials(&account, &leaving, &account.manifest(), now);
+    scan(&account, now).await;
+    assert_eq!(stage_of(&account), Some(Stage::Issue));
+}

@@ -7,6 +7,7 @@ mod agent;
 mod ci;
 mod cost;
 mod destroying;
+mod diff;
 mod doctor;
 mod exports;
 mod logs;

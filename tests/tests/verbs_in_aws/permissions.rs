@@ -87,6 +87,9 @@ fn resources(slipway: &Installation, on: &str) -> Vec<String> {
         "the installation's stack" => {
             vec![format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/slipway/*", world.region())]
         }
+        "the cluster's stacks" => {
+            vec![format!("arn:aws:cloudformation:{}:{ACCOUNT}:stack/{CLUSTER}-*/*", world.region())]
+        }
         "the parameters of images" => {
             vec![format!("arn:aws:ssm:{}::parameter/aws/service/*", world.region())]
         }
@@ -339,9 +342,20 @@ async fn the_page_of_the_command_line_grants_what_is_needed_and_nothing_more() {
     for grant in table.iter().filter(|grant| {
         // Nobody can be asked here whether to approve a plan.
         let asks = grant.only.starts_with("if you approve");
-        let elsewhere = ["cost", "doctor", "export", "logs", "upgrade", "snapshot", "defragment", "plan"]
-            .iter()
-            .any(|verb| grant.is_only_for(verb));
+        let elsewhere = [
+            "cost",
+            "diff",
+            "doctor",
+            "export",
+            "history",
+            "logs",
+            "upgrade",
+            "snapshot",
+            "defragment",
+            "plan",
+        ]
+        .iter()
+        .any(|verb| grant.is_only_for(verb));
         !grant.is_recovery() && !elsewhere && !asks
     }) {
         assert!(held.contains(grant), "nothing holds {grant:?}");
@@ -400,6 +414,16 @@ pub(crate) async fn logs_need_what_the_page_says_and_nothing_more(slipway: &Inst
     needs_what_the_page_says(slipway, &format!("logs {instance}"), 7, "").await;
 }
 
+/// The permissions that `diff` needs, for a cluster in which nothing was changed by hand.
+pub(crate) async fn a_diff_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    needs_what_the_page_says(slipway, "diff", 10, "").await;
+}
+
+/// The permissions that `history` needs.
+pub(crate) async fn a_history_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
+    needs_what_the_page_says(slipway, "history", 2, "").await;
+}
+
 /// A snapshot is taken, and what it needs is what the page says.
 pub(crate) async fn a_snapshot_needs_what_the_page_says_and_nothing_more(slipway: &Installation) {
     let taken = needs_what_the_page_says(slipway, "snapshot", 5, "--output json").await.json();
@@ -443,7 +467,7 @@ pub(crate) async fn a_check_needs_what_the_page_says_and_nothing_more(slipway: &
     for words in [
         "assumed-role/somebody/session may not run abort, approve, pause, resume, skip, upgrade on other: ",
         "not allowed are events:PutEvents on arn:aws:events:eu-west-1:123456789012:event-bus/slipway",
-        "assumed-role/somebody/session may run list",
+        "assumed-role/somebody/session may run history, list",
     ] {
         assert!(run.out.contains(words), "{words}: {run:?}");
     }

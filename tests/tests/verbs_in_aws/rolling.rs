@@ -112,6 +112,26 @@ async fn p3_a_plan_is_applied_read_approved_and_watched_to_its_end() {
     assert!(run.out.contains(r#""about":"rollout","at":"#) && run.out.contains("succeeded: "), "{}", run.out);
     let rollout: Value = slipway.document(CLUSTER, "rollout.json").await.unwrap().unwrap();
     assert_eq!((&rollout["generation"], &rollout["last"]["result"]), (&json!(2), &json!("succeeded")));
+
+    // Both are told afterwards.
+    let told = slipway_as_administrator(&slipway, &format!("history {cluster} --output json")).await.json();
+    let rollouts = told["rollouts"].as_array().unwrap();
+    let of = |key: &str| -> Vec<&Value> { rollouts.iter().map(|one| &one[key]).collect() };
+    assert_eq!(of("generation"), [2, 1]);
+    assert_eq!(of("kind"), ["renewal", "launch"], "{told}");
+    assert_eq!(of("result"), ["succeeded", "succeeded"]);
+    assert_eq!(of("approved"), [true, true]);
+    assert_eq!(of("plan")[1], &json!(plan));
+    assert!(rollouts.iter().all(|one| one["seconds"].as_i64() > Some(0)), "{told}");
+    let text = slipway_as_administrator(&slipway, &format!("history {cluster}")).await;
+    for words in [
+        "minimal: 2 rollouts, the newest first\n",
+        "    1  launch         succeeded ",
+        ", approved by a person\n",
+    ] {
+        assert!(text.code == 0 && text.out.contains(words), "{words}: {text:?}");
+    }
+    crate::permissions::a_history_needs_what_the_page_says_and_nothing_more(&slipway).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

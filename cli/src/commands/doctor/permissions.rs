@@ -21,6 +21,8 @@ pub(super) struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum On {
     Stack,
+    /// The stacks of the cluster.
+    ClusterStacks,
     AssetBucket,
     SpecBucket,
     /// Objects of the asset bucket.
@@ -95,6 +97,38 @@ pub(super) const TABLE: &[Row] = &[
     row(&["logs"], OF_COMMANDS, On::Everything),
     row(&["logs"], &["ssm:SendCommand"], On::Documents(&["Slipway-Logs"])),
     row(&["logs"], &["ssm:SendCommand"], On::Machines),
+    row(&["diff"], &["s3:ListBucket"], On::AssetBucket),
+    row(
+        &["diff"],
+        &["s3:GetObject"],
+        On::Assets(&["clusters/NAME/rollout.json", "clusters/NAME/desired.json", "clusters/NAME/releases/*"]),
+    ),
+    row(
+        &["diff"],
+        &[
+            "cloudformation:DescribeStacks",
+            "cloudformation:GetTemplate",
+            "cloudformation:DetectStackDrift",
+            "cloudformation:DetectStackResourceDrift",
+            "cloudformation:DescribeStackResourceDrifts",
+        ],
+        On::ClusterStacks,
+    ),
+    row(
+        &["diff"],
+        &[
+            "cloudformation:DescribeStackDriftDetectionStatus",
+            "cloudformation:BatchDescribeTypeConfigurations",
+            "autoscaling:DescribeAutoScalingGroups",
+        ],
+        On::Everything,
+    ),
+    row(&["history"], &["s3:ListBucket"], On::AssetBucket),
+    row(
+        &["history"],
+        &["s3:GetObject"],
+        On::Assets(&["clusters/NAME/rollout.json", "clusters/NAME/desired.json", "clusters/NAME/plans/*"]),
+    ),
     row(&["export"], &["s3:ListBucket"], On::AssetBucket),
     row(
         &["export"],
@@ -186,6 +220,7 @@ impl Places {
         };
         match on {
             On::Stack => [of("cloudformation", &format!("stack/{}/*", self.stack))].into(),
+            On::ClusterStacks => [of("cloudformation", &format!("stack/{cluster}-*/*"))].into(),
             On::AssetBucket => [bucket(&self.asset_bucket)].into(),
             On::SpecBucket => [bucket(&self.spec_bucket)].into(),
             On::Assets(paths) => below(&self.asset_bucket, paths),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use slipway_core::role::Role;
 
-use super::{Finding, Group, Observed, REPORT_LIFE, Reported, Stored, Topology, group};
+use super::{Finding, Group, Machines, Observed, REPORT_LIFE, Reported, Stored, Topology, group};
 use crate::{Asset, CertificateFacts, CertificateProfile, Origin, manifest, policy};
 
 /// How far two clocks may be apart: not-before is backdated by as much.
@@ -175,15 +175,23 @@ fn facts(
     Some((entry.fingerprint.clone(), facts.clone()))
 }
 
-/// The newest report of each node, among the recent ones.
-fn fresh(nodes: &[Reported], now: Timestamp) -> Vec<&Reported> {
-    let since = now.saturating_sub(REPORT_LIFE).unwrap_or(Timestamp::MIN);
+/// Since when a report counts as current.
+fn current_since(now: Timestamp) -> Timestamp {
+    now.saturating_sub(REPORT_LIFE).unwrap_or(Timestamp::MIN)
+}
+
+/// The newest report of each node, among the recent ones and those of machines that exist: what such a machine had last, it still has.
+fn newest<'a>(observed: &Observed<'a>, now: Timestamp) -> Vec<&'a Reported> {
+    let since = current_since(now);
+    let exists = |node: &Reported| {
+        observed.machines.of(&node.role).is_some_and(|machines| machines.contains_key(&node.instance))
+    };
     let mut newest: BTreeMap<(&Role, &str), &Reported> = BTreeMap::new();
-    for node in nodes.iter().filter(|node| node.at >= since) {
+    for node in observed.nodes.iter().filter(|node| node.at >= since || exists(node)) {
         // An etcd member is one machine at a time, so the report of its predecessor is obsolete.
         let machine = if node.role.member().is_some() { "" } else { node.instance.as_str() };
         let kept = newest.entry((&node.role, machine)).or_insert(node);
-        if node.at > kept.at {
+        if (exists(node), node.at) > (exists(kept), kept.at) {
             *kept = node;
         }
     }
@@ -198,9 +206,9 @@ fn elsewhere(
     holders: &BTreeSet<Role>,
     now: Timestamp,
 ) -> Vec<Elsewhere> {
-    let fresh = fresh(observed.nodes, now);
+    let newest = newest(observed, now);
     let held = |node: &&&Reported| node.held.iter().any(|held| held.asset == asset);
-    let reporting: Vec<&&Reported> = fresh.iter().filter(held).collect();
+    let reporting: Vec<&Reported> = newest.iter().filter(held).copied().collect();
     let mut found: Vec<Elsewhere> = reporting
         .iter()
         .flat_map(|node| node.held.iter().map(move |held| (node, held)))
@@ -213,16 +221,14 @@ fn elsewhere(
         .collect();
     let superseded = observed.state.superseded.get(asset).filter(|before| before.fingerprint != current);
     if let Some(before) = superseded
-        && found.is_empty()
-        && !arrived(observed, holders, &reporting)
+        && found.iter().all(|other| other.fingerprint != before.fingerprint)
     {
-        let places: Vec<String> =
-            holders.iter().filter(|role| **role != Role::Admin).map(Role::to_string).collect();
+        let places = unheard(observed, holders, &reporting);
         if !places.is_empty() {
             found.push(Elsewhere {
                 ends: before.ends,
                 fingerprint: before.fingerprint.clone(),
-                place: format!("nodes that have not taken the new one yet ({})", places.join(", ")),
+                place: format!("nodes that have not reported the new one yet ({})", some(&places)),
             });
         }
     }
@@ -230,31 +236,77 @@ fn elsewhere(
     found
 }
 
-/// Whether the certificate of the inventory is known to be on the nodes of all `holders`.
-fn arrived(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&&Reported]) -> bool {
-    let nodes: Vec<&Role> = holders.iter().filter(|role| **role != Role::Admin).collect();
-    let all_report = nodes.iter().all(|role| reporting.iter().any(|node| node.role == **role));
+/// How many places are named.
+const MOST_NAMED: usize = 5;
+
+fn some(places: &[String]) -> String {
+    let more = places.len().saturating_sub(MOST_NAMED);
+    let named = places[..places.len() - more].join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
+/// The nodes among the `holders` of a certificate that have not reported which one they have: machines, and roles whose machines were not
+/// listed. `reporting`: those that have.
+fn unheard(observed: &Observed<'_>, holders: &BTreeSet<Role>, reporting: &[&Reported]) -> Vec<String> {
+    let nodes = || holders.iter().filter(|role| **role != Role::Admin);
+    let has_reported = |role: &Role, machine: Option<&String>| {
+        let is_it = |node: &&Reported| machine.is_none_or(|machine| node.instance == *machine);
+        reporting.iter().filter(|node| node.role == *role).any(is_it)
+    };
     let rolled_out = observed.planned.is_some_and(|planned| {
         let is_at = |role: &Role| {
             let bundle = observed.manifest.bundles.get(role).map(|bundle| &bundle.digest);
             bundle.is_some() && planned.digests.get(role) == bundle
         };
-        planned.reached && nodes.iter().all(|role| is_at(role))
+        planned.reached && nodes().all(is_at)
     });
-    all_report || rolled_out
+    let is_known = |role: &Role| rolled_out || has_reported(role, None);
+    let unheard = nodes().flat_map(|role| match observed.machines.of(role) {
+        // A rollout proves nothing of them: a person may have skipped one, or put it into Standby.
+        Some(machines) => machines
+            .keys()
+            .filter(|machine| !has_reported(role, Some(machine)))
+            .map(|machine| format!("{machine} of {role}"))
+            .collect(),
+        None if *observed.machines != Machines::Unknown && is_known(role) => Vec::new(),
+        None => vec![role.to_string()],
+    });
+    unheard.collect()
 }
 
-/// Reports a finding for each role that reported once and has been silent since.
+/// Reports a finding for each machine that has not reported for a day, and for each role whose machines were not listed, that reported once
+/// and has been silent since.
 fn silent(observed: &Observed<'_>, now: Timestamp, findings: &mut Vec<Finding>) {
-    let fresh: BTreeSet<&Role> = fresh(observed.nodes, now).into_iter().map(|node| &node.role).collect();
-    let mut last: BTreeMap<&Role, &Reported> = BTreeMap::new();
-    for node in observed.nodes.iter().filter(|node| !fresh.contains(&node.role)) {
-        let kept = last.entry(&node.role).or_insert(node);
+    let since = current_since(now);
+    let mut last: BTreeMap<(&Role, Option<&str>), &Reported> = BTreeMap::new();
+    for node in observed.nodes {
+        let is_listed = observed.machines.of(&node.role).is_some();
+        let kept = last.entry((&node.role, is_listed.then_some(node.instance.as_str()))).or_insert(node);
         if node.at > kept.at {
             *kept = node;
         }
     }
-    findings.extend(last.into_values().map(|node| Finding {
+    for role in &policy::roles(observed.cluster) {
+        for (machine, key) in observed.machines.of(role).into_iter().flatten() {
+            let last = last.get(&(role, Some(machine.as_str())));
+            if last.is_some_and(|last| last.at >= since) {
+                continue;
+            }
+            let what = last.map_or_else(
+                || format!("there is no recent report of {machine} of {role}"),
+                |last| format!("{machine} of {role} has not reported since {}", last.at),
+            );
+            findings.push(Finding {
+                key: key.clone(),
+                message: format!("{what}, so it is not known which certificates it serves"),
+                help: "a running node reports each hour: see that it runs, that its clock is right, and that \
+                       `/var/lib/slipway/slipway-node status --publish` works there; if that cannot be mended, replace the machine"
+                    .to_owned(),
+            });
+        }
+    }
+    let silent = last.into_iter().filter(|((_, machine), last)| machine.is_none() && last.at < since);
+    findings.extend(silent.map(|(_, node)| Finding {
         key: node.key.clone(),
         message: format!("no node of {} has reported since {} what it serves", node.role, node.at),
         help: format!(

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cases;
+mod machines;
 mod recovery;
 mod states;
 
@@ -165,6 +166,7 @@ impl World {
             manifest: &self.manifest,
             stored: &BTreeMap::new(),
             nodes: &self.reports(),
+            machines: &Machines::default(),
             planned: None,
             state: &self.state,
             request: asked,

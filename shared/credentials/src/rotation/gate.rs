@@ -275,64 +275,90 @@ fn closed(cluster: &Cluster, manifest: &Manifest, name: &str, rotation: &Rotatio
             Some(boots) if !boots.is_subset(&digests) => waits.push(Wait::Template(role.clone())),
             Some(_) => {}
         }
-        let none = BTreeMap::new();
-        let heard = seen.nodes.get(&role).unwrap_or(&none);
-        let machines = seen.machines.get(&role);
-        let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
-        let unreadable = seen.unreadable.get(&role);
-        let is_unreadable = |node: &String| unreadable.is_some_and(|nodes| nodes.contains_key(node));
-        let silent = machines.into_iter().flatten();
-        let silent = silent.filter(|node| !heard.contains_key(*node) && !is_unreadable(node));
-        waits.extend(silent.map(|node| Wait::NeverReported(role.clone(), node.clone())));
-        let unknown = unreadable.into_iter().flat_map(BTreeMap::keys).filter(|node| counts(node));
-        waits.extend(unknown.map(|node| Wait::Unreadable(role.clone(), node.clone())));
-        let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, &role));
-        if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
-            waits.push(Wait::TooFew(role.clone(), count, least));
-        }
-        for (node, report) in heard.iter().filter(|(node, _)| counts(node)) {
-            let has = report.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
-            if !has {
-                waits.push(Wait::Other(role.clone(), node.clone(), report.at));
-            } else if !report.as_asked {
-                waits.push(Wait::UnderWay(role.clone(), node.clone(), report.at));
-            } else if rotation.lets_one_go() {
-                let old =
-                    report.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
-                waits.extend(old.map(|(name, _)| Wait::Serves(role.clone(), node.clone(), name.clone())));
-            }
-        }
+        waits.extend(machines(cluster, rotation, seen, &role, &digests, &current));
     }
     let roles = policy::roles(cluster);
-    let removed = seen.boots_with.iter().filter(|(role, _)| !roles.contains(role));
-    let behind = removed.filter(|(role, boots)| !keeps_up(manifest, role, boots, name, rotation));
-    waits.extend(behind.map(|(role, _)| Wait::StillDeployed(role.clone())));
+    for (role, boots) in seen.boots_with.iter().filter(|(role, _)| !roles.contains(role)) {
+        match keeps_up(manifest, role, name, rotation) {
+            KeepsUp::Always => {}
+            KeepsUp::With(digests) => {
+                let behind = machines(cluster, rotation, seen, role, &digests, &current);
+                if !behind.is_empty() || !boots.is_subset(&digests) {
+                    waits.push(Wait::StillDeployed(role.clone()));
+                }
+                waits.extend(behind);
+            }
+            KeepsUp::Never => waits.push(Wait::StillDeployed(role.clone())),
+        }
+    }
+    waits
+}
+
+/// What is missing of the machines of a role, which have to report one of the `digests`. `current`: the fingerprints in the inventory.
+fn machines(
+    cluster: &Cluster,
+    rotation: &Rotation,
+    seen: &Seen,
+    role: &Role,
+    digests: &BTreeSet<String>,
+    current: &BTreeSet<&str>,
+) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    let none = BTreeMap::new();
+    let heard = seen.nodes.get(role).unwrap_or(&none);
+    let machines = seen.machines.get(role);
+    let counts = |node: &String| machines.is_none_or(|machines| machines.contains(node));
+    let unreadable = seen.unreadable.get(role);
+    let is_unreadable = |node: &String| unreadable.is_some_and(|nodes| nodes.contains_key(node));
+    let silent = machines.into_iter().flatten();
+    let silent = silent.filter(|node| !heard.contains_key(*node) && !is_unreadable(node));
+    waits.extend(silent.map(|node| Wait::NeverReported(role.clone(), node.clone())));
+    let unknown = unreadable.into_iter().flat_map(BTreeMap::keys).filter(|node| counts(node));
+    waits.extend(unknown.map(|node| Wait::Unreadable(role.clone(), node.clone())));
+    let (count, least) = (heard.keys().filter(|node| counts(node)).count(), least(cluster, role));
+    if machines.is_none() && count < usize::try_from(least).unwrap_or(usize::MAX) {
+        waits.push(Wait::TooFew(role.clone(), count, least));
+    }
+    for (node, report) in heard.iter().filter(|(node, _)| counts(node)) {
+        let has = report.credentials.as_ref().is_some_and(|digest| digests.contains(digest));
+        if !has {
+            waits.push(Wait::Other(role.clone(), node.clone(), report.at));
+        } else if !report.as_asked {
+            waits.push(Wait::UnderWay(role.clone(), node.clone(), report.at));
+        } else if rotation.lets_one_go() {
+            let old = report.serves.iter().filter(|(_, fingerprint)| !current.contains(fingerprint.as_str()));
+            waits.extend(old.map(|(name, _)| Wait::Serves(role.clone(), node.clone(), name.clone())));
+        }
+    }
     waits
 }
 
 /// Whether nodes of a role that gets no new bundles work in the next stage.
-fn keeps_up(
-    manifest: &Manifest,
-    role: &Role,
-    boots: &BTreeSet<String>,
-    name: &str,
-    rotation: &Rotation,
-) -> bool {
+enum KeepsUp {
+    /// They have nothing that the rotation changes.
+    Always,
+    /// Those with one of these bundles, which contain what they have to trust then.
+    With(BTreeSet<String>),
+    /// They present certificates that it signed, and need new ones.
+    Never,
+}
+
+fn keeps_up(manifest: &Manifest, role: &Role, name: &str, rotation: &Rotation) -> KeepsUp {
     match role {
-        // They present certificates that it signed, and need new ones.
-        Role::Etcd(_) | Role::Controller | Role::Admin => return false,
-        Role::Pool(_) if ![CA, KUBELET_CA].contains(&name) => return true,
+        Role::Etcd(_) | Role::Controller | Role::Admin => return KeepsUp::Never,
+        Role::Pool(_) if ![CA, KUBELET_CA].contains(&name) => return KeepsUp::Always,
         Role::Pool(_) => {}
     }
     let comes = match (rotation.stage, rotation.aborted) {
         (Stage::Trust, false) => successor(name),
         (Stage::Trust, true) | (Stage::Issue | Stage::Drop, _) => name.to_owned(),
     };
-    let (Some(bundle), Some(comes)) = (manifest.bundles.get(role), manifest.assets.get(&comes)) else {
-        return false;
-    };
-    boots.iter().all(|digest| *digest == bundle.digest)
-        && crate::manifest::fingerprints(bundle).contains(&comes.fingerprint)
+    let comes = manifest.assets.get(&comes).map(|entry| &entry.fingerprint);
+    let holds = |held: &BTreeSet<String>| comes.is_some_and(|comes| held.contains(comes));
+    let bundle = manifest.bundles.get(role).filter(|bundle| holds(&crate::manifest::fingerprints(bundle)));
+    let retired = manifest.retired.get(role).into_iter().flatten();
+    let earlier = retired.filter(|(_, held)| holds(held)).map(|(digest, _)| digest.clone());
+    KeepsUp::With(bundle.map(|bundle| bundle.digest.clone()).into_iter().chain(earlier).collect())
 }
 
 /// The minimum number of nodes of a role according to the spec.

@@ -13,6 +13,7 @@ use crate::trust::{bundle, recipients};
 use crate::{BundleEntry, CertificateFacts, Entry, manifest};
 
 mod peers;
+mod pools;
 
 fn sample() -> Cluster {
     slipway_spec::parse(include_bytes!("../testdata/cluster.yaml"), None).unwrap().cluster
@@ -86,7 +87,9 @@ impl Vault {
             let bundle = BundleEntry { digest, files, sealed_under: String::new(), etag: String::new() };
             manifest::record(&mut self.manifest, role, bundle);
         }
-        roles.into_iter().collect()
+        let roles = roles.into_iter().collect();
+        record_present(&self.cluster, &mut self.manifest, &roles);
+        roles
     }
 
     fn begin(&mut self, name: &str) -> Result<BTreeSet<Role>, PolicyError> {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 use slipway_credentials::{Manifest, manifest, policy};
 use slipway_crypto::AwsLc;
-use slipway_flows::credentials::renew;
+use slipway_flows::credentials::{ToRenew, renew, renew_all};
 
 use crate::common::{cluster, now};
-use crate::flow::{bundle, changed, ensure, forget_calls, stored};
+use crate::flow::{MANIFEST, bundle, changed, ensure, forget_calls, stored};
 use crate::world::World;
 
 #[tokio::test]
@@ -80,6 +80,25 @@ async fn p8_killed_at_any_call_a_renewal_was_done_or_was_not() {
         let end = ensure(&world, &cluster).await.unwrap();
         assert_eq!(changed(&first, &end).is_empty(), !done);
     }
+}
+
+#[tokio::test]
+async fn p8_a_renewal_whose_answer_is_lost_is_told_and_is_not_done_twice() {
+    let world = World::new();
+    let first = ensure(&world, &cluster()).await.unwrap();
+    world.bucket.repeat(MANIFEST);
+    let renewed =
+        renew(&world.bucket, &world.kms, &AwsLc, &cluster(), "apiserver", true, now()).await.unwrap();
+    assert_eq!((&renewed.made, renewed.manifest == stored(&world)), (&vec!["apiserver".to_owned()], true));
+    assert_eq!(world.bucket.versions(MANIFEST), 2, "renewed twice");
+    // As the scan does it: what has another fingerprint than was asked for needs no renewal.
+    let fingerprint = Some(renewed.manifest.assets["scheduler"].fingerprint.clone());
+    let wanted = [ToRenew { name: "scheduler".to_owned(), fingerprint }];
+    world.bucket.repeat(MANIFEST);
+    let renewed =
+        renew_all(&world.bucket, &world.kms, &AwsLc, &cluster(), &wanted, true, now()).await.unwrap();
+    assert_eq!(renewed.made, ["scheduler"]);
+    assert_eq!(changed(&first, &renewed), ["controller"]);
 }
 
 #[tokio::test]

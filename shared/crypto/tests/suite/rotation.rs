@@ -307,6 +307,29 @@ async fn p8_a_write_whose_answer_is_lost_is_not_done_twice() {
     assert_eq!(issues.stands.unwrap().stage, Stage::Issue);
 }
 
+/// The files of a pool are the same in two stages, so its bundle is sealed once. It counts for the stage in which the pool comes back.
+#[tokio::test]
+async fn a_pool_that_comes_back_in_a_later_stage_has_that_stage() {
+    let world = World::new();
+    let whole = cluster();
+    ensure(&world, &whole).await.unwrap();
+    start(&world, &whole, CA).await.unwrap();
+    let trusting = ensure(&world, &whole).await.unwrap();
+    let pool = Role::Pool(whole.pools[0].name.clone());
+    let mut without = whole.clone();
+    without.pools.retain(|other| pool != Role::Pool(other.name.clone()));
+    ensure(&world, &without).await.unwrap();
+    let issues = go_on(&world, &without, CA, now()).await.unwrap();
+    assert_eq!(issues.did, Did::Issues);
+    assert!(!issues.manifest.rotations[CA].digests.contains_key(&pool));
+
+    let back = ensure(&world, &whole).await.unwrap();
+    assert_eq!((&back.sealed, &back.digests[&pool]), (&Vec::new(), &trusting.digests[&pool]));
+    let digest = back.digests[&pool].clone();
+    assert_eq!(stored(&world).rotations[CA].digests.get(&pool), Some(&BTreeSet::from([digest])));
+    rendered(&world, &whole).await;
+}
+
 #[tokio::test]
 async fn p8_two_who_begin_at_once_begin_one() {
     for seed in 1..30 {

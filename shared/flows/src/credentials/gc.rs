@@ -13,7 +13,7 @@ use slipway_core::release::Rendering;
 use slipway_core::status::Desired;
 use slipway_credentials::Manifest;
 use slipway_credentials::gc::{self, Reason, Referred, Stored, Verdict};
-use slipway_ports::{Condition, Listed, Listing, Objects, Removal};
+use slipway_ports::{Listed, Listing, Objects, Removal};
 use slipway_rollout::Rollout;
 
 use crate::error::{FlowError, FlowResult};
@@ -132,7 +132,7 @@ pub async fn collect<A: Objects + Listing + Removal, F: Future<Output = FlowResu
         if again.reason == Reason::Unused {
             gone.push(verdict);
         } else {
-            assets.put(&key(cluster, &verdict.name), bytes, Condition::Absent).await?;
+            store::keep(assets, &key(cluster, &verdict.name), bytes).await?;
         }
     }
     forget(assets, cluster, &since).await?;

@@ -57,8 +57,13 @@ pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
 ) -> FlowResult<Credentials> {
     let key = keys::manifest(&cluster.name);
     let assets = policy::assets(cluster);
+    let mut tried: Option<Credentials> = None;
     for _ in 0..store::TRIES {
         let stored = store::load::<Manifest>(objects, &key).await?;
+        if let Some(tried) = tried.take_if(|tried| stored.value.as_ref() == Some(&tried.manifest)) {
+            // The answer to our own write was lost: they are renewed.
+            return Ok(tried);
+        }
         let mut manifest = stored.value.clone().ok_or_else(|| FlowError::Refused {
             problem: format!("the cluster {} has no credentials yet", cluster.name),
             help: "render its spec first".to_owned(),
@@ -89,13 +94,16 @@ pub async fn renew_all<O: Objects, K: Keys, C: Crypto>(
         let mut astray = bundles::Astray::new();
         bundles::seal(&vault, &mut manifest, &roles, &mut astray).await?;
         set_roles(cluster, &mut manifest);
-        if store::save(objects, &key, &stored, manifest.clone()).await?.is_some() {
-            tracing::info!(cluster = cluster.name, renewed = ?made, new_key, "certificates renewed");
-            let mut done = credentials(cluster, manifest, made, roles);
-            done.healed = vault.healed;
-            done.healed.extend(astray.into_values().flatten());
+        let written = store::save(objects, &key, &stored, manifest.clone()).await?.is_some();
+        let mut done = credentials(cluster, manifest, made, roles);
+        done.healed = vault.healed;
+        done.healed.extend(astray.into_values().flatten());
+        if written {
+            tracing::info!(cluster = cluster.name, renewed = ?done.made, new_key, "certificates renewed");
             return Ok(done);
         }
+        tried = Some(done);
+        tracing::info!(cluster = cluster.name, "somebody else wrote the inventory first; starting over");
     }
     Err(FlowError::Race { key, tries: store::TRIES })
 }

@@ -24,7 +24,7 @@ use crate::error::{FlowError, FlowResult};
 use crate::store;
 
 pub use seen::{Machines, report, see};
-pub(crate) use seen::{deployed_releases, machines};
+pub(crate) use seen::{deployed_releases, machines, machines_with_leaves};
 
 /// The result of a step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]

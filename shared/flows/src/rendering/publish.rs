@@ -13,6 +13,7 @@ use slipway_core::release::Site;
 use slipway_core::role::Role;
 use slipway_core::status::{AcceptedSpec, Desired, SnapshotsSince, SpecResult, SpecStatus, Status};
 use slipway_core::{deadline, keys};
+use slipway_credentials::Manifest;
 use slipway_credentials::renewal::by_strategy;
 use slipway_plan::{Baseline, Plan, RenewalPlan};
 use slipway_ports::{Listing, Objects};
@@ -80,7 +81,7 @@ pub(super) async fn publish_plan(
         let accepted = accepted(desired.value.as_ref(), upload, &prepared.text_sha256);
         if !(unchanged && pointed) {
             store_rendering(ports.assets, prepared, &plan).await?;
-            has_lock(ports.assets, prepared).await?;
+            is_current(ports.assets, prepared).await?;
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
@@ -101,7 +102,7 @@ pub(super) async fn publish_plan(
                 continue;
             }
             // The run for the newest upload or order may have found nothing to do before this was written.
-            has_lock(ports.assets, prepared).await?;
+            is_current(ports.assets, prepared).await?;
             if !is_newest(ports.specs, upload, Some(patches)).await? {
                 return Ok(RenderOutcome::Superseded);
             }
@@ -205,11 +206,28 @@ pub(super) async fn compare(
     Ok(Compared { plan, unchanged, manual_since, approval })
 }
 
-/// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back. The run is then repeated.
+/// Fails if another run changed the lock or the credentials meanwhile. The run is then repeated.
+async fn is_current(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> {
+    has_lock(assets, prepared).await?;
+    has_credentials(assets, prepared).await
+}
+
+/// Fails if another run changed the lock meanwhile: its pins would be lost, or those come back that it has taken back.
 async fn has_lock(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> {
     let key = keys::lock(&prepared.cluster.name);
     let stored = store::load::<Lock>(assets, &key).await?.value;
     if stored.as_ref() == Some(&prepared.lock) { Ok(()) } else { Err(FlowError::Race { key, tries: 1 }) }
+}
+
+/// Fails if a bundle was sealed meanwhile, as by the renewal of a scan: the credentials before it would be desired again.
+pub(super) async fn has_credentials(assets: &impl Objects, prepared: &Prepared) -> FlowResult<()> {
+    let key = keys::manifest(&prepared.cluster.name);
+    let inventory = store::load::<Manifest>(assets, &key).await?.value.unwrap_or_default();
+    let is_newest = |(role, digest): (&Role, &String)| {
+        inventory.bundles.get(role).is_some_and(|bundle| bundle.digest == *digest)
+    };
+    let all = prepared.credentials.digests.iter().all(is_newest);
+    if all { Ok(()) } else { Err(FlowError::Race { key, tries: 1 }) }
 }
 
 /// The plan that was rolled out last.
@@ -302,6 +320,10 @@ pub(super) async fn store_rendering(
     plan: &Plan,
 ) -> FlowResult<()> {
     let (rendering, cluster) = (&prepared.rendering, &prepared.cluster.name);
+    // Before anything is written.
+    let (release, of_plan) = (keys::release(cluster, &plan.to), keys::plan(cluster, &plan.id));
+    let content = store::readable(&release, rendering.to_json().into())?;
+    let described = store::readable(&of_plan, store::json(plan))?;
     let templates = rendering.stacks.iter().map(|stack| (stack.template_key(cluster), stack.body.clone()));
     let configs = rendering.roles.iter().map(|(role, node)| {
         (keys::config(cluster, &role.to_string(), &node.config_digest), node.config.clone())
@@ -314,9 +336,9 @@ pub(super) async fn store_rendering(
         .await?;
     store::keep(assets, &keys::release_lock(cluster, &plan.to), store::json(&prepared.lock)).await?;
     // The object that refers to the others comes last.
-    store::keep(assets, &keys::release(cluster, &plan.to), rendering.to_json()).await?;
+    store::keep(assets, &release, content).await?;
     store::keep(assets, &keys::plan_page(cluster, &plan.id), plan.to_html()).await?;
-    store::keep(assets, &keys::plan(cluster, &plan.id), store::json(plan)).await?;
+    store::keep(assets, &of_plan, described).await?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use slipway_ports::Objects as _;
 use slipway_render::lock::Lock;
 use slipway_rollout::Rollout;
 
-use super::publish::{renewal, store_rendering};
+use super::publish::{has_credentials, renewal, store_rendering};
 use super::{Prepared, RenderWorld};
 use crate::credentials::{self, Given, Imported, Known};
 use crate::error::FlowResult;
@@ -126,13 +126,14 @@ pub(super) async fn renew_what_runs(
         return Ok(());
     }
     store_rendering(ports.assets, &prepared, &plan).await?;
+    has_credentials(ports.assets, &prepared).await?;
     // First: who dies between the two announces it twice, and not never.
     ports.bus.publish(&[plan_ready(&plan, &good.spec_version, now)]).await?;
     if store::save(ports.assets, &keys::desired(cluster), &stored, wish).await?.is_some() {
         let reference = PlanReference { cluster: cluster.to_owned(), plan: plan.id };
         ports.bus.publish(&[Event::RolloutRequested(reference)]).await?;
     }
-    Ok(())
+    has_credentials(ports.assets, &prepared).await
 }
 
 /// What runs and belongs to the cluster.

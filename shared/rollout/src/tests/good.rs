@@ -25,6 +25,17 @@ fn a_failed_rollout_names_the_generation_that_succeeded_and_the_command_that_lea
     let good: Vec<(u64, &str)> = state.good.iter().map(|one| (one.generation, one.plan.as_str())).collect();
     assert_eq!((good[0], good[1].0, good.len()), ((3, back.id.as_str()), 1, 2));
     assert!(!good.iter().any(|(_, plan)| *plan == failed.id));
+    // People are told of all three.
+    let past: Vec<(u64, RolloutResult, bool)> =
+        state.past.iter().map(|one| (one.generation, one.result, one.message.is_empty())).collect();
+    let results = [(3, RolloutResult::Succeeded), (2, RolloutResult::Failed), (1, RolloutResult::Succeeded)];
+    assert_eq!(past, results.map(|(number, result)| (number, result, result == RolloutResult::Succeeded)));
+    assert!(
+        state.past.iter().all(|one| one.started_at.is_some_and(|at| at < one.ended_at)),
+        "{:?}",
+        state.past
+    );
+    assert_eq!(state.past[1].plan, failed.id);
 }
 
 #[test]
@@ -60,6 +71,13 @@ fn of_each_spec_the_newest_success_is_remembered_and_no_more_than_five() {
     let (state, _) = harbour.fake.run(state, &again, None, false);
     let generations: Vec<u64> = state.good.iter().map(|one| one.generation).collect();
     assert_eq!(generations, [9, 8, 7, 5, 4]);
+    assert_eq!(state.past.len(), 9, "what people are told does not depend on the spec");
+    let mut state = state;
+    for size in 10..34 {
+        state = harbour.roll(state, &exporting(size, true)).0;
+    }
+    let past: Vec<u64> = state.past.iter().map(|one| one.generation).collect();
+    assert_eq!((past.len(), past[0], past[29]), (30, 33, 4));
 }
 
 #[test]

@@ -36,6 +36,8 @@ struct State {
     rivals: Vec<(String, Vec<u8>)>,
     /// Keys whose next write is performed twice.
     repeated: Vec<String>,
+    /// Keys whose next write meets another one.
+    conflicts: Vec<String>,
 }
 
 /// The versions of one key.
@@ -100,6 +102,12 @@ impl MemoryBucket {
     /// the second answer.
     pub fn repeat(&self, key: &str) {
         lock(&self.state).repeated.push(key.to_owned());
+    }
+
+    /// The next write of `key` through the port meets another one that is under way and fails later: S3 refuses it with 409, "On a 409 failure
+    /// you should retry the upload" (`IfNoneMatch` of PutObject in the API reference), and nobody has written.
+    pub fn conflict(&self, key: &str) {
+        lock(&self.state).conflicts.push(key.to_owned());
     }
 
     /// Runs `happens` right after the next call of `operation` whose subject contains `subject`, before the caller continues.
@@ -203,6 +211,10 @@ impl State {
     }
 
     fn put(&mut self, bucket: &str, key: &str, bytes: Vec<u8>, condition: &Condition) -> Put {
+        if let Some(index) = self.conflicts.iter().position(|met| met == key) {
+            self.conflicts.remove(index);
+            return Put::Lost;
+        }
         if let Some(index) = self.rivals.iter().position(|(raced, _)| raced == key) {
             let (_, rival) = self.rivals.remove(index);
             self.write(bucket, key, rival);

@@ -9,7 +9,9 @@ use super::query::{Query, page_token};
 use super::render;
 use super::xml::Xml;
 use super::{Service, groups, targets, xml_response};
-use crate::world::{ApiError, ApiResult, ChangeSetKind, OnFailure, StackRequest, TemplateSource, World};
+use crate::world::{
+    ApiError, ApiResult, ChangeSetKind, OnFailure, StackRequest, TemplateSource, World, drift_statuses,
+};
 
 /// The services of the query protocol that are modelled: the version of each, and its namespace.
 const CLOUDFORMATION: (&str, &str) = ("2010-05-15", "http://cloudformation.amazonaws.com/doc/2010-05-15/");
@@ -168,6 +170,20 @@ fn perform(
             let (_, resources) = world.resources("ListStackResources", name)?;
             xml.list("StackResourceSummaries", resources, render::resource_summary);
         }
+        "DetectStackDrift" => {
+            let name = query.required("StackName")?;
+            if query.list("LogicalResourceIds").is_some_and(|ids| !ids.is_empty()) {
+                return Err(ApiError::not_modelled("LogicalResourceIds"));
+            }
+            query.finish()?;
+            xml.leaf("StackDriftDetectionId", world.detect_stack_drift(name)?);
+        }
+        "DescribeStackDriftDetectionStatus" => {
+            let id = query.required("StackDriftDetectionId")?;
+            query.finish()?;
+            render::detection(&mut xml, id, world.drift_detection(id)?);
+        }
+        "DescribeStackResourceDrifts" => describe_drifts(world, query, &mut xml)?,
         "ListExports" => {
             query.finish()?;
             let exports = world.list_exports()?;
@@ -229,6 +245,28 @@ fn describe_change_set(world: &mut World, query: &Query, xml: &mut Xml) -> ApiRe
     xml.list("Changes", page, |xml, one| render::change(xml, one, values));
     let next = from + size;
     xml.maybe("NextToken", (next < change_set.changes.len()).then(|| page_token(next)));
+    Ok(())
+}
+
+/// "The maximum number of results to be returned with a single call", from 1 to 100 (botocore, `BoxedMaxResults`).
+fn describe_drifts(world: &mut World, query: &Query, xml: &mut Xml) -> ApiResult<()> {
+    let (name, from) = (query.required("StackName")?, query.page()?);
+    let statuses = query.list("StackResourceDriftStatusFilters").unwrap_or_default();
+    if let Some(odd) = statuses.iter().find(|status| !drift_statuses().contains(*status)) {
+        return Err(ApiError::validation(format!("{odd} is not a drift status of a resource")));
+    }
+    let most = query.take("MaxResults").map(|most| most.parse().unwrap_or_default());
+    let most: usize = most.unwrap_or(world.config().page_size);
+    if !(1..=100).contains(&most) {
+        return Err(ApiError::validation("MaxResults must be between 1 and 100"));
+    }
+    query.finish()?;
+    let (stack_id, found) = world.resource_drifts(name, &statuses)?;
+    let next = from + most;
+    xml.list("StackResourceDrifts", found.iter().skip(from).take(most), |xml, one| {
+        render::resource_drift(xml, &stack_id, one);
+    });
+    xml.maybe("NextToken", (next < found.len()).then(|| page_token(next)));
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use super::xml::Xml;
 use crate::schema::Recreation;
 use crate::world::{
-    Change, ChangeSet, Detail, Resource, Revision, Stack, StackEvent, Validated, status_name,
+    Change, ChangeSet, Detail, Detection, DriftInformation, Resource, ResourceDrift, Revision, Stack,
+    StackEvent, Validated, status_name,
 };
 
 /// The present revision of the stack, or the target while the stack is being created.
@@ -24,7 +25,7 @@ fn tags(xml: &mut Xml, revision: &Revision) {
     });
 }
 
-pub(super) fn stack(xml: &mut Xml, stack: &Stack) {
+pub(super) fn stack(xml: &mut Xml, (stack, drift): (&Stack, DriftInformation)) {
     xml.leaf("StackId", &stack.id)
         .leaf("StackName", &stack.name)
         .maybe("ChangeSetId", stack.change_set_id.as_ref());
@@ -47,9 +48,13 @@ pub(super) fn stack(xml: &mut Xml, stack: &Stack) {
         xml.leaf("OutputKey", key).leaf("OutputValue", &output.value);
         xml.maybe("Description", output.description.as_ref()).maybe("ExportName", output.export.as_ref());
     });
-    xml.maybe("RoleARN", stack.role_arn.as_ref()).leaf("EnableTerminationProtection", false);
+    xml.maybe("RoleARN", stack.role_arn.as_ref()).leaf("EnableTerminationProtection", stack.protected);
     xml.nest("DriftInformation", |xml| {
-        xml.leaf("StackDriftStatus", "NOT_CHECKED");
+        let (status, at) = drift;
+        xml.leaf("StackDriftStatus", status);
+        if let Some(at) = at {
+            xml.time("LastCheckTimestamp", at);
+        }
     });
 }
 
@@ -151,6 +156,26 @@ fn detail(xml: &mut Xml, one: &Detail, values: bool) {
     });
     xml.leaf("Evaluation", if one.known { "Static" } else { "Dynamic" }).leaf("ChangeSource", one.source);
     xml.maybe("CausingEntity", one.causing_entity.as_ref());
+}
+
+/// An answer of `DescribeStackDriftDetectionStatus`.
+pub(super) fn detection(xml: &mut Xml, id: &str, one: &Detection) {
+    xml.leaf("StackId", &one.stack).leaf("StackDriftDetectionId", id);
+    xml.leaf("StackDriftStatus", one.stack_status()).leaf("DetectionStatus", one.status);
+    xml.maybe("DetectionStatusReason", one.reason.as_ref()).maybe("DriftedStackResourceCount", one.drifted);
+    xml.time("Timestamp", one.began_at);
+}
+
+pub(super) fn resource_drift(xml: &mut Xml, stack_id: &str, one: &ResourceDrift) {
+    xml.leaf("StackId", stack_id).leaf("LogicalResourceId", &one.logical_id);
+    xml.leaf("PhysicalResourceId", &one.physical_id).leaf("ResourceType", &one.kind);
+    xml.maybe("ExpectedProperties", one.expected.as_ref()).maybe("ActualProperties", one.actual.as_ref());
+    xml.list("PropertyDifferences", &one.differences, |xml, one| {
+        xml.leaf("PropertyPath", &one.path).leaf("ExpectedValue", &one.expected);
+        xml.leaf("ActualValue", &one.actual).leaf("DifferenceType", one.kind);
+    });
+    xml.leaf("StackResourceDriftStatus", one.status).maybe("DriftStatusReason", one.reason.as_ref());
+    xml.time("Timestamp", one.at);
 }
 
 pub(super) fn validated(xml: &mut Xml, validated: &Validated) {

@@ -143,8 +143,8 @@ async fn errors_have_aws_codes_and_statuses() {
         text.contains("<Code>ValidationError</Code><Message>Stack with id none does not exist</Message>"),
         "{text}"
     );
-    let (status, text) = client.call("DetectStackDrift", &[("StackName", "none")]).await;
-    assert!(status == 400 && text.contains("DetectStackDrift is not modelled"), "{text}");
+    let (status, text) = client.call("DescribeType", &[("TypeName", "AWS::EC2::VPC")]).await;
+    assert!(status == 400 && text.contains("DescribeType is not modelled"), "{text}");
     let (_, text) = client.call("DescribeStacks", &[("Colour", "red")]).await;
     assert!(text.contains("The parameter Colour is not modelled"), "{text}");
     let base = [("StackName", "net"), ("ChangeSetName", "c"), ("ChangeSetType", "CREATE")];

@@ -3,6 +3,7 @@
 use slipway_rollout::StackStatus;
 
 use super::change_sets::check_updatable;
+use super::drift::DriftInformation;
 use super::error::{ApiError, ApiResult};
 use super::operation::OperationKind;
 use super::resource::{Output, Resource};
@@ -38,6 +39,7 @@ impl World {
             updated_at: None,
             deleted_at: None,
             role_arn: None,
+            protected: false,
             revision: None,
             resources: Default::default(),
             outputs: Default::default(),
@@ -108,16 +110,17 @@ impl World {
         Ok(id)
     }
 
-    /// `DescribeStacks`: one stack, or all live stacks.
-    pub(crate) fn stacks(&mut self, name: Option<&str>) -> ApiResult<Vec<&Stack>> {
+    /// `DescribeStacks`: one stack, or all live stacks, with what is known of their drift.
+    pub(crate) fn stacks(&mut self, name: Option<&str>) -> ApiResult<Vec<(&Stack, DriftInformation)>> {
         self.enter("DescribeStacks")?;
-        match name {
-            None => Ok(self.all_stacks().filter(|stack| !stack.is_deleted()).collect()),
+        let found: Vec<&Stack> = match name {
+            None => self.all_stacks().filter(|stack| !stack.is_deleted()).collect(),
             Some(name) => {
                 let missing = || ApiError::validation(format!("Stack with id {name} does not exist"));
-                self.find(name).map(|stack| vec![stack]).ok_or_else(missing)
+                vec![self.find(name).ok_or_else(missing)?]
             }
-        }
+        };
+        Ok(found.into_iter().map(|stack| (stack, self.drift_information(&stack.id))).collect())
     }
 
     /// `ListStacks`: all stacks that ever existed, or those with one of `statuses` if any are given.

@@ -75,6 +75,13 @@ impl World {
             | StackStatus::ImportRollbackComplete
             | StackStatus::ImportRollbackFailed => {}
         }
+        // "Stack [x] cannot be deleted while TerminationProtection is enabled": the user guide, "Protect stacks from being deleted", has a deletion
+        // fail and the stack stay as it is.
+        if self.stacks[&id].protected {
+            return Err(ApiError::validation(format!(
+                "Stack [{id}] cannot be deleted while TerminationProtection is enabled"
+            )));
+        }
         self.note_token(token, "DeleteStack", &id);
         if let Some(reason) = self.export_in_use(&id) {
             self.set_stack_status(&id, status, Some(reason));

@@ -32,6 +32,7 @@ impl World {
                     self.finished(&stack, &step);
                 }
             }
+            Task::DriftDetected { detection } => self.drift_detected(&detection),
             Task::Fleet(task) => self.run_fleet(task),
             Task::Cluster(task) => self.run_cluster(task),
             Task::Command(task) => self.run_command(task),

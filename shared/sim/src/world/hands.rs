@@ -10,7 +10,7 @@ use super::operation::OperationKind;
 use super::resource::{Output, Resource, ResourceStatus, Revision};
 use super::scheduler::ScheduleRequest;
 use super::template::{Policy, Template};
-use super::{ExecutionStatus, World};
+use super::{ExecutionStatus, StackRequest, TemplateSource, World};
 
 /// A tag that somebody adds or removes by hand.
 const TAG: &str = "changed-by-hand";
@@ -96,6 +96,21 @@ impl World {
         }
         self.record(format!("somebody changes {name} by hand"));
         self.begin(&id, OperationKind::Update { roll_back: true }, Some(revision), None, None);
+    }
+
+    /// Somebody updates an existing stack with another template, and leaves its tags.
+    ///
+    /// # Errors
+    /// Those of the API.
+    pub fn deploy_by_hand(&mut self, name: &str, body: &str) -> ApiResult<()> {
+        self.record(format!("somebody deploys another template as {name}"));
+        let request = StackRequest {
+            stack_name: name.to_owned(),
+            template: Some(TemplateSource { body: body.to_owned(), from_url: true }),
+            capabilities: ["CAPABILITY_NAMED_IAM".to_owned()].into(),
+            ..StackRequest::default()
+        };
+        self.update_stack(&request).map(drop)
     }
 
     /// Somebody deletes the change sets of a stack that were not executed.

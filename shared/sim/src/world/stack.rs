@@ -20,6 +20,8 @@ pub(crate) struct Stack {
     pub(crate) updated_at: Option<Timestamp>,
     pub(crate) deleted_at: Option<Timestamp>,
     pub(crate) role_arn: Option<String>,
+    /// Whether it is protected from deletion.
+    pub(crate) protected: bool,
     /// The deployed revision; `None` until the first operation succeeds (or always, after a failed creation).
     pub(crate) revision: Option<Revision>,
     pub(crate) resources: BTreeMap<String, Resource>,

@@ -28,6 +28,10 @@ pub(super) enum Task {
         operation: u64,
         step: String,
     },
+    /// A drift detection ends.
+    DriftDetected {
+        detection: String,
+    },
     /// An event of machines.
     Fleet(FleetTask),
     /// An event of a cluster.
@@ -51,7 +55,11 @@ impl Task {
             | Self::Pump { .. }
             | Self::Initiated { .. }
             | Self::Finished { .. } => true,
-            Self::Fleet(_) | Self::Cluster(_) | Self::Command(_) | Self::Fire { .. } => false,
+            Self::DriftDetected { .. }
+            | Self::Fleet(_)
+            | Self::Cluster(_)
+            | Self::Command(_)
+            | Self::Fire { .. } => false,
         }
     }
 }

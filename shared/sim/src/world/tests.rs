@@ -3,6 +3,7 @@
 
 mod changes;
 mod deletion;
+mod drift;
 mod exports;
 mod groups;
 mod lifecycle;

@@ -11,6 +11,12 @@ pub(super) const BEGIN_S: f64 = 2.0;
 /// From `CREATE_IN_PROGRESS` to "Resource creation Initiated".
 pub(super) const INITIATE_S: f64 = 1.0;
 
+/// The time of a drift detection, which "can take up to several minutes, depending on the number of resources" (botocore,
+/// `DetectStackDrift`), in addition to [`DRIFT_PER_RESOURCE_S`].
+pub(super) const DRIFT_S: f64 = 10.0;
+/// For each resource of the stack.
+pub(super) const DRIFT_PER_RESOURCE_S: f64 = 2.0;
+
 /// How often CloudFormation checks whether a group has stabilised.
 pub(super) const STABILISES_S: f64 = 15.0;
 /// CloudFormation's timeout for that: `handlers.create.timeoutInMinutes` and `handlers.delete.timeoutInMinutes` in the resource

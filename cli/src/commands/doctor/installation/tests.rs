@@ -54,6 +54,8 @@ fn sound() -> InstallationRead {
             changed_at: Some(now()),
             parameters,
             outputs: map(&[(RELEASE, OURS)]),
+            tags: BTreeMap::new(),
+            protected: false,
         }),
         ours: OURS.to_owned(),
         buckets: vec![bucket("asset bucket"), bucket("spec bucket")],

@@ -27,6 +27,7 @@ fn quoted(names: &[&str]) -> String {
 fn words(on: On) -> String {
     match on {
         On::Stack => "the installation's stack".to_owned(),
+        On::ClusterStacks => "the cluster's stacks".to_owned(),
         On::AssetBucket => "the asset bucket".to_owned(),
         On::SpecBucket => "the spec bucket".to_owned(),
         On::Assets(paths) => format!("{} of the asset bucket", quoted(paths)),

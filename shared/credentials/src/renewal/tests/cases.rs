@@ -256,7 +256,7 @@ fn renewed_in_the_store_and_not_on_a_node_is_still_a_danger() {
         let place = if tell {
             "somebody on i-controller (controller)"
         } else {
-            "nodes that have not taken the new one yet (controller)"
+            "nodes that have not reported the new one yet (controller)"
         };
         assert_eq!(said.place.as_deref(), Some(place));
         assert!(
@@ -292,6 +292,7 @@ fn without_reports_a_rollout_that_reached_its_goal_says_that_nodes_have_it() {
             manifest: &world.manifest,
             stored: &BTreeMap::new(),
             nodes: &[],
+            machines: &Machines::default(),
             planned: Some(&planned),
             state: &world.state,
             request: &RenewalRequest::default(),
@@ -380,6 +381,7 @@ fn what_is_broken_is_found_and_the_rest_goes_on() {
         manifest: &manifest,
         stored: &stored,
         nodes: &[],
+        machines: &Machines::default(),
         planned: None,
         state: &world.state,
         request: &RenewalRequest::default(),
@@ -423,6 +425,7 @@ fn a_role_that_told_once_and_is_silent_is_a_finding_and_a_machine_of_before_is_n
         manifest: &world.manifest,
         stored: &BTreeMap::new(),
         nodes: &nodes,
+        machines: &Machines::default(),
         planned: None,
         state: &world.state,
         request: &RenewalRequest::default(),

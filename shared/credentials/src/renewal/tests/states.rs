@@ -8,6 +8,7 @@ fn decide(world: &World, stored: &BTreeMap<String, Stored>, nodes: &[Reported]) 
         manifest: &world.manifest,
         stored,
         nodes,
+        machines: &Machines::default(),
         planned: None,
         state: &world.state,
         request: &RenewalRequest::default(),

@@ -139,6 +139,8 @@ enum Happening {
     Pass(i64),
     /// A leaf is renewed by itself.
     Renew(Index),
+    /// The pool leaves the spec or comes back into it. Its machines and its template stay.
+    Pool,
 }
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
@@ -153,6 +155,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         3 => Just(Happening::Sign),
         2 => (1i64..200).prop_map(Happening::Pass),
         1 => any::<Index>().prop_map(Happening::Renew),
+        1 => Just(Happening::Pool),
     ];
     proptest::collection::vec(one, 1..100)
 }
@@ -217,7 +220,8 @@ impl World {
             }
             Happening::Deploy => {
                 assert_eq!(self.vault.seal(), BTreeSet::new(), "a rendering seals nothing in passing");
-                for (role, digest) in &mut self.templates {
+                let roles = policy::roles(&self.vault.cluster);
+                for (role, digest) in self.templates.iter_mut().filter(|(role, _)| roles.contains(role)) {
                     *digest = self.vault.manifest.bundles[role].digest.clone();
                 }
             }
@@ -262,6 +266,12 @@ impl World {
                 self.vault.issue(&asset);
                 self.vault.seal();
             }
+            Happening::Pool => {
+                let whole = super::sample();
+                let pools = if self.vault.cluster.pools.is_empty() { whole.pools } else { Vec::new() };
+                self.vault.cluster.pools = pools;
+                self.vault.seal();
+            }
         }
         self.library.learn(&self.vault.manifest);
     }
@@ -286,6 +296,9 @@ proptest! {
             prop_assert_eq!(world.check(), Ok(()), "after {:?}", happening);
         }
         // Left alone, everything comes to its end.
+        if world.vault.cluster.pools.is_empty() {
+            world.happen(&Happening::Pool);
+        }
         for _ in 0..6 {
             for happening in [Happening::Deploy, Happening::Sign] {
                 world.happen(&happening);

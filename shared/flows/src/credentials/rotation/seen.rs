@@ -8,6 +8,7 @@ use slipway_core::keys;
 use slipway_core::node::{Base, NodeStatus};
 use slipway_core::release::Rendering;
 use slipway_core::role::Role;
+use slipway_credentials::renewal;
 use slipway_credentials::rotation::{NodeReport, Seen, UnreadableReport};
 use slipway_ports::{Listing, Objects};
 use slipway_rollout::Rollout;
@@ -38,10 +39,16 @@ type DeployedReleases = Vec<(Option<String>, Arc<Rendering>)>;
 pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster: &str) -> FlowResult<Seen> {
     let standing = deployed_releases(assets, cluster).await?;
     let boots_with = boots_with(&standing);
-    // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby.
-    let arns = machine_arns(groups, cluster, &standing, |lifecycle| match lifecycle {
-        Lifecycle::Pending | Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Elsewhere => true,
-        Lifecycle::Terminating | Lifecycle::Retained => false,
+    // A machine that is being drained still has pods that communicate, so it counts until it is gone. So does one in standby, and a worker that
+    // Auto Scaling retains because its pods have not left.
+    let every = |_: &Role| true;
+    let arns = machine_arns(groups, cluster, &standing, every, |lifecycle| match lifecycle {
+        Lifecycle::Pending
+        | Lifecycle::InService
+        | Lifecycle::TerminatingWait
+        | Lifecycle::Retained
+        | Lifecycle::Elsewhere => true,
+        Lifecycle::Terminating => false,
     });
     let arns = arns.await?;
     let mut seen = Seen { boots_with, ..Seen::default() };
@@ -74,6 +81,35 @@ pub async fn see<A: Objects + Listing>(assets: &A, groups: &impl Groups, cluster
     }
     seen.machines = ids(arns);
     Ok(seen)
+}
+
+/// The machines that hold leaf certificates and have booted, by role, with the keys of their reports: those of etcd and the control plane. One
+/// in Standby, and one that Auto Scaling retains, still serve; one that boots serves nothing yet.
+///
+/// # Errors
+/// As [`see`].
+pub(crate) async fn machines_with_leaves<A: Objects>(
+    assets: &A,
+    groups: &impl Groups,
+    cluster: &str,
+) -> FlowResult<renewal::Machines> {
+    let standing = deployed_releases(assets, cluster).await?;
+    let holds_leaves = |role: &Role| match role {
+        Role::Etcd(_) | Role::Controller => true,
+        Role::Pool(_) | Role::Admin => false,
+    };
+    let arns = machine_arns(groups, cluster, &standing, holds_leaves, |lifecycle| match lifecycle {
+        Lifecycle::InService | Lifecycle::TerminatingWait | Lifecycle::Retained | Lifecycle::Elsewhere => {
+            true
+        }
+        Lifecycle::Pending | Lifecycle::Terminating => false,
+    });
+    let with_keys = |(role, arns): (Role, BTreeMap<String, String>)| {
+        let name = role.to_string();
+        let key = |(machine, arn): (String, String)| (machine, keys::node_status(cluster, &name, &arn));
+        (role, arns.into_iter().map(key).collect())
+    };
+    Ok(renewal::Machines::Listed(arns.await?.into_iter().map(with_keys).collect()))
 }
 
 /// The nodes of `role` that have ever reported, with the keys of their reports, for a role whose machines are not known.
@@ -134,23 +170,24 @@ pub(crate) async fn machines(
     standing: &DeployedReleases,
     counts: fn(Lifecycle) -> bool,
 ) -> FlowResult<Machines> {
-    Ok(ids(machine_arns(groups, cluster, standing, counts).await?))
+    Ok(ids(machine_arns(groups, cluster, standing, |_| true, counts).await?))
 }
 
 fn ids(arns: MachinesByArn) -> Machines {
     arns.into_iter().map(|(role, arns)| (role, arns.into_keys().collect())).collect()
 }
 
-/// The same with their ARNs.
+/// The same with their ARNs, for the roles that are `wanted`.
 async fn machine_arns(
     groups: &impl Groups,
     cluster: &str,
     standing: &DeployedReleases,
+    wanted: fn(&Role) -> bool,
     counts: fn(Lifecycle) -> bool,
 ) -> FlowResult<MachinesByArn> {
     let mut names: BTreeMap<Role, BTreeSet<String>> = BTreeMap::new();
     for (stack, release) in standing {
-        for (role, node) in &release.roles {
+        for (role, node) in release.roles.iter().filter(|(role, _)| wanted(role)) {
             let stands = stack.as_ref().is_none_or(|stack| *stack == node.stack);
             // The configuration is written by rendering, for the agent.
             let base = serde_json::from_str::<Base>(&node.config).ok().filter(|_| stands);

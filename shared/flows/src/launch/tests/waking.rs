@@ -286,7 +286,7 @@ async fn p8_a_state_of_a_newer_format_is_neither_read_nor_written_over() {
     let shore = Shore::default();
     shore.keeps(&keys::rollout("c"), &newer);
     let error = shore.wakes(Waker::Tick).await.unwrap_err().to_string();
-    let words = "format 4 is newer than 3, the newest that this release knows";
+    let words = "format 5 is newer than 4, the newest that this release knows";
     assert!(error.contains(words) && error.contains("deploy that version again;"), "{error}");
     // The status says so.
     let status = "clusters/c/status.json";

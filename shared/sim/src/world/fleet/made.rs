@@ -112,6 +112,14 @@ impl World {
         self.reconcile_soon(&group);
     }
 
+    /// Somebody has changed a group by hand: `resource` has its properties as they are now.
+    pub(in crate::world) fn group_is_set(&mut self, resource: &Resource) {
+        if let Some(id) = resource.physical_id.clone().filter(|_| resource.kind == GROUP) {
+            self.group_applied(&id, resource);
+            self.remember_group(&id);
+        }
+    }
+
     fn group_applied(&mut self, name: &str, resource: &Resource) {
         let properties = &resource.properties;
         let (min, max) = (number(properties, "MinSize"), number(properties, "MaxSize"));

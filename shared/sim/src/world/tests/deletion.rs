@@ -27,7 +27,7 @@ fn deletion_goes_against_the_order_of_creation_and_keeps_what_is_retained() {
     at("Data DELETE_SKIPPED");
     assert_eq!(story.last().unwrap(), "net DELETE_COMPLETE");
     assert_eq!(world.existing().into_iter().collect::<Vec<_>>(), [("AWS::EC2::Volume".to_owned(), volume)]);
-    assert_eq!(world.stacks(Some(&id)).unwrap()[0].status, slipway_rollout::StackStatus::DeleteComplete);
+    assert_eq!(world.stacks(Some(&id)).unwrap()[0].0.status, slipway_rollout::StackStatus::DeleteComplete);
     assert!(world.stacks(Some("net")).unwrap_err().message.contains("does not exist"));
 }
 
