@@ -72,7 +72,7 @@ fn whatever_form_yaml_gives_a_good_spec_it_stays_good() {
         with("controller: {rootVolume: &small {size: 30}}\netcd: {rootVolume: {<<: *small, type: gp3}}\n"),
         with("kubernetes: {apiServer: {flags: [{name: max-requests-inflight, value: 800}]}}\n"),
         with(
-            "kubernetes: {kubelet: {config: {imageGCHighThresholdPercent: 80, shutdownGracePeriod: 30s}}}\n",
+            "kubernetes: {kubelet: {config: {imageGCHighThresholdPercent: 90, shutdownGracePeriod: 30s}}}\n",
         ),
         with("controller: {count: 3, kubelet: {evictionHard: {memory.available: 5%}}}\n"),
         format!("---\n# A comment.\n{}...\n", with("")),

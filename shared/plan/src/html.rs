@@ -99,7 +99,8 @@ fn effects(plan: &Plan, story: &Story) -> Markup {
 }
 
 fn conduct(plan: &Plan) -> Markup {
-    let lines = plan.conduct();
+    // What is not begun has no schedule.
+    let lines = if plan.not_executable().is_some() { Vec::new() } else { plan.conduct() };
     html! {
         @if !lines.is_empty() {
             section {

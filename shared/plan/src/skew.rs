@@ -7,6 +7,7 @@
 //! It is checked twice: [`objections`] for a spec, so that the finding has a place, and [`between`] for every plan, because a release
 //! that was harmless when it was uploaded may be a step back once the rollout in progress has ended.
 
+mod endpoints;
 mod issuer;
 mod network;
 #[cfg(test)]
@@ -128,6 +129,7 @@ pub fn between(running: &Rendering, earlier: &Earlier, new: &Rendering) -> Vec<O
     }
     found.extend(issuer::between(running, new));
     found.extend(network::between(running, new));
+    found.extend(endpoints::between(running, new));
     found.retain(|objection| objection.severity == Severity::Error);
     found
 }

@@ -457,6 +457,10 @@ fn a_switch_of_issuers_in_one_step_is_not_begun_and_the_way_is_named() {
     for (before, after) in [(&off, &on), (&on, &off), (&on, &of(&["https://issuer/d", local]))] {
         assert!(stopped(before, after), "{:?}", between(before, after).objections);
     }
+    // Why nothing happens is read first, and no schedule of it.
+    let text = between(&off, &on).to_text();
+    assert!(text.find("This plan is not executed: ").unwrap() < text.find("\nStacks\n").unwrap(), "{text}");
+    assert!(!text.contains("How it is rolled out"), "{text}");
     for (before, after) in
         [(&off, &between_them), (&between_them, &on), (&on, &between_them), (&between_them, &off)]
     {

@@ -110,7 +110,12 @@ pub(super) const LATER: &str = "Not in a plan, because they count from the next 
 
 /// All stacks and roles, with what happens to them.
 pub(super) fn whole(plan: &Plan) -> String {
-    let mut text = format!("Plan {} for {}: {}\n\nStacks\n", plan.id, plan.cluster, summary(plan));
+    let mut text = format!("Plan {} for {}: {}\n\n", plan.id, plan.cluster, summary(plan));
+    let refused = plan.not_executable();
+    if let Some(why) = &refused {
+        push(&mut text, format_args!("This plan is not executed: {why}\n"));
+    }
+    text.push_str("Stacks\n");
     for stack in &plan.stacks {
         stack_lines(plan, stack, &mut text);
     }
@@ -118,13 +123,17 @@ pub(super) fn whole(plan: &Plan) -> String {
     for node in plan.in_order() {
         node_lines(plan, node, &mut text);
     }
-    let conduct = plan.conduct();
+    // What is not begun has no schedule.
+    let conduct = if refused.is_some() { Vec::new() } else { plan.conduct() };
     if !conduct.is_empty() {
         text.push_str("\nHow it is rolled out\n");
         conduct.iter().for_each(|line| push(&mut text, format_args!("  {line}")));
     }
     if !plan.membership.is_empty() {
-        text.push_str("\nMembership of etcd, one change after the other\n");
+        text.push_str(match refused {
+            Some(_) => "\nMembership of etcd, which stays as it is\n",
+            None => "\nMembership of etcd, one change after the other\n",
+        });
         for (index, change) in plan.membership.iter().enumerate() {
             member_lines(index + 1, change, &mut text);
         }
@@ -140,9 +149,6 @@ pub(super) fn whole(plan: &Plan) -> String {
     }
     if let Some(where_else) = left_out(plan) {
         push(&mut text, format_args!("\n{where_else}"));
-    }
-    if let Some(why) = plan.not_executable() {
-        push(&mut text, format_args!("\nThis plan is not executed: {why}"));
     }
     text
 }

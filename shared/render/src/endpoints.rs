@@ -50,6 +50,27 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template) -> Vec<Value> 
     target_groups
 }
 
+/// The logical id of the load balancer that Slipway makes for the endpoint, if it does.
+#[must_use]
+pub fn balancer_id(endpoint: &ApiEndpoint) -> Option<String> {
+    let kind = balancer_kind(&endpoint.load_balancer);
+    (endpoint.load_balancer.backing == Backing::Managed)
+        .then(|| logical_id(&format!("{kind}LoadBalancer"), &endpoint.name))
+}
+
+/// The endpoint's record if Slipway makes one: its logical id, its hosted zone and its name.
+#[must_use]
+pub fn record_of(endpoint: &ApiEndpoint) -> Option<(String, Value, String)> {
+    let balancer = &endpoint.load_balancer;
+    let zone = balancer.hosted_zone_id.as_ref()?;
+    let made = balancer.backing == Backing::Managed || balancer.dns_name.is_some();
+    made.then(|| (logical_id("Record", &endpoint.name), existing(zone), endpoint.dns_name.clone()))
+}
+
+fn balancer_kind(balancer: &LoadBalancer) -> &'static str {
+    if balancer.private { "Internal" } else { "" }
+}
+
 /// A managed load balancer. Its scheme cannot change and a target group belongs to one load balancer. Public and private ones therefore
 /// have different logical ids, so that the new one is created before the old one is deleted.
 fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoint) -> Value {
@@ -62,7 +83,7 @@ fn managed(context: &Context<'_>, template: &mut Template, endpoint: &ApiEndpoin
     given.dedup();
     groups.extend(given.into_iter().map(Value::from));
 
-    let kind = if balancer.private { "Internal" } else { "" };
+    let kind = balancer_kind(balancer);
     let tags = context.tags(&format!("api-{name}")).list();
     let load_balancer = Resource::new("AWS::ElasticLoadBalancingV2::LoadBalancer")
         .set("Type", "network")

@@ -10,7 +10,7 @@ pub mod addons;
 mod cfn;
 mod context;
 mod control_plane;
-mod endpoints;
+pub mod endpoints;
 mod error;
 mod etcd;
 mod groups;

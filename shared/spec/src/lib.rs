@@ -3,6 +3,7 @@
 pub mod allowed;
 mod check;
 mod documents;
+mod duration;
 mod foreign;
 pub mod instance_types;
 pub mod legacy;
@@ -11,6 +12,7 @@ mod model;
 pub mod patch;
 pub(crate) mod path;
 pub(crate) mod problem;
+mod programs;
 mod regions;
 pub(crate) mod report;
 mod schema;

@@ -17,7 +17,14 @@ pub(crate) fn value(text: &str) -> String {
     if is_key_material(text) {
         return HIDDEN.to_owned();
     }
-    let clean: String = text.chars().take(MOST_LETTERS).map(visible).collect();
+    let mut clean = String::new();
+    for letter in text.chars().take(MOST_LETTERS) {
+        if is_unseen(letter) {
+            clean.push_str(&format!("U+{:04X}", u32::from(letter)));
+        } else {
+            clean.push(visible(letter));
+        }
+    }
     if text.chars().nth(MOST_LETTERS).is_some() { clean + "…" } else { clean }
 }
 
@@ -59,6 +66,14 @@ fn visible(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
+/// Letters that a reader does not see, or takes for a space: pasted from a web page, they make a name another one. The blanks of Unicode
+/// (category Zs) other than the space, and marks without a width (Cf).
+fn is_unseen(letter: char) -> bool {
+    (letter.is_whitespace() && !letter.is_ascii() && !letter.is_control())
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// Whether a text holds what may be a secret: a PEM key, a key in base64, a token. Only what mixes small and capital
 /// letters with digits counts, so that long names and paths are still shown.
 fn is_key_material(text: &str) -> bool {
@@ -97,6 +112,13 @@ mod tests {
         );
         assert!(sentence(&"` ".repeat(100_000)).len() <= MOST_BYTES + "…".len());
         assert_eq!(value("two\nlines"), "two lines");
+    }
+
+    #[test]
+    fn letters_that_nobody_sees_are_named() {
+        assert_eq!(sentence("`eu-west-1\u{200b}` is none"), "`eu-west-1U+200B` is none");
+        assert_eq!(value("base\u{a0}"), "baseU+00A0");
+        assert_eq!(value("base ä"), "base ä");
     }
 
     #[test]

@@ -70,20 +70,48 @@ pub(crate) fn is_label_for_kubelet(key: &str) -> bool {
     within("kubelet.kubernetes.io") || within("node.kubernetes.io") || ALLOWED.contains(&key)
 }
 
-/// An EC2 id such as `vpc-0abc1234`.
+/// An EC2 id such as `vpc-0abc1234`: a hyphen, then 8 or 17 hexadecimal digits (docs.aws.amazon.com/ec2, "Resource IDs": longer ones
+/// since 2016, older resources keep theirs).
 pub(crate) fn is_id(text: &str, kind: &str) -> bool {
-    text.strip_prefix(kind).and_then(|rest| rest.strip_prefix('-')).is_some_and(|rest| {
-        (8..=17).contains(&rest.len()) && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
-    })
+    let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.strip_prefix(kind)
+        .and_then(|rest| rest.strip_prefix('-'))
+        .is_some_and(|rest| matches!(rest.len(), 8 | 17) && rest.bytes().all(digit))
 }
 
-/// An ARN of that service; its parts `(region, resource)`.
-pub(crate) fn arn<'t>(text: &'t str, service: &str) -> Option<(&'t str, &'t str)> {
+/// The parts of an ARN (docs.aws.amazon.com/IAM/latest/UserGuide/reference-arns.html).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arn<'t> {
+    pub(crate) partition: &'t str,
+    pub(crate) region: &'t str,
+    pub(crate) resource: &'t str,
+}
+
+/// An ARN of that service, in an account of twelve digits; in IAM also of AWS' own policies.
+pub(crate) fn arn<'t>(text: &'t str, service: &str) -> Option<Arn<'t>> {
     let mut parts = text.splitn(6, ':');
     let (arn, partition, of) = (parts.next()?, parts.next()?, parts.next()?);
-    let (region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
-    (arn == "arn" && partition.starts_with("aws") && of == service && !resource.is_empty())
-        .then_some((region, resource))
+    let (region, account, resource) = (parts.next()?, parts.next()?, parts.next()?);
+    let of_aws = account == "aws" && of == "iam" && resource.starts_with("policy/");
+    let is_account = account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit());
+    let is_arn = arn == "arn" && partition.starts_with("aws") && of == service;
+    (is_arn && (is_account || of_aws) && !resource.is_empty()).then_some(Arn { partition, region, resource })
+}
+
+/// The last part of a path of IAM's, as policies and instance profiles may be named (IAM API, `CreatePolicy`, `PolicyName`).
+pub(crate) fn is_iam_name(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte))
+}
+
+/// What a key or a value of a tag is written with. The tags of a stack are also those of its roles and load balancers, which take no
+/// other characters (IAM API, `Tag`; Elastic Load Balancing API, `Tag`: `[\\p{L}\\p{Z}\\p{N}_.:/=+\\-@]*`).
+pub(crate) fn is_tag_text(text: &str) -> bool {
+    text.chars().all(|letter| {
+        letter.is_alphanumeric()
+            || (letter.is_whitespace() && !letter.is_control())
+            || "_.:/=+-@".contains(letter)
+    })
 }
 
 /// An EC2 instance type such as `m7g.large`.
@@ -137,11 +165,26 @@ mod tests {
 
     #[test]
     fn arns_ids_and_types_are_told_apart() {
-        assert_eq!(arn("arn:aws:kms:eu-west-1:1:key/x", "kms"), Some(("eu-west-1", "key/x")));
+        let parts = Arn { partition: "aws", region: "eu-west-1", resource: "key/x" };
+        assert_eq!(arn("arn:aws:kms:eu-west-1:111122223333:key/x", "kms"), Some(parts));
         assert_eq!(arn("arn:aws:s3:::x", "kms"), None);
+        assert!(
+            arn("arn:aws:iam::aws:policy/a", "iam").is_some()
+                && arn("arn:aws:iam::1:policy/a", "iam").is_none()
+        );
         assert!(is_id("vpc-0abc1234", "vpc") && !is_id("vpc-", "vpc") && !is_id("subnet-0abc1234", "vpc"));
+        assert!(is_id("ami-0123456789abcdef0", "ami") && !is_id("ami-0123456789", "ami"));
+        assert!(!is_id("sg-xxxxxxxx", "sg") && !is_id("sg-0ABC1234", "sg"));
         assert!(is_instance_type("m7g.large") && is_instance_type("u-6tb1.56xlarge"));
         assert!(!is_instance_type("large") && !is_instance_type("m7g.") && !is_instance_type("M7g.large"));
+    }
+
+    #[test]
+    fn tags_are_written_as_iam_takes_them() {
+        assert!(is_tag_text("") && is_tag_text("Équipe réseau/2: a+b=c@d_e-f.g") && is_tag_text("平台"));
+        for text in ["a,b", "(a)", "a&b", "5%", "a\"b", "a\nb", "a\tb", "a;b"] {
+            assert!(!is_tag_text(text), "{text}");
+        }
     }
 
     #[test]

@@ -145,6 +145,7 @@ pub(crate) fn read(text: &str, document: &Document) -> Result<Node, Vec<Problem>
         root: None,
         total: 0,
         documents: 0,
+        start: Span::default(),
     };
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
@@ -192,6 +193,8 @@ struct Builder<'d> {
     root: Option<Arc<Node>>,
     total: usize,
     documents: usize,
+    /// Where the document begins.
+    start: Span,
 }
 
 impl Builder<'_> {
@@ -200,14 +203,23 @@ impl Builder<'_> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
-                if self.documents > 1 {
-                    self.problems.push(
-                        Problem::at(span, "several-documents", "there is a second YAML document here")
-                            .help(self.document.several),
-                    );
-                    return false;
-                }
+                self.start = span;
                 true
+            }
+            // A separator at the end begins a document with nothing in it.
+            Event::Scalar(text, ScalarStyle::Plain, 0, None)
+                if self.documents > 1 && self.stack.is_empty() && matches!(&*text, "" | "~") =>
+            {
+                true
+            }
+            Event::Scalar(..) | Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_)
+                if self.documents > 1 =>
+            {
+                self.problems.push(
+                    Problem::at(self.start, "several-documents", "there is a second YAML document here")
+                        .help(self.document.several),
+                );
+                false
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let Some(quoted) = self.tag(tag.as_deref(), span) else { return false };
@@ -434,10 +446,11 @@ fn syntax(text: &str, error: &ScanError) -> Problem {
         .help("check the indentation, the colons and the quotes here and on the line before")
 }
 
-/// A tab in the indentation of the line that the parser stumbled over, or of the one before.
+/// A tab in the indentation of the line that the parser stumbled over, or of the one before or after: it may read to the end of a line
+/// before it finds out.
 fn tab_near(text: &str, line: usize) -> Option<Span> {
     let mut start = 0;
-    for (number, content) in (1..=line).zip(text.split_inclusive('\n')) {
+    for (number, content) in (1..=line + 1).zip(text.split_inclusive('\n')) {
         if number + 1 >= line {
             let blank = content.len() - content.trim_start_matches([' ', '\t']).len();
             if let Some(at) = content[..blank].find('\t') {

@@ -79,7 +79,7 @@ fn kubelet(group: &str, stacks: &'static str, nodes: &'static str) -> Vec<Case> 
         ("kubelet.systemReserved", json!("cpu=200m,memory=200Mi")),
         ("kubelet.kubeReserved", json!("cpu=200m,memory=200Mi")),
         ("kubelet.evictionHard", json!({ "memory.available": "300Mi" })),
-        ("kubelet.config", json!({ "imageGCHighThresholdPercent": 70 })),
+        ("kubelet.config", json!({ "imageGCHighThresholdPercent": 90 })),
     ];
     changes.into_iter().map(|(key, to)| case(format!("{group}.{key}"), to, stacks, nodes)).collect()
 }

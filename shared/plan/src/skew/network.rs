@@ -17,7 +17,7 @@ use slipway_core::release::{NodeRole, Rendering};
 use slipway_core::role::Role;
 use slipway_spec::Objection;
 
-use super::Runs;
+use super::{Runs, endpoints};
 
 /// An address or range that a running cluster keeps.
 struct Kept {
@@ -100,24 +100,30 @@ pub(super) fn between(running: &Rendering, new: &Rendering) -> Vec<Objection> {
 /// The objections to the addresses and to the API's names of such a spec.
 pub(super) fn objections(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
     let mut found = changes(runs.deployed, |kept| Some((kept.wanted)(&cluster.network)));
-    found.extend(names(cluster, runs));
+    let used = used(runs);
+    found.extend(names(cluster, &used));
+    found.extend(endpoints::objections(cluster, runs, &used.into_iter().map(|(name, _)| name).collect()));
     found
 }
 
-/// Objects to each name of the API that goes while nodes use it. CloudFormation removes its record before the nodes are replaced.
-fn names(cluster: &Cluster, runs: Runs<'_>) -> Vec<Objection> {
-    let keeps = |name: &str| cluster.api_endpoints.iter().any(|endpoint| endpoint.dns_name == name);
+/// The names by which nodes reach the API, and which nodes do.
+fn used(runs: Runs<'_>) -> BTreeSet<(String, &Role)> {
     let earlier = runs
         .earlier
         .iter()
         .flat_map(|(role, releases)| releases.values().flatten().map(move |node| (role, node)));
     let nodes = runs.deployed.roles.iter().chain(earlier);
-    let used = nodes.filter_map(|(role, node)| Some((api_name(node)?, role)));
-    let gone: BTreeSet<(String, &Role)> = used.filter(|(name, _)| !keeps(name)).collect();
-    let names: BTreeSet<&str> = gone.iter().map(|(name, _)| name.as_str()).collect();
+    nodes.filter_map(|(role, node)| Some((api_name(node)?, role))).collect()
+}
+
+/// Objects to each name of the API that goes while nodes use it. CloudFormation removes its record before the nodes are replaced.
+fn names(cluster: &Cluster, used: &BTreeSet<(String, &Role)>) -> Vec<Objection> {
+    let keeps = |name: &str| cluster.api_endpoints.iter().any(|endpoint| endpoint.dns_name == name);
+    let gone = || used.iter().filter(|(name, _)| !keeps(name));
+    let names: BTreeSet<&str> = gone().map(|(name, _)| name.as_str()).collect();
     let objection = |name: &str| {
         let roles: Vec<String> =
-            gone.iter().filter(|(one, _)| one == name).map(|(_, role)| format!("`{role}`")).collect();
+            gone().filter(|(one, _)| one == name).map(|(_, role)| format!("`{role}`")).collect();
         Objection::error(
             "endpoint-in-use",
             vec!["apiEndpoints[0].dnsName".to_owned(), "apiEndpoints".to_owned()],

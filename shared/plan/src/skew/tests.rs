@@ -11,7 +11,7 @@ use slipway_render::lock::Lock;
 use slipway_spec::parse;
 use slipway_spec::testing::{BASE, findings_text};
 
-use super::check_update;
+use super::{between, check_update};
 
 /// What runs: controllers, the pools by name, and one etcd member with 30 GiB, each of that release.
 struct Runs<'a> {
@@ -210,6 +210,70 @@ fn a_name_of_the_api_stays_while_nodes_use_it() {
     6:12 error endpoint-in-use at `apiEndpoints[0].dnsName`: nodes of `pool-general` reach the API by old.example.com, which is no longer among the endpoints: they would lose it
         rename an endpoint in three uploads, each when the one before is rolled out: add an endpoint with the new `dnsName`; name it in `worker.apiEndpointName`, in the pools' `apiEndpointName` and in `adminAPIEndpointName`; remove the old one
     "##);
+}
+
+/// The findings about a spec where the base with `before` in its endpoint runs, and the plan's own objections.
+fn onto_endpoint(before: &str, after: &str) -> (String, Vec<String>) {
+    let spec = |loadbalancer: &str| {
+        let edit = format!("dnsName: api.example.com\n{loadbalancer}");
+        BASE.replacen("dnsName: api.example.com\n", &edit, 1)
+    };
+    let rename = |text: &str| match text.strip_prefix("main: ") {
+        Some(rest) => spec(rest).replacen("- name: default", "- name: main", 1),
+        None => spec(text),
+    };
+    let cluster = |text: &str| parse(text.as_bytes(), None).unwrap().cluster;
+    let running = slipway_render::fixture::rendered(&cluster(&rename(before)));
+    let new = slipway_render::fixture::rendered(&cluster(&rename(after)));
+    let messages = between(&running, &BTreeMap::new(), &new);
+    (objections_text(&rename(after), &running), messages.into_iter().map(|one| one.message).collect())
+}
+
+const WITH_RECORD: &str = "  loadBalancer: {hostedZone: {id: Z0123456789ABC}}\n";
+
+#[test]
+fn an_endpoint_cannot_take_over_the_record_of_another() {
+    let renamed = format!("main: {WITH_RECORD}");
+    let (found, planned) = onto_endpoint(WITH_RECORD, &renamed);
+    insta::assert_snapshot!(found, @r##"
+    5:9 error endpoint-in-use at `apiEndpoints[0].name`: the record of api.example.com belongs to an endpoint of another name: CloudFormation would make it a second time before it deletes it, which Route 53 refuses
+        keep the endpoint's `name`, which only Slipway uses, and the `dnsName` that goes with it. For other names, add an endpoint with a `dnsName` of its own, move `worker.apiEndpointName`, the pools' `apiEndpointName` and `adminAPIEndpointName` to it, and then remove the old one: three uploads, each when the one before is rolled out
+    "##);
+    assert_eq!(planned.len(), 1);
+    let (found, planned) = onto_endpoint(WITH_RECORD, "");
+    assert!(found.contains("5:9 warning endpoint-record"), "{found}");
+    assert_eq!(planned, Vec::<String>::new());
+    // The record of an endpoint that keeps its name is updated in place, also to another load balancer.
+    for after in [
+        WITH_RECORD,
+        "  loadBalancer: {hostedZone: {id: Z0123456789ABC}, private: true}\n",
+        "  loadBalancer: {hostedZone: {id: Z9876543210ABC}}\n",
+    ] {
+        assert_eq!(onto_endpoint(WITH_RECORD, after), (String::new(), Vec::new()), "{after}");
+    }
+    // One in another zone is another record.
+    let elsewhere = "main:   loadBalancer: {hostedZone: {id: Z9876543210ABC}}\n";
+    assert_eq!(onto_endpoint(WITH_RECORD, elsewhere), (String::new(), Vec::new()));
+}
+
+#[test]
+fn a_load_balancer_stays_while_a_record_that_is_not_slipways_leads_nodes_to_it() {
+    let (renamed, planned) = onto_endpoint("", "main: ");
+    insta::assert_snapshot!(renamed, @r##"
+    5:9 error endpoint-in-use at `apiEndpoints[0].name`: nodes reach the API by api.example.com, whose record Slipway did not make: the load balancer that it leads to would be deleted, and nobody would lead it to another one
+        keep the endpoint's `name` and its `loadBalancer`. For another balancer, add an endpoint with a `dnsName` of its own beside this one and make its record; move `worker.apiEndpointName`, the pools' `apiEndpointName` and `adminAPIEndpointName` to it; then remove this one: three uploads, each when the one before is rolled out
+    "##);
+    assert_eq!(planned, Vec::<String>::new());
+    let (private, _) = onto_endpoint("", "  loadBalancer: {private: true}\n");
+    assert!(private.contains("7:3 error endpoint-in-use at `apiEndpoints[0].loadBalancer`"), "{private}");
+    let (own, _) = onto_endpoint(
+        "",
+        "  loadBalancer: {managed: false, apiAccessAllowedSourceCIDRs: [203.0.113.0/24]}\n",
+    );
+    assert!(own.contains("endpoint-in-use"), "{own}");
+    for after in ["", "  loadBalancer: {apiAccessAllowedSourceCIDRs: [203.0.113.0/24]}\n", WITH_RECORD] {
+        assert_eq!(onto_endpoint("", after).0, "", "{after}");
+    }
 }
 
 #[test]

@@ -26,6 +26,19 @@ const RESERVED: [(Ipv4Net, &str); 4] = [
     (Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3), "for multicast, or reserved"),
 ];
 
+/// Addresses that nobody has on the internet (RFC 1918, RFC 6598, RFC 2544).
+const PRIVATE: [Ipv4Net; 5] = [
+    Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8),
+    Ipv4Net::new_assert(Ipv4Addr::new(100, 64, 0, 0), 10),
+    Ipv4Net::new_assert(Ipv4Addr::new(172, 16, 0, 0), 12),
+    Ipv4Net::new_assert(Ipv4Addr::new(192, 168, 0, 0), 16),
+    Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15),
+];
+
+fn private(net: &Ipv4Net) -> bool {
+    PRIVATE.iter().any(|private| private.contains(net))
+}
+
 /// Reports every overlap once, at the later range of the list.
 pub(crate) fn check(
     report: &mut Report<'_>,
@@ -53,6 +66,21 @@ pub(crate) fn check(
                 "choose a private range, such as a part of 10.0.0.0/8",
             );
         }
+    }
+    // A VPC may have such a range, which some own.
+    for range in wide.iter().filter(|range| !private(&range.net)) {
+        if report.refused(&range.path) {
+            continue;
+        }
+        report.warning(
+            "cidr-public",
+            &range.path,
+            format!(
+                "{} ({}) holds addresses of the internet: from this cluster nobody reaches their owners",
+                range.what, range.net
+            ),
+            "choose a private range, such as a part of 10.0.0.0/8, unless the addresses are yours",
+        );
     }
     disjoint(report, &wide);
     let subnets: Vec<Range> = subnets

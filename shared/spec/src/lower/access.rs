@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use slipway_core::cluster::{Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use slipway_core::cluster::{
+    Architecture, Controller, Etcd, Image, KubernetesVersion, NodePool, partition_of,
+};
 use slipway_core::versions::{NEWEST, RELEASES, release};
 use slipway_core::words::nearest;
 
@@ -10,7 +13,7 @@ use super::Lowering;
 use crate::model::ImageSpec;
 use crate::path::Path;
 use crate::regions::REGIONS;
-use crate::text::{arn, is_id, is_name};
+use crate::text::{Arn, arn, is_id, is_name};
 
 /// Amazon Linux 2023's newest image, which the lock pins
 /// (docs.aws.amazon.com/linux/al2023, "Launching with SSM public parameters").
@@ -84,6 +87,16 @@ impl Lowering<'_, '_, '_> {
                 );
             }
             return Some(region.to_owned());
+        }
+        // A partition of its own since 2026, with other domain names (docs.aws.eu, "Regions").
+        if region.starts_with("eusc-") {
+            self.report.error(
+                "unknown-region",
+                &Path::parse("region"),
+                format!("`{region}` lies in the AWS European Sovereign Cloud, which is not supported yet"),
+                "write a region of AWS' other partitions, such as `eu-central-1`",
+            );
+            return None;
         }
         let help = nearest(region, REGIONS.into_iter()).map_or_else(
             || "write a region such as `eu-west-1`".to_owned(),
@@ -284,13 +297,13 @@ impl Lowering<'_, '_, '_> {
         const EXAMPLE: &str = "write one such as `arn:aws:kms:eu-west-1:111122223333:key/…`";
         let here = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
         match arn(text, "kms") {
-            Some((_, resource)) if resource.starts_with("alias/") => self.report.error(
+            Some(arn) if arn.resource.starts_with("alias/") => self.report.error(
                 "arn-syntax",
                 path,
                 format!("`{text}` is an alias, by which no node can be allowed to use the key"),
                 "write the ARN of the key itself, which `aws kms describe-key --key-id alias/…` tells",
             ),
-            Some((_, resource)) if resource.strip_prefix("key/").is_none_or(str::is_empty) => {
+            Some(arn) if arn.resource.strip_prefix("key/").is_none_or(str::is_empty) => {
                 self.report.error(
                     "arn-syntax",
                     path,
@@ -298,7 +311,9 @@ impl Lowering<'_, '_, '_> {
                     EXAMPLE,
                 );
             }
-            Some((of, _)) if here.is_some_and(|region| region != of) => {
+            Some(arn) if !self.same_partition(Some(arn), path) => {}
+            Some(arn) if here.is_some_and(|region| region != arn.region) => {
+                let of = arn.region;
                 let help =
                     format!("take a key of {}, or a replica of this one there", here.unwrap_or_default());
                 let message = format!("the key lies in {of}, the cluster elsewhere");
@@ -311,6 +326,23 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
+    /// Whether the ARN is of the cluster's partition: nothing of one partition is known in another
+    /// (docs.aws.amazon.com/whitepapers/latest/aws-fault-isolation-boundaries/partitions.html). Reports it if not.
+    pub(super) fn same_partition(&mut self, arn: Option<Arn<'_>>, path: &Path) -> bool {
+        let region = self.spec.region.as_deref().filter(|region| REGIONS.contains(region));
+        let (Some(arn), Some(region)) = (arn, region) else { return true };
+        let here = partition_of(region);
+        if arn.partition != here {
+            let message = format!(
+                "this is an ARN of the partition `{}`, and {region} lies in the partition `{here}`",
+                arn.partition
+            );
+            let help = format!("write the ARN as AWS shows it there: it begins with `arn:{here}:`");
+            self.report.error("other-partition", path, message, help);
+        }
+        arn.partition == here
+    }
+
     /// `sshAuthorizedKeys`: public keys, and not by mistake a private one.
     pub(super) fn ssh_keys(&mut self) -> Vec<String> {
         self.ssh_keys_of(&self.spec.ssh_authorized_keys, &Path::parse("sshAuthorizedKeys"));
@@ -320,18 +352,34 @@ impl Lowering<'_, '_, '_> {
     /// The keys at `path`.
     pub(super) fn ssh_keys_of(&mut self, keys: &[String], path: &Path) {
         for (index, key) in keys.iter().enumerate() {
-            let kind = key.split_whitespace().next().unwrap_or_default();
-            let known = kind.starts_with("ssh-") || kind.starts_with("ecdsa-") || kind.starts_with("sk-");
-            if !known || key.lines().count() > 1 {
-                self.report.error(
-                    "ssh-key",
-                    &path.index(index),
-                    "this is not a public ssh key",
-                    "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`",
-                );
+            // Options may stand before the kind (sshd(8), "AUTHORIZED_KEYS FILE FORMAT").
+            let is_kind = |word: &str| ["ssh-", "ecdsa-", "sk-"].iter().any(|start| word.starts_with(start));
+            let mut words = key.split_whitespace().skip_while(|word| !is_kind(word));
+            let (kind, body) = (words.next(), words.next().unwrap_or_default());
+            let help = "write the one line of a `.pub` file, such as `ssh-ed25519 AAAA… name`";
+            let Some(kind) = kind.filter(|_| key.lines().count() == 1) else {
+                self.report.error("ssh-key", &path.index(index), "this is not a public ssh key", help);
+                continue;
+            };
+            if !is_key_of(kind, body) {
+                let message =
+                    format!("after `{kind}` there is no key of that kind: nobody could log in with it");
+                self.report.warning("ssh-key", &path.index(index), message, help);
             }
         }
     }
+}
+
+/// Whether the base64 begins as a key of that kind does: with the length of its name and the name (RFC 4253, 6.6), and something after it.
+fn is_key_of(kind: &str, body: &str) -> bool {
+    BASE64_STANDARD.decode(body).is_ok_and(|bytes| {
+        let name = bytes.get(4..4 + kind.len());
+        let length =
+            bytes.get(..4).and_then(|length| <[u8; 4]>::try_from(length).ok()).map(u32::from_be_bytes);
+        name == Some(kind.as_bytes())
+            && length.and_then(|length| usize::try_from(length).ok()) == Some(kind.len())
+            && bytes.len() > 4 + kind.len()
+    })
 }
 
 /// `1.37`, `v1.37.2`: no more than that.

@@ -3,6 +3,7 @@
 use slipway_core::cluster::{Addon, Addons, NetworkProvider, ProxyMode};
 
 use super::Lowering;
+use crate::duration::nanoseconds;
 use crate::model::ComputeResourcesSpec;
 use crate::path::Path;
 use crate::text::is_dns_name;
@@ -10,6 +11,53 @@ use crate::text::is_dns_name;
 /// Flags of the cluster autoscaler that say which groups it scales: the pools say that.
 const OWN_FLAGS: [&str; 5] =
     ["cloud-provider", "cluster-name", "node-group-auto-discovery", "nodes", "kubeconfig"];
+
+/// Flags of the cluster autoscaler with a duration, and others that people set (kubernetes/autoscaler,
+/// `cluster-autoscaler/config/flags/flags.go`). The list of the others is only for suggestions.
+const SCALER_DURATIONS: [&str; 17] = [
+    "max-binpacking-time",
+    "max-bulk-soft-taint-time",
+    "max-failing-time",
+    "max-inactivity",
+    "max-node-provision-time",
+    "max-pod-eviction-time",
+    "new-pod-scale-up-delay",
+    "node-deletion-batcher-interval",
+    "node-deletion-delay-timeout",
+    "node-delete-delay-after-taint",
+    "scale-down-delay-after-add",
+    "scale-down-delay-after-delete",
+    "scale-down-delay-after-failure",
+    "scale-down-unneeded-time",
+    "scale-down-unready-time",
+    "scan-interval",
+    "unremovable-node-recheck-timeout",
+];
+const SCALER_FLAGS: [&str; 20] = [
+    "aws-use-static-instance-list",
+    "balance-similar-node-groups",
+    "balancing-ignore-label",
+    "cores-total",
+    "daemonset-eviction-for-empty-nodes",
+    "daemonset-eviction-for-occupied-nodes",
+    "enforce-node-group-min-size",
+    "expander",
+    "ignore-daemonsets-utilization",
+    "max-empty-bulk-delete",
+    "max-graceful-termination-sec",
+    "max-nodes-total",
+    "memory-total",
+    "ok-total-unready-count",
+    "scale-down-enabled",
+    "scale-down-gpu-utilization-threshold",
+    "scale-down-utilization-threshold",
+    "skip-nodes-with-local-storage",
+    "skip-nodes-with-system-pods",
+    "startup-taint",
+];
+/// The same repository, `cluster-autoscaler/expander/expander.go`.
+const EXPANDERS: [&str; 7] =
+    ["grpc", "least-nodes", "least-waste", "most-pods", "price", "priority", "random"];
 
 /// Of what answers the whole cluster: one may go.
 const REPLICAS: u32 = 2;
@@ -104,6 +152,14 @@ impl Lowering<'_, '_, '_> {
         };
         let image_repository =
             self.image_repository(spec.image_repository.as_deref(), &root.key("imageRepository"));
+        for (text, blocks, key) in [
+            (&addons.core_dns_extra, false, "extraCoreDNSConfig"),
+            (&addons.core_dns_zones, true, "additionalZoneCoreDNSConfig"),
+        ] {
+            if let Some(text) = text {
+                self.corefile(text, blocks, &root.key("coreDns").key(key));
+            }
+        }
         self.addon_relations(&addons, &root);
         Addons { image_repository, ..addons }
     }
@@ -155,7 +211,28 @@ impl Lowering<'_, '_, '_> {
                 let message = format!("`{name}` is set by Slipway");
                 let help = "say which pools are scaled by `worker.nodePools[].autoscaling.clusterAutoscaler.enabled`";
                 self.report.error("addon", &path, message, help);
+            } else {
+                self.scaler_option(name, &addons.cluster_autoscaler_options[name], &path);
             }
+        }
+    }
+
+    /// The flags are those of the autoscaler's newest release, and a spec may name another one: so these are warnings.
+    fn scaler_option(&mut self, name: &str, value: &str, path: &Path) {
+        let known = || SCALER_DURATIONS.into_iter().chain(SCALER_FLAGS);
+        if SCALER_DURATIONS.contains(&name) && nanoseconds(value).is_none() {
+            let message = format!("`{value}` is not a duration: the cluster autoscaler would not start");
+            let help = "write hours, minutes and seconds, such as `24h` or `1m30s`: there are no days";
+            self.report.warning("addon", path, message, help);
+        } else if name == "expander" && value.split(',').any(|word| !EXPANDERS.contains(&word.trim())) {
+            let message = format!("`{value}` is not an expander: the cluster autoscaler would not start");
+            let help = format!("write one or more of `{}`, joined by commas", EXPANDERS.join("`, `"));
+            self.report.warning("addon", path, message, help);
+        } else if known().all(|known| known != name)
+            && let Some(near) = self.report.nearest(name, known())
+        {
+            let message = format!("`{name}` is not a flag of the cluster autoscaler that is known here");
+            self.report.warning("addon", path, message, format!("did you mean `{near}`?"));
         }
     }
 

@@ -97,12 +97,12 @@ impl Lowering<'_, '_, '_> {
         const EXAMPLE: &str =
             "arn:aws:elasticloadbalancing:eu-west-1:111122223333:loadbalancer/net/name/0123456789abcdef";
         let found = arn(text, "elasticloadbalancing");
-        if found.is_some_and(|(_, resource)| resource.starts_with("loadbalancer/net/")) {
+        if found.is_some_and(|arn| arn.resource.starts_with("loadbalancer/net/")) {
             self.same_region(text, path);
             return;
         }
         let (message, help) = match found {
-            Some((_, resource)) if resource.starts_with("loadbalancer/app/") => (
+            Some(arn) if arn.resource.starts_with("loadbalancer/app/") => (
                 format!("`{text}` is an application load balancer, which cannot pass the API's TLS through"),
                 "name a network load balancer".to_owned(),
             ),
@@ -124,8 +124,7 @@ impl Lowering<'_, '_, '_> {
     }
 
     fn target_group_arn(&mut self, text: &str, path: &Path) {
-        if arn(text, "elasticloadbalancing").is_some_and(|(_, resource)| resource.starts_with("targetgroup/"))
-        {
+        if arn(text, "elasticloadbalancing").is_some_and(|arn| arn.resource.starts_with("targetgroup/")) {
             self.same_region(text, path);
             return;
         }
@@ -134,8 +133,11 @@ impl Lowering<'_, '_, '_> {
     }
 
     fn same_region(&mut self, text: &str, path: &Path) {
-        let Some((of, _)) = arn(text, "elasticloadbalancing") else { return };
-        if let Some(region) = self.spec.region.as_deref().filter(|region| *region != of) {
+        let Some(arn) = arn(text, "elasticloadbalancing") else { return };
+        let of = arn.region;
+        if self.same_partition(Some(arn), path)
+            && let Some(region) = self.spec.region.as_deref().filter(|region| *region != of)
+        {
             self.report.error(
                 "other-region",
                 path,

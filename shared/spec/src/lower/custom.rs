@@ -18,12 +18,13 @@ const MOST_PATH: usize = 4095;
 const MOST_NAME: usize = 255;
 
 /// What Slipway or the machine itself writes; a file of the user's there would be overwritten, or break the node.
-const OWNED: [(&str, &str); 14] = [
+const OWNED: [(&str, &str); 15] = [
     ("/etc/kubernetes", "put it below `/etc/kubernetes/custom/`, or elsewhere"),
     ("/etc/etcd", "put it elsewhere: Slipway configures etcd"),
     ("/etc/slipway", "put it elsewhere: Slipway keeps its own files there"),
     ("/etc/cni/net.d", "put it elsewhere: Slipway configures the network of pods"),
     ("/etc/systemd/system", "write it in `customSystemdUnits`"),
+    ("/opt/slipway", "put it elsewhere: Slipway installs programs there; `software` says which"),
     ("/run", "put it elsewhere: nothing there outlives a boot"),
     ("/var/lib/slipway", "put it elsewhere: Slipway keeps its own files there"),
     ("/var/lib/etcd", "put it elsewhere: etcd's data lie there"),
@@ -33,6 +34,16 @@ const OWNED: [(&str, &str); 14] = [
     ("/sys", "put it elsewhere: the kernel makes what is there; settings go into `/etc/sysctl.d/`"),
     ("/dev", "put it elsewhere: the kernel makes what is there"),
     ("/etc/fstab", "write a unit such as `data.mount` in `customSystemdUnits`"),
+];
+/// Files that may stay in a spec, because a node works with them, but have no effect: the agent writes its own after the user's, and a unit
+/// in `/etc` hides the image's (systemd.unit(5), "Unit File Load Path").
+const WITHOUT_EFFECT: [(&str, &str); 3] = [
+    (
+        "/etc/containerd/config.toml",
+        "write mirrors and certificates of registries below `/etc/containerd/certs.d/`, which this file points to",
+    ),
+    ("/usr/lib/systemd/system/etcd.service", "give `etcd.service` drop-ins in `customSystemdUnits`"),
+    ("/usr/lib/systemd/system/kubelet.service", "give `kubelet.service` drop-ins in `customSystemdUnits`"),
 ];
 /// The one place within [`OWNED`] that is the user's.
 const CUSTOM: &str = "/etc/kubernetes/custom";
@@ -94,6 +105,10 @@ impl Lowering<'_, '_, '_> {
     fn custom_file(&mut self, spec: &CustomFileSpec, path: &Path) -> Option<(CustomFile, usize)> {
         let name = spec.path.as_deref()?;
         self.custom_path(name, &path.key("path"));
+        if let Some((_, help)) = WITHOUT_EFFECT.iter().find(|(place, _)| *place == name) {
+            let message = format!("`{name}` has no effect: Slipway writes its own in its place");
+            self.report.warning("no-effect", &path.key("path"), message, *help);
+        }
         let mode = match &spec.permissions {
             None => Some("0644".to_owned()),
             Some(mode) => self.mode(&mode.0, &path.key("permissions")),

@@ -1,5 +1,7 @@
 //! The names of the API and the load balancers behind them.
 
+use std::net::IpAddr;
+
 use slipway_core::cluster::{ApiEndpoint, Backing};
 
 use super::network::Draft;
@@ -149,11 +151,44 @@ impl Lowering<'_, '_, '_> {
             self.dns_name(name, &path.key("dnsName"));
         }
         let load_balancer = self.load_balancer(&spec.load_balancer, &path.key("loadBalancer"), network);
+        if let (Some(name), Some(balancer)) = (spec.dns_name.as_deref(), &load_balancer) {
+            // `externalDNSName` stands at the top of the spec.
+            let place = if path.0.is_empty() { Path::parse("externalDNSName") } else { path.key("dnsName") };
+            self.leads_to_balancer(name, &balancer.backing, &place);
+        }
         Some(ApiEndpoint {
             name: spec.name.clone()?,
             dns_name: spec.dns_name.clone()?,
             load_balancer: load_balancer?,
         })
+    }
+
+    /// Whether a name can lead to the endpoint's balancer. The addresses of a network load balancer are of AWS' choice; the other names mean
+    /// something else on a machine (RFC 6761, "localhost.") or in a pod (kubernetes.io/docs/concepts/services-networking/dns-pod-service).
+    fn leads_to_balancer(&mut self, name: &str, backing: &Backing, path: &Path) {
+        let plain = name.trim_end_matches('.').to_ascii_lowercase();
+        let inside = ["kubernetes", "kubernetes.default", "localhost"].contains(&plain.as_str())
+            || [".localhost", ".svc", ".svc.cluster.local"].iter().any(|end| plain.ends_with(end));
+        let what = if plain.parse::<IpAddr>().is_ok() {
+            "an address"
+        } else if inside {
+            "a name that means something else on each machine or in each pod"
+        } else {
+            return;
+        };
+        let help = "write a name of your own such as `api.example.com`, in a zone in which its record is, or can be made";
+        if *backing == Backing::Managed {
+            let message =
+                format!("`{name}` is {what}: it can never lead to the load balancer that Slipway makes");
+            self.report.error("dns-name", path, message, help);
+        } else {
+            self.report.warning(
+                "dns-name",
+                path,
+                format!("`{name}` is {what}, and nodes look for the API there"),
+                help,
+            );
+        }
     }
 
     pub(super) fn endpoint_for_admin(&mut self, endpoints: &[ApiEndpoint]) -> Option<String> {

@@ -16,6 +16,11 @@ use crate::path::Path;
 use crate::text::{is_dns_label, is_dns_name};
 
 const DATA_GIB: u32 = 30;
+/// Domains of AWS' services, and of the names of machines (docs.aws.amazon.com/vpc, "DNS attributes for your VPC").
+const OF_AWS: [&str; 3] = ["amazonaws.com", "amazonaws.com.cn", "api.aws"];
+const OF_MACHINES: [&str; 2] = ["compute.internal", "ec2.internal"];
+/// What etcd takes without a quota (etcd.io/docs, "System limits").
+const QUOTA_GIB: u32 = 2;
 /// Members beyond five slow every write and save nothing (etcd.io, "FAQ: what is maximum cluster size").
 const COUNTS: [u32; 3] = [1, 3, 5];
 
@@ -54,6 +59,7 @@ impl Lowering<'_, '_, '_> {
         let internal_domain = self.etcd_domain(spec, cluster, &path.key("internalDomainName"));
         // Settings of all members are checked once, those of one member with the member.
         let common = self.volume(&spec.data_volume, DATA_GIB, &path.key("dataVolume"))?;
+        self.etcd_disk(common.size_gib, &path.key("dataVolume"));
         let place =
             Place { subnets: &subnets, domain: internal_domain.as_deref().unwrap_or_default(), network };
         let members = self.members(count, &common, &place)?;
@@ -98,6 +104,32 @@ impl Lowering<'_, '_, '_> {
         let at_least = spec.keep.at_least.unwrap_or(default.at_least);
         let keep = Retention { all_days, daily_days, at_least };
         spec.enabled.unwrap_or(true).then_some(ScheduledSnapshots { every_hours, keep })
+    }
+
+    /// Whether the database has room. With a full disk etcd stops, which its quota is to prevent; beside the database the volume has the
+    /// log, snapshots and, while a member defragments, a second copy (etcd.io/docs, "Maintenance": "Space quota", "Defragmentation").
+    fn etcd_disk(&mut self, size_gib: u32, volume: &Path) {
+        let spec = &self.spec.etcd;
+        let quota_gib = spec.quota.unwrap_or(QUOTA_GIB);
+        let own = if spec.quota.is_some() { "" } else { ", etcd's own limit" };
+        let help = format!("write a `dataVolume.size` of {} or more, or a smaller `quota`", 2 * quota_gib);
+        let place = volume.key("size");
+        let place = if self.report.has(&place) { place } else { Path::parse("etcd.quota") };
+        if size_gib <= quota_gib {
+            let message = format!(
+                "etcd's database may grow to {quota_gib} GiB{own}, and its volume has {size_gib} GiB: etcd stops once the disk is full"
+            );
+            if spec.quota.is_some() {
+                self.report.error("etcd-disk", &place, message, help);
+            } else {
+                self.report.warning("etcd-disk", &place, message, help);
+            }
+        } else if size_gib < 2 * quota_gib {
+            let message = format!(
+                "etcd's database may grow to {quota_gib} GiB{own}, and its volume of {size_gib} GiB has no room for a copy: a database of that size cannot be defragmented"
+            );
+            self.report.warning("etcd-disk", &place, message, help);
+        }
     }
 
     fn etcd_count(&mut self, spec: &EtcdSpec, path: &Path) -> u32 {
@@ -164,7 +196,43 @@ impl Lowering<'_, '_, '_> {
                 "write a name such as `prod.etcd.internal`, which exists in this VPC alone",
             );
         }
+        self.hides(&domain, path);
         Some(domain)
+    }
+
+    /// Within its VPC a private zone answers for all names below its domain, also for those that it does not have
+    /// (docs.aws.amazon.com/Route53, "Considerations when working with a private hosted zone").
+    fn hides(&mut self, domain: &str, path: &Path) {
+        if self.report.has(&Path::parse("etcd.hostedZone")) {
+            return;
+        }
+        let spec = self.spec;
+        let below = |name: &str| {
+            let name = plain(name);
+            name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+        };
+        let endpoints = spec.api_endpoints.iter().filter_map(|endpoint| endpoint.dns_name.as_deref());
+        let mut names = endpoints.chain(spec.external_dns_name.as_deref());
+        let help = "write a domain that has no other names, such as `prod.etcd.internal`: a private zone is made for it, and hides all others below it in the VPC";
+        if let Some(name) = names.find(|name| below(name)) {
+            let message = format!(
+                "a private zone for `{domain}` would hide {name} from the nodes, which reach the API by it"
+            );
+            self.report.error("etcd-domain", path, message, help);
+        } else if OF_AWS
+            .iter()
+            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
+        {
+            let message = format!("a private zone for `{domain}` would hide names of AWS from the nodes");
+            self.report.error("etcd-domain", path, message, help);
+        } else if OF_MACHINES
+            .iter()
+            .any(|of| domain == *of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.')))
+        {
+            let message =
+                format!("a private zone for `{domain}` would hide the names that EC2 gives to machines");
+            self.report.warning("etcd-domain", path, message, help);
+        }
     }
 
     /// One member in each subnet in turn, unless it names its own; warns where the loss of one zone would cost the quorum.
@@ -263,7 +331,12 @@ impl Lowering<'_, '_, '_> {
         if !self.report.has(path) {
             return Some(common.clone());
         }
-        self.volume(&inherited(&node.data_volume, &self.spec.etcd.data_volume), DATA_GIB, path)
+        let volume =
+            self.volume(&inherited(&node.data_volume, &self.spec.etcd.data_volume), DATA_GIB, path)?;
+        if node.data_volume.size.is_some() {
+            self.etcd_disk(volume.size_gib, path);
+        }
+        Some(volume)
     }
 
     fn members_zones(&mut self, members: &[EtcdMember], count: u32, network: &Draft) {

@@ -8,11 +8,14 @@ use slipway_core::cluster::{KubernetesVersion, NodePool};
 use super::Lowering;
 use crate::model::KubeletSpec;
 use crate::path::Path;
+use crate::programs::{field_since, kubelet_fields};
 use crate::text::holds_private_key;
 
+/// 32 TiB, in thousandths of bytes: the memory of the largest machines (docs.aws.amazon.com/ec2, "High-memory instances": `u7in-32tb`).
+const MOST_MEMORY: u128 = 32 * (1000 << 40);
 const RESERVED: [&str; 4] = ["cpu", "ephemeral-storage", "memory", "pid"];
 /// kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction, "Eviction signals".
-const SIGNALS: [&str; 8] = [
+pub(super) const SIGNALS: [&str; 8] = [
     "containerfs.available",
     "containerfs.inodesFree",
     "imagefs.available",
@@ -61,31 +64,6 @@ const OWNED: [(&str, &str); 33] = [
     ("volumePluginDir", SLIPWAYS),
 ];
 
-/// The other fields of `KubeletConfiguration`, of the releases that are launched (k8s.io/kubelet/config/v1beta1, 1.34 to 1.37). The
-/// kubelet reads strictly: with a field that it does not know it does not start. Those that not all of these releases know are
-/// in [`LATER`] too.
-const FIELDS: &str = "allowedUnsafeSysctls cgroupRoot cgroupsPerQOS configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
-    containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy \
-    cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling \
-    enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableSystemLogHandler \
-    enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS evictionMaxPodGracePeriod evictionMinimumReclaim \
-    evictionPressureTransitionPeriod evictionSoft evictionSoftGracePeriod failCgroupV1 failSwapOn fileCheckFrequency hairpinMode \
-    httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge \
-    imagePullCredentialsVerificationPolicy iptablesDropBit iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS \
-    kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
-    memoryManagerPolicy memoryReservationPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings \
-    nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj podLogsDir \
-    podPidsLimit podsPerCore preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved registryBurst registryPullQPS \
-    reservedMemory reservedSystemCPUs runOnce runtimeRequestTimeout seccompDefault serializeImagePulls \
-    showHiddenMetricsForVersion shutdownGracePeriod shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods \
-    singleProcessOOMKill streamingConnectionIdleTimeout syncFrequency systemCgroups systemReservedCgroup tlsCipherSuites \
-    tlsCurvePreferences tlsMinVersion topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing \
-    userNamespaces volumeStatsAggPeriod";
-/// The fields that the oldest of these releases does not know, and the minor that brought them: what `types.go` of k8s.io/kubelet has
-/// at v0.N and not at v0.N-1. None of them has taken a field away so far.
-const LATER: [(&str, u16); 3] =
-    [("defaultPodSysctls", 37), ("memoryReservationPolicy", 36), ("tlsCurvePreferences", 36)];
-
 /// The thresholds of a kubelet without configuration (the same page, "Hard eviction thresholds").
 const EVICTED_AT: [(&str, &str); 5] = [
     ("memory.available", "100Mi"),
@@ -105,8 +83,11 @@ impl Lowering<'_, '_, '_> {
             if let Some((_, help)) = OWNED.iter().find(|(owned, _)| owned == field) {
                 let message = format!("`{field}` cannot be set here");
                 self.report.error("kubelet-field", &path, message, *help);
-            } else if !FIELDS.split_whitespace().any(|known| known == field) {
-                let help = self.report.nearest(field, FIELDS.split_whitespace()).map_or_else(
+            } else if kubelet_fields().any(|known| known == field) {
+                self.kubelet_value(field, value, &path);
+            } else {
+                let free = kubelet_fields().filter(|known| OWNED.iter().all(|(owned, _)| owned != known));
+                let help = self.report.nearest(field, free).map_or_else(
                     || "write one such as `imageGCHighThresholdPercent`, not the flag".to_owned(),
                     |field| format!("did you mean `{field}`?"),
                 );
@@ -145,8 +126,20 @@ impl Lowering<'_, '_, '_> {
                 let help = format!("write one of `{}`", SIGNALS.join("`, `"));
                 self.report.error("eviction-signal", &hard.key(signal), message, help);
             }
+            if signal == "memory.available" && quantity(value).is_some_and(|amount| amount > MOST_MEMORY) {
+                let message = format!(
+                    "`{value}` is more memory than any machine of EC2 has: each pod would be evicted"
+                );
+                let help = "write one such as `200Mi` or `5%`";
+                self.report.error("quantity", &hard.key(signal), message, help);
+            }
             let share = value.strip_suffix('%').and_then(|digits| digits.parse::<f64>().ok());
-            if quantity(value).is_none() && !share.is_some_and(|share| (0.0..100.0).contains(&share)) {
+            // "eviction threshold … must be positive" (k8s.io/kubernetes, `pkg/kubelet/eviction/helpers.go`).
+            if quantity(value) == Some(0) {
+                let message = format!("`{value}` is not a threshold: the kubelet would not start");
+                let help = "write one such as `200Mi`, or `0%` for none";
+                self.report.error("quantity", &hard.key(signal), message, help);
+            } else if quantity(value).is_none() && !share.is_some_and(|share| (0.0..100.0).contains(&share)) {
                 let message = format!("`{value}` is neither a quantity nor a percentage");
                 self.report.error(
                     "quantity",
@@ -206,14 +199,26 @@ impl Lowering<'_, '_, '_> {
         at: &Path,
         or: &str,
     ) {
-        for (field, minor) in
-            LATER.iter().filter(|(field, minor)| runs.minor < *minor && spec.config.contains_key(*field))
-        {
+        for field in spec.config.keys() {
+            let Some(minor) = field_since(field).filter(|minor| runs.minor < *minor) else { continue };
             let whose = pool.map_or_else(|| "the controllers".to_owned(), |name| format!("pool `{name}`"));
             let message = format!(
                 "`{field}` is known to kubelets of 1.{minor} and newer, and those of {whose} are {runs}: they would not start"
             );
             self.report.error("kubelet-field", &at.key(field), message, format!("remove it, or {or}"));
+        }
+    }
+
+    /// Reports what does not fit together in the settings of the controllers and of each pool.
+    pub(super) fn kubelets_agree(&mut self) {
+        let spec = self.spec;
+        let of = |path: Path| path.key("kubelet").key("config");
+        let all = (&spec.kubernetes.kubelet.config, of(Path::parse("kubernetes")));
+        let controllers = (&spec.controller.kubelet.config, of(Path::parse("controller")));
+        self.kubelet_agrees(&[all.clone(), controllers]);
+        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
+            let place = of(Path::parse("worker").key("nodePools").index(index));
+            self.kubelet_agrees(&[all.clone(), (&pool.kubelet.config, place)]);
         }
     }
 
@@ -231,6 +236,14 @@ impl Lowering<'_, '_, '_> {
                 self.report.error("quantity", path, message, help);
                 continue;
             };
+            if name == "memory" && quantity(value).is_some_and(|amount| amount < 1000 << 20) {
+                let message = format!("`{part}` reserves less than one MiB");
+                let help = format!(
+                    "did you mean `memory={}Mi`? The unit `m` is a thousandth of a byte",
+                    value.trim_end_matches('m')
+                );
+                self.report.warning("quantity", path, message, help);
+            }
             reserved.insert(name, value);
         }
         json!(reserved)
@@ -273,18 +286,7 @@ pub(super) fn quantity(text: &str) -> Option<u128> {
 
 #[cfg(test)]
 mod tests {
-    use slipway_core::versions::RELEASES;
-
     use super::*;
-
-    #[test]
-    fn the_fields_that_came_later_are_fields_and_came_with_a_release_that_is_launched() {
-        for (field, minor) in LATER {
-            assert!(FIELDS.split_whitespace().any(|known| known == field), "{field}");
-            let (oldest, newest) = (RELEASES[0].minor, RELEASES[RELEASES.len() - 1].minor);
-            assert!(oldest < minor && minor <= newest, "{field}: no release needs this line");
-        }
-    }
 
     #[test]
     fn quantities_are_kubernetes_own() {

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use slipway_core::cluster::{Component, HostVolume, Kubernetes, Oidc};
 
 use super::Lowering;
+use crate::duration::nanoseconds;
 use crate::model::{ComputeResourcesSpec, FlagSpec, HostVolumeSpec, OidcSpec};
 use crate::path::Path;
 use crate::text::holds_private_key;
@@ -14,6 +16,10 @@ use crate::text::{is_dns_label, is_dns_name};
 const SLIPWAYS: &str = "remove it: Slipway sets this flag itself";
 const GONE: &str = "remove it: the flag is gone from Kubernetes";
 const GATES: &str = "write `kubernetes.featureGates`";
+
+/// One MiB, and 64 processors, in thousandths.
+const LEAST_MEMORY: u128 = 1000 << 20;
+const MOST_PROCESSORS: u128 = 64_000;
 
 type Owned = &'static [(&'static str, &'static str)];
 
@@ -130,15 +136,25 @@ impl Lowering<'_, '_, '_> {
             }
         }
         self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
-        let mut api_server =
-            self.component(&spec.api_server.flags, &spec.api_server.resources, API_SERVER, &api);
+        let mut api_server = self.component(
+            &spec.api_server.flags,
+            &spec.api_server.resources,
+            ("kube-apiserver", API_SERVER),
+            &api,
+        );
         api_server.volumes = self.host_volumes(&spec.api_server.volumes, &api.key("volumes"));
         let (manager, place) = (&spec.controller_manager, path.key("controllerManager"));
-        let mut controller_manager =
-            self.component(&manager.flags, &manager.resources, CONTROLLER_MANAGER, &place);
+        let mut controller_manager = self.component(
+            &manager.flags,
+            &manager.resources,
+            ("kube-controller-manager", CONTROLLER_MANAGER),
+            &place,
+        );
         if let Some(period) = &manager.node_monitor_grace_period {
-            if !is_duration(period) {
-                let message = format!("`{period}` is not a duration");
+            let length = nanoseconds(period);
+            if length.is_none_or(|length| length <= 0) {
+                let above = if length.is_some() { " above zero" } else { "" };
+                let message = format!("`{period}` is not a duration{above}");
                 let help = "write one such as `50s` or `2m`";
                 self.report.error("duration", &place.key("nodeMonitorGracePeriod"), message, help);
             }
@@ -154,12 +170,17 @@ impl Lowering<'_, '_, '_> {
             admission: self.admission(&api),
             api_server,
             controller_manager,
-            scheduler: self.component(&scheduler.flags, &scheduler.resources, SCHEDULER, &place),
+            scheduler: self.component(
+                &scheduler.flags,
+                &scheduler.resources,
+                ("kube-scheduler", SCHEDULER),
+                &place,
+            ),
             kubelet: self.kubelet(&spec.kubelet, &path.key("kubelet")),
         }
     }
 
-    /// Which gates there are changes with each release; how they are written does not.
+    /// How gates are written. Which ones there are changes with each release: [`Lowering::gates_known`].
     pub(super) fn feature_gates(&mut self, gates: &BTreeMap<String, bool>, path: &Path) {
         for name in gates.keys() {
             if !name.starts_with(|letter: char| letter.is_ascii_uppercase())
@@ -174,8 +195,12 @@ impl Lowering<'_, '_, '_> {
 
     fn oidc(&mut self, spec: &OidcSpec, path: &Path) -> Option<Oidc> {
         let (issuer, client) = (spec.issuer_url.as_deref()?, spec.client_id.as_deref()?);
-        let host =
-            issuer.strip_prefix("https://").map(|rest| rest.split(['/', ':']).next().unwrap_or_default());
+        let place = issuer.strip_prefix("https://").map(|rest| rest.split('/').next().unwrap_or_default());
+        let parts =
+            place.map(|place| place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))));
+        let host = parts
+            .filter(|(_, port)| port.is_none_or(|port| port.is_empty() || port.parse::<u16>().is_ok()))
+            .map(|(host, _)| host);
         let blank = |text: &str| text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
         if !host.is_some_and(is_dns_name) || issuer.contains(['?', '#', '@']) || blank(issuer) {
             let message = format!("`{issuer}` is not the URL of an issuer");
@@ -220,7 +245,7 @@ impl Lowering<'_, '_, '_> {
                 let help =
                     "take it out and make a new one, for this one was readable; a certificate is enough";
                 self.report.error("secret-in-spec", &place, "there is a private key in this", help);
-            } else if !pem.contains("-----BEGIN CERTIFICATE-----") {
+            } else if !holds_certificate(pem) {
                 let help = "write the certificate in PEM, below `certificateAuthority: |`";
                 self.report.error("certificate", &place, "this is not a certificate in PEM", help);
             }
@@ -249,7 +274,7 @@ impl Lowering<'_, '_, '_> {
         &mut self,
         flags: &[FlagSpec],
         resources: &ComputeResourcesSpec,
-        owned: Owned,
+        (program, owned): (&str, Owned),
         path: &Path,
     ) -> Component {
         let mut component = Component::default();
@@ -273,6 +298,8 @@ impl Lowering<'_, '_, '_> {
                     format!("the flag `{name}` cannot be given here"),
                     *help,
                 );
+            } else {
+                self.flag_value(program, name, value, &path);
             }
             if value.contains(char::is_control) {
                 let message = format!("the value of `{name}` has more than one line");
@@ -307,6 +334,7 @@ impl Lowering<'_, '_, '_> {
                     let help = "write one such as `250m`, `2`, `512Mi` or `1Gi`";
                     self.report.error("quantity", &path.key(group).key(key), message, help);
                 }
+                self.magnitude(group, key, value, &path.key(group).key(key));
                 resources.entry(group.to_owned()).or_default().insert(key.to_owned(), value.clone());
             }
         }
@@ -326,6 +354,34 @@ impl Lowering<'_, '_, '_> {
             }
         }
         resources
+    }
+
+    /// Quantities that are right, and meant otherwise: `m` is a thousandth, and `512m` of memory half a byte.
+    fn magnitude(&mut self, group: &str, key: &str, text: &str, path: &Path) {
+        let Some(amount) = super::kubelet::quantity(text) else { return };
+        // None at all stands for no limit.
+        if key == "memory" && amount > 0 && amount < LEAST_MEMORY {
+            let message = format!("`{text}` of memory is less than one MiB");
+            let unit = if text.ends_with('m') {
+                "The unit `m` is a thousandth of a byte"
+            } else {
+                "Without `Mi` the number counts smaller units"
+            };
+            let help = format!("did you mean `{}Mi`? {unit}", digits_of(text));
+            // runc cannot start a process within such a limit; a request of no memory is granted.
+            if group == "limits" {
+                self.report.error("quantity", path, message, help);
+            } else {
+                self.report.warning("quantity", path, message, help);
+            }
+        } else if key == "cpu" && amount >= MOST_PROCESSORS {
+            let message = format!("`{text}` asks for {} processors", amount / 1000);
+            let help = format!(
+                "did you mean `{}m`? Without `m` the number counts whole processors",
+                digits_of(text)
+            );
+            self.report.warning("quantity", path, message, help);
+        }
     }
 
     fn host_volumes(&mut self, specs: &[HostVolumeSpec], path: &Path) -> Vec<HostVolume> {
@@ -364,18 +420,17 @@ fn matches(owned: &str, name: &str) -> bool {
     owned.strip_suffix('*').map_or(owned == name, |beginning| name.starts_with(beginning))
 }
 
-/// A length of time as Go writes it: `1h30m`, `1.5s`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        let digits = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-        if rest.len() == digits.len() || rest[..rest.len() - digits.len()].parse::<f64>().is_err() {
-            return false;
-        }
-        let Some(after) = ["ms", "h", "m", "s"].iter().find_map(|unit| digits.strip_prefix(unit)) else {
-            return false;
-        };
-        rest = after;
-    }
-    !text.is_empty()
+/// A quantity without its unit.
+fn digits_of(quantity: &str) -> &str {
+    quantity.trim_end_matches(|letter: char| letter.is_ascii_alphabetic())
+}
+
+/// Whether there is a certificate in the PEM, as far as can be told without reading it: a block with something in base64 that begins as
+/// DER does.
+fn holds_certificate(pem: &str) -> bool {
+    pem.split("-----BEGIN CERTIFICATE-----").skip(1).any(|rest| {
+        let Some((body, _)) = rest.split_once("-----END CERTIFICATE-----") else { return false };
+        let body: String = body.split_whitespace().collect();
+        BASE64_STANDARD.decode(body).is_ok_and(|der| der.first() == Some(&0x30))
+    })
 }

@@ -4,7 +4,7 @@ use slipway_core::cluster::{Controller, MixedInstances, NodePool, SubnetSource};
 
 use super::Lowering;
 use super::network::Draft;
-use crate::model::PoolSpec;
+use crate::model::{IamSpec, PoolSpec};
 use crate::path::Path;
 
 /// AWS keeps the first four addresses and the last one of each subnet (docs.aws.amazon.com/vpc, "Subnet CIDR blocks").
@@ -13,6 +13,10 @@ const RESERVED_ADDRESSES: u64 = 5;
 /// (docs.aws.amazon.com/vpc/latest/userguide/amazon-vpc-limits.html, "Security groups per network interface").
 const GROUPS: usize = 5;
 const MOST_GROUPS: usize = 16;
+/// Rules for one direction of a security group (the same page), and managed policies of a role (IAM user guide, "IAM and AWS STS quotas"),
+/// unless the account's quota was raised.
+const RULES: usize = 60;
+const POLICIES: usize = 10;
 /// Slipway's own group of each role.
 const OWN_GROUPS: usize = 1;
 
@@ -21,6 +25,7 @@ impl Lowering<'_, '_, '_> {
     pub(super) fn limits(&mut self, controller: Option<&Controller>, pools: &[NodePool], network: &Draft) {
         let specs = self.spec;
         self.key_pair(specs.key_name.as_deref(), &Path::parse("keyName"));
+        self.quotas();
         if let Some(controller) = controller {
             let path = Path::parse("controller");
             self.interface(controller.security_group_ids.len(), &path.key("securityGroupIds"));
@@ -43,6 +48,46 @@ impl Lowering<'_, '_, '_> {
             if !pool.is_weighted() {
                 self.room(pool.size.min, pool.size.max, &pool.subnets, &path.key("subnets"), network);
             }
+        }
+    }
+
+    fn quotas(&mut self) {
+        let spec = self.spec;
+        let mut lists: Vec<(usize, usize, (&str, &str), Path)> = Vec::new();
+        let rules = ("rules of a security group", "fewer, larger ranges");
+        lists.push((
+            spec.ssh_access_allowed_source_cidrs.len(),
+            RULES,
+            rules,
+            Path::parse("sshAccessAllowedSourceCIDRs"),
+        ));
+        for (index, endpoint) in spec.api_endpoints.iter().enumerate() {
+            let ranges = &endpoint.load_balancer.api_access_allowed_source_cidrs;
+            let path = Path::parse("apiEndpoints")
+                .index(index)
+                .key("loadBalancer")
+                .key("apiAccessAllowedSourceCIDRs");
+            lists.push((ranges.as_ref().map_or(0, Vec::len), RULES, rules, path));
+        }
+        let policies = |iam: &IamSpec, path: Path| {
+            let path = path.key("iam").key("role").key("managedPolicies");
+            (
+                iam.role.managed_policies.len(),
+                POLICIES,
+                ("managed policies of a role", "policies that hold what several hold"),
+                path,
+            )
+        };
+        lists.push(policies(&spec.controller.iam, Path::parse("controller")));
+        lists.push(policies(&spec.etcd.iam, Path::parse("etcd")));
+        for (index, pool) in spec.worker.node_pools.iter().enumerate() {
+            lists.push(policies(&pool.iam, Path::parse("worker").key("nodePools").index(index)));
+        }
+        for (count, most, (what, fewer), path) in lists.into_iter().filter(|(count, most, ..)| count > most) {
+            let message =
+                format!("these are {count} {what}; AWS allows {most}, unless your quota was raised");
+            let help = format!("name {most} at most: {fewer}");
+            self.report.warning("too-many", &path, message, help);
         }
     }
 

@@ -100,6 +100,14 @@ impl Lowering<'_, '_, '_> {
                 "name AWS' Neuron AMI, or one of your own, by `image.ssmParameters.x86_64` of the pool",
             );
         }
+        if let Some(name) = types.iter().find(|name| name.starts_with("a1.")).filter(|_| !own_image) {
+            self.report.warning(
+                "instance-type",
+                &path.key("instanceType"),
+                format!("`{name}` has a Graviton processor of the first generation, on which Amazon Linux 2023 does not run"),
+                "choose a newer type such as `m7g.large`, or give the pool an `image` of your own",
+            );
+        }
         if enabled && !own_image {
             let old = types.iter().find(|name| {
                 name.split('.').next().is_some_and(|family| BEFORE_OPEN_DRIVER.contains(&family))

@@ -8,12 +8,28 @@ use super::Lowering;
 use super::network::Draft;
 use crate::model::{ControllerSpec, IamSpec, PolicySpec};
 use crate::path::Path;
-use crate::text::{arn, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
+use crate::text::{arn, is_iam_name, is_instance_type, is_label_for_kubelet, is_label_key, is_label_value};
 
 /// What kube-aws took as `t2.medium`.
 pub(super) const INSTANCE_TYPE: &str = "t3.medium";
 /// IAM's limit on a role's name.
 const MOST_ROLE_NAME: usize = 64;
+
+/// Instance types with less memory than kubeadm asks for ("2 GB or more of RAM per machine": kubernetes.io/docs/setup, "Installing kubeadm";
+/// docs.aws.amazon.com/ec2/latest/instancetypes).
+const BELOW_2_GIB: [&str; 11] = [
+    "m1.small",
+    "t1.micro",
+    "t2.micro",
+    "t2.nano",
+    "t3.micro",
+    "t3.nano",
+    "t3a.micro",
+    "t3a.nano",
+    "t4g.micro",
+    "t4g.nano",
+    "c1.medium",
+];
 
 impl Lowering<'_, '_, '_> {
     pub(super) fn controller(&mut self, cluster: Option<&str>, network: &Draft) -> Option<Controller> {
@@ -28,7 +44,7 @@ impl Lowering<'_, '_, '_> {
         self.feature_gates(&spec.feature_gates, &path.key("featureGates"));
         Some(Controller {
             count,
-            instance_type: self.instance_type(spec.instance_type.as_deref(), &path),
+            instance_type: self.controller_type(spec, &path),
             root_volume: self.root_volume(
                 &spec.root_volume,
                 self.image_of_cluster(),
@@ -91,6 +107,17 @@ impl Lowering<'_, '_, '_> {
     }
 
     /// `instanceType` of the group at `path`.
+    fn controller_type(&mut self, spec: &ControllerSpec, path: &Path) -> String {
+        let name = self.instance_type(spec.instance_type.as_deref(), path);
+        if BELOW_2_GIB.contains(&name.as_str()) {
+            let message =
+                format!("`{name}` has less than 2 GiB of memory, which is too little for a control plane");
+            let help = "choose one with 4 GiB or more, such as `t3.medium`";
+            self.report.warning("instance-type", &path.key("instanceType"), message, help);
+        }
+        name
+    }
+
     pub(super) fn instance_type(&mut self, text: Option<&str>, path: &Path) -> String {
         let text = text.unwrap_or(INSTANCE_TYPE);
         self.check_instance_type(text, &path.key("instanceType"));
@@ -149,8 +176,13 @@ impl Lowering<'_, '_, '_> {
             }
         }
         if let Some(text) = &spec.instance_profile.arn {
-            let named = arn(text, "iam").and_then(|(_, resource)| resource.strip_prefix("instance-profile/"));
-            if named.is_none_or(|named| named.split('/').any(str::is_empty)) {
+            let parts = arn(text, "iam");
+            let named = parts.and_then(|arn| arn.resource.strip_prefix("instance-profile/"));
+            let valid = |named: &str| {
+                !named.split('/').any(str::is_empty) && named.rsplit('/').next().is_some_and(is_iam_name)
+            };
+            self.same_partition(parts, &profile);
+            if !named.is_some_and(valid) {
                 let help = "write one such as `arn:aws:iam::111122223333:instance-profile/nodes`";
                 self.report.error(
                     "arn-syntax",
@@ -197,7 +229,10 @@ impl Lowering<'_, '_, '_> {
         let mut arns = Vec::new();
         for (index, policy) in policies.iter().enumerate() {
             let Some(text) = policy.arn.as_deref() else { continue };
-            if arn(text, "iam").is_none_or(|(_, resource)| !resource.starts_with("policy/")) {
+            let parts = arn(text, "iam");
+            let named = parts.and_then(|arn| arn.resource.strip_prefix("policy/"));
+            self.same_partition(parts, &path.index(index).key("arn"));
+            if !named.and_then(|named| named.rsplit('/').next()).is_some_and(is_iam_name) {
                 let help = "write one such as `arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore`";
                 self.report.error(
                     "arn-syntax",
@@ -227,6 +262,13 @@ impl Lowering<'_, '_, '_> {
                     help,
                 );
             }
+            if says_otherwise(key, value) {
+                let message = format!(
+                    "`{key}` says of a machine what Kubernetes itself finds out, and `{value}` overwrites it"
+                );
+                let help = "remove it, or choose a key of your own: pods are placed by this label";
+                self.report.warning("label-overwrites", &path, message, help);
+            }
             if !is_label_value(value) {
                 let help = "write 63 characters at most: letters, digits, `-_.`, the first and last a letter or digit";
                 self.report.error(
@@ -237,6 +279,24 @@ impl Lowering<'_, '_, '_> {
                 );
             }
         }
+    }
+}
+
+/// Labels that a kubelet or the cloud controller sets to what is so (kubernetes.io/docs/reference/labels-annotations-taints). A kubelet may
+/// overwrite them.
+fn says_otherwise(key: &str, value: &str) -> bool {
+    match key {
+        "kubernetes.io/os" | "beta.kubernetes.io/os" => value != "linux",
+        "kubernetes.io/arch"
+        | "beta.kubernetes.io/arch"
+        | "kubernetes.io/hostname"
+        | "node.kubernetes.io/instance-type"
+        | "beta.kubernetes.io/instance-type"
+        | "topology.kubernetes.io/region"
+        | "topology.kubernetes.io/zone"
+        | "failure-domain.beta.kubernetes.io/region"
+        | "failure-domain.beta.kubernetes.io/zone" => true,
+        _ => false,
     }
 }
 

@@ -14,6 +14,7 @@ use super::Lowering;
 use super::network::Draft;
 use crate::model::{CountText, WindowSpec};
 use crate::path::Path;
+use crate::text::is_tag_text;
 
 const CA_DAYS: u32 = 3650;
 const LEAF_DAYS: u32 = 365;
@@ -162,7 +163,8 @@ impl Lowering<'_, '_, '_> {
 
     fn window(&mut self, spec: &WindowSpec, path: &Path) -> Option<MaintenanceWindow> {
         let start = spec.start.as_deref()?;
-        let two = |part: &str| (part.len() == 2).then(|| part.parse::<u16>().ok()).flatten();
+        let digits = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        let two = |part: &str| digits(part).then(|| part.parse::<u16>().ok()).flatten();
         let time = start.split_once(':').and_then(|(hours, minutes)| Some((two(hours)?, two(minutes)?)));
         let Some((hours, minutes)) = time.filter(|(hours, minutes)| *hours < 24 && *minutes < 60) else {
             let help = "write hours and minutes in UTC, such as `\"02:30\"`";
@@ -174,6 +176,11 @@ impl Lowering<'_, '_, '_> {
             );
             return None;
         };
+        let days = path.key("days");
+        if spec.days.is_empty() && self.report.has(&days) {
+            let help = "name the days, or remove the key if each day is meant; `approval: manual` lets no plan begin by itself";
+            self.report.warning("empty-list", &days, "without a day the window opens every day", help);
+        }
         let mut days = spec.days.clone();
         days.sort_unstable();
         days.dedup();
@@ -204,6 +211,23 @@ impl Lowering<'_, '_, '_> {
                     format!("`{key}` says which cluster a resource belongs to"),
                     "choose a key of your own: Slipway sets the tags of this cluster itself",
                 );
+            }
+            // Names of tags are compared without case there ("Rules for tagging in IAM and AWS STS", IAM user guide).
+            let same = tags.keys().find(|other| *other < key && other.to_lowercase() == key.to_lowercase());
+            if let Some(other) = same {
+                let message = format!("`{other}` and `{key}` differ in case only");
+                let help =
+                    "keep one of them: a role of IAM's, which has the stack's tags, takes no two of these";
+                self.report.error("tags", &path, message, help);
+            }
+            for (what, text) in [("key", key), ("value", value)] {
+                if !is_tag_text(text) {
+                    let message = format!(
+                        "the tag's {what} `{text}` has a character that IAM and load balancers refuse"
+                    );
+                    let help = "write letters, digits, spaces and `_.:/=+-@` only: roles and load balancers have the stack's tags, too";
+                    self.report.error("tags", &path, message, help);
+                }
             }
             if value.chars().count() > 256 {
                 self.report.error(

@@ -72,8 +72,28 @@ impl Lowering<'_, '_, '_> {
             .map(|(index, subnet)| (name_of(subnet, index), root.index(index).key("name")))
             .collect();
         self.unique(names.iter().map(|(name, path)| (name.as_str(), path.clone())), "subnet", fold);
+        self.existing_once(specs, &root);
         if !draft.incomplete {
             self.nat_gateways(draft);
+        }
+    }
+
+    /// A subnet lies in one zone (docs.aws.amazon.com/vpc, "Subnet basics"): under two names it would be taken for two.
+    fn existing_once(&mut self, specs: &[SubnetSpec], root: &Path) {
+        for key in ["id", "idFromStackOutput"] {
+            let id = |spec: &SubnetSpec| {
+                if key == "id" { spec.id.clone() } else { spec.id_from_stack_output.clone() }
+            };
+            for (index, spec) in specs.iter().enumerate() {
+                let Some(own) = id(spec) else { continue };
+                let Some(first) = specs.iter().take(index).position(|other| id(other).as_ref() == Some(&own))
+                else {
+                    continue;
+                };
+                let message = format!("`{own}` is also the subnet `{}`", name_of(&specs[first], first));
+                let help = "name another one here, or remove it: one subnet lies in one availability zone";
+                self.report.error("duplicate-id", &root.index(index).key(key), message, help);
+            }
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct EtcdNodeSpec {
     pub(crate) name: Option<String>,
     /// The member's full DNS name, inside `internalDomainName`; `<name>.<internalDomainName>` unless given.
     pub(crate) fqdn: Option<String>,
-    /// The member's subnet; the next of `etcd.subnets` unless given. Another zone means another data volume, so the member then leaves and joins anew.
+    /// The member's subnet; the next of `etcd.subnets` unless given. It cannot change yet for a member that runs: in another zone it needs another data volume, and no plan that moves a member is begun.
     pub(crate) subnet: Option<SubnetRef>,
     /// The member's data volume; what is not given here is as in `etcd.dataVolume`.
     pub(crate) data_volume: MemberVolumeSpec,
@@ -35,7 +35,7 @@ pub(crate) struct MemberVolumeSpec {
     /// MiB a second, for gp3.
     #[schemars(range(min = 125, max = 2000))]
     pub(crate) throughput: Option<u32>,
-    /// A KMS key of yours. Another one later means another volume, for which the member leaves and joins anew.
+    /// A KMS key of yours. It cannot change yet for a member that runs: it needs another volume, and no plan that replaces one is begun.
     pub(crate) kms_key_arn: Option<String>,
     /// Whether it is encrypted; it always is.
     pub(crate) encrypted: Option<bool>,

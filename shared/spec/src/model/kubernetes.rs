@@ -244,6 +244,6 @@ pub(crate) struct KubeletSpec {
     pub(crate) pod_pids_limit: Option<u32>,
     /// For each signal, the threshold below which pods are evicted at once, such as `memory.available: 200Mi`.
     pub(crate) eviction_hard: BTreeMap<String, String>,
-    /// Other fields of `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), such as `imageGCHighThresholdPercent`.
+    /// Other fields of `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`), such as `imageGCHighThresholdPercent`. Slipway itself sets `shutdownGracePeriod: 60s` and `shutdownGracePeriodCriticalPods: 20s`: beside `shutdownGracePeriodByPodPriority`, set both to `0s`.
     pub(crate) config: BTreeMap<String, Value>,
 }

@@ -90,7 +90,7 @@ pub(crate) struct EtcdSpec {
     /// What kept a member's identity.
     #[schemars(extend("deprecated" = true))]
     pub(crate) member_identity_provider: Option<IdentityProvider>,
-    /// Their subnets, one member in each in turn; unless given, all private ones, or all public ones if there are none.
+    /// Their subnets, one member in each in turn; unless given, all private ones, or all public ones if there are none. A member that runs cannot move yet: no such plan is begun.
     pub(crate) subnets: Vec<SubnetRef>,
     /// Security groups besides Slipway's own.
     pub(crate) security_group_ids: Vec<String>,

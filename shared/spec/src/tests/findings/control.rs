@@ -111,7 +111,7 @@ fn kubelets_take_what_is_not_slipways() {
 
 #[test]
 fn a_field_that_a_kubelet_of_that_minor_does_not_know_is_refused_where_it_is_said() {
-    const CURVES: &str = "kubelet: {config: {tlsCurvePreferences: [X25519]}}";
+    const CURVES: &str = "kubelet: {config: {tlsCurvePreferences: [29]}}";
     let of = |version: &str, keys: &str| {
         let text = format!("{}{keys}", BASE.replace("\"1.37\"", version));
         parse(text.as_bytes(), None).err().map_or_else(String::new, |found| findings_text(&found))
