@@ -27,6 +27,16 @@ impl Lowering<'_, '_, '_> {
             }
             Flag::Known(kind) => kind,
         };
+        // Elastic Load Balancing, "Health checks for Network Load Balancer target groups": targets that support only TLS 1.3 fail HTTPS checks.
+        if (program, name, value) == ("kube-apiserver", "tls-min-version", "VersionTLS13") {
+            self.report.warning(
+                "tls-health-check",
+                &path.key("value"),
+                "health checks of a Network Load Balancer do not speak TLS 1.3: behind one, no controller is ever healthy, and the next roll of \
+                 the controllers does not end",
+                "keep `VersionTLS12`, unless the API has a load balancer of your own that checks otherwise",
+            );
+        }
         // As the package pflag reads them, in which these programs declare their flags.
         let (right, wanted) = match kind {
             Type::Bool => (
