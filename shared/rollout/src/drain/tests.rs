@@ -89,6 +89,28 @@ fn p6_a_drain_that_run_command_refuses_is_no_try() {
     assert_eq!((drain.tried.unreached_since, drain.tried.tries), (None, 1));
 }
 
+/// Auto Scaling terminates it in any case.
+#[test]
+fn p6_the_drain_of_a_node_that_has_to_leave_is_never_given_up() {
+    for (tries, unreached_since) in [(9, None), (0, Some(NOW))] {
+        let tried: Tried = serde_json::from_value(serde_json::json!({
+            "tries": tries, "unreachedSince": unreached_since, "last": {"at": after(7_000), "why": "no"},
+        }))
+        .unwrap();
+        let last = |second: i64| {
+            let mut drain = Drain { tried: tried.clone(), ..running() };
+            let sent = drain.sent.as_mut().unwrap();
+            sent.at = after(7_100);
+            sent.refused = unreached_since.map(|_| "no".to_owned());
+            let seen = failed(FailureCode::AwsDenied);
+            let patience = Patience { since: after(7_000), most: MOST };
+            let name_of = |patience| name(&drain.clone().progress("i-1", &seen, after(second), patience));
+            (name_of(None), name_of(Some(patience)))
+        };
+        assert_eq!(last(7_201), ("pauses", "given up"), "{tries}");
+    }
+}
+
 #[test]
 fn p6_what_is_no_node_has_no_pods_and_any_other_failure_says_nothing_of_them() {
     assert_eq!(name(&running().progress("i-1", &failed(FailureCode::DrainNoNode), after(1), None)), "empty");

@@ -458,6 +458,7 @@ fn a_machine_that_is_no_node_has_nothing_to_be_uncordoned() {
 
 #[test]
 fn that_a_machine_stays_cordoned_is_said_once_it_was_tried_for_long() {
+    assert!(uncordons(30).only_stays_cordoned() && !uncordons(29).only_stays_cordoned());
     assert_eq!(uncordons(29).departs("i-1").how, HowFar::Stays);
     assert_eq!(uncordons(30).departs("i-1").how, HowFar::StaysCordoned(Detail("no".to_owned())));
 }

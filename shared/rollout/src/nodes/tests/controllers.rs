@@ -288,6 +288,34 @@ fn p6_a_controller_whose_drain_ends_is_checked_once_more_or_fails_with_its_reaso
     assert_eq!(dock.task().get("departs"), None);
 }
 
+/// A newer spec, or Auto Scaling, has made the choice wrong.
+#[test]
+fn p10_an_empty_controller_that_is_not_to_go_any_more_takes_pods_again() {
+    for (template, stays) in [(NEW, true), (OLD, false)] {
+        let mut dock = dock(replace(), 2, look_state(), &[]);
+        has(&mut dock, 3, &[("i-0", template), ("i-1", OLD), ("i-2", NEW)]);
+        rests(&mut dock, "i-0", 0);
+        assert_eq!(dock.advance_at(10), (Place::Check, others_answer()));
+        let withdrawn = matches!(dock.departures["i-0"].state, DepartureState::Withdraw { .. });
+        assert_eq!(withdrawn, stays, "{template:?}");
+    }
+}
+
+/// Auto Scaling's answer may be from before it served.
+#[test]
+fn p7_a_controller_that_is_gone_while_it_installs_credentials_is_not_waited_for() {
+    for (second, machine, place) in
+        [(120, "i-9", Place::Refresh), (121, "i-9", Place::Look), (121, "i-0", Place::Refresh)]
+    {
+        let sent = asks(0, &json!({"refresh": {"credentials": "new", "restart": true}}), 0);
+        let mut dock = dock(refresh(), 1, since(0, json!({"refresh": sent})), &[(machine, BOOTS)]);
+        if machine == "i-0" {
+            has(&mut dock, 1, &[(machine, OLD)]);
+        }
+        assert_eq!(dock.advance_at(second).0, place, "{machine} {second}");
+    }
+}
+
 #[test]
 fn p10_where_the_rollout_ends_or_a_person_skips_it_the_drain_of_a_controller_is_taken_back_with_its_cordon() {
     let withdrawn = |dock: &Dock| {
