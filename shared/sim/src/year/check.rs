@@ -383,7 +383,7 @@ impl Checker {
         let now = world.now();
         let Some(machine) = self.machines.get(id).cloned() else { return };
         // A machine that is already being terminated is not terminated again. A machine that never served matters to nobody.
-        if machine.leaving || self.taken.iter().any(|taken| taken.machine == id && taken.restart.is_none()) {
+        if machine.leaving || self.has_terminated(id) {
             return;
         }
         let role = machine.role.as_str();
@@ -566,8 +566,8 @@ impl Checker {
                 self.cordons.drains(node, &command.token);
                 let is_first = !self.drained.contains_key(node);
                 self.drained.entry(node.clone()).or_insert(now);
-                // Auto Scaling terminates this machine, or EC2 interrupts it, and the drain only helps.
-                if machine.goes_anyway() {
+                // Auto Scaling terminates this machine, perhaps since this very moment, or EC2 interrupts it: the drain only helps.
+                if machine.goes_anyway() || self.has_terminated(node) {
                     self.others_take_the_canary(&machine);
                     return;
                 }

@@ -267,6 +267,11 @@ impl Checker {
             .any(|one| target.is_outdated(world, one) || target.renews(one) && !self.rules.in_place)
     }
 
+    /// Whether a rollout has terminated that machine.
+    pub(super) fn has_terminated(&self, id: &str) -> bool {
+        self.taken.iter().any(|taken| taken.machine == id && taken.restart.is_none())
+    }
+
     /// Whether the spec no longer has the pool of a machine.
     pub(super) fn is_to_go(&self, role: &str) -> bool {
         role.starts_with("pool-") && self.target.as_ref().is_some_and(|target| !target.has(role))
