@@ -7,7 +7,7 @@
   a service assumes.
 - CloudFormation's role may do what AWS' own handlers of the resources that Slipway renders ask for, but for what our
   templates never make them do; and it attaches and passes only what is named.
-- No managed policy is attached: what may be done is said in the template.
+- No managed policy is attached that is not in the template: what may be done is said there.
 - Each bucket is versioned, encrypted, private, kept, and reached by TLS alone; each queue is encrypted. But anyone may
   read the two documents of each cluster's issuer, from a bucket that holds nothing else.
 - Each function's events wait as long as Lambda lets them; it has a dead-letter queue, and each rule that wakes one too; each such queue has an alarm.
@@ -105,14 +105,23 @@ def statements(document):
 
 
 def policies(resources):
-    """(who, document) for each IAM policy."""
+    """(who, document) for each IAM policy. One that a role attaches is that role's."""
+    attached = {policy for name in of_type(resources, "AWS::IAM::Role") for policy in attaches(resources, name)}
     for name, resource in resources.items():
         properties = resource.get("Properties", {})
         if resource["Type"] == "AWS::IAM::Role":
             for policy in properties.get("Policies", []):
                 yield f"{name}/{policy['PolicyName']}", policy["PolicyDocument"]
-        elif resource["Type"] in ("AWS::IAM::RolePolicy", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy"):
+            for policy in attaches(resources, name):
+                yield f"{name}/{policy}", resources[policy]["Properties"]["PolicyDocument"]
+        elif resource["Type"] in ("AWS::IAM::RolePolicy", "AWS::IAM::Policy", "AWS::IAM::ManagedPolicy") and name not in attached:
             yield name, properties["PolicyDocument"]
+
+
+def attaches(resources, role):
+    """The managed policies of this template that a role attaches."""
+    named = [arn.get("Ref") for arn in resources[role]["Properties"].get("ManagedPolicyArns", []) if isinstance(arn, dict)]
+    return [name for name in named if resources.get(name, {}).get("Type") == "AWS::IAM::ManagedPolicy"]
 
 
 def of_type(resources, kind):
@@ -223,8 +232,8 @@ def breaches(template):
                     if not named or not set(re.findall(r'"Ref": "(\w+)"', json.dumps(named))) <= boundaries | {"AWS::NoValue"}:
                         yield f"{who}/{statement.get('Sid', '?')}: makes roles without a boundary of this template"
     for name, role in of_type(resources, "AWS::IAM::Role").items():
-        if role.get("ManagedPolicyArns"):
-            yield f"{name}: attaches a managed policy"
+        if len(role.get("ManagedPolicyArns", [])) != len(attaches(resources, name)):
+            yield f"{name}: attaches a managed policy that is not of this template"
 
     function_roles = set()
     watched = {
