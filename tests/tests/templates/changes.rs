@@ -88,7 +88,11 @@ const OF_TWO_ENDPOINTS: &[Change] = &[
             ),
         ],
     ),
-    ("an endpoint by another name", &[("people", "everybody")]),
+    // With the same DNS name it is refused: CloudFormation would make its record twice.
+    (
+        "an endpoint by another name",
+        &[("people", "everybody"), ("dnsName: api.example.com", "dnsName: kube.example.com")],
+    ),
 ];
 
 /// Changes of the example with existing load balancers.

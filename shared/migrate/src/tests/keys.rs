@@ -196,13 +196,13 @@ const EQUALS: &[(&str, &[(&str, &str)])] = &[
         &[("worker.nodePools[0].targetGroup.enabled", "true")],
     ),
     (
-        "kubelet: {systemReserved: \"cpu=100m,memory=100Mi\", kubeReserved: \"cpu=50m\", flags: [{name: max-pods, value: \"60\"}, {name: pod-max-pids, value: \"4096\"}, {name: image-gc-high-threshold, value: \"80\"}]}\n",
+        "kubelet: {systemReserved: \"cpu=100m,memory=100Mi\", kubeReserved: \"cpu=50m\", flags: [{name: max-pods, value: \"60\"}, {name: pod-max-pids, value: \"4096\"}, {name: image-gc-high-threshold, value: \"90\"}]}\n",
         &[
             ("kubernetes.kubelet.systemReserved", "cpu=100m,memory=100Mi"),
             ("kubernetes.kubelet.kubeReserved", "cpu=50m"),
             ("kubernetes.kubelet.maxPods", "60"),
             ("kubernetes.kubelet.podPidsLimit", "4096"),
-            ("kubernetes.kubelet.config.imageGCHighThresholdPercent", "80"),
+            ("kubernetes.kubelet.config.imageGCHighThresholdPercent", "90"),
         ],
     ),
     (
