@@ -58,7 +58,11 @@ fn ingress(told: &Value, group: &str) -> BTreeSet<(u64, String)> {
     for permission in list(&found["IpPermissions"]) {
         if permission["IpProtocol"] == "icmp" {
             // Path MTU discovery, from wherever.
-            assert_eq!((&permission["FromPort"], &permission["ToPort"]), (&json!(3), &json!(4)), "{permission}");
+            assert_eq!(
+                (&permission["FromPort"], &permission["ToPort"]),
+                (&json!(3), &json!(4)),
+                "{permission}"
+            );
             continue;
         }
         assert_eq!(permission["FromPort"], permission["ToPort"], "{permission}");
