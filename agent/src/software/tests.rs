@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::aws::{Aws, Endpoints};
 use crate::failure::FailureCode;
+use crate::machine::commands::Ran;
 
 /// A site that answers every request with `bytes`; how often it was asked.
 async fn site(bytes: Vec<u8>) -> (String, Arc<AtomicUsize>) {
@@ -163,4 +164,30 @@ async fn a_site_that_does_not_answer_is_named() {
     };
     let failure = install(root.path(), &publisher(), &[file]).await.unwrap_err();
     assert!(failure.passing && failure.message.contains("127.0.0.1:9/runc"), "{failure:?}");
+}
+
+/// A machine on which each program ends with that status.
+struct Ends(Option<i32>);
+
+impl Commands for Ends {
+    async fn run(&self, program: &str, arguments: &[&str]) -> AgentResult<Ran> {
+        assert_eq!((program, arguments), ("/opt/slipway/bin/kubelet", &["--version"][..]));
+        let stderr = "version `GLIBC_2.38' not found\n".to_owned();
+        Ok(Ran { status: self.0, stdout: String::new(), stderr })
+    }
+}
+
+/// It would look like a node that is only ill, and be replaced by another one with the same image.
+#[tokio::test]
+async fn a_program_that_cannot_run_on_this_image_is_named_with_its_own_words() {
+    let installed = |name| Installed { name, version: "1.36.3".to_owned(), fetched: true };
+    check_that_it_runs(&Ends(Some(0)), &installed(Program::Kubelet)).await.unwrap();
+    for (status, ends) in [(Some(1), "status 1"), (None, "a signal")] {
+        let error = check_that_it_runs(&Ends(status), &installed(Program::Kubelet)).await.unwrap_err();
+        assert_eq!((error.code, error.passing), (FailureCode::SoftwareCannotRun, false));
+        let words = format!("kubelet 1.36.3 ends with {ends}: version `GLIBC_2.38' not found");
+        assert!(error.to_string().contains(&words), "{error}");
+    }
+    // Plugins are run by containerd alone.
+    check_that_it_runs(&Ends(Some(1)), &installed(Program::CniPlugins)).await.unwrap();
 }

@@ -97,3 +97,36 @@ pub(super) fn add(context: &Context<'_>, template: &mut Template, vpc_id: &Value
 fn ssh_sources(context: &Context<'_>) -> BTreeSet<String> {
     context.cluster.network.ssh_source_cidrs.iter().map(ToString::to_string).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever runs an agent in the host network looks there before they look for a fault.
+    #[test]
+    fn the_page_about_nodes_lists_every_port_that_machines_accept() {
+        let page = include_str!("../../../../docs/nodes.md");
+        let section = page.split("## Which ports machines accept").nth(1).unwrap_or_default();
+        let rows: Vec<&str> = section
+            .split("\n## ")
+            .next()
+            .unwrap_or_default()
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .collect();
+        for rule in RULES {
+            let name = |group: &str| match group {
+                ETCD => "members",
+                CONTROLLER => "controllers",
+                _ => "workers",
+            };
+            let port = format!("{} {} ", rule.protocol.to_uppercase(), rule.port);
+            let is_listed = rows.iter().any(|row| {
+                let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+                let [_, to, what, from, ..] = cells[..] else { return false };
+                to.contains(name(rule.to)) && what.starts_with(&port) && from.contains(name(rule.from))
+            });
+            assert!(is_listed, "{} from {}: {port}", rule.to, rule.from);
+        }
+    }
+}
