@@ -115,16 +115,8 @@ async fn p7_a_plan_that_cannot_be_executed_holds_up_no_renewal() {
     let desired = account.desired().unwrap().replaced_by(&good.spec_version, &both.id, &both.to);
     account.assets.upload(&keys::desired(NAME), store::json(&desired));
     let mut state: Rollout = account.read(&keys::rollout(NAME)).unwrap();
-    state.last = Some(slipway_rollout::Ended {
-        plan: both.id.clone(),
-        spec_version: desired.spec_version.clone(),
-        target: both.to.clone(),
-        result: slipway_rollout::RolloutResult::Failed,
-        message: String::new(),
-        ended_at: early,
-        steps: Vec::new(),
-        unserved: false,
-    });
+    let last = ended(&both, RolloutResult::Failed, early);
+    state.last = Some(Ended { spec_version: desired.spec_version.clone(), ..last });
     account.assets.upload(&keys::rollout(NAME), store::json(&state));
     take_event_counts(&account);
     let now = launch() + days(363);

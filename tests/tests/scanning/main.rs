@@ -24,7 +24,7 @@ use slipway_flows::scan::{ScanOutcome, Scanned, fan_out};
 use slipway_flows::{rendering, store};
 use slipway_plan::{NodeAction, Plan};
 use slipway_ports::Removal as _;
-use slipway_rollout::{Given, Order, Rollout, after_order};
+use slipway_rollout::{Ended, Given, Order, Rollout, RolloutResult, after_order};
 use slipway_sim::memory::{Fault, MemoryBucket, MemoryBus};
 use slipway_sim::mortal::Life;
 use slipway_sim::year::Cause;
@@ -84,6 +84,20 @@ fn actions(plan: &Plan) -> BTreeMap<String, NodeAction> {
     plan.nodes.iter().map(|node| (node.role.to_string(), node.action)).collect()
 }
 
+/// The rollout of `plan` ended at that time.
+fn ended(plan: &Plan, result: RolloutResult, ended_at: Timestamp) -> Ended {
+    Ended {
+        plan: plan.id.clone(),
+        spec_version: String::new(),
+        target: plan.to.clone(),
+        result,
+        message: String::new(),
+        ended_at,
+        steps: Vec::new(),
+        unserved: false,
+    }
+}
+
 /// P2, P7: the demonstration of the issue, without processes.
 #[tokio::test]
 async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_control_plane_alone() {
@@ -131,19 +145,7 @@ async fn p7_six_days_before_expiry_a_scan_renews_and_the_plan_rolls_etcd_and_con
     take_event_counts(&account);
 
     // Another scan finds nothing to do, and the old certificates count as gone once the rollout has succeeded.
-    let rollout = slipway_rollout::Rollout {
-        last: Some(slipway_rollout::Ended {
-            plan: plan.id.clone(),
-            spec_version: String::new(),
-            target: plan.to.clone(),
-            result: slipway_rollout::RolloutResult::Succeeded,
-            message: String::new(),
-            ended_at: now,
-            steps: Vec::new(),
-            unserved: false,
-        }),
-        ..rolled_out(&plan)
-    };
+    let rollout = Rollout { last: Some(ended(&plan, RolloutResult::Succeeded, now)), ..rolled_out(&plan) };
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
     let scanned = scan(&account, now + days(1)).await;
     assert_eq!((scanned.renewed.len(), scanned.announced.len()), (0, 0));

@@ -33,16 +33,7 @@ fn report(account: &Workshop, machine: &MachineFacts, manifest: &Manifest, at: T
 
 /// The rollout of `plan` has succeeded, as it does if a person skips a machine.
 fn succeeded(account: &Workshop, plan: &Plan, now: Timestamp) {
-    let last = slipway_rollout::Ended {
-        plan: plan.id.clone(),
-        spec_version: String::new(),
-        target: plan.to.clone(),
-        result: slipway_rollout::RolloutResult::Succeeded,
-        message: String::new(),
-        ended_at: now,
-        steps: Vec::new(),
-        unserved: false,
-    };
+    let last = ended(plan, RolloutResult::Succeeded, now);
     let rollout = Rollout { last: Some(last), ..rolled_out(plan) };
     account.assets.upload(&keys::rollout(NAME), store::json(&rollout));
 }
