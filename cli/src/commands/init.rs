@@ -112,13 +112,13 @@ pub(crate) fn run(args: &Args, printer: &Printer) -> Result<Exit, CliError> {
 }
 
 /// The letters of the zones in which most accounts can make subnets. Which an account has only AWS knows; in these regions it is not the first
-/// three (AWS names the zones that it takes in the error about any other, and lists ids in "AWS Availability Zones": apne1-az3, cac1-az3 and
-/// cnn1-az3 take no new subnets, and an account has two zones of us-west-1).
+/// three, by what moto lists of a real account (`moto/ec2/models/availability_zones_and_regions.py`). In Tokyo AWS says so itself: "Subnets can
+/// currently only be created in … ap-northeast-1a, ap-northeast-1c, ap-northeast-1d".
 fn usual_zones(region: &str) -> &'static str {
     match region {
         "ap-northeast-1" => "acd",
-        "ca-central-1" | "cn-north-1" => "abd",
-        "us-west-1" => "ac",
+        "ca-central-1" => "abd",
+        "cn-north-1" | "us-west-1" => "ab",
         _ => "abc",
     }
 }

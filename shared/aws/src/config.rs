@@ -69,6 +69,7 @@ pub struct NoRegion;
 /// A client that speaks TLS, through the proxy that `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY` name, as other tools of AWS do.
 fn https() -> SharedHttpClient {
     let proxy = ProxyConfig::from_env();
+    // One for each pair of time limits, as the SDK does it: each reads the system's root certificates anew.
     let connectors: Mutex<HashMap<_, SharedHttpConnector>> = Mutex::default();
     http_client_fn(move |settings, components| {
         let key = (settings.connect_timeout(), settings.read_timeout());
@@ -89,7 +90,8 @@ fn https() -> SharedHttpClient {
 
 impl Aws {
     /// Takes credentials, region and endpoints from where every AWS tool takes them: environment, profile, role.
-    /// `AWS_ENDPOINT_URL` and `AWS_ENDPOINT_URL_<SERVICE>` are obeyed; nothing else turns a call to another address.
+    /// `AWS_ENDPOINT_URL` and `AWS_ENDPOINT_URL_<SERVICE>` are obeyed; nothing else turns a call to another address. It goes through the proxy
+    /// that the environment names, which sees no more than the host.
     ///
     /// # Errors
     /// If no region is configured.

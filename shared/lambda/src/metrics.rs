@@ -40,8 +40,7 @@ pub fn report(scanned: &Scanned, now: Timestamp) {
         tracing::error!(
             errorType = "Slipway.Expiring",
             certificate = name,
-            help =
-                "slipway certs --cluster says where it is in use, and slipway status why it is not renewed",
+            help = "`slipway certs show --cluster` says where it is in use, and `slipway status` why it is not renewed",
             "a certificate in use of {} expires in {days:.1} days",
             scanned.cluster
         );

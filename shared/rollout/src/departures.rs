@@ -1,13 +1,13 @@
-//! Workers that are being removed: a controller drains the worker, then it is terminated, and only then is its terminate hook completed
-//! (P6).
+//! Machines that are being removed: a controller drains the machine, then it is terminated, and only then is a worker's terminate hook
+//! completed (P6). A controller rests once it is empty, until the step of the controllers terminates it.
 //!
-//! A [`Departure`] begins in three ways: a rollout replaces a worker; Auto Scaling terminates one by itself, because the pool got smaller or
+//! A [`Departure`] begins in three ways: a rollout replaces a machine; Auto Scaling terminates one by itself, because the pool got smaller or
 //! the machine is unhealthy, and holds it in its terminate hook; or EC2 announces that it interrupts a Spot machine (`interruption`). A
 //! departure continues after its rollout has ended. Heartbeats extend the hook as long as the drain takes, and the hook is never completed before the drain is done.
 //!
 //! If a machine should stay after all, because its rollout was aborted or has failed, its drain is cancelled and the node is uncordoned.
 //! This begins nothing (P10): it evicts, stops and creates nothing. Without it, a stopped rollout would evict pods for more minutes, and
-//! leave a cordoned node. The same is done for a drained controller.
+//! leave a cordoned node.
 
 mod departure;
 mod interruption;
@@ -28,7 +28,7 @@ pub use departure::Departure;
 pub(crate) use departure::WAYS;
 pub(crate) use departure::{DepartureState, Ending};
 
-/// The maximum number of workers that are drained at a time, so that an invocation stays bounded.
+/// The maximum number of machines that are drained at a time, so that an invocation stays bounded.
 pub(super) const MOST_DRAINS: usize = 20;
 
 /// The number of drains that one controller runs at a time. The SSM agent runs five commands at a time (amazon-ssm-agent,

@@ -117,7 +117,7 @@ pub struct Rollout {
     /// what there is of them if its spec does not have them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unfinished: BTreeMap<String, String>,
-    /// The departures of workers, by machine: they continue after the rollout that began them, and some have no rollout.
+    /// The departures of workers and controllers, by machine: they continue after the rollout that began them, and some have no rollout.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub departures: BTreeMap<String, Departure>,
     /// Members that may have been removed from etcd while their groups still exist: no spec may have them before etcd's stack is without

@@ -20,10 +20,10 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// The work on one machine.
+    /// The work on one machine; [`Self::by`] says how long its command may reach nothing.
     pub(crate) const WORK: Self = Self {
         tries: TRIES,
-        unreached: PATIENCE,
+        unreached: SignedDuration::MAX,
         pause: |tries| BETWEEN_TRIES[(tries as usize).saturating_sub(1).min(BETWEEN_TRIES.len() - 1)],
     };
 
